@@ -1,0 +1,253 @@
+"""A result's fingerprint: digests of all that deduplication compares, and no text.
+
+``Fingerprinter.of`` makes one from a result; ``pack`` and ``unpack`` turn it into the bytes that
+the state keeps (17 bytes a value: a tag and a digest) and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from stream_metrics.dedup.digests import KEY_BYTES, Digester, Name
+from stream_metrics.dedup.normalise import (
+    CONTENT_PREFIX,
+    IDENTICAL_TEXT,
+    IDENTITY_PARAMETERS,
+    LONG_TEXT,
+    SNIPPET_PREFIX,
+    TITLE_PREFIX,
+    Url,
+    field_form,
+    is_uuid_form,
+    parse_url,
+    single_text,
+)
+from stream_metrics.dedup.tables import (
+    CASELESS_COMPONENTS,
+    SERIES_COMPONENT,
+    TITLE_FIELDS,
+    DedupRules,
+    EntityType,
+    other_type,
+)
+from stream_metrics.events.wire import Result
+
+LONG_SNIPPET: Final = 1
+LONG_CONTENT: Final = 2
+IDENTICAL_CONTENT: Final = 4
+DEFINITIVE: Final = 8
+
+DEFAULT_ENTITY_TYPE: Final = "Document"
+
+# Shared by all fingerprints without such values, and never written to.
+_NO_IDS: dict[Name, tuple[bytes, ...]] = {}
+_NO_IDENTITY: dict[str, bytes] = {}
+_NO_FIELDS: dict[Name, bytes] = {}
+
+
+class Fingerprint:
+    """The comparable digests of one result. None, or a missing name, means absent.
+
+    Attributes:
+        type: The canonical name of the entity type.
+        flags: Text length classes, and whether ``ids`` holds a definitive value.
+        ids: Component name to the digests of its values.
+        doc: The generic ID as deduplication compares it.
+        doc_exact: The generic ID as qrels name it, where that differs from ``doc``.
+        url: Host and path. ``parameters``: all that remain, as one multiset (None: none).
+        identity: By name, the multiset of the values of parameters that identify a page.
+        title, snippet, content: The full normalised text.
+        fields: Field name to the digest of its value's form.
+        key_title, key_snippet, key_content: Candidate keys that no digest above begins with.
+    """
+
+    __slots__ = (
+        "content", "doc", "doc_exact", "fields", "flags", "identity", "ids", "key_content",
+        "key_snippet", "key_title", "parameters", "snippet", "title", "type", "url",
+    )  # fmt: skip
+
+    def __init__(self, type_name: str) -> None:
+        self.type = type_name
+        self.flags = 0
+        self.ids: dict[Name, tuple[bytes, ...]] = _NO_IDS
+        self.doc: bytes | None = None
+        self.doc_exact: bytes | None = None
+        self.url: bytes | None = None
+        self.parameters: bytes | None = None
+        self.identity: dict[str, bytes] = _NO_IDENTITY
+        self.title: bytes | None = None
+        self.snippet: bytes | None = None
+        self.content: bytes | None = None
+        self.fields: dict[Name, bytes] = _NO_FIELDS
+        self.key_title: bytes | None = None
+        self.key_snippet: bytes | None = None
+        self.key_content: bytes | None = None
+
+    @property
+    def qrels_doc(self) -> bytes | None:
+        """The digest under which ``relevant`` names this result's document."""
+        return self.doc_exact if self.doc_exact is not None else self.doc
+
+    def keys(self, kind: EntityType) -> list[tuple[str, bytes]]:
+        """The candidate keys, each with its kind; two results of one type that share one meet.
+
+        Digests of different slots never agree, so that the 8 bytes alone are the key.
+        """
+        keys: list[tuple[str, bytes]] = []
+        for name, digests in self.ids.items():
+            if name == SERIES_COMPONENT or kind.is_definitive(name):
+                keys.extend(("id", digest[:KEY_BYTES]) for digest in digests)
+        if self.doc is not None and not self.flags & DEFINITIVE:
+            keys.append(("doc_id", self.doc[:KEY_BYTES]))
+        if self.url is not None:
+            keys.append(("url", self.url[:KEY_BYTES]))
+        if self.flags & LONG_SNIPPET:
+            keys.append(("snippet", self.key_snippet or self.snippet[:KEY_BYTES]))  # type: ignore[index]
+        if self.flags & LONG_CONTENT:
+            keys.append(("content", self.key_content or self.content[:KEY_BYTES]))  # type: ignore[index]
+        if self.key_title is not None:
+            keys.append(("title", self.key_title))
+        elif self.title is not None:
+            keys.append(("title", self.title[:KEY_BYTES]))
+        return keys
+
+
+class Fingerprinter:
+    """Makes fingerprints under one set of rules and one digest key."""
+
+    def __init__(self, rules: DedupRules, digester: Digester) -> None:
+        self.rules = rules
+        self._digester = digester
+        self._types: dict[str, EntityType] = {}
+        for kind in rules.types:
+            for name in (kind.name, *kind.aliases):
+                self._types[name.casefold()] = kind
+        self._others: dict[str, EntityType] = {}
+        self._by_name = {kind.name: kind for kind in rules.types}
+
+    def entity_type(self, name: str | None) -> EntityType:
+        """The row of the tables for a type as a producer spells it."""
+        folded = (name or DEFAULT_ENTITY_TYPE).casefold()
+        kind = self._types.get(folded)
+        return kind if kind is not None else self._other(folded)
+
+    def canonical_type(self, name: str) -> EntityType:
+        """The row for a canonical name, as a fingerprint carries it."""
+        kind = self._by_name.get(name)
+        return kind if kind is not None else self._other(name)
+
+    def _other(self, folded: str) -> EntityType:
+        kind = self._others.get(folded)
+        if kind is None:
+            if len(self._others) > 1_000:
+                self._others.clear()
+            kind = self._others[folded] = other_type(folded)
+        return kind
+
+    def document(self, doc_id: str) -> bytes:
+        """The digest of a document id as qrels name it, compared exactly."""
+        return self._digester.of("doc", doc_id)
+
+    def of(self, result: Result) -> Fingerprint:
+        """The fingerprint of one result."""
+        kind = self.entity_type(result.entity_type)
+        made = Fingerprint(kind.name)
+        digest = self._digester.of
+        if result.ids:
+            self._add_ids(made, kind, result)
+        doc_id = result.doc_id
+        if doc_id is not None:
+            made.doc = digest("doc", doc_id)
+            if is_uuid_form(doc_id) and (folded := doc_id.casefold()) != doc_id:
+                made.doc_exact, made.doc = made.doc, digest("doc", folded)
+        if result.url and (url := parse_url(result.url)) is not None:
+            self._add_url(made, url)
+        self._add_texts(made, kind, result)
+        if result.fields:
+            self._add_fields(made, kind, result)
+        return made
+
+    def _add_ids(self, made: Fingerprint, kind: EntityType, result: Result) -> None:
+        digester = self._digester
+        made.ids = {}
+        for name, value in result.ids.items():  # type: ignore[union-attr]
+            values = value if type(value) is list else (value,)
+            slot, known = "i:" + name, digester.name(name)
+            caseless = name in CASELESS_COMPONENTS
+            digests = {
+                digester.of(slot, v.casefold() if caseless or is_uuid_form(v) else v)
+                for v in values
+                if v
+            }
+            if digests:
+                made.ids[known] = tuple(sorted(digests)) if len(digests) > 1 else tuple(digests)
+                if kind.is_definitive(known):
+                    made.flags |= DEFINITIVE
+
+    def _add_url(self, made: Fingerprint, url: Url) -> None:
+        digest = self._digester.of
+        made.url = digest("url", f"{url.place[0]}\0{url.place[1]}")
+        if not url.parameters:
+            return
+        made.parameters = digest("parameters", _pairs_text(url.parameters))
+        by_name: dict[str, list[str]] = {}
+        for name, value in url.parameters:
+            if name in IDENTITY_PARAMETERS:
+                by_name.setdefault(name, []).append(value)
+        if by_name:
+            made.identity = {}
+        for name, values in by_name.items():
+            made.identity[name] = digest(
+                "p:" + name, _pairs_text([(v, "") for v in sorted(values)])
+            )
+
+    def _add_texts(self, made: Fingerprint, kind: EntityType, result: Result) -> None:
+        digest = self._digester.of
+        if result.snippet and (text := " ".join(result.snippet.casefold().split())):
+            made.snippet = digest("snippet", text)
+            if len(text) >= LONG_TEXT:
+                made.flags |= LONG_SNIPPET
+                if len(text) > SNIPPET_PREFIX:
+                    made.key_snippet = digest("snippet", text[:SNIPPET_PREFIX])[:KEY_BYTES]
+        if result.content and (text := " ".join(result.content.casefold().split())):
+            made.content = digest("content", text)
+            if len(text) >= LONG_TEXT:
+                made.flags |= LONG_CONTENT
+                if len(text) >= IDENTICAL_TEXT:
+                    made.flags |= IDENTICAL_CONTENT
+                if len(text) > CONTENT_PREFIX:
+                    made.key_content = digest("content", text[:CONTENT_PREFIX])[:KEY_BYTES]
+        if result.title and (text := " ".join(result.title.casefold().split())):
+            made.title = digest("title", text)
+            if len(text) > TITLE_PREFIX:
+                made.key_title = digest("title", text[:TITLE_PREFIX])[:KEY_BYTES]
+        elif result.fields:
+            self._title_from_fields(made, kind, result)
+
+    def _title_from_fields(self, made: Fingerprint, kind: EntityType, result: Result) -> None:
+        fields = result.fields or {}
+        if kind.title_fallback is not None:
+            text = single_text(fields.get(kind.title_fallback))
+            if text is not None:
+                made.title = self._digester.of("title", text)
+        for name in TITLE_FIELDS:
+            text = single_text(fields.get(name))
+            if text is not None:
+                made.key_title = self._digester.of("title", text[:TITLE_PREFIX])[:KEY_BYTES]
+                return
+
+    def _add_fields(self, made: Fingerprint, kind: EntityType, result: Result) -> None:
+        digester, used = self._digester, kind.fields_used
+        ignored = self.rules.ignore_fields
+        made.fields = {}
+        for name, value in result.fields.items():  # type: ignore[union-attr]
+            if (name in ignored) if used is None else (name not in used):
+                continue
+            form = field_form(value)
+            if form is not None:
+                made.fields[digester.name(name)] = digester.of("f:" + name, form)
+
+
+def _pairs_text(pairs: Sequence[tuple[str, str]]) -> str:
+    return "".join(f"{len(name)}:{name}{len(value)}:{value}" for name, value in pairs)

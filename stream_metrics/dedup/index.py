@@ -1,0 +1,159 @@
+"""The candidate index of one turn: which document does the next result belong to?
+
+Results are appended in canonical order. Each is compared with the earlier ones that share a
+candidate key; the first that verification calls a duplicate, and whose document it does not
+contradict, decides.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+from stream_metrics.dedup.digests import Name
+from stream_metrics.dedup.fingerprint import Fingerprint, Fingerprinter
+from stream_metrics.dedup.verify import URL, IdView, compare_ids, id_view, text_verdict, verify
+
+
+class Decision(NamedTuple):
+    """What deduplication decided for one result.
+
+    ``document`` numbers the unique documents of the turn from 0, in order of first occurrence;
+    ``evidence`` is None for a first occurrence.
+    """
+
+    document: int
+    evidence: str | None
+
+
+class DedupCounts:
+    """What deduplication did, for the operational metrics.
+
+    ``candidates``: pairs offered, by key kind. ``verdicts``: pairs verified, by (entity type,
+    step, verdict). The others count results.
+    """
+
+    __slots__ = ("candidates", "contradictions", "other_text", "truncated", "verdicts")
+
+    def __init__(self) -> None:
+        self.candidates: Counter[str] = Counter()
+        self.verdicts: Counter[tuple[str, str, str]] = Counter()
+        self.truncated = 0
+        self.contradictions = 0
+        self.other_text = 0
+
+
+class TurnIndex:
+    """The results of one turn so far, by candidate key."""
+
+    __slots__ = ("_by_key", "_counts", "_documents", "_fingerprinter", "_results", "_views", "size")
+
+    def __init__(self, fingerprinter: Fingerprinter, counts: DedupCounts) -> None:
+        self._fingerprinter = fingerprinter
+        self._counts = counts
+        self._by_key: dict[str, dict[bytes, list[int]]] = {}
+        self._results: list[Fingerprint] = []
+        self._documents: list[int] = []  # of each result
+        self._views: dict[int, IdView] = {}  # of documents with several members
+        self.size = 0  # documents
+
+    def count_into(self, counts: DedupCounts) -> None:
+        """Where the next decisions are counted."""
+        self._counts = counts
+
+    def append(self, result: Fingerprint) -> Decision:
+        """Place the next result in canonical order."""
+        limit = self._fingerprinter.rules.max_candidates
+        found = self._enter(result)
+        decision = self._decide(result, found, limit) if found else None
+        if decision is None:
+            decision = Decision(self.size, None)
+            self.size += 1
+        self._results.append(result)
+        self._documents.append(decision.document)
+        return decision
+
+    def append_decided(self, result: Fingerprint, document: int) -> None:
+        """Place the next result, whose document was decided before it was stored."""
+        self._enter(result)
+        if document == self.size:
+            self.size += 1
+        else:
+            view = self._views.get(document)
+            if view is None:
+                view = id_view(self._results[self._documents.index(document)])
+            self._views[document] = _together(view, id_view(result))
+        self._results.append(result)
+        self._documents.append(document)
+
+    def _enter(self, result: Fingerprint) -> list[list[int]]:
+        """Enter the next result under its keys; returns the earlier results, by shared key.
+
+        A key keeps one result more than may be verified, to tell when there were more.
+        """
+        by_key = self._by_key.get(result.type)
+        if by_key is None:
+            by_key = self._by_key[result.type] = {}
+        position = len(self._results)
+        limit = self._fingerprinter.rules.max_candidates
+        found: list[list[int]] = []
+        for key_kind, key in result.keys(self._fingerprinter.canonical_type(result.type)):
+            sharing = by_key.get(key)
+            if sharing is None:
+                by_key[key] = [position]
+            elif sharing[-1] != position:
+                self._counts.candidates[key_kind] += len(sharing)
+                found.append(sharing)
+                if len(sharing) <= limit:
+                    sharing.append(position)
+        return found
+
+    def _decide(self, result: Fingerprint, found: list[list[int]], limit: int) -> Decision | None:
+        rules, counts = self._fingerprinter.rules, self._counts
+        kind = self._fingerprinter.canonical_type(result.type)
+        position = len(self._results)
+        candidates = found[0] if len(found) == 1 else sorted(set().union(*found))
+        if candidates[-1] == position:
+            candidates = candidates[:-1]
+        for position in candidates[:limit]:
+            other = self._results[position]
+            verdict = verify(result, other, kind, rules)
+            counts.verdicts[result.type, verdict.step, verdict.verdict] += 1
+            if verdict.evidence is None:
+                continue
+            document = self._documents[position]
+            view = self._views.get(document)
+            mine = id_view(result)
+            if view is not None:
+                against = compare_ids(mine, view, kind, rules)
+                if against is not None and against.evidence is None:
+                    counts.contradictions += 1
+                    continue
+            self._views[document] = _together(view or id_view(other), mine)
+            if (verdict.evidence == URL or verdict.step == "ids") and text_verdict(
+                result, other, rules
+            ) is False:
+                counts.other_text += 1
+            return Decision(document, verdict.evidence)
+        if len(candidates) > limit:
+            counts.truncated += 1
+        return None
+
+
+def _together(a: IdView, b: IdView) -> IdView:
+    """The identifiers of two members, or of a document and one more member, taken together."""
+    ids: dict[Name, tuple[bytes, ...]] = dict(a.ids)
+    for name, digests in b.ids.items():
+        ids[name] = _union(ids.get(name, ()), digests)
+    return IdView(
+        ids,
+        _union(a.docs, b.docs),
+        a.definitive or b.definitive,
+        _union(a.contents, b.contents),
+    )
+
+
+def _union(a: tuple[bytes, ...], b: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    if not b or a == b:
+        return a
+    return a + tuple(item for item in b if item not in a)

@@ -1,0 +1,157 @@
+"""Fingerprints as bytes: what the state stores.
+
+A packed result is the index of its type (2 bytes), its flags (1 byte) and then, for each value, a
+tag and its digest (1 + 16 bytes; candidate keys 1 + 8). Names outside ``KNOWN_NAMES`` stand in a
+table that the results of one event share. Tags are part of the stored format: never reused.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from stream_metrics.dedup.digests import DIGEST_BYTES, KEY_BYTES, KNOWN_NAMES, Digester, Name
+from stream_metrics.dedup.fingerprint import Fingerprint
+
+_OWN_TAGS: Final = (
+    ("doc", 1), ("doc_exact", 2), ("url", 3), ("parameters", 4),
+    ("title", 5), ("snippet", 6), ("content", 7),
+)  # fmt: skip
+_KEY_TAGS: Final = (("key_title", 8), ("key_snippet", 9), ("key_content", 10))
+_IDENTITY_TAGS: Final = {
+    "id": 11, "itemid": 12, "version": 13, "sourcedoc": 14, "docid": 15, "v": 16, "p": 17,
+}  # fmt: skip
+_KNOWN_ID: Final = 32
+_KNOWN_FIELD: Final = 96
+_NEW_ID: Final = 160
+_NEW_FIELD: Final = 207
+_NEW_SPAN: Final = 47
+_FAR_ID: Final = 254
+_FAR_FIELD: Final = 255
+
+_KNOWN_INDEX: Final = {name: index for index, name in enumerate(KNOWN_NAMES)}
+_OWN_BY_TAG: Final = {tag: name for name, tag in (*_OWN_TAGS, *_KEY_TAGS)}
+_IDENTITY_BY_TAG: Final = {tag: name for name, tag in _IDENTITY_TAGS.items()}
+
+
+class PackedSearches(msgspec.Struct, array_like=True, gc=False):
+    """The fingerprints of one event's searches: shared names and types, then packed results."""
+
+    names: list[bytes]
+    types: list[str]
+    searches: list[list[bytes]]
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(PackedSearches)
+
+
+class Packer:
+    """Packs the results of one event."""
+
+    def __init__(self, digester: Digester) -> None:
+        self._digester = digester
+        self._names: dict[bytes, int] = {}
+        self._types: dict[str, int] = {}
+        self._searches: list[list[bytes]] = []
+
+    def add_search(self, fingerprints: list[Fingerprint]) -> None:
+        """Append one search's results."""
+        self._searches.append([self._pack(f) for f in fingerprints])
+
+    def encode(self) -> bytes:
+        """The whole event's bytes."""
+        return _ENCODER.encode(PackedSearches(list(self._names), list(self._types), self._searches))
+
+    def _pack(self, f: Fingerprint) -> bytes:
+        type_index = self._types.setdefault(f.type, len(self._types))
+        parts = [type_index.to_bytes(2, "big"), bytes((f.flags,))]
+        for attribute, tag in _OWN_TAGS:
+            value = getattr(f, attribute)
+            if value is not None:
+                parts.append(_TAG[tag])
+                parts.append(value)
+        for attribute, tag in _KEY_TAGS:
+            value = getattr(f, attribute)
+            if value is not None:
+                parts.append(_TAG[tag])
+                parts.append(value)
+        for name, digest in f.identity.items():
+            parts.append(_TAG[_IDENTITY_TAGS[name]])
+            parts.append(digest)
+        for component, digests in f.ids.items():
+            tag_bytes = self._tag(component, _KNOWN_ID, _NEW_ID, _FAR_ID)
+            for digest in digests:
+                parts.append(tag_bytes)
+                parts.append(digest)
+        for field_name, digest in f.fields.items():
+            parts.append(self._tag(field_name, _KNOWN_FIELD, _NEW_FIELD, _FAR_FIELD))
+            parts.append(digest)
+        return b"".join(parts)
+
+    def _tag(self, name: Name, known: int, new: int, far: int) -> bytes:
+        index = _KNOWN_INDEX.get(name)  # type: ignore[call-overload]
+        if index is not None:
+            return _TAG[known + index]
+        digest = self._digester.name_digest(name) if type(name) is str else name
+        position = self._names.setdefault(digest, len(self._names))
+        if position < _NEW_SPAN:
+            return _TAG[new + position]
+        return _TAG[far] + position.to_bytes(4, "big")
+
+
+_TAG: Final = tuple(bytes((tag,)) for tag in range(256))
+
+
+class Unpacker:
+    """The packed results of one event; each is unpacked when asked for."""
+
+    __slots__ = ("_digester", "_packed")
+
+    def __init__(self, digester: Digester, data: bytes) -> None:
+        self._digester = digester
+        self._packed = _DECODER.decode(data)
+
+    def search(self, index: int) -> list[Fingerprint]:
+        """The fingerprints of the event's search number ``index``."""
+        return [self._unpack(data) for data in self._packed.searches[index]]
+
+    def _unpack(self, data: bytes) -> Fingerprint:
+        f = Fingerprint(self._packed.types[int.from_bytes(data[:2], "big")])
+        f.flags = data[2]
+        at, end = 3, len(data)
+        name: Name = b""
+        while at < end:
+            tag = data[at]
+            at += 1
+            size = KEY_BYTES if 8 <= tag <= 10 else DIGEST_BYTES
+            if tag >= _FAR_ID:
+                name = self._name(int.from_bytes(data[at : at + 4], "big"))
+                at += 4
+            digest = data[at : at + size]
+            at += size
+            if tag <= 10:
+                setattr(f, _OWN_BY_TAG[tag], digest)
+            elif tag < _KNOWN_ID:
+                f.identity = {**f.identity, _IDENTITY_BY_TAG[tag]: digest}
+            elif tag < _KNOWN_FIELD:
+                _add_id(f, KNOWN_NAMES[tag - _KNOWN_ID], digest)
+            elif tag < _NEW_ID:
+                f.fields = {**f.fields, KNOWN_NAMES[tag - _KNOWN_FIELD]: digest}
+            elif tag < _NEW_FIELD:
+                _add_id(f, self._name(tag - _NEW_ID), digest)
+            elif tag < _FAR_ID:
+                f.fields = {**f.fields, self._name(tag - _NEW_FIELD): digest}
+            elif tag == _FAR_ID:
+                _add_id(f, name, digest)
+            else:
+                f.fields = {**f.fields, name: digest}
+        return f
+
+    def _name(self, index: int) -> Name:
+        return self._digester.resolve(self._packed.names[index])
+
+
+def _add_id(f: Fingerprint, name: Name, digest: bytes) -> None:
+    f.ids = {**f.ids, name: (*f.ids.get(name, ()), digest)}

@@ -1,0 +1,189 @@
+"""What makes two results of an entity type the same document: tables, no code.
+
+A new entity type is one more ``EntityType``. A rule of confirmation is a conjunction of needs, and
+a need is "at least n of these match". Names in rules and rejections:
+
+- ``text``: snippet and content together (``verify.text_verdict``),
+- ``title``, ``snippet``, ``content``: the result's own,
+- ``id:NAME``: a component of ``ids``,
+- ``*``: every name in ``fields`` that both results have,
+- anything else: an entry of ``fields``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+TEXT_NAMES: Final = frozenset(("text", "snippet", "content"))
+OWN_NAMES: Final = frozenset(("text", "title", "snippet", "content"))
+TITLE_FIELDS: Final = ("subject", "file_name", "display_name")
+CASELESS_COMPONENTS: Final = frozenset(("alias", "upn", "email"))
+SERIES_COMPONENT: Final = "original_id"
+IGNORED_FIELDS: Final = (
+    "retrieved_at", "score", "rank", "similarity", "highlight", "language", "source",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """At least ``count`` of ``names`` match."""
+
+    count: int
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EntityType:
+    """One row of the tables.
+
+    ``definitive`` None means: every component of ``ids`` but those in ``not_definitive``.
+    ``parts_differ`` names fields that tell parts of one document apart before anything else.
+    """
+
+    name: str
+    rejects: tuple[str, ...]
+    confirms: tuple[tuple[Need, ...], ...]
+    aliases: tuple[str, ...] = ()
+    definitive: frozenset[str] | None = frozenset()
+    not_definitive: frozenset[str] = frozenset()
+    parts_differ: tuple[str, ...] = ()
+    title_fallback: str | None = None
+    fields_used: frozenset[str] | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        if "*" in self.rejects:
+            return
+        names = set(self.rejects) | set(self.parts_differ)
+        for rule in self.confirms:
+            for need in rule:
+                names.update(need.names)
+        used = {n for n in names if n not in OWN_NAMES and not n.startswith("id:")}
+        object.__setattr__(self, "fields_used", frozenset(used))
+
+    def is_definitive(self, component: str | bytes) -> bool:
+        """Whether an equal value of this component of ``ids`` alone identifies the document."""
+        if self.definitive is None:
+            return component not in self.not_definitive
+        return component in self.definitive
+
+
+def _one(*names: str) -> Need:
+    return Need(1, names)
+
+
+_EMAIL_FIELDS: Final = ("date_time_received", "from", "to", "subject", "snippet", "content")
+_CHAT_PEOPLE: Final = ("from", "to", "participants")
+
+FILE: Final = EntityType(
+    name="File",
+    definitive=frozenset(("file_id", "unique_id")),
+    rejects=(
+        "file_name", "file_type", "author", "last_modified_by", "last_modified_time",
+        "title", "snippet", "content",
+    ),
+    confirms=(
+        (_one("text"),),
+        (
+            _one("file_name"),
+            Need(2, ("title", "author", "file_type", "last_modified_by", "last_modified_time")),
+        ),
+    ),
+)  # fmt: skip
+
+EVENT: Final = EntityType(
+    name="Event",
+    definitive=frozenset(("event_id",)),
+    rejects=("start", "end", "organizer_email"),
+    confirms=(
+        (_one("start"), _one("end"), _one("id:original_id")),
+        (_one("start"), _one("end"), _one("organizer_email"), _one("title", "snippet", "content")),
+        (_one("start"), _one("end"), _one("title"), _one("snippet", "content")),
+    ),
+    title_fallback="subject",
+)
+
+EMAIL_MESSAGE: Final = EntityType(
+    name="EmailMessage",
+    aliases=("Email",),
+    definitive=frozenset(("email_url",)),
+    rejects=_EMAIL_FIELDS,
+    confirms=(
+        (_one("date_time_received"), _one("subject", "snippet", "content", "from", "to")),
+        (_one("subject"), _one("snippet", "content"), _one("from", "to")),
+        (_one("from"), _one("to"), _one("subject", "snippet", "content")),
+    ),
+)
+
+TEAMS_MESSAGE: Final = EntityType(
+    name="TeamsMessage",
+    definitive=frozenset(("item_id",)),
+    rejects=(*_CHAT_PEOPLE, "title", "subject", "snippet", "content"),
+    confirms=(
+        (_one("snippet", "content"), _one("subject", "title"), _one(*_CHAT_PEOPLE)),
+        (_one("snippet", "content", "subject", "title"), Need(2, _CHAT_PEOPLE)),
+    ),
+)
+
+PEOPLE: Final = EntityType(
+    name="PeopleInferenceAnswer",
+    aliases=("People",),
+    definitive=frozenset(("alias", "upn", "email")),
+    rejects=("display_name", "department", "company_name", "office_location"),
+    confirms=((_one("display_name"), Need(2, ("department", "company_name", "office_location"))),),
+)
+
+EXTERNAL: Final = EntityType(
+    name="External",
+    definitive=frozenset(("artifact_id",)),
+    rejects=("plugin_id", "plugin_type", "display_name", "snippet", "content"),
+    confirms=((_one("text"),),),
+)
+
+MEETING_TRANSCRIPT: Final = EntityType(
+    name="MeetingTranscript",
+    definitive=frozenset(("event_id",)),
+    rejects=("start", "end", "title", "snippet", "content"),
+    confirms=((_one("text"),), (_one("title"), _one("start", "end"))),
+    parts_differ=("segment",),
+)
+
+OTHER_NOT_DEFINITIVE: Final = frozenset(("site_id", "web_id", "tenant_id", "container_id"))
+
+
+def other_type(name: str) -> EntityType:
+    """The row of a type that no table names."""
+    return EntityType(
+        name=name,
+        definitive=None,
+        not_definitive=OTHER_NOT_DEFINITIVE,
+        rejects=("title", "snippet", "content", "*"),
+        confirms=((_one("text"),), (_one("title"), Need(2, ("*",)))),
+    )
+
+
+NAMED_TYPES: Final = (
+    FILE, EVENT, EMAIL_MESSAGE, TEAMS_MESSAGE, PEOPLE, EXTERNAL, MEETING_TRANSCRIPT,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class DedupRules:
+    """The tables and switches in force; part of what a state was built with."""
+
+    types: tuple[EntityType, ...] = NAMED_TYPES
+    ignore_fields: frozenset[str] = frozenset(IGNORED_FIELDS)
+    identical_content: str = "duplicate"
+    snippet_rejects: bool = True
+    max_candidates: int = 64
+
+    def names(self) -> frozenset[str]:
+        """Every name of an ID component or field that a row speaks of."""
+        found: set[str] = set()
+        for kind in self.types:
+            found |= (kind.definitive or frozenset()) | kind.not_definitive
+            found |= kind.fields_used or frozenset()
+            for rule in kind.confirms:
+                for need in rule:
+                    found.update(n.removeprefix("id:") for n in need.names if n.startswith("id:"))
+        return frozenset(found)

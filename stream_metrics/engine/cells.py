@@ -1,0 +1,219 @@
+"""What a turn adds to the windows: integer sums, each at a time and under an agent.
+
+A cell is ``(time_us, agent, sums)``; ``sums`` maps a series code to an integer and holds no zeros.
+A series code is short because it is stored: ``CODES`` says what it stands for.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from stream_metrics.engine.config import EngineConfig
+from stream_metrics.engine.state import Carrier, Iteration, Turn
+from stream_metrics.engine.turn import counted, rerank_of
+from stream_metrics.events.times import round_scaled
+from stream_metrics.metrics.gain import Counts, last_good_iteration, settled, through
+
+NANO: Final = 10**9
+
+
+class Cell(NamedTuple):
+    """Sums of one iteration or one turn, at its time."""
+
+    time_us: int
+    agent: str
+    sums: dict[str, int]
+    release: str | None = None
+
+
+class Series(NamedTuple):
+    """A family of series: its name, the labels behind ``agent`` and ``window``, its windows.
+
+    ``windows`` None means every configured window.
+    """
+
+    name: str
+    labels: tuple[str, ...] = ()
+    windows: tuple[str, ...] | None = None
+
+
+_MACRO: Final = ("5m", "1h", "24h")
+_CURVE: Final = ("1h", "24h")
+_ORIGIN: Final = ("5m", "1h")
+
+# Series codes are ``CODE`` or ``CODE|label|label``. They are part of the stored format.
+CODES: Final[dict[str, Series]] = {
+    "r": Series("results"),
+    "u": Series("unique_results"),
+    "d": Series("duplicate_results"),
+    "g": Series("good_results"),
+    "l": Series("labelled_results"),
+    "i": Series("iterations"),
+    "s": Series("searches"),
+    "t": Series("turns"),
+    "G": Series("gain"),
+    "si": Series("settled_iterations"),
+    "sr": Series("settled_results"),
+    "sg": Series("settled_good_results"),
+    "sG": Series("settled_gain"),
+    "ts": Series("turn_metric_sum", ("metric",), _MACRO),
+    "tc": Series("turn_metric_count", ("metric",), _MACRO),
+    "ir": Series("iteration_results", ("iteration",), _CURVE),
+    "id": Series("iteration_duplicate_results", ("iteration",), _CURVE),
+    "iG": Series("iteration_gain", ("iteration",), _CURVE),
+    "D": Series("duplicates", ("entity_type", "evidence", "span"), _ORIGIN),
+    "q": Series("gate_decisions", ("decision", "needed"), _MACRO),
+    "R": Series("routed_searches", ("route", "correct"), _MACRO),
+    "ks": Series("rerank_ndcg_sum", ("order",), _MACRO),
+    "kc": Series("rerank_ndcg_count", (), _MACRO),
+}
+
+_CURVE_CODES: Final = tuple(
+    (f"ir|{n}", f"id|{n}", f"iG|{n}") for n in ("", "1", "2", "3", "4", "5", "6", "7", "8", "9+")
+)
+_NEEDED: Final = {None: "unknown", True: "yes", False: "no"}
+_TURN_CODES: Final = tuple(
+    (name, f"ts|{name}", f"tc|{name}") for name in ("rg", "drg", "rag", "drag", "sre", "srr")
+)
+
+
+def escape(label: str) -> str:
+    """A label inside a series code, percent-encoded where a bar would end it."""
+    return label.replace("%", "%25").replace("|", "%7C")
+
+
+def unescape(label: str) -> str:
+    """The inverse of ``escape``."""
+    return label.replace("%7C", "|").replace("%25", "%")
+
+
+def split_code(code: str) -> tuple[Series, tuple[str, ...]]:
+    """The family of a series code and the values of its labels.
+
+    >>> split_code("D|File|url|same_iteration")[1]
+    ('File', 'url', 'same_iteration')
+    """
+    head, *labels = code.split("|")
+    return CODES[head], tuple(unescape(label) for label in labels)
+
+
+def scaled(value: float) -> int:
+    """``value`` times 10⁹ as an integer, rounded half to even on the double's exact value."""
+    guess = value * 1e9
+    nearest = round(guess)
+    if -1e11 < guess < 1e11 and abs(abs(guess - nearest) - 0.5) > 1e-3:
+        return nearest
+    return round_scaled(value, NANO)
+
+
+def source(turn: Turn, iteration: Iteration) -> tuple[int, Carrier]:
+    """An iteration's time in microseconds, and the carrier whose agent and release it has."""
+    if not iteration.searches:
+        gate = turn.gates[iteration.number]
+        return gate.occurred_us, gate
+    if len(iteration.searches) == 1:
+        carrier = iteration.searches[0].carrier
+        return carrier.occurred_us, carrier
+    carriers = [search.carrier for search in iteration.searches]
+    return min(c.occurred_us for c in carriers), max(carriers, key=lambda c: c.version)
+
+
+def gate_decision(turn: Turn, iteration: Iteration) -> str | None:
+    """The explicit decision, else ``search`` if a search was made, else None."""
+    gate = turn.gates.get(iteration.number)
+    if gate is not None:
+        return gate.gate
+    return "search" if iteration.searches else None
+
+
+def iteration_cell(turn: Turn, iteration: Iteration, compact: int, config: EngineConfig) -> Cell:
+    """What one iteration adds; ``compact`` is its number among the counted ones."""
+    time_us, carrier = source(turn, iteration)
+    sums: dict[str, int] = {}
+    decision = gate_decision(turn, iteration)
+    if decision is not None:
+        label = turn.gate_labels.get(iteration.number)
+        needed = _NEEDED[None if label is None else label[1]]
+        sums[f"q|{decision}|{needed}"] = 1
+    if iteration.searches:
+        _add_counts(sums, iteration, compact, config)
+        for search in iteration.searches:
+            if search.route is not None:
+                code = f"R|{escape(search.route)}|{_correct(turn, search.search_id, search.route)}"
+                sums[code] = sums.get(code, 0) + 1
+            if search.baseline is not None and (value := rerank_of(turn, search)) is not None:
+                sums["ks|shown"] = sums.get("ks|shown", 0) + scaled(value.shown)
+                sums["ks|baseline"] = sums.get("ks|baseline", 0) + scaled(value.baseline)
+                sums["kc"] = sums.get("kc", 0) + 1
+    return Cell(time_us, carrier.agent, sums, carrier.release)
+
+
+def _correct(turn: Turn, search_id: str, route: str) -> str:
+    label = turn.routing_labels.get(search_id)
+    if label is None or label[1] is None:
+        return "unknown"
+    return "yes" if label[1] == route else "no"
+
+
+def _add_counts(
+    sums: dict[str, int], iteration: Iteration, compact: int, config: EngineConfig
+) -> None:
+    results, unique, gain = iteration.results, iteration.unique, iteration.gain
+    duplicates = results - unique
+    sums["i"] = 1
+    sums["s"] = len(iteration.searches)
+    curve = _CURVE_CODES[min(compact, 9)]
+    if results:
+        sums["r"] = sums[curve[0]] = results
+        if unique:
+            sums["u"] = unique
+        if duplicates:
+            sums["d"] = sums[curve[1]] = duplicates
+            for (kind, evidence, same), count in iteration.duplicates.items():
+                span = "same_iteration" if same else "earlier_iteration"
+                sums[f"D|{kind}|{evidence}|{span}"] = count
+        if iteration.labelled:
+            sums["l"] = iteration.labelled
+        if iteration.good:
+            sums["g"] = iteration.good
+        if gain:
+            sums["G"] = sums[curve[2]] = gain
+    if settled(unique, iteration.labelled, config.settled_percent):
+        sums["si"] = 1
+        if results:
+            sums["sr"] = results
+        if iteration.good:
+            sums["sg"] = iteration.good
+        if gain:
+            sums["sG"] = gain
+
+
+def counts_of(iteration: Iteration) -> Counts:
+    """The integers that the metrics of 3.1 work on."""
+    return Counts(
+        iteration.results, iteration.unique, iteration.good, iteration.labelled, iteration.gain
+    )
+
+
+def turn_cell(turn: Turn) -> Cell | None:
+    """What a turn adds at its last counted iteration; None without one."""
+    iterations = counted(turn)
+    if not iterations:
+        return None
+    time_us, carrier = source(turn, iterations[-1])
+    counts = [counts_of(iteration) for iteration in iterations]
+    value = through(counts)
+    sums = {"t": 1}
+    for name, sum_code, count_code in _TURN_CODES:
+        number = scaled(getattr(value, name))
+        if number:
+            sums[sum_code] = number
+        sums[count_code] = 1
+    if turn.completed is not None and turn.completed.relevant is not None:
+        basis, needed = "qrels", turn.qrels
+    else:
+        basis, needed = "retrieved", last_good_iteration(counts)
+    if needed is not None:
+        sums[f"ts|iterations_for_all_good_results_{basis}"] = needed * NANO
+        sums[f"tc|iterations_for_all_good_results_{basis}"] = 1
+    return Cell(time_us, carrier.agent, sums, carrier.release)

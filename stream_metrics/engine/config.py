@@ -1,0 +1,31 @@
+"""Every setting that changes what the engine computes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from stream_metrics.dedup.tables import DedupRules
+from stream_metrics.events.limits import Limits
+
+OTHER: Final = "other"
+DEFAULT_AGENT: Final = "default"
+WINDOW_BUCKETS: Final = 60
+MAX_AGENTS: Final = 50
+MAX_ROUTES: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """Thresholds, tables and limits that the state was, or is to be, built with.
+
+    ``good_gain``: the gain from which a result is good. ``gain_of_document``: whose label stands
+    for a document with several occurrences, ``first`` (the first that has one) or ``max``.
+    ``windows``: names and lengths in microseconds.
+    """
+
+    good_gain: int = 2
+    gain_of_document: str = "first"
+    settled_percent: int = 90
+    rules: DedupRules = field(default_factory=DedupRules)
+    limits: Limits = field(default_factory=Limits)

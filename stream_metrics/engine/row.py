@@ -1,0 +1,167 @@
+"""The row of a conversation (or of a turn): every figure of 3.1 and 3.2, in a fixed key order."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from stream_metrics.engine.cells import counts_of, gate_decision, source
+from stream_metrics.engine.config import DEFAULT_AGENT
+from stream_metrics.engine.state import Conversation, Turn
+from stream_metrics.engine.turn import counted, rerank_of
+from stream_metrics.metrics.decisions import (
+    GateCounts,
+    Rerank,
+    gate_cell,
+    reranking_row,
+    routing_row,
+)
+from stream_metrics.metrics.gain import last_good_iteration, sre_upper, through
+
+Row = dict[str, Any]
+
+
+def canonical(value: Any) -> str:
+    """Canonical JSON: keys as they are, floats as ``repr``, no spaces, not escaped beyond need."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def conversation_rows(conversation: Conversation, turn_scope: str = "last") -> list[Row]:
+    """The rows of a conversation: of its highest turn, or with scope ``all`` of every turn."""
+    last = conversation.last_turn
+    if not last:
+        return []
+    if turn_scope == "last":
+        return [turn_row(conversation, conversation.turns[last])]
+    existing = sorted(n for n, turn in conversation.turns.items() if turn.exists)
+    return [turn_row(conversation, conversation.turns[n]) for n in existing]
+
+
+def turn_row(conversation: Conversation, turn: Turn) -> Row:
+    """One turn's row."""
+    agent, release = _origin(turn)
+    iterations = counted(turn)
+    counts = [counts_of(iteration) for iteration in iterations]
+    row: Row = {
+        "conversation_id": conversation.conversation_id,
+        "turn": turn.number,
+        "agent": agent,
+        "release": release,
+        "over_limit": turn.over_limit,
+        "iterations": [],
+    }
+    for i, (iteration, count) in enumerate(zip(iterations, counts, strict=True), 1):
+        row["iterations"].append(
+            {
+                "iteration": iteration.number,
+                "i": i,
+                "results": count.results,
+                "unique": count.unique,
+                "good_unique": count.good,
+                "duplicates": count.duplicates,
+                "labelled": count.labelled,
+                "gain": count.gain,
+                "avg_gain": count.avg_gain,
+                **through(counts[:i])._asdict(),
+            }
+        )
+    row |= _totals(turn)
+    row["duplicates_of"] = _duplicates_of(turn)
+    row["gate"] = gate_counts(turn).row()
+    row["routing"] = routing_row(*routing_counts(turn))
+    row["reranking"] = reranking_row(reranks(turn))
+    return row
+
+
+def _origin(turn: Turn) -> tuple[str, str | None]:
+    """Agent and release of the highest iteration with a search or an explicit gate."""
+    numbers = [n for n, it in turn.iterations.items() if it.searches or n in turn.gates]
+    if not numbers:
+        return DEFAULT_AGENT, None
+    carrier = source(turn, turn.iterations[max(numbers)])[1]
+    return carrier.agent, carrier.release
+
+
+_FIGURES = ("cg", "rg", "dcg", "drg", "rag", "drag", "sre", "srr")
+
+
+def _totals(turn: Turn) -> Row:
+    counts = [counts_of(iteration) for iteration in counted(turn)]
+    results, unique, good, labelled, gain = (
+        sum(column) for column in (zip(*counts, strict=True) if counts else ((),) * 5)
+    )
+    totals: Row = {
+        "n": len(counts),
+        "results": results,
+        "unique": unique,
+        "good_unique": good,
+        "duplicates": results - unique,
+        "labelled": labelled,
+        "unlabelled": unique - labelled,
+        "gain": gain if counts else None,
+    }
+    if not counts:
+        nothing = dict.fromkeys(_FIGURES)
+        return (
+            totals
+            | nothing
+            | {
+                "sre_upper": None,
+                "iterations_for_all_good_results": None,
+                "all_good_basis": None,
+            }
+        )
+    value = through(counts)._asdict()
+    totals |= {name: value[name] for name in _FIGURES}
+    totals["sre_upper"] = sre_upper(results, good, unique - labelled)
+    if turn.completed is not None and turn.completed.relevant is not None:
+        needed, basis = turn.qrels, "qrels"
+    else:
+        needed, basis = last_good_iteration(counts), "retrieved"
+    totals["iterations_for_all_good_results"] = needed
+    totals["all_good_basis"] = basis
+    return totals
+
+
+def _duplicates_of(turn: Turn) -> dict[str, str]:
+    pairs = {}
+    for result_id, (search, at) in turn.handles.items():
+        if search.members[at] > 0:
+            first, place = turn.documents[search.documents[at]].members[0]
+            pairs[result_id] = first.result_ids[place]
+    return dict(sorted(pairs.items()))
+
+
+def gate_counts(turn: Turn) -> GateCounts:
+    """The turn's gate decisions, one an iteration, and the cells of the labelled ones."""
+    tally = dict.fromkeys(GateCounts._fields, 0)
+    for number, iteration in turn.iterations.items():
+        decision = gate_decision(turn, iteration)
+        if decision is None:
+            continue
+        tally[decision] += 1
+        label = turn.gate_labels.get(number)
+        if label is not None and label[1] is not None:
+            tally[gate_cell(decision, label[1])] += 1
+    return GateCounts(**tally)
+
+
+def routing_counts(turn: Turn) -> tuple[dict[str, int], int, int]:
+    """(searches by route, those with a label, those that took the best route)."""
+    routes: dict[str, int] = {}
+    labelled = correct = 0
+    for search_id, search in turn.searches.items():
+        if search.route is None:
+            continue
+        routes[search.route] = routes.get(search.route, 0) + 1
+        label = turn.routing_labels.get(search_id)
+        if label is not None and label[1] is not None:
+            labelled += 1
+            correct += label[1] == search.route
+    return routes, labelled, correct
+
+
+def reranks(turn: Turn) -> list[Rerank]:
+    """The comparisons of the searches that take part, in canonical order."""
+    values = (rerank_of(turn, search) for search in turn.order)
+    return [value for value in values if value is not None]

@@ -1,0 +1,213 @@
+"""What is known of a conversation, as plain data.
+
+The state of a turn is the set of its *winning items* (searches, gate decisions, labels, the end of
+the turn), each kept with the event that carried it, because the event's version decides what may
+replace it. All else, documents, iterations, counts, is derived from the items (``turn``) and is
+rebuilt when a conversation is loaded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from stream_metrics.dedup.fingerprint import Fingerprint
+from stream_metrics.dedup.index import TurnIndex
+from stream_metrics.engine.config import DEFAULT_AGENT
+
+Version = tuple[int, str, bytes]
+
+SEARCHES: Final = 1
+LABELS: Final = 2
+COMPLETED: Final = 3
+
+
+class Carrier:
+    """An event of which at least one item still stands; one record of the stored state.
+
+    ``digest`` identifies it among the conversation's carriers. ``agent`` and ``release`` are those
+    of a search iteration; ``iteration`` is 0 for other types.
+    """
+
+    __slots__ = (
+        "agent", "completed", "digest", "event_id", "gate", "gate_labels", "iteration", "kind",
+        "labels", "occurred_us", "release", "routing_labels", "searches", "turn",
+    )  # fmt: skip
+
+    def __init__(self, kind: int, turn: int, version: Version) -> None:
+        self.kind = kind
+        self.turn = turn
+        self.occurred_us, self.event_id, self.digest = version
+        self.iteration = 0
+        self.agent = DEFAULT_AGENT
+        self.release: str | None = None
+        self.gate: str | None = None
+        self.searches: list[Search] = []
+        self.labels: dict[str, int | None] = {}
+        self.routing_labels: dict[str, str | None] = {}
+        self.gate_labels: dict[int, bool | None] = {}
+        self.completed: Completed | None = None
+
+    @property
+    def version(self) -> Version:
+        """What decides between two events that speak of one item."""
+        return (self.occurred_us, self.event_id, self.digest)
+
+    @property
+    def empty(self) -> bool:
+        """True when every item has been replaced."""
+        return not (
+            self.searches
+            or self.gate
+            or self.labels
+            or self.routing_labels
+            or self.gate_labels
+            or self.completed
+        )
+
+
+class Search:
+    """A winning search with its results as parallel lists, by rank.
+
+    ``documents``, ``evidence`` ('' for a first occurrence, else i, u, t or f) and ``types`` are
+    what deduplication decided; ``fingerprints`` is None while they are not loaded.
+    """
+
+    __slots__ = (
+        "baseline", "carrier", "documents", "evidence", "fingerprints", "gains", "index",
+        "members", "ordinal", "result_ids", "route", "search_id", "types",
+    )  # fmt: skip
+
+    def __init__(self, carrier: Carrier, search_id: str, ordinal: int, index: int) -> None:
+        self.carrier = carrier
+        self.search_id = search_id
+        self.ordinal = ordinal
+        self.index = index
+        self.route: str | None = None
+        self.result_ids: list[str] = []
+        self.gains: list[int | None] | None = None  # None: no inline gain at all
+        self.baseline: list[int | None] | None = None  # None: no baseline rank at all
+        self.documents: list[int] = []
+        self.members: list[int] = []  # of each result, its place among its document's members
+        self.evidence: list[str] = []
+        self.types: list[str] = []
+        self.fingerprints: list[Fingerprint] | None = None
+
+    @property
+    def place(self) -> tuple[int, int, int, int, str]:
+        """The canonical order of a turn's searches."""
+        carrier = self.carrier
+        return (
+            carrier.iteration,
+            self.ordinal,
+            carrier.occurred_us,
+            self.index,
+            self.search_id,
+        )
+
+
+@dataclass(slots=True)
+class Completed:
+    """The end of a turn: the ground truth as document digests to grades, None if not given."""
+
+    carrier: Carrier
+    relevant: dict[bytes, int] | None
+
+
+class Document:
+    """A unique document of a turn: its occurrences in canonical order, and their labels.
+
+    ``counts[g]`` is the number of members labelled g; ``first_labelled`` the smallest member that
+    has a label, or -1; ``credited`` the gain that the iteration of the first occurrence counts.
+    """
+
+    __slots__ = ("counts", "credited", "first_labelled", "members")
+
+    def __init__(self) -> None:
+        self.members: list[tuple[Search, int]] = []
+        self.counts: list[int] | None = None
+        self.first_labelled = -1
+        self.credited: int | None = None
+
+
+class Iteration:
+    """The integers of one iteration, those that its figures are computed from."""
+
+    __slots__ = (
+        "duplicates", "gain", "good", "labelled", "number", "results", "searches", "sources",
+        "unique",
+    )  # fmt: skip
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.searches: list[Search] = []
+        self.results = 0
+        self.unique = 0
+        self.good = 0
+        self.labelled = 0
+        self.gain = 0
+        self.duplicates: dict[tuple[str, str, bool], int] = {}  # (type, evidence, same iteration)
+
+
+class Turn:
+    """One turn: its items by identity, and what is derived from them."""
+
+    __slots__ = (
+        "completed", "documents", "first_by_doc", "gate_labels", "gates", "ghost", "handles",
+        "index", "iterations", "labels", "number", "order", "over_limit", "qrels", "refused",
+        "results", "routing_labels", "searches", "written",
+    )  # fmt: skip
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        # items
+        self.searches: dict[str, Search] = {}
+        self.gates: dict[int, Carrier] = {}
+        self.labels: dict[str, tuple[Carrier, int | None]] = {}
+        self.routing_labels: dict[str, tuple[Carrier, str | None]] = {}
+        self.gate_labels: dict[int, tuple[Carrier, bool | None]] = {}
+        self.completed: Completed | None = None
+        # the highest version of a search_iteration event none of whose items stands
+        self.ghost: Version | None = None
+        self.over_limit = False
+        self.refused = 0
+        # derived
+        self.order: list[Search] = []
+        self.iterations: dict[int, Iteration] = {}
+        self.documents: list[Document] = []
+        self.handles: dict[str, tuple[Search, int]] = {}
+        self.results = 0
+        self.qrels: int | None = None  # iterations until all relevant were retrieved
+        self.index: TurnIndex | None = None
+        self.first_by_doc: dict[bytes, int] | None = None  # document digest to iteration
+
+    @property
+    def exists(self) -> bool:
+        """Only a search_iteration event makes a turn exist."""
+        return bool(self.searches or self.gates) or self.ghost is not None
+
+
+@dataclass(slots=True)
+class Conversation:
+    """All turns of a conversation, and the events whose items still stand.
+
+    ``forgotten`` is the version up to which it was erased. ``key_id`` names the digest key that
+    its fingerprints were made with.
+    """
+
+    conversation_id: str
+    key_id: str = ""
+    forgotten: Version | None = None
+    turns: dict[int, Turn] = field(default_factory=dict)
+    carriers: dict[bytes, Carrier] = field(default_factory=dict)
+    has_fingerprints: bool = True
+
+    @property
+    def last_turn(self) -> int:
+        """The highest turn that exists, or 0."""
+        return max((n for n, turn in self.turns.items() if turn.exists), default=0)
+
+    @property
+    def results(self) -> int:
+        """Results held, the measure of what the conversation costs in memory."""
+        return sum(turn.results for turn in self.turns.values())

@@ -1,0 +1,601 @@
+"""The step: a conversation's state and its next events give the changed state and what changed.
+
+Pure: no clock, no input or output, no randomness. Whatever the order and the batching in which a
+set of events passes through, state, rows and windows come out the same, because an item is decided
+by version and everything else is derived from the items that stand.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from stream_metrics.dedup.fingerprint import Fingerprinter
+from stream_metrics.dedup.index import DedupCounts
+from stream_metrics.engine.cells import Cell, iteration_cell, turn_cell
+from stream_metrics.engine.config import DEFAULT_AGENT, EngineConfig
+from stream_metrics.engine.state import (
+    COMPLETED,
+    LABELS,
+    SEARCHES,
+    Carrier,
+    Completed,
+    Conversation,
+    Iteration,
+    Search,
+    Turn,
+    Version,
+)
+from stream_metrics.engine.turn import (
+    TurnKeeper,
+    counted,
+    iteration_of,
+    labels_conflict,
+    member_label,
+    type_label,
+)
+from stream_metrics.events.decode import Event
+from stream_metrics.events.wire import (
+    Forget,
+    RelevanceLabels,
+    SearchIteration,
+    TurnCompleted,
+)
+from stream_metrics.events.wire import Search as SentSearch
+
+
+class Observations:
+    """Operational counts of a batch; never part of the state.
+
+    ``events``: by (type, outcome). ``label_delays_us``: label events' time after what they name.
+    """
+
+    __slots__ = ("counts", "dedup", "events", "label_delays_us")
+
+    def __init__(self) -> None:
+        self.events: Counter[tuple[str, str]] = Counter()
+        self.counts: Counter[str] = Counter()
+        self.dedup = DedupCounts()
+        self.label_delays_us: list[int] = []
+
+
+@dataclass(slots=True)
+class Changes:
+    """What a batch changed in one conversation.
+
+    ``written`` and ``dropped``: carriers by digest; ``fingerprinted``: those whose fingerprints
+    are to be written. ``turns``: numbers of turns whose header changed. ``cells``: what windows
+    lose (-1) and gain (+1).
+    """
+
+    written: set[bytes] = field(default_factory=set)
+    dropped: set[bytes] = field(default_factory=set)
+    fingerprinted: set[bytes] = field(default_factory=set)
+    turns: set[int] = field(default_factory=set)
+    header: bool = False
+    cells: list[tuple[int, Cell]] = field(default_factory=list)
+
+
+class _TurnWork:
+    """What a batch has done to one turn so far."""
+
+    __slots__ = ("before", "before_turn", "pending", "qrels", "rebuild", "retracted", "touched")
+
+    def __init__(self) -> None:
+        self.before: dict[int, Cell] = {}
+        self.before_turn: Cell | None = None
+        self.touched: set[int] = set()
+        self.pending: list[Search] = []
+        self.rebuild = False
+        self.qrels = False
+        self.retracted = False
+
+
+EVENT_TYPES: dict[type, str] = {
+    SearchIteration: "search_iteration",
+    RelevanceLabels: "relevance_labels",
+    TurnCompleted: "turn_completed",
+    Forget: "forget",
+}
+
+
+def needs_fingerprints(event: Event) -> bool:
+    """Whether an event can only be applied with the conversation's fingerprints at hand."""
+    return type(event.payload) is not RelevanceLabels
+
+
+class Step:
+    """Applies events to conversations under one configuration.
+
+    ``fingerprinter_of`` gives the fingerprinter of a digest key by its id, because a conversation
+    keeps the key that it began with.
+    """
+
+    def __init__(
+        self, config: EngineConfig, fingerprinter_of: Callable[[str], Fingerprinter]
+    ) -> None:
+        self.config = config
+        self.fingerprinter_of = fingerprinter_of
+
+    def apply(
+        self, conversation: Conversation, events: Iterable[Event], seen: Observations
+    ) -> Changes:
+        """Apply ``events`` in the order given; changes ``conversation`` in place."""
+        batch = _Batch(self, conversation, seen)
+        for event in events:
+            batch.add(event)
+        return batch.finish()
+
+    def restore(self, conversation: Conversation) -> None:
+        """Derive what the stored items imply, after a load."""
+        keeper = TurnKeeper(self.config, self.fingerprinter_of(conversation.key_id), DedupCounts())
+        for turn in conversation.turns.values():
+            turn.order, turn.iterations, turn.documents, turn.handles = [], {}, [], {}
+            turn.index, turn.first_by_doc = None, None
+            for search in sorted(turn.searches.values(), key=lambda s: s.place):
+                keeper.place(turn, search)
+            for number in turn.gates:
+                iteration_of(turn, number)
+            if conversation.has_fingerprints:
+                keeper.index_again(turn)
+
+
+class _Batch:
+    """One conversation's share of a batch."""
+
+    def __init__(self, step: Step, conversation: Conversation, seen: Observations) -> None:
+        self._conversation = conversation
+        self._seen = seen
+        self._config = step.config
+        self._limits = step.config.limits
+        self._fingerprinter = step.fingerprinter_of(conversation.key_id)
+        self._keeper = TurnKeeper(step.config, self._fingerprinter, seen.dedup)
+        self._changes = Changes()
+        self._work: dict[int, _TurnWork] = {}
+        self._waiting: int | None = None
+
+    # -- events ---------------------------------------------------------------------------------
+
+    def add(self, event: Event) -> None:
+        """Take one event's items; those that lose against what stands are without effect."""
+        conversation, payload = self._conversation, event.payload
+        kind = EVENT_TYPES[type(payload)]
+        if type(payload) is Forget:
+            self._forget(event.version)
+            self._seen.events[kind, "applied"] += 1
+            return
+        if conversation.forgotten is not None and event.version[:2] <= conversation.forgotten[:2]:
+            self._seen.events[kind, "forgotten"] += 1
+            return
+        if event.digest in conversation.carriers:
+            self._seen.events[kind, "redelivered"] += 1
+            return
+        if event.turn < conversation.last_turn:
+            self._seen.counts["stale"] += 1
+        turn = conversation.turns.get(event.turn)
+        if turn is None:
+            turn = self._new_turn(event)
+            if turn is None:
+                self._seen.events[kind, "over_limit"] += 1
+                return
+        work = self._begin(turn)
+        if type(payload) is SearchIteration:
+            carrier = self._add_searches(turn, work, event, payload)
+        elif type(payload) is RelevanceLabels:
+            carrier = self._add_labels(turn, work, event, payload)
+        else:
+            carrier = self._complete(turn, work, event, payload)  # type: ignore[arg-type]
+        if carrier.empty:
+            self._seen.events[kind, "superseded"] += 1
+            return
+        conversation.carriers[carrier.digest] = carrier
+        self._changes.dropped.discard(carrier.digest)
+        self._changes.written.add(carrier.digest)
+        self._seen.events[kind, "applied"] += 1
+
+    def _new_turn(self, event: Event) -> Turn | None:
+        """Make room for a turn, unless the conversation already holds as many as it may."""
+        conversation = self._conversation
+        searching = type(event.payload) is SearchIteration
+        same_kind = sum(1 for turn in conversation.turns.values() if turn.exists == searching)
+        if same_kind >= self._limits.turns_per_conversation:
+            last = conversation.turns.get(conversation.last_turn)
+            if last is not None:
+                self._refuse(last)
+            return None
+        turn = conversation.turns[event.turn] = Turn(event.turn)
+        self._keeper.clear(turn)
+        return turn
+
+    def _refuse(self, turn: Turn) -> None:
+        turn.over_limit = True
+        turn.refused += 1
+        self._changes.turns.add(turn.number)
+        self._seen.counts["over_limit"] += 1
+
+    def _begin(self, turn: Turn) -> _TurnWork:
+        """Note what the turn adds to the windows before this batch changes it."""
+        work = self._work.get(turn.number)
+        if work is None:
+            work = self._work[turn.number] = _TurnWork()
+            work.before_turn = turn_cell(turn)
+        return work
+
+    def _touch(self, turn: Turn, work: _TurnWork, number: int) -> None:
+        """The iteration's integers are about to change."""
+        if number in work.touched or work.retracted:
+            return
+        work.touched.add(number)
+        iteration = turn.iterations.get(number)
+        if iteration is not None and (iteration.searches or number in turn.gates):
+            compact = _compact(turn, iteration)
+            work.before[number] = iteration_cell(turn, iteration, compact, self._config)
+
+    def _touch_all(self, turn: Turn, work: _TurnWork) -> None:
+        for number in turn.iterations:
+            self._touch(turn, work, number)
+        work.retracted = True
+
+    def _beats(self, standing: Carrier | None, version: Version) -> bool:
+        if standing is None:
+            return True
+        if standing.occurred_us == version[0] and standing.event_id == version[1]:
+            self._seen.counts["version_conflicts"] += 1
+        return version > standing.version
+
+    def _release(self, carrier: Carrier) -> None:
+        """An item of ``carrier`` was replaced: rewrite it, or drop it with its last item."""
+        changes = self._changes
+        if not carrier.empty:
+            changes.written.add(carrier.digest)
+            return
+        if self._conversation.carriers.pop(carrier.digest, None) is not None:
+            changes.written.discard(carrier.digest)
+            changes.fingerprinted.discard(carrier.digest)
+            changes.dropped.add(carrier.digest)
+        if carrier.kind == SEARCHES:
+            turn = self._conversation.turns[carrier.turn]
+            self._keep_ghost(turn, carrier.version)
+
+    def _keep_ghost(self, turn: Turn, version: Version) -> None:
+        if turn.ghost is None or version > turn.ghost:
+            turn.ghost = version
+            self._changes.turns.add(turn.number)
+
+    # -- search iterations ----------------------------------------------------------------------
+
+    def _add_searches(
+        self, turn: Turn, work: _TurnWork, event: Event, payload: SearchIteration
+    ) -> Carrier:
+        carrier = Carrier(SEARCHES, turn.number, event.version)
+        carrier.iteration = payload.iteration
+        carrier.agent = payload.agent or DEFAULT_AGENT
+        carrier.release = payload.release
+        if payload.gate is not None:
+            self._add_gate(turn, work, carrier, payload.gate.decision)
+        for index, sent in enumerate(payload.searches or ()):
+            if all(search.search_id != sent.search_id for search in carrier.searches):
+                self._add_search(turn, work, carrier, sent, index)
+        if carrier.empty:
+            self._keep_ghost(turn, event.version)
+        return carrier
+
+    def _add_gate(self, turn: Turn, work: _TurnWork, carrier: Carrier, decision: str) -> None:
+        number = carrier.iteration
+        standing = turn.gates.get(number)
+        if not self._beats(standing, carrier.version):
+            return
+        if self._too_many_iterations(turn, number):
+            self._refuse(turn)
+            return
+        self._touch(turn, work, number)
+        carrier.gate = decision
+        turn.gates[number] = carrier
+        iteration_of(turn, number)
+        if standing is not None:
+            standing.gate = None
+            self._release(standing)
+
+    def _too_many_iterations(self, turn: Turn, number: int) -> bool:
+        limit = self._limits.iterations_per_turn
+        if len(turn.gates) + len(turn.searches) < limit or number in turn.iterations:
+            return False
+        numbers = {search.carrier.iteration for search in turn.searches.values()}
+        numbers.update(turn.gates)
+        return number not in numbers and len(numbers) >= limit
+
+    def _add_search(
+        self, turn: Turn, work: _TurnWork, carrier: Carrier, sent: SentSearch, index: int
+    ) -> None:
+        standing = turn.searches.get(sent.search_id)
+        if not self._beats(standing and standing.carrier, carrier.version):
+            return
+        size = len(sent.results or ())
+        held = turn.results - (len(standing.result_ids) if standing else 0)
+        if held + size > self._limits.results_per_turn or self._too_many_iterations(
+            turn, carrier.iteration
+        ):
+            self._refuse(turn)
+            return
+        search = self._search(carrier, sent, index)
+        turn.results = held + size
+        turn.searches[sent.search_id] = search
+        carrier.searches.append(search)
+        self._changes.fingerprinted.add(carrier.digest)
+        if standing is not None:
+            self._replace(turn, work, standing)
+        work.pending.append(search)
+
+    def _search(self, carrier: Carrier, sent: SentSearch, index: int) -> Search:
+        search = Search(carrier, sent.search_id, sent.ordinal or 0, index)
+        if sent.routing is not None:
+            search.route = sent.routing.selected
+        results = sent.results or ()
+        search.result_ids = [result.result_id for result in results]
+        if any(result.gain is not None for result in results):
+            search.gains = [result.gain for result in results]
+        if any(result.baseline_rank is not None for result in results):
+            search.baseline = [result.baseline_rank for result in results]
+        fingerprint = self._fingerprinter.of
+        search.fingerprints = [fingerprint(result) for result in results]
+        search.types = [type_label(f.type) for f in search.fingerprints]
+        return search
+
+    def _replace(self, turn: Turn, work: _TurnWork, standing: Search) -> None:
+        standing.carrier.searches.remove(standing)
+        self._changes.fingerprinted.add(standing.carrier.digest)
+        self._release(standing.carrier)
+        if standing in work.pending:
+            work.pending.remove(standing)
+        else:
+            self._touch_all(turn, work)
+            work.rebuild = True
+
+    # -- labels ---------------------------------------------------------------------------------
+
+    def _add_labels(
+        self, turn: Turn, work: _TurnWork, event: Event, payload: RelevanceLabels
+    ) -> Carrier:
+        carrier = Carrier(LABELS, turn.number, event.version)
+        for label in payload.labels or ():
+            if label.result_id not in carrier.labels:
+                self._add_label(turn, work, carrier, label.result_id, label.gain)
+        for routing in payload.routing or ():
+            if routing.search_id in carrier.routing_labels:
+                continue
+            standing_route = turn.routing_labels.get(routing.search_id)
+            if not self._beats(standing_route and standing_route[0], carrier.version):
+                continue
+            search = turn.searches.get(routing.search_id)
+            if search is None and standing_route is None and not self._may_wait(turn):
+                continue
+            if search is not None:
+                self._touch(turn, work, search.carrier.iteration)
+            carrier.routing_labels[routing.search_id] = routing.optimal
+            turn.routing_labels[routing.search_id] = (carrier, routing.optimal)
+            if standing_route is not None:
+                del standing_route[0].routing_labels[routing.search_id]
+                self._release(standing_route[0])
+        for gate in payload.gate or ():
+            if gate.iteration in carrier.gate_labels:
+                continue
+            standing_gate = turn.gate_labels.get(gate.iteration)
+            if not self._beats(standing_gate and standing_gate[0], carrier.version):
+                continue
+            known = gate.iteration in turn.iterations
+            if not known and standing_gate is None and not self._may_wait(turn):
+                continue
+            self._touch(turn, work, gate.iteration)
+            carrier.gate_labels[gate.iteration] = gate.search_needed
+            turn.gate_labels[gate.iteration] = (carrier, gate.search_needed)
+            if standing_gate is not None:
+                del standing_gate[0].gate_labels[gate.iteration]
+                self._release(standing_gate[0])
+        return carrier
+
+    def _add_label(
+        self, turn: Turn, work: _TurnWork, carrier: Carrier, result_id: str, gain: int | None
+    ) -> None:
+        standing = turn.labels.get(result_id)
+        if not self._beats(standing and standing[0], carrier.version):
+            return
+        holder = turn.handles.get(result_id)
+        if holder is None:
+            if standing is None and not self._may_wait(turn):
+                return
+            self._seen.counts["labels_waiting"] += 1
+        else:
+            self._seen.label_delays_us.append(carrier.occurred_us - holder[0].carrier.occurred_us)
+            old = member_label(turn, *holder)
+        carrier.labels[result_id] = gain
+        turn.labels[result_id] = (carrier, gain)
+        if standing is not None:
+            self._seen.counts["labels_revised"] += 1
+            del standing[0].labels[result_id]
+            self._release(standing[0])
+        if holder is not None and old != gain:
+            self._relabel(turn, work, holder, old, gain)
+
+    def _relabel(
+        self,
+        turn: Turn,
+        work: _TurnWork,
+        holder: tuple[Search, int],
+        old: int | None,
+        new: int | None,
+    ) -> None:
+        document = turn.documents[holder[0].documents[holder[1]]]
+        self._touch(turn, work, document.members[0][0].carrier.iteration)
+        if not work.retracted:
+            for search, _ in document.members:
+                if search.baseline is not None:
+                    self._touch(turn, work, search.carrier.iteration)
+        before = labels_conflict(document)
+        self._keeper.relabel(turn, holder[0], holder[1], old, new)
+        if labels_conflict(document) and not before:
+            self._seen.counts["label_conflicts"] += 1
+
+    def _may_wait(self, turn: Turn) -> bool:
+        """Whether one more label may wait for what it names."""
+        if self._waiting is None:
+            self._waiting = sum(_waiting(t) for t in self._conversation.turns.values())
+        if self._waiting >= self._limits.waiting_labels:
+            self._refuse(turn)
+            return False
+        self._waiting += 1
+        return True
+
+    # -- the end of a turn, forgetting ----------------------------------------------------------
+
+    def _complete(
+        self, turn: Turn, work: _TurnWork, event: Event, payload: TurnCompleted
+    ) -> Carrier:
+        carrier = Carrier(COMPLETED, turn.number, event.version)
+        standing = turn.completed
+        if not self._beats(standing and standing.carrier, event.version):
+            return carrier
+        relevant = payload.relevant
+        digests: dict[bytes, int] | None = None
+        if relevant is not None:
+            pairs = [(doc, 2) for doc in relevant] if type(relevant) is list else relevant.items()  # type: ignore[union-attr]
+            document = self._fingerprinter.document
+            digests = {document(doc): grade for doc, grade in pairs if grade is not None}
+        carrier.completed = turn.completed = Completed(carrier, digests)
+        work.qrels = True
+        if standing is not None:
+            standing.carrier.completed = None
+            self._release(standing.carrier)
+        return carrier
+
+    def _forget(self, version: Version) -> None:
+        """Erase every item of a version at or below this one, and rebuild what is left."""
+        conversation, changes = self._conversation, self._changes
+        if conversation.forgotten is not None and version <= conversation.forgotten:
+            return
+        conversation.forgotten = version
+        changes.header = True
+        limit = version[:2]
+        for digest, carrier in list(conversation.carriers.items()):
+            if carrier.version[:2] <= limit:
+                self._erase(carrier)
+                del conversation.carriers[digest]
+                changes.dropped.add(digest)
+                changes.written.discard(digest)
+                changes.fingerprinted.discard(digest)
+        for turn in conversation.turns.values():
+            if turn.ghost is not None and turn.ghost[:2] <= limit:
+                self._begin(turn)
+                turn.ghost = None
+                changes.turns.add(turn.number)
+
+    def _erase(self, carrier: Carrier) -> None:
+        turn = self._conversation.turns[carrier.turn]
+        work = self._begin(turn)
+        self._touch_all(turn, work)
+        work.rebuild = True
+        for search in carrier.searches:
+            if turn.searches.get(search.search_id) is search:
+                del turn.searches[search.search_id]
+                turn.results -= len(search.result_ids)
+            if search in work.pending:
+                work.pending.remove(search)
+        if carrier.gate is not None and turn.gates.get(carrier.iteration) is carrier:
+            del turn.gates[carrier.iteration]
+        for result_id in carrier.labels:
+            del turn.labels[result_id]
+        for search_id in carrier.routing_labels:
+            del turn.routing_labels[search_id]
+        for number in carrier.gate_labels:
+            del turn.gate_labels[number]
+        if carrier.completed is not None:
+            turn.completed = None
+
+    # -- the end of the batch -------------------------------------------------------------------
+
+    def finish(self) -> Changes:
+        """Derive what the items imply, and return what the batch changed."""
+        turns = self._conversation.turns
+        for number, work in self._work.items():
+            turn = turns[number]
+            self._finish_turn(turn, work)
+            if not (turn.exists or turn.over_limit or turn.completed) and not (
+                turn.labels or turn.routing_labels or turn.gate_labels
+            ):
+                del turns[number]
+                self._changes.turns.add(number)
+        return self._changes
+
+    def _finish_turn(self, turn: Turn, work: _TurnWork) -> None:
+        pending = sorted(work.pending, key=lambda search: search.place)
+        if pending and turn.order and pending[0].place < turn.order[-1].place:
+            work.rebuild = True
+        if work.rebuild:
+            self._touch_all(turn, work)
+            self._rebuild(turn)
+        else:
+            for search in pending:
+                self._touch(turn, work, search.carrier.iteration)
+                self._touch_earlier(turn, work, search)
+                self._keeper.append(turn, search)
+        if (pending or work.rebuild or work.qrels) and turn.first_by_doc is not None:
+            qrels = self._keeper.qrels(turn)
+            if qrels != turn.qrels:
+                turn.qrels = qrels
+                self._changes.turns.add(turn.number)
+        self._add_cells(turn, work)
+
+    def _touch_earlier(self, turn: Turn, work: _TurnWork, search: Search) -> None:
+        """A duplicate with a label can give an earlier document its label: touch where it counts.
+
+        Which documents these are is known after the append only, so every iteration whose
+        documents could take a label from this search is noted when the search brings labels.
+        """
+        if search.gains is None and not any(r in turn.labels for r in search.result_ids):
+            return
+        self._touch_all_before(turn, work)
+
+    def _touch_all_before(self, turn: Turn, work: _TurnWork) -> None:
+        for number in turn.iterations:
+            self._touch(turn, work, number)
+
+    def _rebuild(self, turn: Turn) -> None:
+        self._seen.counts["rebuilds"] += 1
+        decided = {id(s): (s.documents, s.evidence) for s in turn.searches.values()}
+        self._keeper.rebuild(turn)
+        for search in turn.order:
+            if decided[id(search)] != (search.documents, search.evidence):
+                self._changes.written.add(search.carrier.digest)
+
+    def _add_cells(self, turn: Turn, work: _TurnWork) -> None:
+        cells = self._changes.cells
+        cells.extend((-1, cell) for cell in work.before.values())
+        numbers = turn.iterations.keys() if work.retracted else work.touched
+        compact = {it.number: i for i, it in enumerate(counted(turn), 1)} if numbers else {}
+        for number in numbers:
+            iteration = turn.iterations.get(number)
+            if iteration is not None and (iteration.searches or number in turn.gates):
+                cells.append(
+                    (1, iteration_cell(turn, iteration, compact.get(number, 0), self._config))
+                )
+        after = turn_cell(turn)
+        if work.before_turn != after:
+            if work.before_turn is not None:
+                cells.append((-1, work.before_turn))
+            if after is not None:
+                cells.append((1, after))
+
+
+def _compact(turn: Turn, iteration: Iteration) -> int:
+    """The iteration's number among the counted ones."""
+    number = iteration.number
+    return 1 + sum(1 for it in turn.iterations.values() if it.searches and it.number < number)
+
+
+def _waiting(turn: Turn) -> int:
+    """Labels of a turn that name nothing it has."""
+    return (
+        sum(1 for result_id in turn.labels if result_id not in turn.handles)
+        + sum(1 for search_id in turn.routing_labels if search_id not in turn.searches)
+        + sum(1 for number in turn.gate_labels if number not in turn.iterations)
+    )

@@ -1,0 +1,233 @@
+"""Sliding windows of event time as 60 buckets each, in whole numbers.
+
+A bucket holds absolute sums by agent. A correction finds its bucket by the time of the iteration
+that it corrects, however late it comes, and is dropped only when the bucket has left its window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from math import gcd
+from typing import Any, Final
+
+from stream_metrics.engine.cells import CODES, Cell, split_code
+from stream_metrics.engine.config import OTHER, WINDOW_BUCKETS
+from stream_metrics.events.times import MICROS
+
+Sums = dict[str, int]
+Touched = dict[tuple[str, int, str], Sums]
+
+_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window's name and its length in microseconds, a multiple of 60."""
+
+    name: str
+    length_us: int
+
+    @property
+    def bucket_us(self) -> int:
+        """The width of a bucket."""
+        return self.length_us // WINDOW_BUCKETS
+
+
+def parse_window(name: str) -> Window:
+    """A window by its name.
+
+    >>> parse_window("5m").bucket_us
+    5000000
+    """
+    number, unit = name[:-1], name[-1:]
+    if not (number.isascii() and number.isdigit() and int(number) > 0 and unit in _UNITS):
+        raise ValueError(f"{name!r} is no window; write a number and s, m, h or d, such as 5m")
+    return Window(name, int(number) * _UNITS[unit] * MICROS)
+
+
+DEFAULT_WINDOWS: Final = tuple(parse_window(n) for n in ("1m", "5m", "30m", "1h", "6h", "24h"))
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Which agents and routes have series of their own; all others are ``other``."""
+
+    agents: frozenset[str]
+    routes: frozenset[str]
+
+    def agent(self, agent: str) -> str:
+        """The agent as series name it."""
+        return agent if agent in self.agents else OTHER
+
+    def sums(self, sums: Sums) -> Sums:
+        """The same sums with routes as series name them."""
+        if not any(code.startswith("R|") for code in sums):
+            return sums
+        named: Sums = {}
+        for code, value in sums.items():
+            if code.startswith("R|"):
+                route, correct = split_code(code)[1]
+                if route not in self.routes:
+                    code = f"R|{OTHER}|{correct}"
+            named[code] = named.get(code, 0) + value
+        return named
+
+
+def routes_of(cells: Iterable[Cell]) -> set[str]:
+    """The routes that cells speak of."""
+    return {split_code(c)[1][0] for cell in cells for c in cell.sums if c.startswith("R|")}
+
+
+def first_names(found: Iterable[str], configured: Iterable[str], limit: int) -> frozenset[str]:
+    """Who gets series where nobody came first: the configured, then by code point."""
+    chosen = dict.fromkeys(configured)
+    for name in sorted(found):
+        if len(chosen) >= limit:
+            break
+        chosen.setdefault(name)
+    return frozenset(chosen)
+
+
+def add(into: Sums, sums: Mapping[str, int], sign: int) -> None:
+    """Add or take away; a sum that becomes 0 is dropped."""
+    for code, value in sums.items():
+        total = into.get(code, 0) + sign * value
+        if total:
+            into[code] = total
+        else:
+            into.pop(code, None)
+
+
+class Windows:
+    """The buckets of one state partition."""
+
+    def __init__(self, windows: Iterable[Window] = DEFAULT_WINDOWS) -> None:
+        self.windows = tuple(windows)
+        self.buckets: dict[str, dict[tuple[int, str], Sums]] = {w.name: {} for w in self.windows}
+        self._base_us = gcd(*(w.bucket_us for w in self.windows))
+
+    def load(self, window: str, bucket: int, agent: str, sums: Sums) -> None:
+        """Set one bucket as it was stored."""
+        if window in self.buckets:
+            self.buckets[window][bucket, agent] = sums
+
+    def apply(
+        self, cells: Iterable[tuple[int, Cell]], names: Names, record_time_us: int
+    ) -> Touched:
+        """Add signed cells; returns the new absolute sums of each bucket that changed.
+
+        Buckets are replaced, never changed in place, so that a reader may hold them. Buckets that
+        left their window before ``record_time_us`` are given with no sums, and dropped.
+        """
+        base: dict[tuple[int, str], Sums] = {}
+        for sign, cell in cells:
+            key = (cell.time_us // self._base_us, names.agent(cell.agent))
+            into = base.get(key)
+            if into is None:
+                into = base[key] = {}
+            add(into, names.sums(cell.sums), sign)
+        touched: Touched = {}
+        for window in self.windows:
+            self._apply_window(window, base, record_time_us, touched)
+        return touched
+
+    def _apply_window(
+        self,
+        window: Window,
+        base: dict[tuple[int, str], Sums],
+        record_time_us: int,
+        touched: Touched,
+    ) -> None:
+        oldest = oldest_bucket(window, record_time_us)
+        factor = window.bucket_us // self._base_us
+        buckets = self.buckets[window.name]
+        changes: dict[tuple[int, str], Sums] = {}
+        for (number, agent), sums in base.items():
+            bucket = number // factor
+            if bucket < oldest or not sums:
+                continue
+            into = changes.get((bucket, agent))
+            if into is None:
+                into = changes[bucket, agent] = dict(buckets.get((bucket, agent), ()))
+            add(into, _in_window(sums, window.name), 1)
+        for (bucket, agent), sums in changes.items():
+            touched[window.name, bucket, agent] = sums
+            if sums:
+                buckets[bucket, agent] = sums
+            else:
+                buckets.pop((bucket, agent), None)
+        for key in [key for key in buckets if key[0] < oldest]:
+            del buckets[key]
+            touched[window.name, key[0], key[1]] = {}
+
+    def sums_at(self, now_us: int) -> Iterator[tuple[str, str, Sums]]:
+        """(window, agent, sums) over the 60 buckets that end with the one of ``now_us``."""
+        for window in self.windows:
+            last = now_us // window.bucket_us
+            first = last - WINDOW_BUCKETS + 1
+            totals: dict[str, Sums] = {}
+            for (bucket, agent), sums in self.buckets[window.name].items():
+                if first <= bucket <= last:
+                    add(totals.setdefault(agent, {}), sums, 1)
+            for agent, sums in totals.items():
+                yield window.name, agent, sums
+
+    def snapshot(self) -> Windows:
+        """A copy that later changes do not reach; cheap, because buckets are never changed."""
+        copy = Windows(self.windows)
+        copy.buckets = {name: dict(buckets) for name, buckets in self.buckets.items()}
+        return copy
+
+
+def oldest_bucket(window: Window, record_time_us: int) -> int:
+    """The oldest bucket that is kept when the input has been read up to ``record_time_us``."""
+    return (record_time_us - window.length_us) // window.bucket_us
+
+
+def _in_window(sums: Sums, window: str) -> Sums:
+    """Those of ``sums`` whose series the window has."""
+    heads = _HEADS.get(window, _EVERYWHERE)
+    return {code: value for code, value in sums.items() if code.partition("|")[0] in heads}
+
+
+_EVERYWHERE: Final = frozenset(code for code, series in CODES.items() if series.windows is None)
+_HEADS: Final = {
+    window: frozenset(c for c, series in CODES.items() if window in (series.windows or (window,)))
+    for window in ("5m", "1h", "24h")
+}
+
+
+def windows_at(
+    cells: Iterable[Cell], names: Names, now_us: int, windows: Iterable[Window] = DEFAULT_WINDOWS
+) -> list[tuple[str, str, Sums]]:
+    """The sums at ``now_us`` straight from all cells, without buckets: what ``sums_at`` equals."""
+    specs = tuple(windows)
+    totals: dict[tuple[str, str], Sums] = {}
+    for cell in cells:
+        agent = names.agent(cell.agent)
+        sums = names.sums(cell.sums)
+        for window in specs:
+            last = now_us // window.bucket_us
+            if last - WINDOW_BUCKETS < cell.time_us // window.bucket_us <= last:
+                add(totals.setdefault((window.name, agent), {}), _in_window(sums, window.name), 1)
+    return [(window, agent, sums) for (window, agent), sums in totals.items()]
+
+
+def window_rows(sums: Iterable[tuple[str, str, Sums]]) -> list[dict[str, Any]]:
+    """The entries of ``windows.json``: sums that are not 0, sorted by all but the value."""
+    totals: dict[tuple[str, ...], tuple[dict[str, Any], int]] = {}
+    for window, agent, values in sums:
+        for code, value in values.items():
+            series, labels = split_code(code)
+            entry = {"name": series.name, "agent": agent, "window": window}
+            entry |= zip(series.labels, labels, strict=True)
+            key = tuple(entry.values())
+            held = totals.get(key)
+            totals[key] = (entry, value + (held[1] if held else 0))
+    return [{**entry, "value": value} for _, (entry, value) in sorted(totals.items()) if value]
+
+
+def windows_document(sums: Iterable[tuple[str, str, Sums]], now_us: int) -> dict[str, Any]:
+    """The content of ``windows.json``."""
+    return {"schema_version": 1, "now": now_us, "sums": window_rows(sums)}

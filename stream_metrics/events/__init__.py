@@ -1,0 +1,36 @@
+"""The contract: what producers send, how it is decoded, and why a record is turned away."""
+
+from stream_metrics.events.decode import REASONS, BadRecord, Event, decode
+from stream_metrics.events.limits import Limits
+from stream_metrics.events.wire import (
+    Forget,
+    Gate,
+    GateLabel,
+    Label,
+    RelevanceLabels,
+    Result,
+    Routing,
+    RoutingLabel,
+    Search,
+    SearchIteration,
+    TurnCompleted,
+)
+
+__all__ = [
+    "REASONS",
+    "BadRecord",
+    "Event",
+    "Forget",
+    "Gate",
+    "GateLabel",
+    "Label",
+    "Limits",
+    "RelevanceLabels",
+    "Result",
+    "Routing",
+    "RoutingLabel",
+    "Search",
+    "SearchIteration",
+    "TurnCompleted",
+    "decode",
+]

@@ -1,0 +1,297 @@
+"""From the bytes of a record to a typed event, or to a rejection that says whose fault it is.
+
+``decode`` never raises on input: what it cannot accept comes back as a ``BadRecord``, which the
+worker puts on the dead-letter topic. The message of a ``BadRecord`` names places, never values.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from stream_metrics.events.canonical import content_digest
+from stream_metrics.events.limits import Limits
+from stream_metrics.events.times import DAY_US, MICROS, micros_of_seconds, parse_rfc3339
+from stream_metrics.events.wire import (
+    PAYLOADS,
+    Forget,
+    Payload,
+    RelevanceLabels,
+    SearchIteration,
+    TurnCompleted,
+    convert,
+)
+
+SCHEMA_VERSION: Final = 1
+EARLIEST_US: Final = 946_684_800 * MICROS  # 2000-01-01T00:00:00Z
+LATEST_US: Final = 4_102_444_800 * MICROS  # 2100-01-01T00:00:00Z
+
+REASONS: Final = (
+    "too_large",
+    "not_json",
+    "too_deep",
+    "unknown_type",
+    "unknown_version",
+    "invalid",
+    "over_limit",
+    "time_out_of_range",
+    "missing_key",
+    "key_mismatch",
+    "internal_error",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BadRecord:
+    """A record that is the producer's mistake.
+
+    ``reason`` is one of ``REASONS``; ``message`` says where and what to change, and never quotes
+    what the record holds.
+    """
+
+    reason: str
+    message: str
+
+
+class Event(msgspec.Struct, gc=False, frozen=True):
+    """A valid event.
+
+    ``version`` is ``(occurred_us, event_id, digest)``: it orders the events that speak about one
+    item; the digest only breaks the tie between two contents under one id.
+    """
+
+    occurred_us: int
+    event_id: str
+    digest: bytes
+    conversation_id: str
+    turn: int
+    payload: SearchIteration | RelevanceLabels | TurnCompleted | Forget
+
+    @property
+    def version(self) -> tuple[int, str, bytes]:
+        """What the events of one item are ordered by."""
+        return (self.occurred_us, self.event_id, self.digest)
+
+
+def decode(
+    value: bytes | None,
+    *,
+    key: bytes | None = None,
+    timestamp_ms: int | None = None,
+    limits: Limits,
+    require_key: bool = False,
+) -> Event | BadRecord:
+    """Decode one record.
+
+    Args:
+        value: The record's bytes; None is a Kafka tombstone.
+        key: The record's key; checked against ``conversation_id`` when there is one.
+        timestamp_ms: The record's own timestamp, from which "too far in the future" is measured.
+        limits: Bounds on sizes and counts.
+        require_key: True for live records: without a key they are not accepted.
+    """
+    if value is None:
+        return BadRecord("not_json", "the record has no value (a tombstone)")
+    if len(value) > limits.record_bytes:
+        return BadRecord(
+            "too_large", f"{len(value)} bytes; at most {limits.record_bytes} are accepted"
+        )
+    try:
+        obj = msgspec.json.decode(value)
+    except RecursionError:
+        return BadRecord("too_deep", f"more than {limits.json_levels} levels of nested JSON")
+    except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
+        return BadRecord("not_json", f"not JSON in UTF-8: {_without_values(error)}")
+    openers = value.count(b"[") + value.count(b"{")
+    if openers > limits.json_levels and _levels(obj, limits.json_levels) > limits.json_levels:
+        return BadRecord("too_deep", f"more than {limits.json_levels} levels of nested JSON")
+    return _decode_object(obj, value, key, timestamp_ms, limits, require_key)
+
+
+def _decode_object(
+    obj: Any,
+    raw: bytes,
+    key: bytes | None,
+    timestamp_ms: int | None,
+    limits: Limits,
+    require_key: bool,
+) -> Event | BadRecord:
+    if type(obj) is not dict:
+        return BadRecord("invalid", "the JSON value is not an object")
+    kind = obj.get("type")
+    if type(kind) is not str or kind not in PAYLOADS:
+        return BadRecord("unknown_type", f"`type` must be one of {', '.join(PAYLOADS)}")
+    version = obj.get("version", SCHEMA_VERSION)
+    if version is not None and type(version) is not int:
+        return BadRecord("invalid", "`version` must be an integer")
+    if version is not None and version != SCHEMA_VERSION:
+        return BadRecord("unknown_version", f"`version` must be {SCHEMA_VERSION}")
+    payload = _payload(obj, kind)
+    if type(payload) is BadRecord:
+        return payload
+    occurred_us = _instant(obj.get("occurred_at"))
+    if occurred_us is None:
+        return BadRecord(
+            "invalid", "`occurred_at` must be RFC 3339 with an offset, or Unix seconds"
+        )
+    problem = _over_limit(payload, limits) or _inconsistent(payload)
+    if problem is not None:
+        return problem
+    latest = LATEST_US if timestamp_ms is None else timestamp_ms * 1000 + DAY_US
+    if not EARLIEST_US <= occurred_us <= latest:
+        return BadRecord(
+            "time_out_of_range",
+            "`occurred_at` is before 2000-01-01 or more than a day after the record's timestamp",
+        )
+    if key is not None:
+        if key != payload.conversation_id.encode():
+            return BadRecord("key_mismatch", "the record's key is not the `conversation_id`")
+    elif require_key:
+        return BadRecord("missing_key", "the record has no key; use the `conversation_id`")
+    turn = 0 if type(payload) is Forget else payload.turn
+    return Event(
+        occurred_us,
+        payload.event_id,
+        content_digest(obj, raw),
+        payload.conversation_id,
+        turn,
+        payload,
+    )
+
+
+def _payload(obj: dict[str, Any], kind: str) -> Payload | BadRecord:
+    try:
+        return convert(obj, kind)
+    except msgspec.ValidationError as error:
+        return BadRecord("invalid", _without_values(error))
+    except RecursionError:
+        return BadRecord("too_deep", "too many levels of nested JSON")
+
+
+def _instant(value: Any) -> int | None:
+    kind = type(value)
+    if kind is str:
+        return parse_rfc3339(value)
+    if kind is int or kind is float:
+        try:
+            return micros_of_seconds(value)
+        except OverflowError:
+            return None
+    return None
+
+
+def _over_limit(payload: Payload, limits: Limits) -> BadRecord | None:
+    kind = type(payload)
+    if kind is SearchIteration:
+        return _searches_over_limit(payload, limits)
+    if kind is RelevanceLabels:
+        count = sum(len(part) for part in (payload.labels, payload.routing, payload.gate) if part)
+        if count > limits.labels_per_event:
+            return _too_many("labels", count, limits.labels_per_event)
+    elif kind is TurnCompleted and payload.relevant is not None:
+        count = len(payload.relevant)
+        if count > limits.relevant_per_event:
+            return _too_many("relevant", count, limits.relevant_per_event)
+    return None
+
+
+def _searches_over_limit(payload: SearchIteration, limits: Limits) -> BadRecord | None:
+    searches = payload.searches
+    if not searches:
+        return None
+    if len(searches) > limits.searches_per_event:
+        return _too_many("searches", len(searches), limits.searches_per_event)
+    total = 0
+    for search in searches:
+        if not search.results:
+            continue
+        total += len(search.results)
+        for result in search.results:
+            url, ids, fields = result.url, result.ids, result.fields
+            if url is not None and len(url) * 4 > limits.url_bytes:
+                size = len(url.encode())
+                if size > limits.url_bytes:
+                    return _too_many("url (bytes)", size, limits.url_bytes)
+            if ids:
+                if len(ids) > limits.ids_per_result:
+                    return _too_many("ids of a result", len(ids), limits.ids_per_result)
+                if _long_list(ids, limits):
+                    return BadRecord("over_limit", f"a list of more than {limits.values_per_list}")
+            if fields:
+                if len(fields) > limits.fields_per_result:
+                    return _too_many("fields of a result", len(fields), limits.fields_per_result)
+                if _long_list(fields, limits):
+                    return BadRecord("over_limit", f"a list of more than {limits.values_per_list}")
+    if total > limits.results_per_event:
+        return _too_many("results", total, limits.results_per_event)
+    return None
+
+
+def _long_list(values: dict[str, Any], limits: Limits) -> bool:
+    for value in values.values():
+        if type(value) is list and len(value) > limits.values_per_list:
+            return True
+    return False
+
+
+def _too_many(what: str, count: int, limit: int) -> BadRecord:
+    return BadRecord("over_limit", f"{what}: {count}, at most {limit}")
+
+
+def _inconsistent(payload: Payload) -> BadRecord | None:
+    """Rules that span more than one value."""
+    if type(payload) is SearchIteration:
+        for search in payload.searches or ():
+            for result in search.results or ():
+                if result.ids is not None and result.ids.get("doc_id") is not None:
+                    return BadRecord(
+                        "invalid", "`ids` holds `doc_id`; send it as the result's own `doc_id`"
+                    )
+    elif type(payload) is TurnCompleted and type(payload.relevant) is list:
+        if len(set(payload.relevant)) != len(payload.relevant):
+            return BadRecord("invalid", "`relevant` names a document twice")
+    return None
+
+
+def _levels(obj: Any, bound: int) -> int:
+    """Levels of nesting, counted up to ``bound + 1``; breadth first, so that nothing recurses."""
+    level, current = 0, [obj]
+    while current and level <= bound:
+        inner: list[Any] = []
+        nested = False
+        for item in current:
+            if type(item) is dict:
+                nested = True
+                inner.extend(v for v in item.values() if type(v) is dict or type(v) is list)
+            elif type(item) is list:
+                nested = True
+                inner.extend(v for v in item if type(v) is dict or type(v) is list)
+        if not nested:
+            break
+        level += 1
+        current = inner
+    return level
+
+
+_QUOTED = re.compile(r"(Invalid enum value) .*?(?= - at|$)", re.DOTALL)
+
+
+def _without_values(error: Exception) -> str:
+    """The library's message without anything that the record holds, cut to a sane length."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"byte {error.start} is not UTF-8"
+    text = _QUOTED.sub(r"\1", str(error))
+    path = text.partition(" - at ")
+    if path[1]:
+        text = f"{path[0]} - at {_known_path(path[2])}"
+    return text[:300]
+
+
+_PATH_PART = re.compile(r"\[\.\.\.\]|\[\d+\]|\.[a-z_]{1,32}")
+
+
+def _known_path(path: str) -> str:
+    return "`$" + "".join(_PATH_PART.findall(path)) + "`"

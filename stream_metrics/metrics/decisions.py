@@ -1,0 +1,151 @@
+"""Gate, routing and reranking figures.
+
+A ratio without a denominator is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import fsum, log2
+from typing import NamedTuple
+
+
+def ratio(numerator: float, denominator: float) -> float | None:
+    """The quotient, or None if there is nothing to divide by."""
+    return numerator / denominator if denominator else None
+
+
+class GateCounts(NamedTuple):
+    """Gate decisions of a turn (or a report): all of them, and the four cells of labelled ones."""
+
+    search: int = 0
+    skip: int = 0
+    correct_skip: int = 0
+    missed: int = 0
+    correct_search: int = 0
+    wasted: int = 0
+
+    @property
+    def labelled(self) -> int:
+        """Decisions with a label."""
+        return self.correct_skip + self.missed + self.correct_search + self.wasted
+
+    def row(self) -> dict[str, int | float | None]:
+        """The block ``gate`` of a row, in its order.
+
+        >>> GateCounts(2, 2, 1, 1, 1, 1).row()["efficiency"]
+        0.25
+        """
+        labelled = self.labelled
+        return {
+            "search": self.search,
+            "skip": self.skip,
+            "labelled": labelled,
+            "correct_skip": self.correct_skip,
+            "missed": self.missed,
+            "correct_search": self.correct_search,
+            "wasted": self.wasted,
+            "efficiency": ratio(self.correct_skip, labelled),
+            "accuracy": ratio(self.correct_skip + self.correct_search, labelled),
+            "skip_precision": ratio(self.correct_skip, self.correct_skip + self.missed),
+            "skip_recall": ratio(self.correct_skip, self.correct_skip + self.wasted),
+        }
+
+
+def gate_cell(decision: str, needed: bool) -> str:
+    """The cell of a labelled decision."""
+    if decision == "skip":
+        return "missed" if needed else "correct_skip"
+    return "correct_search" if needed else "wasted"
+
+
+def routing_row(routes: dict[str, int], labelled: int, correct: int) -> dict[str, object]:
+    """The block ``routing`` of a row: shares of routes, and accuracy over labelled searches."""
+    return {
+        "routed": sum(routes.values()),
+        "routes": dict(sorted(routes.items())),
+        "labelled": labelled,
+        "correct": correct,
+        "accuracy": ratio(correct, labelled),
+    }
+
+
+class Rerank(NamedTuple):
+    """NDCG of one search's results in the order shown, and in the order before reranking."""
+
+    shown: float
+    baseline: float
+
+    @property
+    def improvement(self) -> float | None:
+        """Relative gain of the order shown; None if the baseline scores 0."""
+        return (self.shown - self.baseline) / self.baseline if self.baseline else None
+
+
+class RankedDocument(NamedTuple):
+    """A result that takes part in the comparison: its document, label and baseline rank."""
+
+    document: int
+    gain: int | None
+    baseline_rank: int
+
+
+def rerank(results: Sequence[RankedDocument]) -> Rerank | None:
+    """Compare the order of ``results`` (by rank) with that of their baseline ranks.
+
+    Each document counts at its first place in either order, places are counted among the documents
+    that are left, gains are linear. None unless there are two results and one label at least.
+
+    >>> rerank([RankedDocument(0, 4, 2), RankedDocument(1, 2, 1)])
+    Rerank(shown=1.0, baseline=0.8597186998521972)
+    """
+    if len(results) < 2 or all(result.gain is None for result in results):
+        return None
+    baseline = sorted(range(len(results)), key=lambda at: (results[at].baseline_rank, at))
+    gains_shown = _first_places(results)
+    gains_baseline = _first_places([results[at] for at in baseline])
+    ideal = _dcg(sorted(gains_shown, reverse=True))
+    if not ideal:
+        return Rerank(0.0, 0.0)
+    return Rerank(_dcg(gains_shown) / ideal, _dcg(gains_baseline) / ideal)
+
+
+def _first_places(results: Sequence[RankedDocument]) -> list[int]:
+    seen: set[int] = set()
+    gains = []
+    for document, gain, _ in results:
+        if document not in seen:
+            seen.add(document)
+            gains.append(gain or 0)
+    return gains
+
+
+def _dcg(gains: Sequence[int]) -> float:
+    return fsum(gain / log2(place + 1) for place, gain in enumerate(gains, 1))
+
+
+def reranking_row(values: Sequence[Rerank]) -> dict[str, int | float | None]:
+    """The block ``reranking``: means over the searches that take part.
+
+    ``improvement`` is the ratio of the means; ``mean_improvement`` the mean of the defined ones.
+    """
+    if not values:
+        return {
+            "searches": 0,
+            "undefined": 0,
+            "ndcg_shown": None,
+            "ndcg_baseline": None,
+            "improvement": None,
+            "mean_improvement": None,
+        }
+    shown = fsum(value.shown for value in values) / len(values)
+    baseline = fsum(value.baseline for value in values) / len(values)
+    defined = [value.improvement for value in values if value.improvement is not None]
+    return {
+        "searches": len(values),
+        "undefined": len(values) - len(defined),
+        "ndcg_shown": shown,
+        "ndcg_baseline": baseline,
+        "improvement": ratio(shown - baseline, baseline),
+        "mean_improvement": fsum(defined) / len(defined) if defined else None,
+    }

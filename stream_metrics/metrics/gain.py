@@ -1,0 +1,126 @@
+"""Good gain and redundancy of a turn, from five integers an iteration.
+
+An iteration counts if search was invoked in it; the counted ones are numbered 1..N. ``G_i`` is the
+summed gain of the good documents that iteration i was the first to return, ``R_i`` all its results.
+
+Discount of iteration k: 1 / log2(k + 1). Sums of quotients are taken with ``math.fsum``, so that
+the value does not depend on the order of summation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import fsum, log2
+from typing import Final, NamedTuple
+
+ITERATIONS_CAP: Final = 100
+
+_LOG2: list[float] = [log2(k + 1) for k in range(1, 513)]
+
+
+class Counts(NamedTuple):
+    """The integers of one counted iteration.
+
+    ``unique``: documents seen for the first time; ``good`` and ``labelled``: those of them that
+    are good, or labelled at all; ``gain``: summed over the good ones.
+    """
+
+    results: int
+    unique: int
+    good: int
+    labelled: int
+    gain: int
+
+    @property
+    def duplicates(self) -> int:
+        """Results whose document the turn had returned before."""
+        return self.results - self.unique
+
+    @property
+    def avg_gain(self) -> float:
+        """Good gain a result, in [0, 4]; 0.0 for an iteration without results."""
+        return self.gain / self.results if self.results else 0.0
+
+
+class Cumulative(NamedTuple):
+    """The values through iteration i; ratios with R@i = 0 are 0.0."""
+
+    r_at: int
+    ur_at: int
+    gr_at: int
+    dup_at: int
+    cg: int
+    rg: float
+    dcg: float
+    drg: float
+    rag: float
+    drag: float
+    sre: float
+    srr: float
+
+
+def _discounts(count: int) -> list[float]:
+    while len(_LOG2) < count:
+        _LOG2.append(log2(len(_LOG2) + 2))
+    return _LOG2
+
+
+def through(iterations: Sequence[Counts]) -> Cumulative:
+    """The cumulative values at the last of ``iterations`` (one at least).
+
+    >>> turn = [Counts(2, 2, 2, 2, 5), Counts(3, 2, 1, 2, 4), Counts(3, 1, 1, 1, 2)]
+    >>> value = through(turn)
+    >>> value.cg, round(value.rg, 4), round(value.dcg, 4), round(value.drag, 4)
+    (11, 3.6667, 8.5237, 1.2249)
+    >>> value.sre, value.srr
+    (0.5, 0.375)
+    """
+    n = len(iterations)
+    logs = _discounts(n)
+    results = unique = good = gain = 0
+    discounted: list[float] = []
+    averages: list[float] = []
+    discounted_averages: list[float] = []
+    for k, (r, u, g, _, gain_k) in enumerate(iterations):
+        results += r
+        unique += u
+        good += g
+        gain += gain_k
+        average = gain_k / r if r else 0.0
+        discounted.append(gain_k / logs[k])
+        averages.append(average)
+        discounted_averages.append(average / logs[k])
+    dcg = fsum(discounted)
+    duplicates = results - unique
+    return Cumulative(
+        results,
+        unique,
+        good,
+        duplicates,
+        gain,
+        gain / n,
+        dcg,
+        dcg / n,
+        fsum(averages) / n,
+        fsum(discounted_averages) / n,
+        good / results if results else 0.0,
+        duplicates / results if results else 0.0,
+    )
+
+
+def last_good_iteration(iterations: Sequence[Counts]) -> int | None:
+    """Iterations until all good documents that the turn retrieved were there; None without one."""
+    for i in range(len(iterations), 0, -1):
+        if iterations[i - 1].good:
+            return min(i, ITERATIONS_CAP)
+    return None
+
+
+def sre_upper(results: int, good: int, unlabelled: int) -> float:
+    """Where SRE can still rise to: every unlabelled document could prove good."""
+    return (good + unlabelled) / results if results else 0.0
+
+
+def settled(unique: int, labelled: int, percent: int = 90) -> bool:
+    """Whether enough of an iteration's unique documents are labelled to judge it."""
+    return labelled * 100 >= unique * percent

@@ -1,0 +1,198 @@
+"""The seams between the pure core and the world: what a source, a store and a clock must do.
+
+Every protocol has a shipped in-memory twin (``adapters.memory``) that passes the same contract
+tests as the real thing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+ConversationKey = bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record of an input topic (or line of a file, where topic and place may be unknown)."""
+
+    value: bytes | None
+    key: bytes | None = None
+    timestamp_ms: int | None = None
+    topic: str = ""
+    partition: int = 0
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A record that was turned away, and why; the message quotes nothing that it holds."""
+
+    record: Record
+    reason: str
+    message: str
+
+
+@dataclass(slots=True)
+class StoredConversation:
+    """A conversation as bytes: two maps of small parts, hot and fingerprints.
+
+    ``fingerprints`` is None where they were not asked for. Equal content, equal bytes.
+    """
+
+    hot: dict[bytes, bytes]
+    fingerprints: dict[bytes, bytes] | None = None
+
+
+@dataclass(slots=True)
+class ConversationWrite:
+    """Absolute new values of a conversation's parts; None deletes a part.
+
+    ``last_record_ms`` is the largest record timestamp among its events, for expiry.
+    """
+
+    key: ConversationKey
+    hot: dict[bytes, bytes | None] = field(default_factory=dict)
+    fingerprints: dict[bytes, bytes | None] = field(default_factory=dict)
+    last_record_ms: int = 0
+    delete: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a topic has been read: the next offset, and what the record before it was.
+
+    ``last_digest`` and ``last_timestamp_ms`` tell whether the topic is still the same one.
+    """
+
+    offset: int
+    last_timestamp_ms: int = -1
+    last_digest: bytes = b""
+    record_time_ms: int = 0
+
+
+@dataclass(slots=True)
+class BatchWrite:
+    """Everything that one batch changes in a state partition, as absolute values.
+
+    ``expected`` and ``positions`` are by topic. ``batch_id`` makes a repeated write harmless.
+    """
+
+    partition: int
+    token: bytes
+    batch_id: bytes
+    expected: Mapping[str, int]
+    positions: Mapping[str, Position]
+    conversations: Sequence[ConversationWrite] = ()
+    buckets: Mapping[tuple[str, int, str], bytes | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The store took the batch (or had taken it before)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """Another owner holds the state partition; nothing was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The stored offsets are not the expected ones (the store went back); nothing was written."""
+
+    offsets: Mapping[str, int]
+
+
+WriteResult = Written | Fenced | Moved
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a state partition was built for and with; another identity must not write to it."""
+
+    group: str
+    schema_version: int
+    fingerprint: str
+    partition_counts: Mapping[str, int]
+
+
+@dataclass(slots=True)
+class PartitionState:
+    """A state partition without its conversations."""
+
+    identity: Identity | None
+    token: bytes | None
+    positions: dict[str, Position]
+    buckets: dict[tuple[str, int, str], bytes] = field(default_factory=dict)
+
+
+class StoreUnavailable(Exception):
+    """The store cannot be reached or cannot write now; the same call may succeed later."""
+
+
+class StateStore(Protocol):
+    """Keeps state partitions. Every method raises ``StoreUnavailable`` while it cannot answer."""
+
+    async def describe(self, partition: int) -> PartitionState:
+        """Identity, owner and positions, without buckets."""
+        ...
+
+    async def claim(
+        self, partition: int, token: bytes, identity: Identity, start: Mapping[str, Position]
+    ) -> PartitionState:
+        """Become the owner; a new partition begins at ``start``. Returns all but conversations."""
+        ...
+
+    async def load(
+        self, partition: int, keys: Sequence[tuple[ConversationKey, bool]]
+    ) -> list[StoredConversation]:
+        """Conversations by key, with fingerprints where the flag says so; unknown ones are empty."""
+        ...
+
+    async def load_fingerprints(
+        self, partition: int, keys: Sequence[ConversationKey]
+    ) -> list[dict[bytes, bytes]]:
+        """Only the fingerprints."""
+        ...
+
+    async def write(self, batch: BatchWrite) -> WriteResult:
+        """All of the batch or nothing of it."""
+        ...
+
+    async def idle(self, partition: int, before_ms: int, limit: int) -> list[ConversationKey]:
+        """Conversations whose last record is older than ``before_ms``, oldest first."""
+        ...
+
+    async def admit(
+        self, kind: str, names: Sequence[str], configured: Sequence[str], limit: int
+    ) -> frozenset[str]:
+        """Who has series of its own: ``configured``, then whoever came first, ``limit`` in all."""
+        ...
+
+    async def partitions(self) -> list[int]:
+        """The state partitions that the namespace holds."""
+        ...
+
+    def conversations(
+        self, partition: int
+    ) -> AsyncIterator[tuple[ConversationKey, StoredConversation]]:
+        """All conversations of a partition, each as of one moment, without fingerprints."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        ...
+
+
+class DeadLetters(Protocol):
+    """Where records go that cannot be used."""
+
+    async def send(self, letters: Sequence[DeadLetter]) -> None:
+        """Returns when all are stored for good; raises ``DeadLettersUnavailable`` otherwise."""
+        ...
+
+
+class DeadLettersUnavailable(Exception):
+    """A dead-letter topic is missing, full or denied; the message says which and what to do."""
