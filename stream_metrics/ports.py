@@ -64,12 +64,15 @@ class Position:
     """How far a topic has been read: the next offset, and what the record before it was.
 
     ``last_digest`` and ``last_timestamp_ms`` tell whether the topic is still the same one.
+    ``record_time_ms`` is the largest record timestamp read, ``event_time_us`` the largest event
+    time of a valid event.
     """
 
     offset: int
     last_timestamp_ms: int = -1
     last_digest: bytes = b""
     record_time_ms: int = 0
+    event_time_us: int = 0
 
 
 @dataclass(slots=True)
@@ -159,6 +162,10 @@ class StateStore(Protocol):
 
     async def write(self, batch: BatchWrite) -> WriteResult:
         """All of the batch or nothing of it."""
+        ...
+
+    async def buckets(self, partition: int) -> dict[tuple[str, int, str], bytes]:
+        """All window buckets, by window, number and agent."""
         ...
 
     async def idle(self, partition: int, before_ms: int, limit: int) -> list[ConversationKey]:

@@ -118,7 +118,7 @@ class Fingerprinter:
 
     def __init__(self, rules: DedupRules, digester: Digester) -> None:
         self.rules = rules
-        self._digester = digester
+        self.digester = digester
         self._types: dict[str, EntityType] = {}
         for kind in rules.types:
             for name in (kind.name, *kind.aliases):
@@ -147,13 +147,13 @@ class Fingerprinter:
 
     def document(self, doc_id: str) -> bytes:
         """The digest of a document id as qrels name it, compared exactly."""
-        return self._digester.of("doc", doc_id)
+        return self.digester.of("doc", doc_id)
 
     def of(self, result: Result) -> Fingerprint:
         """The fingerprint of one result."""
         kind = self.entity_type(result.entity_type)
         made = Fingerprint(kind.name)
-        digest = self._digester.of
+        digest = self.digester.of
         if result.ids:
             self._add_ids(made, kind, result)
         doc_id = result.doc_id
@@ -169,7 +169,7 @@ class Fingerprinter:
         return made
 
     def _add_ids(self, made: Fingerprint, kind: EntityType, result: Result) -> None:
-        digester = self._digester
+        digester = self.digester
         made.ids = {}
         for name, value in result.ids.items():  # type: ignore[union-attr]
             values = value if type(value) is list else (value,)
@@ -186,7 +186,7 @@ class Fingerprinter:
                     made.flags |= DEFINITIVE
 
     def _add_url(self, made: Fingerprint, url: Url) -> None:
-        digest = self._digester.of
+        digest = self.digester.of
         made.url = digest("url", f"{url.place[0]}\0{url.place[1]}")
         if not url.parameters:
             return
@@ -203,7 +203,7 @@ class Fingerprinter:
             )
 
     def _add_texts(self, made: Fingerprint, kind: EntityType, result: Result) -> None:
-        digest = self._digester.of
+        digest = self.digester.of
         if result.snippet and (text := " ".join(result.snippet.casefold().split())):
             made.snippet = digest("snippet", text)
             if len(text) >= LONG_TEXT:
@@ -230,15 +230,15 @@ class Fingerprinter:
         if kind.title_fallback is not None:
             text = single_text(fields.get(kind.title_fallback))
             if text is not None:
-                made.title = self._digester.of("title", text)
+                made.title = self.digester.of("title", text)
         for name in TITLE_FIELDS:
             text = single_text(fields.get(name))
             if text is not None:
-                made.key_title = self._digester.of("title", text[:TITLE_PREFIX])[:KEY_BYTES]
+                made.key_title = self.digester.of("title", text[:TITLE_PREFIX])[:KEY_BYTES]
                 return
 
     def _add_fields(self, made: Fingerprint, kind: EntityType, result: Result) -> None:
-        digester, used = self._digester, kind.fields_used
+        digester, used = self.digester, kind.fields_used
         ignored = self.rules.ignore_fields
         made.fields = {}
         for name, value in result.fields.items():  # type: ignore[union-attr]

@@ -29,12 +29,13 @@ class Cell(NamedTuple):
 class Series(NamedTuple):
     """A family of series: its name, the labels behind ``agent`` and ``window``, its windows.
 
-    ``windows`` None means every configured window.
+    ``windows`` None means every configured window. ``help`` is what its readers are told.
     """
 
     name: str
     labels: tuple[str, ...] = ()
     windows: tuple[str, ...] | None = None
+    help: str = ""
 
 
 _MACRO: Final = ("5m", "1h", "24h")
@@ -43,30 +44,57 @@ _ORIGIN: Final = ("5m", "1h")
 
 # Series codes are ``CODE`` or ``CODE|label|label``. They are part of the stored format.
 CODES: Final[dict[str, Series]] = {
-    "r": Series("results"),
-    "u": Series("unique_results"),
-    "d": Series("duplicate_results"),
-    "g": Series("good_results"),
-    "l": Series("labelled_results"),
-    "i": Series("iterations"),
-    "s": Series("searches"),
-    "t": Series("turns"),
-    "G": Series("gain"),
-    "si": Series("settled_iterations"),
-    "sr": Series("settled_results"),
-    "sg": Series("settled_good_results"),
-    "sG": Series("settled_gain"),
-    "ts": Series("turn_metric_sum", ("metric",), _MACRO),
-    "tc": Series("turn_metric_count", ("metric",), _MACRO),
-    "ir": Series("iteration_results", ("iteration",), _CURVE),
-    "id": Series("iteration_duplicate_results", ("iteration",), _CURVE),
-    "iG": Series("iteration_gain", ("iteration",), _CURVE),
-    "D": Series("duplicates", ("entity_type", "evidence", "span"), _ORIGIN),
-    "q": Series("gate_decisions", ("decision", "needed"), _MACRO),
-    "R": Series("routed_searches", ("route", "correct"), _MACRO),
-    "ks": Series("rerank_ndcg_sum", ("order",), _MACRO),
-    "kc": Series("rerank_ndcg_count", (), _MACRO),
-}
+    "r": Series("results", help="Results that searches returned"),
+    "u": Series("unique_results", help="Results that were the first of their document in the turn"),
+    "d": Series("duplicate_results", help="Results whose document the turn had seen before"),
+    "g": Series("good_results", help="Unique documents whose label is good"),
+    "l": Series("labelled_results", help="Unique documents that have a label"),
+    "i": Series("iterations", help="Iterations that searched"),
+    "s": Series("searches", help="Searches made"),
+    "t": Series("turns", help="Turns that searched, each at its last iteration"),
+    "G": Series("gain", help="Gain of good documents, each counted once"),
+    "si": Series("settled_iterations", help="Iterations whose documents are labelled but for few"),
+    "sr": Series("settled_results", help="Results of settled iterations"),
+    "sg": Series("settled_good_results", help="Good unique documents of settled iterations"),
+    "sG": Series("settled_gain", help="Gain of settled iterations"),
+    "ts": Series(
+        "turn_metric_sum", ("metric",), _MACRO,
+        "A metric at the last iteration, summed over turns, in billionths",
+    ),
+    "tc": Series(
+        "turn_metric_count", ("metric",), _MACRO, "Turns for which a metric is defined"
+    ),
+    "ir": Series(
+        "iteration_results", ("iteration",), _CURVE, "Results, by the iteration that returned them"
+    ),
+    "id": Series(
+        "iteration_duplicate_results", ("iteration",), _CURVE,
+        "Duplicate results, by the iteration that returned them",
+    ),
+    "iG": Series(
+        "iteration_gain", ("iteration",), _CURVE,
+        "Gain, by the iteration that first returned the document",
+    ),
+    "D": Series(
+        "duplicates", ("entity_type", "evidence", "span"), _ORIGIN,
+        "Duplicate results, by what proves them and where the document was seen first",
+    ),
+    "q": Series(
+        "gate_decisions", ("decision", "needed"), _MACRO,
+        "Decisions to search or to skip, by whether a search was needed",
+    ),
+    "R": Series(
+        "routed_searches", ("route", "correct"), _MACRO,
+        "Searches sent down a route, by whether it was the best one",
+    ),
+    "ks": Series(
+        "rerank_ndcg_sum", ("order",), _MACRO,
+        "NDCG of the order shown and of the one before reranking, summed, in billionths",
+    ),
+    "kc": Series(
+        "rerank_ndcg_count", (), _MACRO, "Searches whose two orders could be compared"
+    ),
+}  # fmt: skip
 
 _CURVE_CODES: Final = tuple(
     (f"ir|{n}", f"id|{n}", f"iG|{n}") for n in ("", "1", "2", "3", "4", "5", "6", "7", "8", "9+")

@@ -192,7 +192,8 @@ class Conversation:
     """All turns of a conversation, and the events whose items still stand.
 
     ``forgotten`` is the version up to which it was erased. ``key_id`` names the digest key that
-    its fingerprints were made with.
+    its fingerprints were made with. ``stored`` says that the store has its header;
+    ``has_fingerprints`` that they are loaded.
     """
 
     conversation_id: str
@@ -201,6 +202,7 @@ class Conversation:
     turns: dict[int, Turn] = field(default_factory=dict)
     carriers: dict[bytes, Carrier] = field(default_factory=dict)
     has_fingerprints: bool = True
+    stored: bool = False
 
     @property
     def last_turn(self) -> int:

@@ -292,7 +292,8 @@ class _Batch:
         self._touch(turn, work, number)
         carrier.gate = decision
         turn.gates[number] = carrier
-        iteration_of(turn, number)
+        if iteration_of(turn, number).searches and decision == "skip":
+            self._seen.counts["gate_conflicts"] += 1
         if standing is not None:
             standing.gate = None
             self._release(standing)
@@ -538,6 +539,14 @@ class _Batch:
                 self._touch(turn, work, search.carrier.iteration)
                 self._touch_earlier(turn, work, search)
                 self._keeper.append(turn, search)
+        for search in pending:
+            holders = (turn.handles[result_id] for result_id in search.result_ids)
+            conflicts = sum(1 for at, h in enumerate(holders) if h[0] is not search or h[1] != at)
+            if conflicts:
+                self._seen.counts["result_id_conflicts"] += conflicts
+            gate = turn.gates.get(search.carrier.iteration)
+            if gate is not None and gate.gate == "skip":
+                self._seen.counts["gate_conflicts"] += 1
         if (pending or work.rebuild or work.qrels) and turn.first_by_doc is not None:
             qrels = self._keeper.qrels(turn)
             if qrels != turn.qrels:
@@ -546,18 +555,10 @@ class _Batch:
         self._add_cells(turn, work)
 
     def _touch_earlier(self, turn: Turn, work: _TurnWork, search: Search) -> None:
-        """A duplicate with a label can give an earlier document its label: touch where it counts.
-
-        Which documents these are is known after the append only, so every iteration whose
-        documents could take a label from this search is noted when the search brings labels.
-        """
-        if search.gains is None and not any(r in turn.labels for r in search.result_ids):
-            return
-        self._touch_all_before(turn, work)
-
-    def _touch_all_before(self, turn: Turn, work: _TurnWork) -> None:
-        for number in turn.iterations:
-            self._touch(turn, work, number)
+        """A duplicate that brings a label can give it to a document of any earlier iteration."""
+        if search.gains is not None or any(r in turn.labels for r in search.result_ids):
+            for number in turn.iterations:
+                self._touch(turn, work, number)
 
     def _rebuild(self, turn: Turn) -> None:
         self._seen.counts["rebuilds"] += 1

@@ -112,6 +112,11 @@ class Windows:
         if window in self.buckets:
             self.buckets[window][bucket, agent] = sums
 
+    def places(self, cells: Iterable[tuple[int, Cell]]) -> int:
+        """How many buckets ``apply`` would change at most."""
+        base = {(cell.time_us // self._base_us, cell.agent) for _, cell in cells}
+        return len(base) * len(self.windows)
+
     def apply(
         self, cells: Iterable[tuple[int, Cell]], names: Names, record_time_us: int
     ) -> Touched:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from stream_metrics.events.canonical import content_digest
-from stream_metrics.events.limits import Limits
+from stream_metrics.events.limits import Limits, over_limit
 from stream_metrics.events.times import DAY_US, MICROS, micros_of_seconds, parse_rfc3339
 from stream_metrics.events.wire import (
     PAYLOADS,
@@ -28,6 +28,8 @@ from stream_metrics.events.wire import (
 SCHEMA_VERSION: Final = 1
 EARLIEST_US: Final = 946_684_800 * MICROS  # 2000-01-01T00:00:00Z
 LATEST_US: Final = 4_102_444_800 * MICROS  # 2100-01-01T00:00:00Z
+
+UNBOUNDED_NUMBER: Final = "a number is too large for a double"
 
 REASONS: Final = (
     "too_large",
@@ -103,7 +105,11 @@ def decode(
         obj = msgspec.json.decode(value)
     except RecursionError:
         return BadRecord("too_deep", f"more than {limits.json_levels} levels of nested JSON")
-    except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
+    except msgspec.ValidationError:
+        return BadRecord("invalid", UNBOUNDED_NUMBER)
+    except UnicodeDecodeError:
+        return BadRecord("not_json", "not JSON in UTF-8: a text is not UTF-8")
+    except (msgspec.DecodeError, ValueError) as error:
         return BadRecord("not_json", f"not JSON in UTF-8: {_without_values(error)}")
     openers = value.count(b"[") + value.count(b"{")
     if openers > limits.json_levels and _levels(obj, limits.json_levels) > limits.json_levels:
@@ -130,17 +136,23 @@ def _decode_object(
     if version is not None and version != SCHEMA_VERSION:
         return BadRecord("unknown_version", f"`version` must be {SCHEMA_VERSION}")
     payload = _payload(obj, kind)
-    if type(payload) is BadRecord:
+    if isinstance(payload, BadRecord):
         return payload
     occurred_us = _instant(obj.get("occurred_at"))
     if occurred_us is None:
         return BadRecord(
             "invalid", "`occurred_at` must be RFC 3339 with an offset, or Unix seconds"
         )
-    problem = _over_limit(payload, limits) or _inconsistent(payload)
+    excess = over_limit(payload, limits)
+    if excess is not None:
+        return BadRecord("over_limit", excess)
+    problem = _inconsistent(payload)
     if problem is not None:
-        return problem
-    latest = LATEST_US if timestamp_ms is None else timestamp_ms * 1000 + DAY_US
+        return BadRecord("invalid", problem)
+    if timestamp_ms is None or timestamp_ms < 0:  # Kafka writes -1 for "no timestamp"
+        latest = LATEST_US
+    else:
+        latest = timestamp_ms * 1000 + DAY_US
     if not EARLIEST_US <= occurred_us <= latest:
         return BadRecord(
             "time_out_of_range",
@@ -151,11 +163,15 @@ def _decode_object(
             return BadRecord("key_mismatch", "the record's key is not the `conversation_id`")
     elif require_key:
         return BadRecord("missing_key", "the record has no key; use the `conversation_id`")
-    turn = 0 if type(payload) is Forget else payload.turn
+    turn = 0 if isinstance(payload, Forget) else payload.turn
+    try:
+        digest = content_digest(obj, raw)
+    except OverflowError:
+        return BadRecord("invalid", UNBOUNDED_NUMBER)
     return Event(
         occurred_us,
         payload.event_id,
-        content_digest(obj, raw),
+        digest,
         payload.conversation_id,
         turn,
         payload,
@@ -183,76 +199,20 @@ def _instant(value: Any) -> int | None:
     return None
 
 
-def _over_limit(payload: Payload, limits: Limits) -> BadRecord | None:
-    kind = type(payload)
-    if kind is SearchIteration:
-        return _searches_over_limit(payload, limits)
-    if kind is RelevanceLabels:
-        count = sum(len(part) for part in (payload.labels, payload.routing, payload.gate) if part)
-        if count > limits.labels_per_event:
-            return _too_many("labels", count, limits.labels_per_event)
-    elif kind is TurnCompleted and payload.relevant is not None:
-        count = len(payload.relevant)
-        if count > limits.relevant_per_event:
-            return _too_many("relevant", count, limits.relevant_per_event)
-    return None
-
-
-def _searches_over_limit(payload: SearchIteration, limits: Limits) -> BadRecord | None:
-    searches = payload.searches
-    if not searches:
-        return None
-    if len(searches) > limits.searches_per_event:
-        return _too_many("searches", len(searches), limits.searches_per_event)
-    total = 0
-    for search in searches:
-        if not search.results:
-            continue
-        total += len(search.results)
-        for result in search.results:
-            url, ids, fields = result.url, result.ids, result.fields
-            if url is not None and len(url) * 4 > limits.url_bytes:
-                size = len(url.encode())
-                if size > limits.url_bytes:
-                    return _too_many("url (bytes)", size, limits.url_bytes)
-            if ids:
-                if len(ids) > limits.ids_per_result:
-                    return _too_many("ids of a result", len(ids), limits.ids_per_result)
-                if _long_list(ids, limits):
-                    return BadRecord("over_limit", f"a list of more than {limits.values_per_list}")
-            if fields:
-                if len(fields) > limits.fields_per_result:
-                    return _too_many("fields of a result", len(fields), limits.fields_per_result)
-                if _long_list(fields, limits):
-                    return BadRecord("over_limit", f"a list of more than {limits.values_per_list}")
-    if total > limits.results_per_event:
-        return _too_many("results", total, limits.results_per_event)
-    return None
-
-
-def _long_list(values: dict[str, Any], limits: Limits) -> bool:
-    for value in values.values():
-        if type(value) is list and len(value) > limits.values_per_list:
-            return True
-    return False
-
-
-def _too_many(what: str, count: int, limit: int) -> BadRecord:
-    return BadRecord("over_limit", f"{what}: {count}, at most {limit}")
-
-
-def _inconsistent(payload: Payload) -> BadRecord | None:
+def _inconsistent(payload: Payload) -> str | None:
     """Rules that span more than one value."""
-    if type(payload) is SearchIteration:
+    if isinstance(payload, SearchIteration):
         for search in payload.searches or ():
             for result in search.results or ():
                 if result.ids is not None and result.ids.get("doc_id") is not None:
-                    return BadRecord(
-                        "invalid", "`ids` holds `doc_id`; send it as the result's own `doc_id`"
-                    )
-    elif type(payload) is TurnCompleted and type(payload.relevant) is list:
-        if len(set(payload.relevant)) != len(payload.relevant):
-            return BadRecord("invalid", "`relevant` names a document twice")
+                    return "`ids` holds `doc_id`; send it as the result's own `doc_id`"
+    elif isinstance(payload, TurnCompleted) and payload.relevant:
+        relevant = payload.relevant
+        if isinstance(relevant, list):
+            if len(set(relevant)) != len(relevant):
+                return "`relevant` names a document twice"
+        elif any(not 1 <= len(doc) <= 256 for doc, grade in relevant.items() if grade is not None):
+            return "a `doc_id` in `relevant` must have 1 to 256 characters"
     return None
 
 
@@ -276,22 +236,16 @@ def _levels(obj: Any, bound: int) -> int:
     return level
 
 
-_QUOTED = re.compile(r"(Invalid enum value) .*?(?= - at|$)", re.DOTALL)
+_ENUM = "Invalid enum value"  # followed by the value, which may look like anything
+_PATH = re.compile(r"(?:`key` in )?`\$((?:\[\.\.\.\]|\[\d+\]|\.[a-z_]{1,32})*)`")
 
 
 def _without_values(error: Exception) -> str:
     """The library's message without anything that the record holds, cut to a sane length."""
-    if isinstance(error, UnicodeDecodeError):
-        return f"byte {error.start} is not UTF-8"
-    text = _QUOTED.sub(r"\1", str(error))
-    path = text.partition(" - at ")
-    if path[1]:
-        text = f"{path[0]} - at {_known_path(path[2])}"
-    return text[:300]
-
-
-_PATH_PART = re.compile(r"\[\.\.\.\]|\[\d+\]|\.[a-z_]{1,32}")
-
-
-def _known_path(path: str) -> str:
-    return "`$" + "".join(_PATH_PART.findall(path)) + "`"
+    text, _, place = str(error).rpartition(" - at ")
+    path = _PATH.fullmatch(place)
+    if path is None:
+        text = str(error)
+    if text.startswith(_ENUM):
+        text = _ENUM
+    return text[:200] if path is None else f"{text[:200]} - at `${path[1]}`"

@@ -73,7 +73,7 @@ class RoutingLabel(Struct, gc=False, frozen=True):
     """Which route would have been the best for a search; None withdraws."""
 
     search_id: Handle
-    optimal: Name | None
+    optimal: str | None
 
 
 class GateLabel(Struct, gc=False, frozen=True):
@@ -116,16 +116,17 @@ class TurnCompleted(Struct, gc=False, frozen=True):
     turn: Count
     answer: str | None = None
     reference_answers: list[str | None] | None = None
-    relevant: dict[DocId, Gain | None] | list[DocId] | None = None
+    relevant: dict[str, Gain | None] | list[DocId] | None = None  # keys: see ``decode``
     question: str | None = None
     dimensions: dict[str, str | None] | None = None
 
 
 class Forget(Struct, gc=False, frozen=True):
-    """Payload of ``forget``: none but the envelope."""
+    """Payload of ``forget``: none but the envelope, whose ``turn`` may be there and is not used."""
 
     conversation_id: Handle
     event_id: Handle
+    turn: Count | None = None
 
 
 Payload = SearchIteration | RelevanceLabels | TurnCompleted | Forget

@@ -10,7 +10,7 @@ from stream_metrics.dedup.digests import Digester
 from stream_metrics.dedup.fingerprint import Fingerprinter
 from stream_metrics.engine.cells import Cell, iteration_cell, turn_cell
 from stream_metrics.engine.config import MAX_AGENTS, MAX_ROUTES, EngineConfig
-from stream_metrics.engine.row import Row, conversation_rows
+from stream_metrics.engine.row import Row, conversation_rows, reranks
 from stream_metrics.engine.state import Conversation
 from stream_metrics.engine.step import Observations, Step
 from stream_metrics.engine.turn import counted
@@ -25,6 +25,7 @@ from stream_metrics.engine.windows import (
 )
 from stream_metrics.events.decode import BadRecord, Event, decode
 from stream_metrics.events.wire import Forget
+from stream_metrics.metrics.decisions import Rerank
 from stream_metrics.ports import Record
 
 CHUNK = 2_000
@@ -172,6 +173,14 @@ class Replay:
             },
             "orphan_labels": sum(self._orphans(*place) for place in shown),
         }  # fmt: skip
+
+    def reranks(self, rows: list[Row]) -> list[Rerank]:
+        """The reranking comparisons of all searches behind ``rows``."""
+        return [
+            value
+            for row in rows
+            for value in reranks(self._conversations[row["conversation_id"]].turns[row["turn"]])
+        ]
 
     def _orphans(self, conversation_id: str, number: int) -> int:
         turn = self._conversations[conversation_id].turns[number]

@@ -1,0 +1,120 @@
+"""What every store asks of a batch before it touches anything, and how large a batch is.
+
+Sizes are estimates of what one call to a store carries: bytes of keys and values, and arguments.
+A caller splits a batch that is over ``CALL_BYTES`` or ``CALL_ARGUMENTS`` at an offset; a batch
+of one record may be larger, up to ``HARD_CAP_BYTES``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from stream_metrics.ports import BatchWrite, ConversationWrite, Position
+
+CALL_BYTES: Final = 1 << 20
+CALL_ARGUMENTS: Final = 8_000
+HARD_CAP_BYTES: Final = 64 << 20
+KEY_BYTES: Final = 64
+EXACT: Final = 1 << 53  # beyond it a sorted set's score is not a whole number any more
+
+_OVERHEAD: Final = 96  # of a conversation's or a window's key name in the call
+_BYTES: Final[frozenset[type]] = frozenset({bytes})
+_BYTES_OR_NONE: Final[frozenset[type]] = frozenset({bytes, type(None)})
+
+
+class BatchTooLarge(ValueError):
+    """A batch above ``HARD_CAP_BYTES``; no store takes it."""
+
+
+def estimate(batch: BatchWrite) -> tuple[int, int]:
+    """How many bytes and arguments the call for ``batch`` has, a little too high rather than low.
+
+    >>> estimate(BatchWrite(0, b"token", b"id", {}, {}))
+    (103, 7)
+    """
+    size = _OVERHEAD + len(batch.token) + len(batch.batch_id)
+    arguments = 7
+    for topic, position in batch.positions.items():
+        size += 2 * len(topic) + 80 + len(position.last_digest)
+        arguments += 4
+    for conversation in batch.conversations:
+        size += 2 * _OVERHEAD + 2 * len(conversation.key)
+        arguments += 12
+        for parts in (conversation.hot, conversation.fingerprints):
+            size += sum(map(len, parts)) + sum(len(v) for v in parts.values() if v)
+            arguments += 2 * len(parts)
+    windows = {window for window, _, _ in batch.buckets}
+    size += _OVERHEAD * len(windows)
+    arguments += 8 * len(windows)
+    for (_, _, agent), value in batch.buckets.items():
+        size += 20 + 4 * len(agent) + len(value or b"")
+        arguments += 2
+    return size, arguments
+
+
+def check_batch(batch: BatchWrite) -> None:
+    """Raise ``ValueError`` for a batch that no store may take, before any of it is written."""
+    _check_token(batch.token)
+    if not (isinstance(batch.batch_id, bytes) and batch.batch_id):
+        raise ValueError("a batch needs a batch_id of at least one byte")
+    if unexpected := set(batch.positions) - set(batch.expected):
+        raise ValueError(f"positions without expected offsets: {sorted(unexpected)}")
+    for topic, offset in batch.expected.items():
+        _check_number(f"the expected offset of {topic}", offset, low=0)
+    check_positions(batch.positions)
+    for conversation in batch.conversations:
+        _check_conversation(conversation)
+    for (window, bucket, agent), value in batch.buckets.items():
+        if not (isinstance(window, str) and isinstance(agent, str) and window):
+            raise ValueError("a bucket is named by a window, a number and an agent")
+        _check_number("a bucket's number", bucket, low=-EXACT)
+        _check_types("a bucket's value", (value,), _BYTES_OR_NONE)
+    size, _ = estimate(batch)
+    if size > HARD_CAP_BYTES:
+        raise BatchTooLarge(f"a batch of {size} bytes is over the cap of {HARD_CAP_BYTES}")
+
+
+def check_claim(partition: int, token: bytes, start: Mapping[str, Position]) -> None:
+    """Raise ``ValueError`` for a claim that no store may take."""
+    _check_number("a partition", partition, low=0)
+    _check_token(token)
+    check_positions(start)
+
+
+def check_positions(positions: Mapping[str, Position]) -> None:
+    """Raise ``ValueError`` for positions that are not whole numbers and bytes."""
+    for topic, position in positions.items():
+        if not (isinstance(topic, str) and topic):
+            raise ValueError("a topic has a name")
+        _check_number(f"the offset of {topic}", position.offset, low=0)
+        _check_number(f"the timestamp of {topic}", position.last_timestamp_ms, low=-EXACT)
+        _check_number(f"the record time of {topic}", position.record_time_ms, low=-EXACT)
+        _check_types(f"the digest of {topic}", (position.last_digest,), _BYTES)
+
+
+def _check_conversation(conversation: ConversationWrite) -> None:
+    _check_types("a conversation's key", (conversation.key,), _BYTES)
+    if not 0 < len(conversation.key) <= KEY_BYTES:
+        raise ValueError(f"a conversation's key has 1 to {KEY_BYTES} bytes")
+    _check_number("a conversation's last record time", conversation.last_record_ms, low=-EXACT)
+    for parts in (conversation.hot, conversation.fingerprints):
+        if parts and conversation.delete:
+            raise ValueError("a deleted conversation has no parts to write")
+        _check_types("a part's name", parts, _BYTES)
+        _check_types("a part", parts.values(), _BYTES_OR_NONE)
+
+
+def _check_token(token: bytes) -> None:
+    if not (isinstance(token, bytes) and token):
+        raise ValueError("an owner's token has at least one byte")
+
+
+def _check_number(what: str, value: int, *, low: int) -> None:
+    if not (isinstance(value, int) and low <= value <= EXACT):
+        raise ValueError(f"{what} is no whole number from {low} to 2**53")
+
+
+def _check_types(what: str, values: Iterable[object], allowed: frozenset[type]) -> None:
+    if not set(map(type, values)) <= allowed:
+        raise ValueError(f"{what} is not bytes")

@@ -1,0 +1,115 @@
+"""Recorded input: JSONL files (plain or gzip), globs and standard input.
+
+A line is either an event as it was produced, or a recorded Kafka record::
+
+    {"topic": …, "partition": …, "offset": …, "timestamp": ms, "key": …, "value": "…"}
+
+where ``value`` is the record's text; ``key_base64`` and ``value_base64`` stand in for bytes that are
+no UTF-8.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import glob
+import gzip
+import sys
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from stream_metrics.ports import Record
+
+
+class InputError(Exception):
+    """A source that cannot be read; the message says which and what to do."""
+
+
+def expand(sources: Iterable[str]) -> list[str]:
+    """Paths behind file names and globs, ``-`` for standard input; raises ``InputError``."""
+    paths: list[str] = []
+    for source in sources:
+        if source == "-" or Path(source).is_file():
+            paths.append(source)
+            continue
+        found = sorted(glob.glob(source, recursive=True))
+        if not found:
+            raise InputError(f"{source}: no such file; give a file, a glob in quotes, or -")
+        paths.extend(found)
+    return paths
+
+
+def read_records(sources: Iterable[str]) -> Iterator[Record]:
+    """The records of all sources in their order; raises ``InputError``."""
+    for path in expand(sources):
+        yield from _read(path)
+
+
+def _read(path: str) -> Iterator[Record]:
+    number = 0
+    try:
+        with _open(path) as lines:
+            for number, line in enumerate(lines, 1):
+                if line.strip():
+                    yield parse_line(line.rstrip(b"\r\n"))
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{path}, after line {number}: {error}") from error
+
+
+def _open(path: str) -> IO[bytes]:
+    if path == "-":
+        return sys.stdin.buffer
+    if path.endswith(".gz"):
+        return gzip.open(path, "rb")  # type: ignore[return-value]
+    return open(path, "rb")
+
+
+def parse_line(line: bytes) -> Record:
+    """One line as a record; a line that is no recorded record is an event by itself."""
+    if b'"offset"' not in line or (b'"value"' not in line and b'"value_base64"' not in line):
+        return Record(line)
+    try:
+        obj = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return Record(line)
+    if type(obj) is not dict or "type" in obj or not ("value" in obj or "value_base64" in obj):
+        return Record(line)
+    try:
+        return Record(
+            value=_bytes(obj, "value"),
+            key=_bytes(obj, "key"),
+            timestamp_ms=obj.get("timestamp"),
+            topic=obj.get("topic") or "",
+            partition=obj.get("partition") or 0,
+            offset=obj.get("offset") or 0,
+        )
+    except (TypeError, ValueError, AttributeError, binascii.Error):
+        return Record(line)
+
+
+def _bytes(obj: dict[str, Any], name: str) -> bytes | None:
+    encoded = obj.get(f"{name}_base64")
+    if encoded is not None:
+        return base64.b64decode(encoded, validate=True)
+    text = obj.get(name)
+    return None if text is None else text.encode()
+
+
+def record_line(record: Record) -> bytes:
+    """The inverse of ``parse_line`` for a Kafka record."""
+    obj: dict[str, Any] = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp_ms,
+    }
+    for name, data in (("key", record.key), ("value", record.value)):
+        try:
+            obj[name] = None if data is None else data.decode()
+        except UnicodeDecodeError:
+            obj[f"{name}_base64"] = base64.b64encode(data or b"").decode()
+    return msgspec.json.encode(obj) + b"\n"

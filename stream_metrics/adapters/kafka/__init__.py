@@ -1,0 +1,1 @@
+"""Kafka: the live source, dead letters, and the clients' common options."""

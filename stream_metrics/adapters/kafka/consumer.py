@@ -1,0 +1,612 @@
+"""The live source: one aiokafka consumer, read in batches, its partitions owned through the store.
+
+Kafka says who may work on a partition number; the store says from where, and refuses whoever is
+no longer the owner. See ``worker.partition`` for the order of effects of a batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+from typing import Any, Final
+
+import structlog
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.errors import (
+    CommitFailedError,
+    IllegalStateError,
+    KafkaConnectionError,
+    KafkaError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+    RecordTooLargeError,
+)
+from aiokafka.structs import OffsetAndMetadata
+
+from stream_metrics.adapters.kafka.options import client_options
+from stream_metrics.adapters.prometheus.operations import Operations
+from stream_metrics.ports import Identity, Position, Record, StateStore
+from stream_metrics.settings import KafkaSettings
+from stream_metrics.worker.partition import Lost, OtherIdentity, StatePartition
+from stream_metrics.worker.patience import Patience, Reasons, Stopped
+
+log = structlog.get_logger(__name__)
+
+FRESH: Final = "stream-metrics: nothing written yet"
+PROBE_SECONDS: Final = 3.0
+EXPIRE_SECONDS: Final = 10.0
+MAX_POLL_INTERVAL_MS: Final = 900_000
+
+
+class TopicsUnfit(Exception):
+    """The input topics are missing, or their partition counts differ; says how to fix it."""
+
+
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Notes that the assignment changed; nothing here can raise or take long."""
+
+    def __init__(self, live: LiveConsumer) -> None:
+        self._live = live
+
+    def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        self._live.assignment_revoked()
+
+    def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        self._live.assignment_arrived(assigned)
+
+
+class LiveConsumer:
+    """Reads the input topics and hands each partition number's records to its ``StatePartition``.
+
+    ``make_partition(number, token, identity)`` builds one. ``run`` returns after ``stop``; it raises
+    ``TopicsUnfit`` or ``OtherIdentity`` where going on would be wrong.
+    """
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        store: StateStore,
+        make_identity: Callable[[dict[str, int]], Identity],
+        make_partition: Callable[[int, bytes, Identity], StatePartition],
+        patience: Patience,
+        reasons: Reasons,
+        operations: Operations,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._make_identity = make_identity
+        self._make_partition = make_partition
+        self._patience = patience
+        self._reasons = reasons
+        self._operations = operations
+        self._consumer: AIOKafkaConsumer | None = None
+        self._identity: Identity | None = None
+        self._changed = False
+        self._active: dict[int, StatePartition] = {}
+        self._kept: dict[int, StatePartition] = {}
+        self._halted: dict[int, str] = {}
+        self._verify: dict[TopicPartition, Position] = {}
+        self._ends: dict[TopicPartition, int] = {}
+        self._committed: dict[TopicPartition, int] = {}
+        self._next_commit = 0.0
+        self._next_expiry = 0.0
+
+    # -- life -----------------------------------------------------------------------------------
+
+    @property
+    def partitions(self) -> list[StatePartition]:
+        """The state partitions that this worker works on."""
+        return list(self._active.values())
+
+    async def run(self) -> None:
+        """Work until told to stop."""
+        self._reasons.set("assignment", "waiting for the consumer group")
+        probe: asyncio.Task[None] | None = None
+        try:
+            await self._connect()
+            probe = asyncio.create_task(self._probe())
+            while not self._patience.stopping:
+                await self._turn()
+        except Stopped:
+            pass
+        finally:
+            if probe is not None:
+                probe.cancel()
+                await asyncio.gather(probe, return_exceptions=True)
+            await self._leave()
+
+    async def _turn(self) -> None:
+        """One round: take over what changed, fetch, process, commit, expire."""
+        if self._changed:
+            await self._take_over()
+        fetched = await self._fetch()
+        if not self._changed:
+            for number, records in self._by_number(fetched).items():
+                await self._process(number, records)
+        now = time.monotonic()
+        self._operations.progressed(time.time())
+        if now >= self._next_commit:
+            self._next_commit = now + self._settings.commit_interval_seconds
+            await self._commit()
+            self._report()
+        if now >= self._next_expiry:
+            self._next_expiry = now + EXPIRE_SECONDS
+            await self._expire()
+
+    async def _connect(self) -> None:
+        while True:
+            consumer = self._make_consumer()
+            try:
+                await consumer.start()
+                await self._check_topics(consumer)
+            except (KafkaConnectionError, OSError) as error:
+                await consumer.stop()
+                self._reasons.set("kafka", f"cannot connect: {type(error).__name__}")
+                await self._patience.pause(1.0)
+            except BaseException:
+                await consumer.stop()
+                raise
+            else:
+                self._consumer = consumer
+                self._reasons.clear("kafka")
+                consumer.subscribe(list(self._settings.topics), listener=_Listener(self))
+                return
+
+    def _make_consumer(self) -> AIOKafkaConsumer:
+        settings = self._settings
+        return AIOKafkaConsumer(
+            **client_options(settings),
+            group_id=settings.group_id,
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            isolation_level="read_committed",
+            partition_assignment_strategy=(RangePartitionAssignor,),
+            fetch_max_wait_ms=settings.fetch_max_wait_ms,
+            max_partition_fetch_bytes=settings.max_partition_fetch_bytes,
+            session_timeout_ms=settings.session_timeout_ms,
+            heartbeat_interval_ms=settings.heartbeat_interval_ms,
+            rebalance_timeout_ms=settings.rebalance_timeout_ms,
+            max_poll_interval_ms=MAX_POLL_INTERVAL_MS,
+        )
+
+    async def _check_topics(self, consumer: AIOKafkaConsumer) -> dict[str, int]:
+        """Partition counts of the input topics; raises ``TopicsUnfit`` unless they are equal."""
+        existing = await consumer.topics()
+        missing = [topic for topic in self._settings.topics if topic not in existing]
+        if missing:
+            raise TopicsUnfit(
+                f"input topics do not exist: {', '.join(missing)}. Create them, all with the same "
+                "number of partitions, or name others in `kafka.topics`"
+            )
+        counts = {t: len(consumer.partitions_for_topic(t) or ()) for t in self._settings.topics}
+        if len(set(counts.values())) > 1:
+            listed = ", ".join(f"{topic}: {count}" for topic, count in counts.items())
+            raise TopicsUnfit(
+                f"input topics have different partition counts ({listed}); a conversation's events "
+                "and labels would land on different partition numbers. Raise the smaller ones to "
+                f"{max(counts.values())} partitions before any conversation is in them (kafka-topics"
+                " --alter --partitions), or copy them into topics with equal counts"
+            )
+        return counts
+
+    async def _leave(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        if consumer is None:
+            return
+        try:
+            await self._commit(consumer)
+        finally:
+            await consumer.stop()
+            self._active.clear()
+            self._operations.assigned(0)
+
+    # -- assignment -----------------------------------------------------------------------------
+
+    def assignment_revoked(self) -> None:
+        """Called by the rebalance listener: nothing is ours until it has been taken over again."""
+        self._kept |= self._active
+        self._active.clear()
+        self._changed = True
+
+    def assignment_arrived(self, assigned: Iterable[TopicPartition]) -> None:
+        """Called by the rebalance listener: hold still until the state is there."""
+        assert self._consumer is not None
+        places = list(assigned)
+        if places:
+            self._consumer.pause(*places)
+        self._changed = True
+        self._operations.rebalanced()
+
+    async def _take_over(self) -> None:
+        """Become the owner of what the group gave us, load its state, and seek to its offsets."""
+        consumer = self._consumer
+        assert consumer is not None
+        self._changed = False
+        self._reasons.set("assignment", "taking over partitions")
+        counts = await self._retry_kafka(lambda: self._check_topics(consumer))
+        self._identity = self._make_identity(counts)
+        numbers = self._whole_numbers(consumer.assignment())
+        for number in [n for n in self._kept if n not in numbers]:
+            self._drop(number)
+        for number in sorted(numbers):
+            if self._changed:
+                return
+            await self._take(number)
+        if not self._changed:
+            self._reasons.clear("assignment")
+            self._operations.assigned(len(self._active))
+            log.info("partitions taken over", partitions=sorted(self._active))
+
+    def _whole_numbers(self, assignment: Iterable[TopicPartition]) -> set[int]:
+        """Partition numbers that we hold for every input topic; the others are not started."""
+        held: dict[int, set[str]] = {}
+        for place in assignment:
+            held.setdefault(place.partition, set()).add(place.topic)
+        whole = {n for n, topics in held.items() if topics >= set(self._settings.topics)}
+        for number in held.keys() - whole:
+            self._halt(number, "held for some of the input topics only")
+        return whole
+
+    def _places(self, number: int) -> list[TopicPartition]:
+        return [TopicPartition(topic, number) for topic in self._settings.topics]
+
+    async def _take(self, number: int) -> None:
+        assert self._identity is not None
+        state = await self._patience(lambda: self._store.describe(number))
+        positions = state.positions
+        fresh = state.identity is None
+        if fresh:
+            try:
+                positions = await self._retry_kafka(lambda: self._start_positions(number))
+            except _Gap as gap:
+                self._gap(number, gap)
+                return
+        if not await self._confirm_membership(number, positions, fresh=fresh):
+            return
+        kept = self._kept.pop(number, None)
+        if (
+            kept is not None
+            and state.token == kept.token
+            and {t: p.offset for t, p in positions.items()}
+            == {t: p.offset for t, p in kept.positions.items()}
+        ):
+            partition = kept
+        else:
+            token = secrets.token_bytes(16)
+            partition = self._make_partition(number, token, self._identity)
+            identity = self._identity
+            claimed = await self._patience(
+                lambda: self._store.claim(number, token, identity, positions)
+            )
+            partition.adopt(claimed)
+        try:
+            await self._retry_kafka(lambda: self._seek(number, partition.positions))
+        except _Gap as gap:
+            self._gap(number, gap)
+            return
+        self._unhalt(number)
+        if not self._changed:
+            self._active[number] = partition
+
+    async def _start_positions(self, number: int) -> dict[str, Position]:
+        """Where a state partition begins that the store does not know."""
+        consumer = self._consumer
+        assert consumer is not None
+        places = self._places(number)
+        starts = await consumer.beginning_offsets(places)
+        ends = await consumer.end_offsets(places)
+        positions: dict[str, Position] = {}
+        for place in places:
+            committed = await self._committed_offset(consumer, place)
+            if committed is not None and committed.metadata != FRESH:
+                raise _Gap(
+                    place.topic,
+                    f"the group has committed offset {committed.offset} of {place.topic}, but the "
+                    "store has no state for it: the state is lost, or the namespace is another one",
+                )
+            if committed is not None:
+                positions[place.topic] = Position(committed.offset)
+            else:
+                latest = self._settings.start == "latest"
+                positions[place.topic] = Position((ends if latest else starts)[place])
+        return positions
+
+    async def _committed_offset(
+        self, consumer: AIOKafkaConsumer, place: TopicPartition
+    ) -> OffsetAndMetadata | None:
+        offsets = await consumer._coordinator.fetch_committed_offsets([place])
+        return offsets.get(place)
+
+    async def _confirm_membership(
+        self, number: int, positions: dict[str, Position], *, fresh: bool
+    ) -> bool:
+        """Whether a commit in the current generation succeeds; only then is a token taken."""
+        consumer = self._consumer
+        assert consumer is not None
+        note = FRESH if fresh else ""
+        offsets = {
+            TopicPartition(topic, number): OffsetAndMetadata(position.offset, note)
+            for topic, position in positions.items()
+        }
+
+        async def commit() -> bool:
+            try:
+                await consumer.commit(offsets)
+            except (CommitFailedError, IllegalStateError):
+                self._changed = True
+                return False
+            return True
+
+        return await self._retry_kafka(commit)
+
+    async def _seek(self, number: int, positions: dict[str, Position]) -> None:
+        """Go to the stored offsets, one record back where there is one to be recognised."""
+        consumer = self._consumer
+        assert consumer is not None
+        places = self._places(number)
+        starts = await consumer.beginning_offsets(places)
+        ends = await consumer.end_offsets(places)
+        for place in places:
+            position = positions[place.topic]
+            start, end = starts[place], ends[place]
+            if position.offset < start:
+                raise _Gap(
+                    place.topic,
+                    f"{place.topic} begins at offset {start}, the state needs {position.offset}: "
+                    "records were deleted before they were read",
+                )
+            if position.offset > end:
+                raise _Gap(
+                    place.topic,
+                    f"{place.topic} ends at offset {end}, the state has read up to "
+                    f"{position.offset}: the topic was made anew or has lost records",
+                )
+        for place in places:
+            position = positions[place.topic]
+            target = position.offset
+            self._verify.pop(place, None)
+            if position.last_digest and target - 1 >= starts[place]:
+                target -= 1
+                self._verify[place] = position
+            consumer.seek(place, target)
+            self._ends[place] = ends[place]
+        consumer.resume(*places)
+
+    def _drop(self, number: int) -> None:
+        self._kept.pop(number, None)
+        self._active.pop(number, None)
+        self._unhalt(number)
+        for place in self._places(number):
+            self._verify.pop(place, None)
+            self._ends.pop(place, None)
+            self._committed.pop(place, None)
+            self._operations.forget_partition(place.topic, number)
+
+    def _gap(self, number: int, gap: _Gap) -> None:
+        self._operations.offset_gap(gap.topic)
+        self._halt(number, f"offset gap: {gap}")
+
+    def _halt(self, number: int, why: str) -> None:
+        """Stop this partition number only; the others go on."""
+        if self._halted.get(number) != why:
+            log.error("partition halted", partition=number, reason=why)
+        self._halted[number] = why
+        self._active.pop(number, None)
+        self._reasons.set(f"partition-{number}", why)
+        consumer = self._consumer
+        if consumer is not None:
+            held = [p for p in self._places(number) if p in consumer.assignment()]
+            if held:
+                consumer.pause(*held)
+
+    def _unhalt(self, number: int) -> None:
+        self._halted.pop(number, None)
+        self._reasons.clear(f"partition-{number}")
+
+    # -- records --------------------------------------------------------------------------------
+
+    async def _fetch(self) -> dict[TopicPartition, list[Any]]:
+        consumer = self._consumer
+        assert consumer is not None
+        try:
+            fetched: dict[TopicPartition, list[Any]] = await consumer.getmany(
+                timeout_ms=self._settings.fetch_max_wait_ms,
+                max_records=self._settings.max_poll_records,
+            )
+        except NoOffsetForPartitionError:
+            return {}  # raised for the moment between assignment and our seek
+        except OffsetOutOfRangeError:
+            self._changed = True  # the log moved under us: look at its bounds again
+            return {}
+        except RecordTooLargeError:
+            for number in list(self._active):
+                self._halt(number, "a record is larger than `kafka.max_partition_fetch_bytes`")
+            return {}
+        except KafkaError as error:
+            self._reasons.set("kafka", type(error).__name__)
+            await self._patience.pause(1.0)
+            return {}
+        return fetched
+
+    def _by_number(self, fetched: dict[TopicPartition, list[Any]]) -> dict[int, list[Record]]:
+        """The records by partition number, without those that the state already has."""
+        numbers: dict[int, list[Record]] = {}
+        for place, found in fetched.items():
+            partition = self._active.get(place.partition)
+            if partition is None or not found:
+                continue
+            records = [
+                Record(r.value, r.key, r.timestamp, place.topic, place.partition, r.offset)
+                for r in found
+            ]
+            stored = partition.positions[place.topic].offset
+            if place in self._verify and not self._recognise(place, records[0], partition):
+                continue
+            if records[0].offset < stored:
+                records = [record for record in records if record.offset >= stored]
+            if not records:
+                continue
+            holes = records[-1].offset - stored + 1 - len(records)
+            if holes > 0:
+                self._operations.offset_holes(holes)
+            numbers.setdefault(place.partition, []).extend(records)
+        return {n: records for n, records in numbers.items() if n not in self._halted}
+
+    def _recognise(self, place: TopicPartition, first: Record, partition: StatePartition) -> bool:
+        """Whether the record before the stored offset is the one that was read there."""
+        position = self._verify.pop(place)
+        if first.offset != position.offset - 1:
+            return True  # compacted away
+        if (
+            first.timestamp_ms == position.last_timestamp_ms
+            and partition.record_digest(first) == position.last_digest
+        ):
+            return True
+        self._gap(
+            place.partition,
+            _Gap(
+                place.topic,
+                f"the record at offset {first.offset} of {place.topic} is not the one that was "
+                "read there: the topic was made anew",
+            ),
+        )
+        return False
+
+    async def _process(self, number: int, records: list[Record]) -> None:
+        partition = self._active.get(number)
+        if partition is None:
+            return
+        try:
+            await partition.process(records, self._patience)
+        except Lost as lost:
+            await self._lost(partition, lost)
+            return
+        newest = max(record.timestamp_ms or 0 for record in records)
+        self._operations.latency(max(0.0, time.time() - newest / 1000))
+
+    async def _lost(self, partition: StatePartition, lost: Lost) -> None:
+        """The store refused: look again whether we are the owner, and from where to go on."""
+        log.warning("write refused", partition=partition.number, reason=lost.why)
+        if lost.why == "fenced":
+            self._operations.fenced()
+        else:
+            self._operations.rewound()
+        self._active.pop(partition.number, None)
+        self._kept.pop(partition.number, None)
+        consumer = self._consumer
+        assert consumer is not None
+        held = set(self._places(partition.number))
+        if held <= consumer.assignment() and not self._changed:
+            consumer.pause(*held)
+            await self._take(partition.number)
+
+    # -- now and then ---------------------------------------------------------------------------
+
+    async def _commit(self, consumer: AIOKafkaConsumer | None = None) -> None:
+        """Tell Kafka how far the state is; only a hint, so that a failure is no harm."""
+        consumer = consumer or self._consumer
+        assert consumer is not None
+        offsets = {
+            TopicPartition(topic, number): position.offset
+            for number, partition in self._active.items()
+            for topic, position in partition.positions.items()
+        }
+        new = {p: o for p, o in offsets.items() if self._committed.get(p) != o}
+        if not new or self._changed:
+            return
+        started = time.perf_counter()
+        try:
+            await asyncio.wait_for(consumer.commit(new), 5.0)
+        except (KafkaError, IllegalStateError, TimeoutError) as error:
+            log.info("offset commit failed", error=type(error).__name__)
+            return
+        self._committed |= new
+        self._operations.stage("commit", time.perf_counter() - started)
+
+    async def _expire(self) -> None:
+        for number, partition in list(self._active.items()):
+            horizon = self._read_up_to_ms(number, partition)
+            if horizon is None:
+                continue
+            try:
+                await partition.expire(horizon, self._patience)
+            except Lost as lost:
+                await self._lost(partition, lost)
+
+    def _read_up_to_ms(self, number: int, partition: StatePartition) -> int | None:
+        """Record time up to which every topic has been read; a topic at its end counts as now."""
+        times = []
+        for topic, position in partition.positions.items():
+            end = self._ends.get(TopicPartition(topic, number))
+            if end is None:
+                return None
+            at_end = position.offset >= end
+            times.append(int(time.time() * 1000) if at_end else position.record_time_ms)
+        return min(times, default=None)
+
+    def _report(self) -> None:
+        """Lag, and up to when the input has been read."""
+        now = time.time()
+        oldest = now
+        for number, partition in self._active.items():
+            for topic, position in partition.positions.items():
+                end = self._ends.get(TopicPartition(topic, number), position.offset)
+                behind = max(0, end - position.offset)
+                read = position.record_time_ms / 1000
+                seconds = max(0.0, now - read) if behind else 0.0
+                self._operations.lag(topic, number, behind, seconds)
+                oldest = min(oldest, read if behind else now)
+        self._operations.complete_until(oldest)
+
+    async def _probe(self) -> None:
+        """Ask the brokers for the ends of our partitions: that is lag, and whether they answer."""
+        while not self._patience.stopping:
+            consumer = self._consumer
+            try:
+                places = [p for n in self._active for p in self._places(n)]
+                if consumer is not None:
+                    async with asyncio.timeout(PROBE_SECONDS):
+                        if places:
+                            self._ends |= await consumer.end_offsets(places)
+                        else:
+                            await consumer.topics()
+                    self._reasons.clear("kafka")
+            except (KafkaError, OSError, TimeoutError, AssertionError) as error:
+                kind = type(error).__name__
+                self._reasons.set("kafka", f"brokers do not answer: {kind}")
+            try:
+                await self._patience.pause(PROBE_SECONDS / 2)
+            except Stopped:
+                return
+
+    async def _retry_kafka(self, call: Callable[[], Awaitable[Any]]) -> Any:
+        """Repeat while the brokers do not answer; gaps and unfit topics are not repeated."""
+        while True:
+            try:
+                result = await call()
+            except (KafkaError, OSError, TimeoutError) as error:
+                self._reasons.set("kafka", f"brokers do not answer: {type(error).__name__}")
+                await self._patience.pause(1.0)
+            else:
+                self._reasons.clear("kafka")
+                return result
+
+
+class _Gap(Exception):
+    """An offset gap of one topic: the log does not hold what the state needs."""
+
+    def __init__(self, topic: str, message: str) -> None:
+        super().__init__(message)
+        self.topic = topic
+
+
+def with_counts(identity: Identity, counts: dict[str, int]) -> Identity:
+    """The identity for these topics."""
+    return replace(identity, partition_counts=counts)
+
+
+__all__ = ["LiveConsumer", "OtherIdentity", "TopicsUnfit", "with_counts"]

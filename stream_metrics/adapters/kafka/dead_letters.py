@@ -1,0 +1,114 @@
+"""The dead-letter topics: ``<topic>.dlq``, the record as it came, the reason in its headers."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from typing import Final
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError, MessageSizeTooLargeError
+
+from stream_metrics.adapters.kafka.options import client_options
+from stream_metrics.ports import DeadLetter, DeadLettersUnavailable
+from stream_metrics.settings import KafkaSettings
+
+HEADER_PREFIX: Final = "stream-metrics."
+_TOPIC: Final = HEADER_PREFIX + "topic"
+_PARTITION: Final = HEADER_PREFIX + "partition"
+_OFFSET: Final = HEADER_PREFIX + "offset"
+_TIMESTAMP: Final = HEADER_PREFIX + "timestamp"
+_CLASS: Final = HEADER_PREFIX + "error.class"
+_MESSAGE: Final = HEADER_PREFIX + "error.message"
+_TRUNCATED: Final = HEADER_PREFIX + "truncated"
+_SHA256: Final = HEADER_PREFIX + "value_sha256"
+
+Headers = list[tuple[str, bytes]]
+
+
+class KafkaDeadLetters:
+    """Produces dead letters and waits until all replicas in sync have them."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._producer: AIOKafkaProducer | None = None
+
+    async def start(self) -> None:
+        """Connect; raises aiokafka's errors."""
+        producer = AIOKafkaProducer(
+            **client_options(self._settings),
+            acks="all",
+            enable_idempotence=False,
+            max_request_size=self._settings.dead_letter_max_bytes + 64 * 1024,
+        )
+        try:
+            await producer.start()
+        except BaseException:
+            await producer.stop()
+            raise
+        self._producer = producer
+
+    async def stop(self) -> None:
+        """Flush and disconnect."""
+        if self._producer is not None:
+            await self._producer.stop()
+            self._producer = None
+
+    async def send(self, letters: Sequence[DeadLetter]) -> None:
+        """See ``ports.DeadLetters``. A letter may be sent again after a failure: readers identify
+        it by topic, partition and offset."""
+        try:
+            if self._producer is None:
+                await self.start()
+            await asyncio.gather(*(self._send(letter) for letter in letters))
+        except (KafkaError, OSError, TimeoutError) as error:
+            topics = sorted({letter.record.topic for letter in letters})
+            names = ", ".join(topic + self._settings.dead_letter_suffix for topic in topics)
+            raise DeadLettersUnavailable(
+                f"cannot write dead letters to {names}: {type(error).__name__}; the topic must "
+                "exist, have room, and the worker needs the right to write to it"
+            ) from error
+
+    async def _send(self, letter: DeadLetter) -> None:
+        limit = self._settings.dead_letter_max_bytes
+        while True:
+            try:
+                await self._produce(letter, limit)
+            except MessageSizeTooLargeError:
+                if limit < 1_024:
+                    raise
+                limit //= 2
+            else:
+                return
+
+    async def _produce(self, letter: DeadLetter, limit: int) -> None:
+        assert self._producer is not None
+        record = letter.record
+        value, headers = record.value, letter_headers(letter)
+        if value is not None and len(value) > limit:
+            headers.append((_TRUNCATED, str(len(value)).encode()))
+            headers.append((_SHA256, hashlib.sha256(value).hexdigest().encode()))
+            value = value[:limit]
+        topic = record.topic + self._settings.dead_letter_suffix
+        known = await self._producer.partitions_for(topic)
+        await self._producer.send_and_wait(
+            topic,
+            value,
+            key=record.key,
+            partition=record.partition if record.partition in known else None,
+            headers=headers,
+        )
+
+
+def letter_headers(letter: DeadLetter) -> Headers:
+    """Where the record stood and why it is here."""
+    record = letter.record
+    return [
+        (_TOPIC, record.topic.encode()),
+        (_PARTITION, str(record.partition).encode()),
+        (_OFFSET, str(record.offset).encode()),
+        (_TIMESTAMP, str(record.timestamp_ms).encode()),
+        (_CLASS, letter.reason.encode()),
+        (_MESSAGE, letter.message.encode()),
+    ]

@@ -1,0 +1,36 @@
+"""What every Kafka client of ours is made with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiokafka.helpers import create_ssl_context
+
+from stream_metrics.settings import KafkaSettings
+
+
+def client_options(settings: KafkaSettings) -> dict[str, Any]:
+    """Keyword arguments that consumers, producers and admin clients share."""
+    options: dict[str, Any] = {
+        "bootstrap_servers": settings.bootstrap_servers,
+        "client_id": settings.client_id,
+        "request_timeout_ms": settings.request_timeout_ms,
+        "metadata_max_age_ms": settings.metadata_max_age_ms,
+        "security_protocol": settings.security_protocol,
+    }
+    if "SSL" in settings.security_protocol:
+        options["ssl_context"] = create_ssl_context(
+            cafile=_path(settings.ssl_ca_file),
+            certfile=_path(settings.ssl_certificate_file),
+            keyfile=_path(settings.ssl_key_file),
+        )
+    if settings.security_protocol.startswith("SASL"):
+        options["sasl_mechanism"] = settings.sasl_mechanism
+        options["sasl_plain_username"] = settings.sasl_username
+        secret = settings.sasl_password
+        options["sasl_plain_password"] = secret.get_secret_value() if secret else None
+    return options
+
+
+def _path(path: object) -> str | None:
+    return None if path is None else str(path)

@@ -1,0 +1,254 @@
+"""Twins of the outside world in memory: for replays without Redis, the demo, and tests.
+
+They make the same checks as the real ones. ``available = False`` makes every call fail until it
+is set back; ``snapshot`` and ``restore`` play a store that lost its latest writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+
+from stream_metrics.adapters.batches import check_batch, check_claim
+from stream_metrics.ports import (
+    BatchWrite,
+    ConversationKey,
+    DeadLetter,
+    DeadLettersUnavailable,
+    Fenced,
+    Identity,
+    Moved,
+    PartitionState,
+    Position,
+    StoredConversation,
+    StoreUnavailable,
+    WriteResult,
+    Written,
+)
+
+Parts = dict[bytes, bytes]
+
+
+@dataclass(slots=True)
+class _Conversation:
+    last_record_ms: int = 0
+    hot: Parts = field(default_factory=dict)
+    fingerprints: Parts = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Partition:
+    identity: Identity
+    token: bytes
+    positions: dict[str, Position]
+    batch_id: bytes = b""
+    buckets: dict[tuple[str, int, str], bytes] = field(default_factory=dict)
+    conversations: dict[ConversationKey, _Conversation] = field(default_factory=dict)
+
+    @property
+    def offsets(self) -> dict[str, int]:
+        return {topic: position.offset for topic, position in self.positions.items()}
+
+
+@dataclass(slots=True)
+class _Content:
+    partitions: dict[int, _Partition] = field(default_factory=dict)
+    registries: dict[str, list[str]] = field(default_factory=dict)
+
+
+class MemorySnapshot:
+    """The content of a ``MemoryStore`` at a moment; only ``restore`` looks inside."""
+
+    __slots__ = ("_content",)
+
+    def __init__(self, content: _Content) -> None:
+        self._content = deepcopy(content)
+
+    def copy(self) -> _Content:
+        """A copy, so that one snapshot can be restored many times."""
+        return deepcopy(self._content)
+
+
+class MemoryStore:
+    """A ``StateStore`` in dictionaries; what goes in or out is copied, never shared."""
+
+    def __init__(self) -> None:
+        self.available = True
+        self._content = _Content()
+
+    def snapshot(self) -> MemorySnapshot:
+        """The content as it is now."""
+        return MemorySnapshot(self._content)
+
+    def restore(self, snapshot: MemorySnapshot) -> None:
+        """Go back to ``snapshot``, as a fail-over to a lagging replica does."""
+        self._content = snapshot.copy()
+
+    async def describe(self, partition: int) -> PartitionState:
+        """See ``StateStore.describe``."""
+        held = self._partition(partition)
+        if held is None:
+            return PartitionState(None, None, {})
+        return PartitionState(_copied(held.identity), held.token, dict(held.positions))
+
+    async def claim(
+        self, partition: int, token: bytes, identity: Identity, start: Mapping[str, Position]
+    ) -> PartitionState:
+        """See ``StateStore.claim``; ``ValueError`` for arguments that no store takes."""
+        check_claim(partition, token, start)
+        held = self._partition(partition)
+        if held is None:
+            held = _Partition(_copied(identity), token, dict(start))
+            self._content.partitions[partition] = held
+        held.token = token
+        state = await self.describe(partition)
+        state.buckets = dict(held.buckets)
+        return state
+
+    async def load(
+        self, partition: int, keys: Sequence[tuple[ConversationKey, bool]]
+    ) -> list[StoredConversation]:
+        """See ``StateStore.load``."""
+        found = self._conversations(partition)
+        empty = _Conversation()
+        loaded = []
+        for key, with_fingerprints in keys:
+            held = found.get(key, empty)
+            fingerprints = dict(held.fingerprints) if with_fingerprints else None
+            loaded.append(StoredConversation(dict(held.hot), fingerprints))
+        return loaded
+
+    async def load_fingerprints(
+        self, partition: int, keys: Sequence[ConversationKey]
+    ) -> list[dict[bytes, bytes]]:
+        """See ``StateStore.load_fingerprints``."""
+        found = self._conversations(partition)
+        empty = _Conversation()
+        return [dict(found.get(key, empty).fingerprints) for key in keys]
+
+    async def write(self, batch: BatchWrite) -> WriteResult:
+        """See ``StateStore.write``; ``ValueError`` for a batch that no store takes."""
+        check_batch(batch)
+        held = self._partition(batch.partition)
+        if held is None or held.token != batch.token:
+            return Fenced()
+        offsets = held.offsets
+        new = {topic: position.offset for topic, position in batch.positions.items()}
+        if held.batch_id == batch.batch_id and new.items() <= offsets.items():
+            return Written()
+        if not batch.expected.items() <= offsets.items():
+            return Moved(offsets)
+        _apply(held, batch)
+        return Written()
+
+    async def buckets(self, partition: int) -> dict[tuple[str, int, str], bytes]:
+        """See ``StateStore.buckets``."""
+        held = self._partition(partition)
+        return dict(held.buckets) if held else {}
+
+    async def idle(self, partition: int, before_ms: int, limit: int) -> list[ConversationKey]:
+        """See ``StateStore.idle``; of equal age in the order of the keys."""
+        found = self._conversations(partition)
+        old = [(c.last_record_ms, key) for key, c in found.items() if c.last_record_ms < before_ms]
+        return [key for _, key in sorted(old)[: max(limit, 0)]]
+
+    async def admit(
+        self, kind: str, names: Sequence[str], configured: Sequence[str], limit: int
+    ) -> frozenset[str]:
+        """See ``StateStore.admit``."""
+        self._require()
+        registry = self._content.registries.setdefault(kind, [])
+        chosen = dict.fromkeys(configured)
+        for name in registry:
+            if len(chosen) < limit:
+                chosen.setdefault(name)
+        for name in names:
+            if len(chosen) < limit and name not in chosen:
+                registry.append(name)
+                chosen[name] = None
+        return frozenset(chosen)
+
+    async def partitions(self) -> list[int]:
+        """See ``StateStore.partitions``; in rising order."""
+        self._require()
+        return sorted(self._content.partitions)
+
+    async def conversations(
+        self, partition: int
+    ) -> AsyncIterator[tuple[ConversationKey, StoredConversation]]:
+        """See ``StateStore.conversations``; one without hot parts is not listed."""
+        for key in list(self._conversations(partition)):
+            held = self._conversations(partition).get(key)
+            if held is not None and held.hot:
+                yield key, StoredConversation(dict(held.hot))
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+    def _require(self) -> None:
+        if not self.available:
+            raise StoreUnavailable("the memory store was told to be unavailable")
+
+    def _partition(self, partition: int) -> _Partition | None:
+        self._require()
+        return self._content.partitions.get(partition)
+
+    def _conversations(self, partition: int) -> dict[ConversationKey, _Conversation]:
+        held = self._partition(partition)
+        return held.conversations if held else {}
+
+
+class MemoryDeadLetters:
+    """``DeadLetters`` in a list, ``letters``."""
+
+    def __init__(self) -> None:
+        self.available = True
+        self.letters: list[DeadLetter] = []
+
+    async def send(self, letters: Sequence[DeadLetter]) -> None:
+        """Keep all of them; ``DeadLettersUnavailable`` while told to be so."""
+        if not self.available:
+            raise DeadLettersUnavailable("the dead letters were told to be unavailable")
+        self.letters.extend(letters)
+
+    def snapshot(self) -> tuple[DeadLetter, ...]:
+        """The letters so far."""
+        return tuple(self.letters)
+
+    def restore(self, snapshot: tuple[DeadLetter, ...]) -> None:
+        """Go back to ``snapshot``."""
+        self.letters[:] = snapshot
+
+
+def _copied(identity: Identity) -> Identity:
+    return replace(identity, partition_counts=dict(identity.partition_counts))
+
+
+def _apply(held: _Partition, batch: BatchWrite) -> None:
+    for change in batch.conversations:
+        if change.delete:
+            held.conversations.pop(change.key, None)
+            continue
+        conversation = held.conversations.get(change.key)
+        if conversation is None:
+            conversation = _Conversation(change.last_record_ms)
+            held.conversations[change.key] = conversation
+        conversation.last_record_ms = max(conversation.last_record_ms, change.last_record_ms)
+        _set(conversation.hot, change.hot)
+        _set(conversation.fingerprints, change.fingerprints)
+    for name, value in batch.buckets.items():
+        if value is None:
+            held.buckets.pop(name, None)
+        else:
+            held.buckets[name] = value
+    held.positions.update(batch.positions)
+    held.batch_id = batch.batch_id
+
+
+def _set(parts: Parts, changes: Mapping[bytes, bytes | None]) -> None:
+    for name, value in changes.items():
+        if value is None:
+            parts.pop(name, None)
+        else:
+            parts[name] = value

@@ -1,0 +1,274 @@
+"""The windows as Prometheus gauges: sums at wall-clock time over the partitions of this worker.
+
+A scrape has two halves. ``prepare`` runs on the event loop and only copies references to buckets;
+``render`` (or ``collect``) runs in a thread and does the work. Between scrapes the sums are kept,
+and only buckets that changed, came into their window or left it are added or taken away: whole
+numbers, so that nothing drifts.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from stream_metrics.engine.cells import CODES, Series, split_code
+from stream_metrics.engine.config import OTHER, WINDOW_BUCKETS
+from stream_metrics.engine.windows import Sums, Window, Windows, add
+
+PREFIX: Final = "streammetrics_window_"
+MAX_SERIES: Final = 20_000
+
+Key = tuple[str, str]  # window, series code
+Bucket = tuple[int, str]  # number, agent
+
+_CORE: Final = tuple(code for code, series in CODES.items() if series.windows is None)
+_HELP: Final = {head: f"{series.help}, over a sliding window." for head, series in CODES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The series of one scrape, by agent.
+
+    ``folded``: how many agents were added to ``other`` to keep within the limit. ``cut``: series
+    left out because ``other`` alone exceeds it.
+    """
+
+    series: dict[str, dict[Key, int]] = field(default_factory=dict)
+    folded: int = 0
+    cut: int = 0
+
+    @property
+    def size(self) -> int:
+        """The number of series."""
+        return sum(map(len, self.series.values()))
+
+
+def select(agents: dict[str, dict[Key, int]], ranked: Sequence[str], limit: int) -> Selection:
+    """Fold agents into ``other``, the last of ``ranked`` first, until ``limit`` series are left.
+
+    Sums over all agents stay what they were, unless ``other`` alone exceeds ``limit``: then its
+    series beyond that are cut, those of the first families stay.
+    """
+    other = dict(agents.get(OTHER, {}))
+    kept = {agent: agents[agent] for agent in ranked if agent != OTHER}
+    size, folded = sum(map(len, kept.values())), 0
+    for agent in reversed(tuple(kept)):
+        if size + len(other) <= limit:
+            break
+        series = kept.pop(agent)
+        size -= len(series)
+        folded += 1
+        for key, value in series.items():
+            other[key] = other.get(key, 0) + value
+    cut = max(0, len(other) - limit)
+    if cut:
+        heads = {head: at for at, head in enumerate(CODES)}
+        order = sorted(other, key=lambda key: (heads[key[1].partition("|")[0]], key))
+        other = {key: other[key] for key in order[:limit]}
+    return Selection({**kept, OTHER: other} if other else kept, folded, cut)
+
+
+class RunningSums:
+    """Sums by window and agent that follow the buckets of several partitions."""
+
+    def __init__(self) -> None:
+        self.sums: dict[str, dict[str, Sums]] = {}
+        self._held: dict[Windows, dict[str, dict[Bucket, Sums]]] = {}
+
+    def follow(self, partitions: Mapping[Windows, Windows], now_us: int) -> None:
+        """Make the sums those at ``now_us`` of the copies given, each under what it copies."""
+        for gone in self._held.keys() - partitions.keys():
+            for name, before in self._held.pop(gone).items():
+                self._change(name, before, {})
+        for partition, copy in partitions.items():
+            held = self._held.setdefault(partition, {})
+            for window in copy.windows:
+                last = now_us // window.bucket_us
+                first = last - WINDOW_BUCKETS + 1
+                buckets = copy.buckets[window.name]
+                inside = {at: sums for at, sums in buckets.items() if first <= at[0] <= last}
+                self._change(window.name, held.get(window.name, {}), inside)
+                held[window.name] = inside
+
+    def _change(
+        self, window: str, before: Mapping[Bucket, Sums], after: Mapping[Bucket, Sums]
+    ) -> None:
+        totals = self.sums.setdefault(window, {})
+        for at, sums in after.items():
+            old = before.get(at)
+            if old is sums:
+                continue
+            into = totals.setdefault(at[1], {})
+            if old is not None:
+                add(into, old, -1)
+            add(into, sums, 1)
+        for at in before.keys() - after.keys():
+            add(totals[at[1]], before[at], -1)
+
+
+class WindowCollector(Collector):
+    """The window gauges, at most ``max_series`` of them whatever the input was.
+
+    ``partitions`` gives the windows of the partitions that this worker owns; ``now_us`` the wall
+    clock. ``configured`` agents have series from the start and are the last to be folded.
+    """
+
+    def __init__(
+        self,
+        partitions: Callable[[], Sequence[Windows]],
+        now_us: Callable[[], int],
+        max_series: int = MAX_SERIES,
+        *,
+        configured: Collection[str] = (),
+    ) -> None:
+        self._partitions = partitions
+        self._now_us = now_us
+        self._limit = max_series - 2  # two gauges about the series bear the same prefix
+        self._configured = frozenset(configured)
+        self._lock = threading.Lock()
+        self._prepared: tuple[dict[Windows, Windows], int] = ({}, 0)
+        self._running = RunningSums()
+        self._parsed: dict[str, tuple[str, Series, tuple[str, ...]] | None] = {}
+        self._lines: dict[str, dict[Key, tuple[str, str]]] = {}
+
+    def prepare(self) -> None:
+        """Note the buckets and the time for the next rendering; call it on the event loop."""
+        copies = {partition: partition.snapshot() for partition in self._partitions()}
+        self._prepared = (copies, self._now_us())
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        """The families without series."""
+        yield from (_family(head, series) for head, series in CODES.items())
+        yield from _about(Selection())
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """The families, for a registry; about eight times as slow as ``render``."""
+        with self._lock:
+            chosen = self._select()
+            families = {head: _family(head, series) for head, series in CODES.items()}
+            for agent, window, code, value in _each(chosen):
+                parsed = self._parse(code)
+                if parsed is not None:
+                    families[parsed[0]].add_metric((agent, window, *parsed[2]), value)
+        yield from families.values()
+        yield from _about(chosen)
+
+    def render(self) -> str:
+        """The families in the text that Prometheus' own format and OpenMetrics have in common."""
+        with self._lock:
+            chosen = self._select()
+            families: dict[str, list[str]] = {
+                head: [
+                    f"# HELP {PREFIX}{series.name} {_HELP[head]}\n"
+                    f"# TYPE {PREFIX}{series.name} gauge\n"
+                ]
+                for head, series in CODES.items()
+            }
+            self._lines = {agent: self._lines.get(agent, {}) for agent in chosen.series}
+            for agent, series_of in chosen.series.items():
+                lines = self._lines[agent]
+                if len(lines) > 2 * self._limit:
+                    lines.clear()
+                for key, value in series_of.items():
+                    line = lines.get(key)
+                    if line is None:
+                        line = lines[key] = self._line(agent, key)
+                    families[line[0]].append(f"{line[1]}{value}\n")
+        parts = ["".join(lines) for lines in families.values()]
+        for about in _about(chosen):
+            parts.append(f"# HELP {about.name} {about.documentation}\n# TYPE {about.name} gauge\n")
+            parts.extend(f"{about.name} {sample.value}\n" for sample in about.samples)
+        return "".join(parts)
+
+    def _select(self) -> Selection:
+        partitions, now_us = self._prepared
+        self._running.follow(partitions, now_us)
+        windows = {window for copy in partitions.values() for window in copy.windows}
+        if not windows:
+            return Selection()
+        agents = self._series(windows)
+        longest = max(windows, key=_length).name
+        return select(agents, self._ranked(agents, longest), self._limit)
+
+    def _series(self, windows: Collection[Window]) -> dict[str, dict[Key, int]]:
+        """The series of each known agent, the core ones also where they are 0."""
+        known = {OTHER, *self._configured}
+        for by_agent in self._running.sums.values():
+            known.update(agent for agent, sums in by_agent.items() if sums)
+        zeros = {(w.name, code): 0 for w in sorted(windows, key=_length) for code in _CORE}
+        agents = {agent: zeros.copy() for agent in sorted(known)}
+        if len(self._parsed) > self._limit:
+            self._parsed.clear()
+        for window, by_agent in self._running.sums.items():
+            for agent, sums in by_agent.items():
+                if sums:
+                    series = agents[agent]
+                    for code, value in sums.items():
+                        if self._parse(code) is not None:
+                            series[window, code] = value
+        return agents
+
+    def _ranked(self, agents: Mapping[str, Mapping[Key, int]], window: str) -> list[str]:
+        """Configured agents first, then those with the most results."""
+        return sorted(agents, key=lambda a: (a not in self._configured, -agents[a][window, "r"], a))
+
+    def _parse(self, code: str) -> tuple[str, Series, tuple[str, ...]] | None:
+        """A code's head, family and labels; None for a code of another release."""
+        try:
+            return self._parsed[code]
+        except KeyError:
+            parsed = None
+            if code.partition("|")[0] in CODES:
+                series, labels = split_code(code)
+                if len(labels) == len(series.labels):
+                    parsed = (code.partition("|")[0], series, labels)
+            self._parsed[code] = parsed
+            return parsed
+
+    def _line(self, agent: str, key: Key) -> tuple[str, str]:
+        """The head of a series, and its line up to the value."""
+        head = key[1].partition("|")[0]
+        series, labels = split_code(key[1])
+        names = ("agent", "window", *series.labels)
+        pairs = zip(names, (agent, key[0], *labels), strict=True)
+        text = ",".join(f'{name}="{_escape(value)}"' for name, value in pairs)
+        return head, f"{PREFIX}{series.name}{{{text}}} "
+
+
+def _each(chosen: Selection) -> Iterator[tuple[str, str, str, int]]:
+    for agent, series in chosen.series.items():
+        for (window, code), value in series.items():
+            yield agent, window, code, value
+
+
+def _length(window: Window) -> int:
+    return window.length_us
+
+
+def _escape(value: str) -> str:
+    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+
+
+def _family(head: str, series: Series) -> GaugeMetricFamily:
+    return GaugeMetricFamily(
+        PREFIX + series.name, _HELP[head], labels=("agent", "window", *series.labels)
+    )
+
+
+def _about(chosen: Selection) -> Iterator[GaugeMetricFamily]:
+    yield GaugeMetricFamily(PREFIX + "series", "Window series in this scrape.", chosen.size)
+    yield GaugeMetricFamily(
+        PREFIX + "series_cut",
+        "Window series left out because even without agents there were too many.",
+        chosen.cut,
+    )
+    yield GaugeMetricFamily(
+        "streammetrics_agents_folded",
+        "Agents counted as other in this scrape, to keep within the limit of window series.",
+        chosen.folded,
+    )

@@ -1,0 +1,82 @@
+"""What is wrong with a Redis before state is entrusted to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from redis.asyncio import RedisCluster
+
+from stream_metrics.adapters.redis.errors import StoreRefused, translated
+from stream_metrics.adapters.redis.store import RedisStore
+from stream_metrics.ports import StoreUnavailable
+
+Info = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong and what to do; one that is not ``fatal`` is a warning."""
+
+    message: str
+    fatal: bool
+
+
+async def check(store: RedisStore) -> list[Problem]:
+    """The problems of every master that ``store`` would write to; raises nothing of Redis's."""
+    try:
+        memory = await _info(store, "memory")
+        persistence = await _info(store, "persistence")
+    except Exception as error:
+        problem = translated(error)
+        if isinstance(problem, StoreUnavailable):
+            return [Problem(str(problem), fatal=True)]
+        if isinstance(problem, StoreRefused):
+            return [_refused(problem)]
+        raise
+    problems: list[Problem] = []
+    for node, info in memory.items():
+        problems += _memory_problems(node, info)
+    for node, info in persistence.items():
+        if not info.get("aof_enabled"):
+            problems.append(
+                Problem(
+                    f"{node} keeps no append-only file; a restart takes state back to its last "
+                    "snapshot, and Kafka is read again from there. Set `appendonly yes`",
+                    fatal=False,
+                )
+            )
+    return problems
+
+
+def _memory_problems(node: str, info: Info) -> list[Problem]:
+    policy = info.get("maxmemory_policy", "unknown")
+    if policy == "noeviction":
+        return []
+    message = (
+        f"{node} has the maxmemory-policy {policy}, which deletes state when memory is full. "
+        "Set `maxmemory-policy noeviction`, or start with `--force`"
+    )
+    return [Problem(message, fatal=True)]
+
+
+def _refused(problem: StoreRefused) -> Problem:
+    if "info" in str(problem).lower():
+        return Problem(
+            f"{problem}. Whether memory is evicted could not be looked up; allow `+info`",
+            fatal=False,
+        )
+    return Problem(str(problem), fatal=True)
+
+
+async def _info(store: RedisStore, section: str) -> dict[str, Info]:
+    """A section of INFO by the name of the server."""
+    client = store.client
+    if isinstance(client, RedisCluster):
+        await client.initialize()
+        found: Any = await client.info(section, target_nodes=client.get_primaries())
+        if "maxmemory_policy" in found or "aof_enabled" in found:  # of one node, not by node
+            return {"Redis": found}
+        return dict(found)
+    return {"Redis": await client.info(section)}

@@ -1,0 +1,189 @@
+"""What the store's values look like in Redis, and the arguments of its scripts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from stream_metrics.adapters.redis import keys as names
+from stream_metrics.adapters.redis.keys import PartitionKeys
+from stream_metrics.ports import (
+    BatchWrite,
+    ConversationKey,
+    ConversationWrite,
+    Fenced,
+    Identity,
+    Moved,
+    PartitionState,
+    Position,
+    WriteResult,
+    Written,
+)
+
+Meta = Mapping[bytes, bytes]
+Call = tuple[list[bytes], list[bytes | int]]
+
+# a lone surrogate in a name must not make a batch unwritable
+_SURROGATES: Final = "surrogatepass"
+
+
+def text_bytes(text: str) -> bytes:
+    """A name as bytes; every ``str`` has some."""
+    return text.encode("utf-8", _SURROGATES)
+
+
+def bytes_text(data: bytes) -> str:
+    """The name that ``text_bytes`` encoded."""
+    return data.decode("utf-8", _SURROGATES)
+
+
+def bucket_field(bucket: int, agent: str) -> bytes:
+    """The field of a bucket; the number ends at the first ``|``, so the agent may hold some."""
+    return b"%d|%b" % (bucket, text_bytes(agent))
+
+
+def read_bucket(field: bytes) -> tuple[int, str]:
+    """(bucket, agent) of a field."""
+    bucket, _, agent = field.partition(b"|")
+    return int(bucket), bytes_text(agent)
+
+
+def identity_fields(identity: Identity) -> list[bytes]:
+    """Fields and values of ``meta``, flat."""
+    counts = json.dumps(dict(identity.partition_counts), sort_keys=True)
+    return [
+        names.GROUP, text_bytes(identity.group),
+        names.SCHEMA_VERSION, b"%d" % identity.schema_version,
+        names.FINGERPRINT, text_bytes(identity.fingerprint),
+        names.PARTITION_COUNTS, counts.encode(),
+    ]  # fmt: skip
+
+
+def position_fields(positions: Mapping[str, Position]) -> list[bytes]:
+    """Fields and values of ``meta``, flat."""
+    fields = []
+    for topic, position in positions.items():
+        name = text_bytes(topic)
+        fields += [names.OFFSET + name, b"%d" % position.offset, names.LAST + name, _last(position)]
+    return fields
+
+
+def read_state(meta: Meta) -> PartitionState:
+    """The content of ``meta``, without buckets."""
+    if names.GROUP not in meta:
+        return PartitionState(None, meta.get(names.TOKEN), {})
+    identity = Identity(
+        group=bytes_text(meta[names.GROUP]),
+        schema_version=int(meta[names.SCHEMA_VERSION]),
+        fingerprint=bytes_text(meta[names.FINGERPRINT]),
+        partition_counts=json.loads(meta[names.PARTITION_COUNTS]),
+    )
+    positions = {}
+    for topic in _suffixes(meta, names.OFFSET):
+        timestamp, record_time, digest = meta[names.LAST + topic].split(b" ", 2)
+        positions[bytes_text(topic)] = Position(
+            int(meta[names.OFFSET + topic]), int(timestamp), digest, int(record_time)
+        )
+    return PartitionState(identity, meta[names.TOKEN], positions)
+
+
+def read_windows(meta: Meta) -> list[str]:
+    """The windows that ever had a bucket."""
+    return [bytes_text(window) for window in _suffixes(meta, names.WINDOW)]
+
+
+def read_result(reply: list[bytes]) -> WriteResult:
+    """The answer of ``write.lua``."""
+    if reply[0] == b"fenced":
+        return Fenced()
+    if reply[0] == b"moved":
+        pairs = zip(reply[1::2], reply[2::2], strict=True)
+        return Moved({bytes_text(topic): int(offset) for topic, offset in pairs})
+    return Written()
+
+
+def write_call(batch: BatchWrite, keys: PartitionKeys) -> Call:
+    """KEYS and ARGV of ``write.lua``."""
+    call_keys = [keys.meta, keys.idle]
+    arguments: list[bytes | int] = [batch.token, batch.batch_id, len(batch.expected)]
+    for topic, offset in batch.expected.items():
+        new = batch.positions.get(topic)
+        arguments += [text_bytes(topic), offset]
+        arguments += [new.offset, _last(new)] if new else [b"", b""]
+    buckets: dict[str, dict[bytes, bytes | None]] = {}
+    for (window, bucket, agent), value in batch.buckets.items():
+        buckets.setdefault(window, {})[bucket_field(bucket, agent)] = value
+    arguments.append(len(buckets))
+    arguments += map(text_bytes, buckets)
+    for window, fields in buckets.items():
+        _change(call_keys, arguments, keys.window(window), fields)
+    for conversation in batch.conversations:
+        _change_conversation(call_keys, arguments, keys, conversation)
+    _change_idle(arguments, batch.conversations)
+    return call_keys, arguments
+
+
+def _last(position: Position) -> bytes:
+    times = (position.last_timestamp_ms, position.record_time_ms)
+    return b"%d %d %b" % (*times, position.last_digest)
+
+
+def _suffixes(meta: Meta, prefix: bytes) -> list[bytes]:
+    return [field[len(prefix) :] for field in meta if field.startswith(prefix)]
+
+
+def _change_conversation(
+    call_keys: list[bytes],
+    arguments: list[bytes | int],
+    keys: PartitionKeys,
+    conversation: ConversationWrite,
+) -> None:
+    key = conversation.key
+    if conversation.delete:
+        for gone in (keys.hot(key), keys.fingerprints(key)):
+            call_keys.append(gone)
+            arguments += [b"X", len(call_keys)]
+        return
+    if conversation.hot:
+        _change(call_keys, arguments, keys.hot(key), conversation.hot)
+    if conversation.fingerprints:
+        _change(call_keys, arguments, keys.fingerprints(key), conversation.fingerprints)
+
+
+def _change(
+    call_keys: list[bytes],
+    arguments: list[bytes | int],
+    key: bytes,
+    fields: Mapping[bytes, bytes | None],
+) -> None:
+    call_keys.append(key)
+    number = len(call_keys)
+    kept: list[bytes | int] = []
+    gone: list[bytes | int] = []
+    for field, value in fields.items():
+        if value is None:
+            gone.append(field)
+        else:
+            kept += (field, value)
+    if kept:
+        arguments += [b"S", number, len(kept) // 2]
+        arguments += kept
+    if gone:
+        arguments += [b"R", number, len(gone)]
+        arguments += gone
+
+
+def _change_idle(arguments: list[bytes | int], conversations: Iterable[ConversationWrite]) -> None:
+    last: dict[ConversationKey, int | None] = {
+        c.key: None if c.delete else c.last_record_ms for c in conversations
+    }
+    gone = [key for key, ms in last.items() if ms is None]
+    if len(gone) < len(last):
+        arguments += [b"A", len(last) - len(gone)]
+        for key, ms in last.items():
+            if ms is not None:
+                arguments += (ms, key)
+    if gone:
+        arguments += [b"Z", len(gone)]
+        arguments += gone

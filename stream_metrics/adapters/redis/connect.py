@@ -1,0 +1,130 @@
+"""From settings to a store: a single server, a master behind Sentinel, or a Cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from redis.asyncio import Redis, RedisCluster
+from redis.asyncio.connection import SSLConnection, parse_url
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel
+from redis.backoff import NoBackoff
+
+from stream_metrics.adapters.redis.script import Client
+from stream_metrics.adapters.redis.store import Closer, RedisStore
+
+SENTINEL_PORT: Final = 26_379
+
+# The database and the port of a URL mean nothing where Sentinel says where the master is.
+_ADDRESS: Final = ("host", "port", "path")
+
+
+@dataclass(frozen=True, slots=True)
+class RedisOptions:
+    """Where Redis is and who we are to it; the names are those of the settings.
+
+    ``url`` is ``redis://``, ``rediss://`` (TLS, verified) or ``unix://``; behind Sentinel it gives
+    the scheme and the database only, in a Cluster the first node. ``sentinels`` are ``host:port``.
+    Secrets do not show when printed.
+    """
+
+    url: str = field(default="redis://localhost:6379/0", repr=False)
+    namespace: str = "stream-metrics"
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    cluster: bool = False
+    sentinels: tuple[str, ...] = ()
+    sentinel_service: str = "mymaster"
+    sentinel_username: str | None = None
+    sentinel_password: str | None = field(default=None, repr=False)
+    socket_timeout_seconds: float = 5.0
+    connect_timeout_seconds: float = 5.0
+    ssl_ca_file: Path | None = None
+    ssl_certificate_file: Path | None = None
+    ssl_key_file: Path | None = None
+
+
+def connect(options: RedisOptions) -> RedisStore:
+    """A store that connects with its first call; ``ValueError`` for options that contradict."""
+    client, closers = make_client(options)
+    return RedisStore(client, options.namespace, closers)
+
+
+def make_client(options: RedisOptions) -> tuple[Client, list[Closer]]:
+    """A client that does not retry, and what is to be closed after it."""
+    address = _address(options)
+    common = _common(options)
+    if options.cluster:
+        return RedisCluster(**address, **common), []
+    if options.sentinels:
+        place = {name: address.pop(name) for name in _ADDRESS if name in address}
+        if "path" in place:
+            raise ValueError("Sentinel leads to hosts and ports, not to a Unix socket")
+        sentinel = _sentinel(options, address, common)
+        return sentinel.master_for(options.sentinel_service, **address), [sentinel.aclose]
+    if "path" in address:
+        address["unix_socket_path"] = address.pop("path")
+    return Redis(**address, **common), []
+
+
+def _address(options: RedisOptions) -> dict[str, Any]:
+    """What the URL says, and what stands beside it."""
+    scheme = urlsplit(options.url).scheme
+    address: dict[str, Any] = dict(parse_url(options.url))
+    tls = address.pop("connection_class", None) is SSLConnection
+    files = {
+        "ssl_ca_certs": options.ssl_ca_file,
+        "ssl_certfile": options.ssl_certificate_file,
+        "ssl_keyfile": options.ssl_key_file,
+    }
+    given = {name: str(path) for name, path in files.items() if path is not None}
+    if given and not tls:
+        raise ValueError(f"certificates need a URL that begins with rediss://, not {scheme}://")
+    if options.cluster and options.sentinels:
+        raise ValueError("a Redis Cluster has no Sentinels; configure one of the two")
+    if options.cluster and "path" in address:
+        raise ValueError("a Redis Cluster needs hosts and ports, not a Unix socket")
+    if options.cluster and address.get("db"):
+        raise ValueError("a Redis Cluster has the database 0 only")
+    if tls:
+        address |= {"ssl": True, **given}
+    if options.username is not None:
+        address["username"] = options.username
+    if options.password is not None:
+        address["password"] = options.password
+    return address
+
+
+def _common(options: RedisOptions) -> dict[str, Any]:
+    """No retries: they would hide from ``/readyz`` what is wrong. RESP2 needs no hand-shake."""
+    return {
+        "socket_timeout": options.socket_timeout_seconds,
+        "socket_connect_timeout": options.connect_timeout_seconds,
+        "socket_keepalive": True,
+        "retry": Retry(NoBackoff(), 0),
+        "protocol": 2,
+    }
+
+
+def _sentinel(options: RedisOptions, address: dict[str, Any], common: dict[str, Any]) -> Sentinel:
+    own: dict[str, Any] = {"username": options.sentinel_username}
+    own["password"] = options.sentinel_password
+    tls = {name: value for name, value in address.items() if name.startswith("ssl")}
+    kwargs = {name: value for name, value in (own | tls).items() if value is not None}
+    hosts = list(_hosts(options.sentinels))
+    sentinel: Sentinel = Sentinel(  # type: ignore[no-untyped-call]
+        hosts, sentinel_kwargs={**common, **kwargs}, **common
+    )
+    return sentinel
+
+
+def _hosts(sentinels: Iterable[str]) -> Iterable[tuple[str, int]]:
+    for sentinel in sentinels:
+        place = urlsplit(f"//{sentinel}")
+        if not place.hostname:
+            raise ValueError(f"{sentinel!r} is no host:port of a Sentinel")
+        yield place.hostname, place.port or SENTINEL_PORT

@@ -1,0 +1,81 @@
+"""Which of Redis's errors pass by themselves, and which somebody must do something about."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from redis import exceptions as redis
+
+from stream_metrics.ports import StoreUnavailable
+
+# What a server answers while it cannot take a command but will again. Redis 6 names the code of an
+# error inside a script in the middle of its text.
+_PASSING: Final = (
+    "BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY",
+    "TRYAGAIN", "UNBLOCKED",
+)  # fmt: skip
+_CODE = re.compile(rf"(?:^|@user_script: ?\d+: ?)-?({'|'.join(_PASSING)})\b")
+
+_PASSING_TYPES: Final = (
+    redis.ConnectionError,
+    redis.TimeoutError,
+    redis.OutOfMemoryError,
+    redis.ReadOnlyError,
+    redis.TryAgainError,
+    redis.ClusterError,
+    redis.RedisClusterException,
+    redis.InvalidResponse,
+    OSError,
+)
+_REFUSALS: Final = (
+    redis.AuthenticationError,
+    redis.AuthenticationWrongNumberOfArgsError,
+    redis.AuthorizationError,
+    redis.NoPermissionError,
+)
+
+
+class StoreRefused(Exception):
+    """Redis turned the user away (password, ACL); trying again will not help, a new setting will.
+
+    The message says which command or credential, never the credential itself.
+    """
+
+
+def translated(error: Exception) -> Exception:
+    """The error as the port has it; ``error`` itself where it is neither passing nor a refusal."""
+    refusal = _refusal(error)
+    if refusal is not None:
+        return StoreRefused(f"Redis refuses this user: {refusal}")
+    if isinstance(error, _PASSING_TYPES):
+        return StoreUnavailable(f"Redis is unavailable: {_reason(error)}")
+    if isinstance(error, redis.ResponseError) and _CODE.search(str(error)):
+        return StoreUnavailable(f"Redis cannot take commands now: {_reason(error)}")
+    return error
+
+
+def demoted(error: Exception) -> bool:
+    """True if the server is no master (any more), so that connections to it are of no use."""
+    if isinstance(error, redis.ReadOnlyError):
+        return True
+    found = _CODE.search(str(error)) if isinstance(error, redis.ResponseError) else None
+    return found is not None and found[1] == "READONLY"
+
+
+def _refusal(error: Exception) -> Exception | None:
+    """The refusal that is the error or the cause of it."""
+    cause: BaseException | None = error
+    while isinstance(cause, Exception):
+        if isinstance(cause, _REFUSALS) or "NOPERM" in str(cause)[:200]:
+            return cause
+        # a Cluster's client hides what the node said behind an error of its own
+        hidden = cause.__context__ if isinstance(cause, redis.RedisClusterException) else None
+        cause = cause.__cause__ or hidden
+    return None
+
+
+def _reason(error: Exception) -> str:
+    code = getattr(error, "status_code", None)
+    text = " ".join(str(error).split()) or type(error).__name__
+    return f"{code} {text}"[:300] if code else text[:300]

@@ -1,0 +1,30 @@
+"""Lua scripts that ship with the package, run by digest and sent whole only where unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha1
+from importlib.resources import files
+from typing import Any
+
+from redis.asyncio import Redis, RedisCluster
+from redis.exceptions import NoScriptError
+
+Client = Redis | RedisCluster
+
+
+class Script:
+    """One file of ``scripts/``."""
+
+    def __init__(self, name: str) -> None:
+        self.text = files(__package__).joinpath("scripts", f"{name}.lua").read_bytes()
+        self.sha = sha1(self.text, usedforsecurity=False).hexdigest()
+
+    async def run(
+        self, client: Client, keys: Sequence[bytes], arguments: Sequence[bytes | int]
+    ) -> Any:
+        """The script's answer; after a restart of the server the text is sent once more."""
+        try:
+            return await client.execute_command("EVALSHA", self.sha, len(keys), *keys, *arguments)
+        except NoScriptError:
+            return await client.execute_command("EVAL", self.text, len(keys), *keys, *arguments)

@@ -1,0 +1,25 @@
+-- Become the owner of a state partition.
+-- KEYS: meta
+-- ARGV: token, then field and value of everything that a new partition begins with
+-- Returns all of meta. The checks stand before the first write.
+
+local NEEDED = {'HSET', 'HDEL', 'HGET', 'HMGET', 'HGETALL', 'ZADD', 'ZREM', 'UNLINK', 'TYPE'}
+
+if #KEYS ~= 1 or #ARGV < 3 or #ARGV % 2 == 0 or ARGV[1] == '' then
+  return redis.error_reply('ERR claim: wrong arguments')
+end
+if redis.acl_check_cmd then
+  for _, command in ipairs(NEEDED) do
+    if not redis.acl_check_cmd(command, KEYS[1], 'x', 'x') then
+      return redis.error_reply('NOPERM this user may not run ' .. command)
+    end
+  end
+end
+
+if not redis.call('HGET', KEYS[1], 'i:group') then
+  for i = 2, #ARGV, 1000 do
+    redis.call('HSET', KEYS[1], unpack(ARGV, i, math.min(i + 999, #ARGV)))
+  end
+end
+redis.call('HSET', KEYS[1], 'token', ARGV[1])
+return redis.call('HGETALL', KEYS[1])

@@ -1,0 +1,256 @@
+"""``StateStore`` in Redis: one script a batch, one pipeline a load, no retries of its own.
+
+A call that cannot be answered now raises ``StoreUnavailable``, at once or after the client's
+socket timeout; whoever called it decides when to try again. ``write`` is safe to repeat. A wrong
+password or a missing permission is ``StoreRefused`` instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from redis.asyncio import Redis, RedisCluster
+
+from stream_metrics.adapters.batches import check_batch, check_claim
+from stream_metrics.adapters.redis import codec
+from stream_metrics.adapters.redis.errors import demoted, translated
+from stream_metrics.adapters.redis.keys import TOKEN, Keys, PartitionKeys, choose_tag
+from stream_metrics.adapters.redis.script import Client, Script
+from stream_metrics.ports import (
+    BatchWrite,
+    ConversationKey,
+    Fenced,
+    Identity,
+    PartitionState,
+    Position,
+    StoredConversation,
+    WriteResult,
+)
+
+PAGE: Final = 256  # conversations read at once when walking a partition
+
+Closer = Callable[[], Awaitable[None]]
+
+
+class RedisStore:
+    """A namespace of state partitions behind ``client``, which must not decode responses.
+
+    ``closers`` are awaited by ``close`` after the client itself. ``connect`` makes stores.
+    """
+
+    def __init__(self, client: Client, namespace: str, closers: Iterable[Closer] = ()) -> None:
+        self.client = client
+        self.keys = Keys(namespace)
+        self._closers = tuple(closers)
+        self._stale = False
+        self._partitions: dict[int, PartitionKeys] = {}
+        self._claim = Script("claim")
+        self._write = Script("write")
+        self._admit = Script("admit")
+
+    async def describe(self, partition: int) -> PartitionState:
+        """See ``StateStore.describe``."""
+        async with self._translating():
+            keys = await self._keys(partition)
+            return codec.read_state(await self._all(keys.meta)) if keys else _nothing()
+
+    async def claim(
+        self, partition: int, token: bytes, identity: Identity, start: Mapping[str, Position]
+    ) -> PartitionState:
+        """See ``StateStore.claim``; ``ValueError`` for arguments that no store takes.
+
+        The owner is set in one step, the buckets are read after it. Whoever claims the partition
+        in between may change them, but then refuses the writes that rest on this answer.
+        """
+        check_claim(partition, token, start)
+        begin = [*codec.identity_fields(identity), *codec.position_fields(start)]
+        async with self._translating():
+            keys = await self._choose(partition, identity)
+            flat = await self._claim.run(self.client, [keys.meta], [token, *begin])
+            meta = dict(zip(flat[::2], flat[1::2], strict=True))
+            state = codec.read_state(meta)
+            windows = codec.read_windows(meta)
+            stored = await self._hashes([keys.window(window) for window in windows])
+            for window, buckets in zip(windows, stored, strict=True):
+                for field, value in buckets.items():
+                    state.buckets[window, *codec.read_bucket(field)] = value
+            return state
+
+    async def load(
+        self, partition: int, keys: Sequence[tuple[ConversationKey, bool]]
+    ) -> list[StoredConversation]:
+        """See ``StateStore.load``."""
+        async with self._translating():
+            names = await self._keys(partition)
+            wanted: list[bytes] = []
+            if names:
+                for key, with_fingerprints in keys:
+                    wanted.append(names.hot(key))
+                    if with_fingerprints:
+                        wanted.append(names.fingerprints(key))
+            found = iter(await self._hashes(wanted))
+        return [
+            StoredConversation(next(found, {}), next(found, {}) if with_fingerprints else None)
+            for _, with_fingerprints in keys
+        ]
+
+    async def load_fingerprints(
+        self, partition: int, keys: Sequence[ConversationKey]
+    ) -> list[dict[bytes, bytes]]:
+        """See ``StateStore.load_fingerprints``."""
+        async with self._translating():
+            names = await self._keys(partition)
+            if names is None:
+                return [{} for _ in keys]
+            return await self._hashes([names.fingerprints(key) for key in keys])
+
+    async def write(self, batch: BatchWrite) -> WriteResult:
+        """See ``StateStore.write``; ``ValueError`` for a batch that no store takes."""
+        check_batch(batch)
+        async with self._translating():
+            keys = await self._keys(batch.partition)
+            if keys is None:
+                return Fenced()
+            call_keys, arguments = codec.write_call(batch, keys)
+            return codec.read_result(await self._write.run(self.client, call_keys, arguments))
+
+    async def idle(self, partition: int, before_ms: int, limit: int) -> list[ConversationKey]:
+        """See ``StateStore.idle``; of equal age in the order of the keys."""
+        async with self._translating():
+            keys = await self._keys(partition)
+            if keys is None or limit <= 0:
+                return []
+            found: list[ConversationKey] = await self._do(
+                "ZRANGEBYSCORE", keys.idle, "-inf", f"({before_ms}", "LIMIT", 0, limit
+            )
+            return found
+
+    async def admit(
+        self, kind: str, names: Sequence[str], configured: Sequence[str], limit: int
+    ) -> frozenset[str]:
+        """See ``StateStore.admit``."""
+        arguments: list[bytes | int] = [limit, len(configured)]
+        arguments += [codec.text_bytes(name) for name in (*configured, *names)]
+        async with self._translating():
+            chosen = await self._admit.run(self.client, [self.keys.registry(kind)], arguments)
+        return frozenset(map(codec.bytes_text, chosen))
+
+    async def partitions(self) -> list[int]:
+        """See ``StateStore.partitions``; in rising order."""
+        async with self._translating():
+            layout = await self._all(self.keys.layout)
+            chosen = sorted((int(partition), tag.decode()) for partition, tag in layout.items())
+            pipeline = self._pipeline()
+            for _, tag in chosen:
+                pipeline.execute_command("HEXISTS", self.keys.partition(tag).meta, TOKEN)
+            there = await pipeline.execute() if chosen else []
+        return [
+            partition for (partition, _), is_there in zip(chosen, there, strict=True) if is_there
+        ]
+
+    async def conversations(
+        self, partition: int
+    ) -> AsyncIterator[tuple[ConversationKey, StoredConversation]]:
+        """See ``StateStore.conversations``; one without hot parts is not listed.
+
+        A conversation that is written or removed meanwhile may or may not be listed; all others
+        are, once.
+        """
+        async with self._translating():
+            names = await self._keys(partition)
+        if names is None:
+            return
+        seen: set[ConversationKey] = set()
+        cursor = 0
+        while True:
+            async with self._translating():
+                cursor, pairs = await self._do("ZSCAN", names.idle, cursor, "COUNT", PAGE)
+            page = [key for key in dict.fromkeys(member for member, _ in pairs) if key not in seen]
+            seen.update(page)
+            for first in range(0, len(page), PAGE):
+                part = page[first : first + PAGE]
+                async with self._translating():
+                    found = await self._hashes([names.hot(key) for key in part])
+                for key, hot in zip(part, found, strict=True):
+                    if hot:
+                        yield key, StoredConversation(hot)
+            if cursor == 0:
+                return
+
+    async def close(self) -> None:
+        """See ``StateStore.close``."""
+        await self.client.aclose()
+        for closer in self._closers:
+            await closer()
+
+    async def _keys(self, partition: int) -> PartitionKeys | None:
+        """The keys of a partition that was claimed before."""
+        keys = self._partitions.get(partition)
+        if keys is None:
+            tag = await self._do("HGET", self.keys.layout, partition)
+            if tag is None:
+                return None
+            keys = self._partitions[partition] = self.keys.partition(tag.decode())
+        return keys
+
+    async def _choose(self, partition: int, identity: Identity) -> PartitionKeys:
+        """The keys of a partition; whoever comes first chooses the tag."""
+        tag = choose_tag(partition, max(identity.partition_counts.values(), default=1))
+        await self._do("HSETNX", self.keys.layout, partition, tag)
+        stored: bytes = await self._do("HGET", self.keys.layout, partition)
+        keys = self._partitions[partition] = self.keys.partition(stored.decode())
+        return keys
+
+    async def _hashes(self, keys: Sequence[bytes]) -> list[dict[bytes, bytes]]:
+        """The content of each, each as of one moment."""
+        if not keys:
+            return []
+        pipeline = self._pipeline()
+        for key in keys:
+            pipeline.execute_command("HGETALL", key)
+        found: list[dict[bytes, bytes]] = await pipeline.execute()
+        return found
+
+    async def _all(self, key: bytes) -> dict[bytes, bytes]:
+        found: dict[bytes, bytes] = await self._do("HGETALL", key)
+        return found
+
+    async def _do(self, *command: bytes | str | int) -> Any:
+        return await self.client.execute_command(*command)
+
+    def _pipeline(self) -> Any:
+        """A pipeline, not a transaction, on any client."""
+        return self.client.pipeline(transaction=False)
+
+    @asynccontextmanager
+    async def _translating(self) -> AsyncIterator[None]:
+        """Raise the port's errors; after one, look for the masters anew before the next call."""
+        try:
+            await self._refresh()
+            yield
+        except Exception as error:
+            raised = translated(error)
+            if raised is error:
+                raise
+            self._stale = True
+            if demoted(error) and isinstance(self.client, Redis):
+                pool: Any = self.client.connection_pool
+                await pool.update_active_connections_for_reconnect()
+                await pool.disconnect(inuse_connections=False)
+            raise raised from error
+
+    async def _refresh(self) -> None:
+        """Ask a Cluster for its nodes, also where it was first found; others reconnect anyway.
+
+        The client does so by itself after some errors, but not after one in a pipeline.
+        """
+        if self._stale and isinstance(self.client, RedisCluster):
+            first = [(node.host, int(node.port)) for node in self.client.startup_nodes]
+            await self.client.nodes_manager.initialize(additional_startup_nodes_info=first)
+        self._stale = False
+
+
+def _nothing() -> PartitionState:
+    return PartitionState(None, None, {})

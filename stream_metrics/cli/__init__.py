@@ -1,0 +1,59 @@
+"""The command ``stream-metrics``."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+from pydantic import ValidationError
+from rich.console import Console
+
+from stream_metrics.adapters.files import InputError
+from stream_metrics.cli import demo, live, offline, traffic
+from stream_metrics.cli.common import UsageError
+
+app = typer.Typer(
+    name="stream-metrics",
+    help=(
+        "Search redundancy, good gain, gating and routing of RAG agents, live and exact.\n\n"
+        "Begin with [bold]stream-metrics demo[/bold]; [bold]check[/bold] tells whether a worker "
+        "would find all it needs."
+    ),
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+app.command("demo")(demo.demo)
+app.command("worker")(live.worker)
+app.command("check")(live.check)
+app.command("export")(live.export)
+app.command("replay")(offline.replay)
+app.command("generate")(traffic.generate)
+app.command("config")(offline.config)
+app.command("schema")(offline.schema)
+dead_letters = typer.Typer(help="Dead letters: records that could not be used, and why.")
+dead_letters.command("list")(live.dlq_list)
+app.add_typer(dead_letters, name="dlq", no_args_is_help=True)
+
+
+@app.callback()
+def _root() -> None:
+    """Nothing is shared but the name."""
+
+
+def main() -> None:
+    """Run the command; usage and input errors are one line on standard error and exit code 2."""
+    errors = Console(stderr=True, highlight=False, soft_wrap=True)
+    try:
+        app(prog_name="stream-metrics")
+    except (UsageError, InputError) as error:
+        errors.print(f"[red]error:[/red] {error}", markup=True)
+        sys.exit(2)
+    except ValidationError as error:
+        for problem in error.errors(include_url=False, include_input=False):
+            place = ".".join(str(part) for part in problem["loc"])
+            errors.print(f"[red]error:[/red] setting {place}: {problem['msg']}")
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,71 @@
+"""What several commands share: settings, times, errors."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from stream_metrics.events.times import parse_rfc3339
+from stream_metrics.settings import Settings
+
+
+class UsageError(Exception):
+    """Something the user gave cannot be used; the message says what to do. Exit code 2."""
+
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", help="A TOML file with settings.", show_default=False),
+]
+
+OutOption = Annotated[Path, typer.Option("--out", help="Directory for the files.")]
+
+NowOption = Annotated[
+    str | None,
+    typer.Option(
+        "--now",
+        help="Time of the window sums: RFC 3339 or microseconds. Default: the largest event time.",
+        show_default=False,
+    ),
+]
+
+
+def load_settings(config: Path | None) -> Settings:
+    """Settings from environment and file; raises ``UsageError`` for a file that is not there."""
+    if config is not None:
+        if not config.is_file():
+            raise UsageError(f"{config}: no such settings file")
+        os.environ["STREAM_METRICS_CONFIG"] = str(config)
+    try:
+        return Settings()
+    except ValueError as error:
+        if hasattr(error, "errors"):
+            raise
+        raise UsageError(f"{config or 'settings'}: {error}") from error
+
+
+def parse_now(text: str | None) -> int | None:
+    """``--now`` as microseconds."""
+    if text is None:
+        return None
+    if text.isascii() and text.isdigit():
+        return int(text)
+    instant = parse_rfc3339(text)
+    if instant is None:
+        raise UsageError(f"--now {text!r}: write 2024-05-01T12:00:00Z, or microseconds")
+    return instant
+
+
+def make_directory(path: Path) -> None:
+    """Create the output directory; raises ``UsageError`` where that cannot be."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--out {path}: {error.strerror}") from error
+
+
+EXIT_THRESHOLD: Final = 1
+EXIT_USAGE: Final = 2

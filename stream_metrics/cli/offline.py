@@ -1,0 +1,160 @@
+"""Commands that need no service: ``replay``, ``config``, ``schema``."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from stream_metrics import __version__
+from stream_metrics.adapters.files import expand, read_records
+from stream_metrics.adapters.reports import write_json, write_rows, write_text
+from stream_metrics.cli.common import (
+    ConfigOption,
+    NowOption,
+    OutOption,
+    UsageError,
+    load_settings,
+    make_directory,
+    parse_now,
+)
+from stream_metrics.events.schema import rendered
+from stream_metrics.settings import Settings, masked
+from stream_metrics.worker.replay import Replay
+from stream_metrics.worker.report import build_report
+
+REJECTED_LISTED = 100
+PLAIN_EVERY = 100_000
+
+
+def replay(
+    sources: Annotated[
+        list[str],
+        typer.Argument(help="JSONL files (plain or .gz), globs, or - for standard input."),
+    ],
+    out: OutOption = Path("out"),
+    now: NowOption = None,
+    turn_scope: Annotated[
+        str | None,
+        typer.Option(
+            help="[bold]last[/bold]: a row a conversation; [bold]all[/bold]: a row a turn."
+        ),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option(help="End with exit code 2 at the first bad record.")
+    ] = False,
+    config: ConfigOption = None,
+) -> None:
+    """Run recorded events through the engine and write the report.
+
+    Writes conversations.jsonl, windows.json, report.json (the same bytes for the same input and
+    settings) and run.json into --out.
+    """
+    settings = load_settings(config)
+    scope = turn_scope or settings.metrics.turn_scope
+    if scope not in ("last", "all"):
+        raise UsageError(f"--turn-scope {scope!r}: use last or all")
+    now_us = parse_now(now)
+    paths = expand(sources)
+    started = time.perf_counter()
+    engine = Replay(
+        settings.engine_config(),
+        turn_scope=scope,
+        agents=settings.metrics.agents,
+        routes=settings.metrics.routes,
+        windows=settings.metrics.window_specs(),
+    )
+    _feed(engine, paths, strict=strict)
+    make_directory(out)
+    _write(engine, settings, paths, out, now_us, time.perf_counter() - started)
+
+
+def _feed(engine: Replay, paths: list[str], *, strict: bool) -> None:
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task("reading")
+        for record in read_records(paths):
+            engine.feed(record)
+            if strict and engine.rejected:
+                bad = engine.rejected[0]
+                raise UsageError(
+                    f"record {bad.number + 1}: {bad.reason}: {bad.message} (--strict ends here)"
+                )
+            if engine.records % 1_000 == 0:
+                progress.update(task, description=f"{engine.records:,} records")
+            if engine.records % PLAIN_EVERY == 0 and not console.is_terminal:
+                console.print(f"{engine.records:,} records read")
+        engine.flush()
+
+
+def _write(
+    engine: Replay,
+    settings: Settings,
+    paths: list[str],
+    out: Path,
+    now_us: int | None,
+    seconds: float,
+) -> None:
+    rows = engine.rows()
+    counts = engine.counts(rows)
+    write_rows(out, rows)
+    write_json(out, "windows.json", engine.windows(now_us))
+    names = [Path(path).name for path in paths]
+    shown = masked(settings)
+    shown = {part: shown[part] for part in ("dedup", "limits", "metrics")}
+    report = build_report(rows, counts, engine.reranks(rows), names, shown)
+    report["bad_records"] = {
+        "count": len(engine.rejected),
+        "first": [
+            {"record": bad.number + 1, "reason": bad.reason, "message": bad.message}
+            for bad in engine.rejected[:REJECTED_LISTED]
+        ],
+    }
+    write_json(out, "report.json", report)
+    run = {
+        "version": __version__,
+        "python": platform.python_version(),
+        "seconds": round(seconds, 3),
+        "records_per_second": round(engine.records / seconds) if seconds else None,
+    }
+    write_text(out / "run.json", json.dumps(run, indent=2) + "\n")
+    _summary(report, out)
+
+
+def _summary(report: dict[str, Any], out: Path) -> None:
+    counts, micro = report["counts"], report["aggregate"]["micro"]
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_row("records", f"{counts['events']:,}")
+    table.add_row("rejected", f"{counts['invalid']:,}")
+    table.add_row("conversations", f"{counts['conversations']:,}")
+    table.add_row("results", f"{counts['results']:,}, of them {counts['duplicates']:,} duplicates")
+    for name, title in (("srr", "SRR"), ("sre", "SRE"), ("avg_gain", "gain a result")):
+        value = micro[name]
+        table.add_row(title, "-" if value is None else f"{value:.4f}")
+    table.add_row("written to", str(out))
+    Console(stderr=True).print(table)
+
+
+def config(config: ConfigOption = None) -> None:
+    """Print the settings in force as JSON, secrets masked."""
+    typer.echo(json.dumps(masked(load_settings(config)), indent=2))
+
+
+def schema(
+    name: Annotated[
+        str, typer.Argument(help="[bold]json[/bold] (JSON Schema) or [bold]asyncapi[/bold].")
+    ] = "json",
+) -> None:
+    """Print the contract of the events."""
+    documents = {"json": "events.schema.json", "asyncapi": "asyncapi.json"}
+    if name not in documents:
+        raise UsageError(f"schema {name!r}: use json or asyncapi")
+    typer.echo(rendered()[documents[name]], nl=False)

@@ -1,0 +1,240 @@
+"""Conversations as bytes and back: the stored format, schema version 1.
+
+A conversation is two maps of small parts, so that an event writes what it changed and no more.
+
+hot parts
+    ``c``            header: schema, conversation id, digest key id, forgotten version
+    ``t`` + number   header of a turn, where it says more than nothing
+    ``e`` + digest   one carrier: an event with the items of it that stand
+fingerprint parts
+    digest           the packed fingerprints of that carrier's searches
+
+The bytes depend on the content alone, not on the order in which events came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from stream_metrics.dedup.digests import Digester
+from stream_metrics.dedup.pack import Packer, Unpacker
+from stream_metrics.engine.config import OTHER
+from stream_metrics.engine.state import (
+    COMPLETED,
+    LABELS,
+    SEARCHES,
+    Carrier,
+    Completed,
+    Conversation,
+    Search,
+    Turn,
+)
+from stream_metrics.engine.step import Changes
+from stream_metrics.engine.turn import TYPE_LABELS
+
+SCHEMA_VERSION: Final = 1
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder()
+
+_HEADER: Final = b"c"
+_EVIDENCE: Final = {"": "-", "id": "i", "url": "u", "text": "t", "fields": "f"}
+_EVIDENCE_BACK: Final = {code: name for name, code in _EVIDENCE.items()}
+_TYPES: Final = {name: chr(65 + at) for at, name in enumerate((OTHER, *TYPE_LABELS))}
+_TYPES_BACK: Final = {code: name for name, code in _TYPES.items()}
+
+Parts = dict[bytes, bytes | None]
+
+
+class UnknownSchema(Exception):
+    """The stored conversation was written by a release with another schema."""
+
+
+def turn_field(number: int) -> bytes:
+    """The name of a turn's header."""
+    return b"t%d" % number
+
+
+def encode_changes(
+    conversation: Conversation, changes: Changes, digester: Digester
+) -> tuple[Parts, Parts]:
+    """The hot and fingerprint parts that ``changes`` rewrites; None deletes one."""
+    hot: Parts = {}
+    fingerprints: Parts = {}
+    if changes.header or not conversation.stored:
+        hot[_HEADER] = _ENCODER.encode(
+            (
+                SCHEMA_VERSION,
+                conversation.conversation_id,
+                conversation.key_id,
+                conversation.forgotten,
+            )
+        )
+    for number in changes.turns:
+        hot[turn_field(number)] = _encode_turn(conversation.turns.get(number))
+    for digest in changes.dropped:
+        hot[b"e" + digest] = None
+        fingerprints[digest] = None
+    for digest in changes.written:
+        hot[b"e" + digest] = encode_carrier(conversation.carriers[digest])
+    for digest in changes.fingerprinted:
+        fingerprints[digest] = _encode_fingerprints(conversation.carriers[digest], digester)
+    return hot, fingerprints
+
+
+def encode_whole(conversation: Conversation, digester: Digester) -> tuple[Parts, Parts]:
+    """Every part of a conversation."""
+    everything = Changes(
+        written=set(conversation.carriers),
+        fingerprinted={d for d, c in conversation.carriers.items() if c.searches},
+        turns=set(conversation.turns),
+        header=True,
+    )
+    return encode_changes(conversation, everything, digester)
+
+
+def _encode_turn(turn: Turn | None) -> bytes | None:
+    if turn is None or not (turn.over_limit or turn.refused or turn.ghost or turn.qrels):
+        return None
+    return _ENCODER.encode((turn.number, turn.over_limit, turn.refused, turn.ghost, turn.qrels))
+
+
+def encode_carrier(carrier: Carrier) -> bytes:
+    """One carrier's bytes; its digest is the name of the part."""
+    head = (carrier.kind, carrier.turn, carrier.occurred_us, carrier.event_id)
+    if carrier.kind == SEARCHES:
+        searches = tuple(_search_tuple(search) for search in carrier.searches)
+        return _ENCODER.encode(
+            (*head, carrier.iteration, carrier.agent, carrier.release, carrier.gate, searches)
+        )
+    if carrier.kind == LABELS:
+        return _ENCODER.encode((*head, carrier.labels, carrier.routing_labels, carrier.gate_labels))
+    relevant = carrier.completed.relevant if carrier.completed is not None else None
+    return _ENCODER.encode((*head, relevant))
+
+
+def _search_tuple(search: Search) -> tuple[Any, ...]:
+    return (
+        search.search_id,
+        search.ordinal,
+        search.index,
+        search.route,
+        search.result_ids,
+        search.documents,
+        "".join([_EVIDENCE[evidence] for evidence in search.evidence]),
+        "".join([_TYPES[kind] for kind in search.types]),
+        search.gains,
+        search.baseline,
+    )
+
+
+def _encode_fingerprints(carrier: Carrier, digester: Digester) -> bytes | None:
+    if not carrier.searches:
+        return None
+    packer = Packer(digester)
+    for search in carrier.searches:
+        assert search.fingerprints is not None
+        packer.add_search(search.fingerprints)
+    return packer.encode()
+
+
+def decode_conversation(
+    conversation_id: str, hot: Mapping[bytes, bytes], key_id: str
+) -> Conversation:
+    """The conversation that ``hot`` holds, items only; a new one with ``key_id`` if it is empty.
+
+    Raises ``UnknownSchema`` for parts that another release wrote.
+    """
+    if _HEADER not in hot:
+        return Conversation(conversation_id, key_id)
+    schema, stored_id, stored_key, forgotten = _DECODER.decode(hot[_HEADER])
+    if schema != SCHEMA_VERSION:
+        raise UnknownSchema(f"a conversation has schema {schema}; this release reads 1")
+    conversation = Conversation(stored_id, stored_key)
+    conversation.stored = True
+    conversation.has_fingerprints = False
+    if forgotten is not None:
+        conversation.forgotten = (forgotten[0], forgotten[1], forgotten[2])
+    for name, value in hot.items():
+        if name[:1] == b"e":
+            _decode_carrier(conversation, name[1:], _DECODER.decode(value))
+        elif name[:1] == b"t":
+            number, over_limit, refused, ghost, qrels = _DECODER.decode(value)
+            turn = _turn(conversation, number)
+            turn.over_limit, turn.refused, turn.qrels = over_limit, refused, qrels
+            turn.ghost = None if ghost is None else (ghost[0], ghost[1], ghost[2])
+    return conversation
+
+
+def stored_conversation_id(hot: Mapping[bytes, bytes]) -> str:
+    """The conversation id in a stored header."""
+    conversation_id: str = _DECODER.decode(hot[_HEADER])[1]
+    return conversation_id
+
+
+def _turn(conversation: Conversation, number: int) -> Turn:
+    turn = conversation.turns.get(number)
+    if turn is None:
+        turn = conversation.turns[number] = Turn(number)
+    return turn
+
+
+def _decode_carrier(conversation: Conversation, digest: bytes, stored: list[Any]) -> None:
+    kind, number, occurred_us, event_id = stored[:4]
+    carrier = Carrier(kind, number, (occurred_us, event_id, digest))
+    conversation.carriers[digest] = carrier
+    turn = _turn(conversation, number)
+    if kind == SEARCHES:
+        _, _, _, _, carrier.iteration, carrier.agent, carrier.release, carrier.gate, found = stored
+        if carrier.gate is not None:
+            turn.gates[carrier.iteration] = carrier
+        for parts in found:
+            search = _decode_search(carrier, parts)
+            carrier.searches.append(search)
+            turn.searches[search.search_id] = search
+            turn.results += len(search.result_ids)
+    elif kind == LABELS:
+        _, _, _, _, carrier.labels, carrier.routing_labels, carrier.gate_labels = stored
+        for result_id, gain in carrier.labels.items():
+            turn.labels[result_id] = (carrier, gain)
+        for search_id, route in carrier.routing_labels.items():
+            turn.routing_labels[search_id] = (carrier, route)
+        for iteration, needed in carrier.gate_labels.items():
+            turn.gate_labels[iteration] = (carrier, needed)
+    elif kind == COMPLETED:
+        carrier.completed = turn.completed = Completed(carrier, stored[4])
+
+
+def _decode_search(carrier: Carrier, parts: list[Any]) -> Search:
+    search = Search(carrier, parts[0], parts[1], parts[2])
+    search.route, search.result_ids, search.documents = parts[3], parts[4], parts[5]
+    search.evidence = [_EVIDENCE_BACK[code] for code in parts[6]]
+    search.types = [_TYPES_BACK[code] for code in parts[7]]
+    search.gains, search.baseline = parts[8], parts[9]
+    return search
+
+
+def add_fingerprints(
+    conversation: Conversation, fingerprints: Mapping[bytes, bytes], digester: Digester
+) -> None:
+    """Attach stored fingerprints to a decoded conversation's searches."""
+    for digest, carrier in conversation.carriers.items():
+        if carrier.searches:
+            unpacker = Unpacker(digester, fingerprints[digest])
+            for at, search in enumerate(carrier.searches):
+                search.fingerprints = unpacker.search(at)
+    conversation.has_fingerprints = True
+
+
+def encode_sums(sums: Mapping[str, int]) -> bytes | None:
+    """A window bucket's sums; None for a bucket without any."""
+    return _ENCODER.encode(sums) if sums else None
+
+
+def decode_sums(data: bytes) -> dict[str, int]:
+    """The inverse of ``encode_sums``."""
+    sums: dict[str, int] = _DECODER.decode(data)
+    return sums

@@ -1,0 +1,306 @@
+"""The published contract: what a producer may send, as pydantic models.
+
+The worker itself decodes with ``wire``, which is faster; a test holds both to the same verdict.
+These models are for producers who want to check an event before they send it, and for the
+documents that ``schema`` generates. Limits on counts and sizes are settings of the worker: they
+are shown as ``x-default-limit`` and not enforced here.
+
+>>> read(b'{"type": "forget", "event_id": "e1", "occurred_at": 1718010925, "conversation_id": "c"}')
+... # doctest: +ELLIPSIS
+Forget(version=None, event_id='e1', occurred_at=1718010925...)
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, WithJsonSchema
+
+from stream_metrics.events.limits import Limits
+from stream_metrics.events.times import parse_rfc3339
+
+_LIMITS: Final = Limits()
+_MAX_INT: Final = 2**31 - 1
+_DOC_ID_LENGTH: Final = 256
+_DATE_TIME: Final = (
+    r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])[Tt]([01][0-9]|2[0-3])(:[0-5][0-9]){2}"
+    r"(\.[0-9]+)?([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$"
+)
+
+
+def _limit(count: int, unit: str) -> dict[str, Any]:
+    return {"x-default-limit": count, "x-limit-unit": unit}
+
+
+def _date_time(text: str) -> str:
+    if parse_rfc3339(text) is None:
+        raise ValueError("not an RFC 3339 date-time with an offset")
+    return text
+
+
+def _without_doc_id(ids: dict[str, Any]) -> dict[str, Any]:
+    if ids.get("doc_id") is not None:
+        raise ValueError("doc_id has a field of its own")
+    return ids
+
+
+def _without_repeats(documents: list[str]) -> list[str]:
+    if len(set(documents)) != len(documents):
+        raise ValueError("a document stands twice")
+    return documents
+
+
+def _document_keys(grades: dict[str, Any]) -> dict[str, Any]:
+    if any(not 1 <= len(d) <= _DOC_ID_LENGTH and g is not None for d, g in grades.items()):
+        raise ValueError(f"a doc_id has 1 to {_DOC_ID_LENGTH} characters")
+    return grades
+
+
+Handle = Annotated[str, Field(min_length=1, max_length=128)]
+Name = Annotated[str, Field(min_length=1, max_length=64)]
+DocId = Annotated[str, Field(min_length=1, max_length=_DOC_ID_LENGTH)]
+Count = Annotated[int, Field(ge=1, le=_MAX_INT)]
+Ordinal = Annotated[int, Field(ge=0, le=_MAX_INT)]
+Gain = Annotated[int, Field(ge=0, le=4)]
+Version = Annotated[int, Field(ge=1, le=1), WithJsonSchema({"const": 1})]
+Scalar = str | bool | int | float
+DateTime = Annotated[
+    str,
+    AfterValidator(_date_time),
+    WithJsonSchema({"type": "string", "format": "date-time", "pattern": _DATE_TIME}),
+]
+Ids = Annotated[dict[str, str | list[str | None] | None], AfterValidator(_without_doc_id)]
+RelevantList = Annotated[
+    list[DocId], AfterValidator(_without_repeats), Field(json_schema_extra={"uniqueItems": True})
+]
+RelevantGrades = Annotated[
+    dict[str, Gain | None],
+    AfterValidator(_document_keys),
+    Field(json_schema_extra={"propertyNames": {"minLength": 1, "maxLength": _DOC_ID_LENGTH}}),
+]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(
+        strict=True, extra="ignore", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+
+class Result(_Model):
+    """One hit of a search. Its rank is its place in `results`, counted from 1."""
+
+    result_id: Handle = Field(examples=["r1"])
+    """Handle by which labels name this result; unique in the turn. Never used to find repeats."""
+    entity_type: Name | None = Field(None, examples=["File", "Email"])
+    """Kind of document; absent means `Document`."""
+    ids: Ids | None = Field(
+        None,
+        examples=[{"file_id": "F-77", "drive_id": ["D-1", "D-2"]}],
+        json_schema_extra={
+            "properties": {"doc_id": {"type": "null"}},
+            **_limit(_LIMITS.ids_per_result, "names; lists hold up to 64 values"),
+        },
+    )
+    """Identifiers of the document in its own system, by component name. Must not hold `doc_id`."""
+    doc_id: DocId | None = Field(None, examples=["doc-4711"])
+    """General identifier of the retrieved unit (a chunk's id where chunks are retrieved); relevance
+    judgements name documents by it."""
+    url: str | None = Field(
+        None,
+        examples=["https://intranet.example/policies/travel"],
+        json_schema_extra=_limit(_LIMITS.url_bytes, "bytes of UTF-8"),
+    )
+    """Address of the document. One that cannot be parsed counts as absent."""
+    title: str | None = Field(None, examples=["Travel policy"])
+    """Title as shown."""
+    snippet: str | None = None
+    """Excerpt as shown to the agent."""
+    content: str | None = None
+    """Full text, if the search returned it."""
+    fields: dict[str, Scalar | list[Scalar | None] | None] | None = Field(
+        None,
+        examples=[{"file_name": "travel.pdf", "author": ["Ann", "Bo"], "pages": 12}],
+        json_schema_extra=_limit(_LIMITS.fields_per_result, "names; lists hold up to 64 values"),
+    )
+    """Further properties that go with the entity type, in snake_case: scalars or flat lists."""
+    score: float | None = Field(None, examples=[0.83])
+    """The retriever's own score; any unit."""
+    baseline_rank: Count | None = Field(None, examples=[3])
+    """Rank before the reranker, from 1."""
+    gain: Gain | None = Field(None, examples=[3])
+    """Relevance known when searching, 0 (useless) to 4; any label event overrules it."""
+
+
+class Routing(_Model):
+    """Which index or tool a search was sent to."""
+
+    selected: Name = Field(examples=["tickets"])
+    """The route taken."""
+    scores: dict[str, float | None] | None = Field(None, examples=[{"tickets": 0.7, "mail": 0.2}])
+    """What the router gave each route; any unit."""
+
+
+class Search(_Model):
+    """One search call with what it returned."""
+
+    search_id: Handle = Field(examples=["s1"])
+    """Names the search within its turn; a later event with this id replaces it."""
+    ordinal: Ordinal | None = Field(None, examples=[0])
+    """Place among the searches of the iteration; absent counts as 0."""
+    query: str | None = Field(None, examples=["travel policy 2024"])
+    """What was searched for."""
+    routing: Routing | None = None
+    """The route, where there is a choice."""
+    results: list[Result] | None = Field(
+        None, json_schema_extra=_limit(_LIMITS.results_per_event, "results in one event")
+    )
+    """Hits in the order shown; empty or absent: the search found nothing."""
+
+
+class Gate(_Model):
+    """The decision, taken before an iteration, whether to search at all."""
+
+    decision: Literal["search", "skip"]
+    """What was decided."""
+    score: float | None = Field(None, examples=[0.41])
+    """How sure the gate was; any unit."""
+
+
+class Label(_Model):
+    """A judgement on one result."""
+
+    result_id: Handle = Field(examples=["r1"])
+    """The result that is judged."""
+    gain: Gain | None = Field(examples=[4, None])
+    """0 to 4; null takes an earlier judgement back. Must be written either way."""
+
+
+class RoutingLabel(_Model):
+    """A judgement on the route of one search."""
+
+    search_id: Handle = Field(examples=["s1"])
+    """The search that is judged."""
+    optimal: str | None = Field(examples=["tickets", None])
+    """The route that would have been best; null takes back. Must be written either way."""
+
+
+class GateLabel(_Model):
+    """A judgement on the gate's decision for one iteration."""
+
+    iteration: Count = Field(examples=[1])
+    """The iteration that is judged."""
+    search_needed: bool | None = Field(examples=[True, None])
+    """Whether a search was needed; null takes back. Must be written either way."""
+
+
+class _Envelope(_Model):
+    version: Version | None = None
+    """Version of this contract; absent means 1."""
+    event_id: Handle = Field(examples=["0190f5fe-7c00-7a00-8000-0123456789ab"])
+    """Unique for each event, and the same when a producer sends the event again."""
+    occurred_at: DateTime | float = Field(examples=["2024-06-10T09:15:25.5+02:00", 1718010925.5])
+    """When it happened: RFC 3339 with an offset, or Unix time in seconds; kept in microseconds.
+    From 2000-01-01 up to one day after the record's timestamp."""
+    conversation_id: Handle = Field(examples=["conv-42"])
+    """The conversation; the record's key is this text in UTF-8."""
+
+
+class _TurnEnvelope(_Envelope):
+    turn: Count = Field(examples=[1])
+    """Number of the turn in the conversation, from 1."""
+
+
+class SearchIteration(_TurnEnvelope):
+    """An iteration of the agent's search loop, or a part of one: events of one iteration merge."""
+
+    type: Literal["search_iteration"]
+    agent: Name | None = Field(None, examples=["support"])
+    """Which agent searched; absent means `default`."""
+    release: Name | None = Field(None, examples=["2024-06"])
+    """Which release of the agent."""
+    iteration: Count = Field(examples=[1])
+    """The producer's number of the iteration; gaps are fine."""
+    gate: Gate | None = None
+    """The gate's decision, if there is a gate."""
+    searches: list[Search] | None = Field(
+        None, json_schema_extra=_limit(_LIMITS.searches_per_event, "searches in one event")
+    )
+    """The searches made; none after a gate that said `skip`."""
+
+
+class RelevanceLabels(_TurnEnvelope):
+    """Judgements, in any order relative to what they judge."""
+
+    type: Literal["relevance_labels"]
+    labels: list[Label] | None = Field(
+        None, json_schema_extra=_limit(_LIMITS.labels_per_event, "labels of all kinds in one event")
+    )
+    """Judgements on results."""
+    labeller: str | None = Field(None, examples=["judge-v3", "human"])
+    """Who judged."""
+    routing: list[RoutingLabel] | None = None
+    """Judgements on routes."""
+    gate: list[GateLabel] | None = None
+    """Judgements on gate decisions."""
+
+
+class TurnCompleted(_TurnEnvelope):
+    """What is known at the end of a turn; a later one replaces an earlier one whole."""
+
+    type: Literal["turn_completed"]
+    answer: str | None = None
+    """The answer given."""
+    reference_answers: list[str | None] | None = None
+    """Answers that would be right."""
+    relevant: RelevantGrades | RelevantList | None = Field(
+        None,
+        examples=[{"doc-4711": 4, "doc-9": 1}, ["doc-4711", "doc-9"]],
+        json_schema_extra=_limit(_LIMITS.relevant_per_event, "documents"),
+    )
+    """All relevant documents: `doc_id` to grade 0-4, or a list in which each has grade 2."""
+    question: str | None = None
+    """What the user asked."""
+    dimensions: dict[str, str | None] | None = Field(
+        None, examples=[{"language": "de", "difficulty": "hard"}]
+    )
+    """Strata for offline reports."""
+
+
+class Forget(_Envelope):
+    """Erase what is known of the conversation up to this event."""
+
+    type: Literal["forget"]
+    turn: Count | None = None
+    """Not used: the whole conversation is erased."""
+
+
+Event = Annotated[
+    SearchIteration | RelevanceLabels | TurnCompleted | Forget, Field(discriminator="type")
+]
+MODELS: Final = (SearchIteration, RelevanceLabels, TurnCompleted, Forget)
+EVENT: Final[TypeAdapter[Event]] = TypeAdapter(Event)
+
+
+def read(value: bytes) -> SearchIteration | RelevanceLabels | TurnCompleted | Forget:
+    """The event in ``value``; raises ``ValueError`` (pydantic's is one) when there is none.
+
+    JSON is read strictly: UTF-8 without a byte order mark, no lone surrogates, no NaN, and no
+    number beyond the range of a double, be it in a field that nobody knows.
+    """
+    try:
+        document = json.loads(value.decode(), parse_constant=_refuse, parse_int=_integer)
+        json.dumps(document, allow_nan=False, ensure_ascii=False).encode()
+    except (RecursionError, OverflowError):
+        raise ValueError("nested too deep, or a number beyond the doubles") from None
+    return EVENT.validate_python(document)
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _integer(digits: str) -> int:
+    number = int(digits)
+    float(number)
+    return number

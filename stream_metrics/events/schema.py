@@ -1,0 +1,292 @@
+"""The contract as documents: JSON Schema, AsyncAPI 3, and the table of rejections.
+
+All of them are generated from ``models`` and ``decode``. The committed copies in ``docs`` are
+written by ``python -m stream_metrics.events.schema docs``; a test compares them.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic.json_schema import GenerateJsonSchema
+
+from stream_metrics.events.decode import SCHEMA_VERSION
+from stream_metrics.events.models import EVENT, MODELS
+from stream_metrics.events.rejections import rejections
+
+SCHEMA_ID: Final = f"urn:stream-metrics:events:{SCHEMA_VERSION}"
+CONTRACT_VERSION: Final = f"{SCHEMA_VERSION}.0.0"
+TOPICS: Final = {"searchIterations": "search-iterations", "relevanceLabels": "relevance-labels"}
+DEAD_LETTER_SUFFIX: Final = ".dlq"
+KAFKA_BINDING: Final = "0.5.0"
+
+_FIRST: Final = ("$schema", "$id", "title", "description", "type", "const", "enum")
+_LAST: Final = ("default", "examples", "$defs")
+
+_ABOUT: Final = (
+    "Events that the worker reads: one JSON object in UTF-8 for each Kafka record, keyed by"
+    " conversation_id. Fields that are not listed are ignored. null means absent, except in gain,"
+    " optimal and search_needed of labels. Lengths count Unicode code points."
+)
+_WEAKER: Final = (
+    " JSON Schema cannot say everything: an integer must be written without fraction and exponent"
+    " (1.0 is refused), a date must exist in the calendar, and a number must fit a double."
+    " x-default-limit shows what the worker accepts unless it is configured otherwise."
+)
+
+EXAMPLES: Final[dict[str, dict[str, Any]]] = {
+    "search_iteration": {
+        "type": "search_iteration",
+        "event_id": "e-1",
+        "occurred_at": "2024-06-10T09:15:25.5+02:00",
+        "conversation_id": "conv-42",
+        "turn": 1,
+        "agent": "support",
+        "iteration": 1,
+        "gate": {"decision": "search", "score": 0.9},
+        "searches": [
+            {
+                "search_id": "s1",
+                "query": "travel policy",
+                "routing": {"selected": "files", "scores": {"files": 0.8, "mail": 0.2}},
+                "results": [
+                    {
+                        "result_id": "r1",
+                        "entity_type": "File",
+                        "ids": {"file_id": "F-77"},
+                        "doc_id": "doc-4711",
+                        "url": "https://intranet.example/policies/travel",
+                        "title": "Travel policy",
+                        "fields": {"file_name": "travel.pdf", "author": ["Ann", "Bo"]},
+                        "score": 0.83,
+                        "baseline_rank": 3,
+                    }
+                ],
+            }
+        ],
+    },
+    "relevance_labels": {
+        "type": "relevance_labels",
+        "event_id": "e-2",
+        "occurred_at": 1718003800,
+        "conversation_id": "conv-42",
+        "turn": 1,
+        "labeller": "judge-v3",
+        "labels": [{"result_id": "r1", "gain": 4}, {"result_id": "r2", "gain": None}],
+        "routing": [{"search_id": "s1", "optimal": "files"}],
+        "gate": [{"iteration": 1, "search_needed": True}],
+    },
+    "turn_completed": {
+        "type": "turn_completed",
+        "event_id": "e-3",
+        "occurred_at": "2024-06-10T07:16:00Z",
+        "conversation_id": "conv-42",
+        "turn": 1,
+        "question": "Who pays for the train?",
+        "answer": "The company does.",
+        "relevant": {"doc-4711": 4, "doc-9": 1},
+        "dimensions": {"language": "en"},
+    },
+    "forget": {
+        "type": "forget",
+        "event_id": "e-4",
+        "occurred_at": "2024-07-01T00:00:00Z",
+        "conversation_id": "conv-42",
+    },
+}
+
+DEAD_LETTER_HEADERS: Final = {
+    "stream-metrics.topic": "Topic that the record was read from.",
+    "stream-metrics.partition": "Its partition there, in decimal digits.",
+    "stream-metrics.offset": "Its offset there, in decimal digits. Topic, partition and offset"
+    " identify the record: after a crash a dead letter may be written twice.",
+    "stream-metrics.timestamp": "The record's timestamp, if any: Unix milliseconds, in digits.",
+    "stream-metrics.error.class": "Why it was turned away, one word.",
+    "stream-metrics.error.message": "Where and what to change. Never quotes the record.",
+    "stream-metrics.truncated": "Bytes that the whole value had, in decimal digits; there only when"
+    " the value was cut because the topic takes no record of that size.",
+    "stream-metrics.value_sha256": "SHA-256 of the whole value, in hexadecimal digits; there only"
+    " when the value was cut.",
+}
+_OPTIONAL_HEADERS: Final = frozenset(
+    {"stream-metrics.timestamp", "stream-metrics.truncated", "stream-metrics.value_sha256"}
+)
+
+
+class _Generator(GenerateJsonSchema):
+    """Leaves out the titles that only repeat a field's name."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+def json_schema() -> dict[str, Any]:
+    """One JSON Schema (draft 2020-12) for all event types."""
+    generated = EVENT.json_schema(schema_generator=_Generator)
+    document: dict[str, Any] = _tidy(
+        {
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "$id": SCHEMA_ID,
+            "title": "stream-metrics events",
+            "description": _ABOUT + _WEAKER,
+            "oneOf": [{"$ref": f"#/$defs/{model.__name__}"} for model in MODELS],
+            "examples": list(EXAMPLES.values()),
+            "$defs": dict(sorted(generated["$defs"].items())),
+        }
+    )
+    return document
+
+
+def asyncapi() -> dict[str, Any]:
+    """The AsyncAPI 3.0 document: which topics are read and written, and with what."""
+    channels: dict[str, Any] = {}
+    operations: dict[str, Any] = {}
+    for name, topic in TOPICS.items():
+        dead = f"{name}DeadLetters"
+        events = {kind: _ref("messages", kind) for kind in EXAMPLES}
+        channels[name] = _channel(topic, "Events; each topic takes all types.", events)
+        channels[dead] = _channel(
+            topic + DEAD_LETTER_SUFFIX,
+            f"Records of {topic} that are no valid events, as they came.",
+            {"dead_letter": _ref("messages", "dead_letter")},
+        )
+        operations[f"read{name[0].upper()}{name[1:]}"] = {
+            "action": "receive",
+            "channel": {"$ref": f"#/channels/{name}"},
+            "summary": f"The worker reads {topic}.",
+        }
+        operations[f"write{dead[0].upper()}{dead[1:]}"] = {
+            "action": "send",
+            "channel": {"$ref": f"#/channels/{dead}"},
+            "summary": "The worker writes a record that it turns away, before it moves on.",
+        }
+    definitions = json_schema()["$defs"]
+    messages = {
+        kind: _message(kind, model.__name__, definitions)
+        for kind, model in zip(EXAMPLES, MODELS, strict=True)
+    }
+    return {
+        "asyncapi": "3.0.0",
+        "id": SCHEMA_ID,
+        "info": {
+            "title": "stream-metrics",
+            "version": CONTRACT_VERSION,
+            "description": f"{_ABOUT}{_WEAKER} Names of topics are the defaults.",
+        },
+        "defaultContentType": "application/json",
+        "channels": channels,
+        "operations": operations,
+        "components": {
+            "messages": messages | {"dead_letter": _dead_letter()},
+            "schemas": _moved(definitions),
+        },
+    }
+
+
+def rendered() -> dict[str, str]:
+    """File name to text of the two documents."""
+    return {"events.schema.json": _text(json_schema()), "asyncapi.json": _text(asyncapi())}
+
+
+def _channel(topic: str, description: str, messages: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "address": topic,
+        "description": description,
+        "messages": messages,
+        "bindings": {"kafka": {"topic": topic, "bindingVersion": KAFKA_BINDING}},
+    }
+
+
+def _message(kind: str, model: str, definitions: dict[str, Any]) -> dict[str, Any]:
+    key = definitions[model]["properties"]["conversation_id"]
+    return {
+        "name": kind,
+        "summary": definitions[model]["description"],
+        "payload": _ref("schemas", model),
+        "bindings": _key({**key, "description": "The event's conversation_id in UTF-8."}),
+        "examples": [{"name": kind, "payload": EXAMPLES[kind]}],
+    }
+
+
+def _dead_letter() -> dict[str, Any]:
+    return {
+        "name": "dead_letter",
+        "summary": "A record that was turned away.",
+        "contentType": "application/octet-stream",
+        "headers": {
+            "type": "object",
+            "properties": {
+                name: {"type": "string", "description": description}
+                for name, description in DEAD_LETTER_HEADERS.items()
+            },
+            "required": [name for name in DEAD_LETTER_HEADERS if name not in _OPTIONAL_HEADERS],
+        },
+        "payload": {"description": "The value as it came: any bytes, or none."},
+        "bindings": _key({"description": "The key as it came: any bytes, or none."}),
+    }
+
+
+def _key(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"kafka": {"key": schema, "bindingVersion": KAFKA_BINDING}}
+
+
+def _ref(part: str, name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/{part}/{name}"}
+
+
+def _moved(node: Any) -> Any:
+    """``node`` with its references pointing to where AsyncAPI keeps schemas."""
+    if isinstance(node, dict):
+        return {
+            name: value.replace("#/$defs/", "#/components/schemas/")
+            if name == "$ref"
+            else _moved(value)
+            for name, value in node.items()
+        }
+    return [_moved(item) for item in node] if isinstance(node, list) else node
+
+
+def _tidy(node: Any) -> Any:
+    """``node`` in one fixed order of keys, however the generator of the day writes it."""
+    if isinstance(node, list):
+        return [_tidy(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    tidy: dict[str, Any] = {}
+    for name in sorted(node, key=_place):
+        value = node[name]
+        if name == "description":
+            tidy[name] = " ".join(value.split())
+        elif name in ("properties", "$defs"):
+            first = sorted(value, key=lambda field: field != "type")
+            tidy[name] = {field: _tidy(value[field]) for field in first}
+        elif name in ("examples", "default"):
+            tidy[name] = value
+        else:
+            tidy[name] = _tidy(value)
+    return tidy
+
+
+def _place(name: str) -> tuple[int, str]:
+    if name in _FIRST:
+        return (_FIRST.index(name) - len(_FIRST), name)
+    return (_LAST.index(name) + 1 if name in _LAST else 0, name)
+
+
+def _text(document: dict[str, Any]) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def write(docs: Path) -> None:
+    """Write everything below ``docs``."""
+    (docs / "contract").mkdir(parents=True, exist_ok=True)
+    for name, text in rendered().items():
+        (docs / "contract" / name).write_text(text, encoding="utf-8")
+    (docs / "rejections.md").write_text(rejections(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))

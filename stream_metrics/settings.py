@@ -1,0 +1,334 @@
+"""Settings: environment, a TOML file and flags, in that order of weight from the last to the first.
+
+``STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS`` sets ``kafka.bootstrap_servers``; the file is named by
+``--config`` or ``STREAM_METRICS_CONFIG``. A secret comes from the environment, from a file named by
+the setting with ``_file`` behind it, or from ``STREAM_METRICS_SECRETS_DIR``; never from a flag.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from stream_metrics.dedup.tables import (
+    IGNORED_FIELDS,
+    NAMED_TYPES,
+    DedupRules,
+    EntityType,
+    Need,
+)
+from stream_metrics.engine.config import MAX_AGENTS, MAX_ROUTES, EngineConfig
+from stream_metrics.engine.windows import DEFAULT_WINDOWS, Window, parse_window
+from stream_metrics.events.limits import Limits
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class KafkaSettings(_Part):
+    """Where events come from."""
+
+    bootstrap_servers: str = Field("localhost:9092", description="host:port, comma separated")
+    topics: tuple[str, ...] = Field(
+        ("search-iterations", "relevance-labels"),
+        description="input topics; each accepts every event type, all have as many partitions",
+    )
+    group_id: str = Field("stream-metrics", description="consumer group")
+    client_id: str = "stream-metrics"
+    start: Literal["earliest", "latest"] = Field(
+        "earliest", description="where a group begins that has neither state nor commits"
+    )
+    dead_letter_suffix: str = ".dlq"
+    max_poll_records: int = Field(2_000, ge=1, description="records fetched at once")
+    fetch_max_wait_ms: int = Field(100, ge=1)
+    max_partition_fetch_bytes: int = Field(4 * 1024 * 1024, ge=1024)
+    session_timeout_ms: int = Field(10_000, ge=1_000)
+    heartbeat_interval_ms: int = Field(3_000, ge=100)
+    rebalance_timeout_ms: int = Field(30_000, ge=1_000)
+    request_timeout_ms: int = Field(40_000, ge=1_000)
+    metadata_max_age_ms: int = Field(60_000, ge=1_000)
+    commit_interval_seconds: float = Field(1.0, gt=0)
+    dead_letter_max_bytes: int = Field(
+        1_000_000, ge=1_000, description="larger values are cut on the dead-letter topic"
+    )
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "SCRAM-SHA-512"
+    sasl_username: str | None = None
+    sasl_password: SecretStr | None = None
+    ssl_ca_file: Path | None = None
+    ssl_certificate_file: Path | None = None
+    ssl_key_file: Path | None = None
+
+    @field_validator("topics")
+    @classmethod
+    def _some_topics(cls, topics: tuple[str, ...]) -> tuple[str, ...]:
+        if not topics or len(set(topics)) != len(topics):
+            raise ValueError("name at least one input topic, each once")
+        return topics
+
+
+class RedisSettings(_Part):
+    """Where state is kept."""
+
+    url: str = Field("redis://localhost:6379/0", description="redis://, rediss:// or unix://")
+    namespace: str | None = Field(None, description="default: the consumer group's name")
+    username: str | None = None
+    password: SecretStr | None = None
+    cluster: bool = False
+    sentinels: tuple[str, ...] = Field((), description="host:port of Sentinels")
+    sentinel_service: str = "mymaster"
+    socket_timeout_seconds: float = Field(5.0, gt=0)
+    connect_timeout_seconds: float = Field(5.0, gt=0)
+    ssl_ca_file: Path | None = None
+    ssl_certificate_file: Path | None = None
+    ssl_key_file: Path | None = None
+
+
+class StateSettings(_Part):
+    """How long and under which key conversations are kept."""
+
+    ttl: str = Field("24h", description="how long after its last event a conversation is kept")
+    digest_key: SecretStr | None = Field(
+        None, description="secret under which texts are digested; at most 64 bytes are used"
+    )
+    digest_key_file: Path | None = None
+    cache_results: int = Field(
+        250_000, ge=0, description="results of open conversations that a worker keeps in memory"
+    )
+    offset_gap: Literal["halt"] = "halt"
+    batch_records: int = Field(400, ge=1, le=900, description="records in one atomic write")
+
+    @property
+    def ttl_ms(self) -> int:
+        """The time to live in milliseconds."""
+        return parse_window(self.ttl).length_us // 1000
+
+    def key(self) -> bytes:
+        """The digest key; empty if none is configured."""
+        if self.digest_key_file is not None:
+            return _keyed(self.digest_key_file.read_bytes().strip())
+        return _keyed(self.digest_key.get_secret_value().encode()) if self.digest_key else b""
+
+
+def _keyed(secret: bytes) -> bytes:
+    return secret if len(secret) <= 64 else hashlib.blake2b(secret).digest()
+
+
+class NeedSettings(_Part):
+    """At least ``count`` of ``names`` match."""
+
+    count: int = Field(1, ge=1)
+    names: tuple[str, ...]
+
+
+class EntityTypeSettings(_Part):
+    """A row of the deduplication tables; replaces a named type of the same name."""
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    definitive: tuple[str, ...] = ()
+    rejects: tuple[str, ...] = ()
+    confirms: tuple[tuple[NeedSettings, ...], ...] = ()
+    parts_differ: tuple[str, ...] = ()
+    title_fallback: str | None = None
+
+    def row(self) -> EntityType:
+        """The row as the engine reads it."""
+        return EntityType(
+            name=self.name,
+            aliases=self.aliases,
+            definitive=frozenset(self.definitive),
+            rejects=self.rejects,
+            confirms=tuple(
+                tuple(Need(need.count, need.names) for need in rule) for rule in self.confirms
+            ),
+            parts_differ=self.parts_differ,
+            title_fallback=self.title_fallback,
+        )
+
+
+class DedupSettings(_Part):
+    """What counts as the same document."""
+
+    identical_content: Literal["duplicate", "different"] = "duplicate"
+    snippet_rejects: bool = True
+    ignore_fields: tuple[str, ...] = IGNORED_FIELDS
+    max_candidates: int = Field(64, ge=1)
+    entity_types: tuple[EntityTypeSettings, ...] = ()
+
+    def rules(self) -> DedupRules:
+        """The tables with the configured rows in them."""
+        rows = {kind.name: kind for kind in NAMED_TYPES}
+        rows |= {row.name: row.row() for row in self.entity_types}
+        return DedupRules(
+            types=tuple(rows.values()),
+            ignore_fields=frozenset(self.ignore_fields),
+            identical_content=self.identical_content,
+            snippet_rejects=self.snippet_rejects,
+            max_candidates=self.max_candidates,
+        )
+
+
+class LimitSettings(_Part):
+    """Bounds on input, and on what a turn may grow to."""
+
+    record_bytes: int = Field(Limits().record_bytes, ge=1)
+    json_levels: int = Field(Limits().json_levels, ge=4, le=200)
+    searches_per_event: int = Field(Limits().searches_per_event, ge=1)
+    results_per_event: int = Field(Limits().results_per_event, ge=1)
+    labels_per_event: int = Field(Limits().labels_per_event, ge=1)
+    relevant_per_event: int = Field(Limits().relevant_per_event, ge=1)
+    ids_per_result: int = Field(Limits().ids_per_result, ge=1)
+    fields_per_result: int = Field(Limits().fields_per_result, ge=1)
+    values_per_list: int = Field(Limits().values_per_list, ge=1)
+    url_bytes: int = Field(Limits().url_bytes, ge=1)
+    results_per_turn: int = Field(Limits().results_per_turn, ge=1)
+    iterations_per_turn: int = Field(Limits().iterations_per_turn, ge=1)
+    waiting_labels: int = Field(Limits().waiting_labels, ge=1)
+    turns_per_conversation: int = Field(Limits().turns_per_conversation, ge=1)
+
+
+class MetricSettings(_Part):
+    """What is computed and under which names it is exported."""
+
+    good_gain: int = Field(2, ge=1, le=4)
+    gain_of_document: Literal["first", "max"] = "first"
+    turn_scope: Literal["last", "all"] = "last"
+    windows: tuple[str, ...] = tuple(window.name for window in DEFAULT_WINDOWS)
+    agents: tuple[str, ...] = Field((), max_length=MAX_AGENTS)
+    routes: tuple[str, ...] = Field((), max_length=MAX_ROUTES)
+
+    @field_validator("windows")
+    @classmethod
+    def _windows(cls, windows: tuple[str, ...]) -> tuple[str, ...]:
+        for name in windows:
+            parse_window(name)
+        return windows
+
+    def window_specs(self) -> tuple[Window, ...]:
+        """The windows in force."""
+        return tuple(parse_window(name) for name in self.windows)
+
+
+class WebSettings(_Part):
+    """The worker's own pages."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(9464, ge=0, le=65_535)
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    users: dict[str, SecretStr] = Field(
+        default_factory=dict, description="basic-auth users and the SHA-256 of their passwords"
+    )
+
+
+class LogSettings(_Part):
+    """What is said on standard error."""
+
+    level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    format: Literal["json", "console"] = "json"
+
+
+class Settings(BaseSettings):
+    """All settings; every part has defaults that fit a machine of one's own."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="STREAM_METRICS_", env_nested_delimiter="__", extra="forbid", frozen=True
+    )
+
+    kafka: KafkaSettings = KafkaSettings()
+    redis: RedisSettings = RedisSettings()
+    state: StateSettings = StateSettings()
+    dedup: DedupSettings = DedupSettings()
+    limits: LimitSettings = LimitSettings()
+    metrics: MetricSettings = MetricSettings()
+    web: WebSettings = WebSettings()
+    log: LogSettings = LogSettings()
+    force: bool = Field(False, description="start in spite of a Redis that may evict state")
+
+    @model_validator(mode="after")
+    def _ttl_covers_windows(self) -> Settings:
+        longest = max(w.length_us for w in self.metrics.window_specs()) // 1000
+        if self.state.ttl_ms < longest:
+            raise ValueError("`state.ttl` must be at least as long as the longest window")
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Flags before environment before file."""
+        sources = [init_settings, env_settings, file_secret_settings]
+        path = os.environ.get("STREAM_METRICS_CONFIG")
+        if path:
+            sources.append(TomlConfigSettingsSource(settings_cls, Path(path)))
+        return tuple(sources)
+
+    @property
+    def namespace(self) -> str:
+        """The prefix of everything in Redis."""
+        return self.redis.namespace or self.kafka.group_id
+
+    def engine_config(self) -> EngineConfig:
+        """What of the settings the engine works by."""
+        return EngineConfig(
+            good_gain=self.metrics.good_gain,
+            gain_of_document=self.metrics.gain_of_document,
+            rules=self.dedup.rules(),
+            limits=Limits(**self.limits.model_dump()),
+        )
+
+    def key_id(self) -> str:
+        """A name for the digest key that does not tell it; empty without a key."""
+        key = self.state.key()
+        return hashlib.blake2b(b"key id", key=key, digest_size=4).hexdigest() if key else ""
+
+    def fingerprint(self) -> str:
+        """A digest of every setting that changes what the state holds."""
+        parts: dict[str, Any] = {
+            "dedup": self.dedup.model_dump(mode="json"),
+            "limits": self.limits.model_dump(mode="json"),
+            "metrics": self.metrics.model_dump(mode="json", exclude={"turn_scope"}),
+            "ttl": self.state.ttl,
+            "key": self.key_id(),
+        }
+        text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def masked(settings: Settings) -> dict[str, Any]:
+    """The settings as plain data, secrets and passwords in URLs masked."""
+    data: dict[str, Any] = json.loads(settings.model_dump_json())
+    data["redis"]["url"] = mask_url(settings.redis.url)
+    return data
+
+
+def mask_url(url: str) -> str:
+    """A URL without its password.
+
+    >>> mask_url("redis://user:secret@host:6379/0")
+    'redis://user:**********@host:6379/0'
+    """
+    scheme, separator, rest = url.partition("://")
+    place, at, host = rest.rpartition("@")
+    if not at:
+        return url
+    user = place.partition(":")[0]
+    return f"{scheme}{separator}{user}:**********@{host}"

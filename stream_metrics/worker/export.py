@@ -1,0 +1,75 @@
+"""The live state as a report: the same rows and window sums that a replay would give."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from stream_metrics.dedup.digests import Digester
+from stream_metrics.dedup.fingerprint import Fingerprinter
+from stream_metrics.engine.codec import decode_conversation, decode_sums, stored_conversation_id
+from stream_metrics.engine.config import EngineConfig
+from stream_metrics.engine.row import Row, conversation_rows
+from stream_metrics.engine.step import Step
+from stream_metrics.engine.windows import (
+    WINDOW_BUCKETS,
+    Window,
+    Windows,
+    oldest_bucket,
+    windows_document,
+)
+from stream_metrics.ports import StateStore
+
+
+class NowTooEarly(Exception):
+    """The window sums at that time need buckets that have been dropped."""
+
+
+@dataclass(slots=True)
+class Export:
+    """What was read: rows, windows of every partition, and how far the input has been read."""
+
+    rows: list[Row] = field(default_factory=list)
+    windows: list[Windows] = field(default_factory=list)
+    last_event_us: int = 0
+    record_time_ms: int = 0
+
+    def windows_document(self, now_us: int | None) -> dict[str, Any]:
+        """The content of ``windows.json``; raises ``NowTooEarly``."""
+        now = self.last_event_us if now_us is None else now_us
+        for windows in self.windows:
+            for window in windows.windows:
+                first = now // window.bucket_us - WINDOW_BUCKETS + 1
+                if first < oldest_bucket(window, self.record_time_ms * 1000):
+                    raise NowTooEarly(
+                        f"--now {now}: window {window.name} at that time needs buckets that are "
+                        f"gone; the input has been read up to {self.record_time_ms * 1000} "
+                        "(microseconds). Take a later time, or replay the topics"
+                    )
+        sums = [entry for windows in self.windows for entry in windows.sums_at(now)]
+        return windows_document(sums, now)
+
+
+async def export_state(
+    store: StateStore, config: EngineConfig, windows: tuple[Window, ...], turn_scope: str
+) -> Export:
+    """Read a namespace without disturbing it; each conversation is as of one moment."""
+    fingerprinter = Fingerprinter(config.rules, Digester())
+    step = Step(config, lambda _: fingerprinter)
+    found = Export()
+    for partition in await store.partitions():
+        state = await store.describe(partition)
+        held = Windows(windows)
+        for (window, bucket, agent), data in (await store.buckets(partition)).items():
+            held.load(window, bucket, agent, decode_sums(data))
+        found.windows.append(held)
+        for position in state.positions.values():
+            found.record_time_ms = max(found.record_time_ms, position.record_time_ms)
+            found.last_event_us = max(found.last_event_us, position.event_time_us)
+        async for _, stored in store.conversations(partition):
+            conversation_id = stored_conversation_id(stored.hot)
+            conversation = decode_conversation(conversation_id, stored.hot, "")
+            step.restore(conversation)
+            found.rows.extend(conversation_rows(conversation, turn_scope))
+    found.rows.sort(key=lambda row: (row["conversation_id"], row["turn"]))
+    return found

@@ -1,0 +1,505 @@
+"""One state partition at work: a batch of records becomes one atomic step.
+
+The order of effects, for each batch (``docs/delivery.md`` says what happens if one of them fails):
+
+1. load   the conversations that the batch speaks of and that are not open
+2. step   apply the events, in memory
+3. dead   produce dead letters, and wait until they are acknowledged
+4. write  state, window buckets and offsets, in one atomic call that checks owner and offsets
+5. commit the offsets to Kafka, a hint for lag tools (by the service, now and then)
+6. export the figures in memory are what ``/metrics`` shows from now on
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from stream_metrics.dedup.digests import Digester
+from stream_metrics.dedup.fingerprint import Fingerprinter
+from stream_metrics.engine.cells import Cell
+from stream_metrics.engine.codec import (
+    add_fingerprints,
+    decode_conversation,
+    decode_sums,
+    encode_changes,
+    encode_sums,
+)
+from stream_metrics.engine.config import MAX_AGENTS, MAX_ROUTES, EngineConfig
+from stream_metrics.engine.state import Conversation
+from stream_metrics.engine.step import Changes, Observations, Step, needs_fingerprints
+from stream_metrics.engine.windows import Names, Window, Windows, routes_of
+from stream_metrics.events.decode import BadRecord, Event, decode
+from stream_metrics.ports import (
+    BatchWrite,
+    ConversationKey,
+    ConversationWrite,
+    DeadLetter,
+    DeadLetters,
+    Fenced,
+    Identity,
+    Moved,
+    PartitionState,
+    Position,
+    Record,
+    StateStore,
+    StoredConversation,
+)
+from stream_metrics.worker.cache import ConversationCache
+from stream_metrics.worker.telemetry import Telemetry
+
+MAX_BATCH_BYTES: Final = 900_000
+MAX_BATCH_ARGUMENTS: Final = 7_500
+EXPIRE_AT_ONCE: Final = 200
+
+T = TypeVar("T")
+Retry = Callable[[Callable[[], Awaitable[T]]], Awaitable[T]]
+
+
+class Lost(Exception):
+    """The state partition has another owner, or its stored offsets have gone back."""
+
+    def __init__(self, partition: int, why: str) -> None:
+        super().__init__(f"state partition {partition}: {why}")
+        self.partition = partition
+        self.why = why
+
+
+class OtherIdentity(Exception):
+    """The stored state was built for another group, by other settings or for other topics."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOptions:
+    """What all partitions of a worker share."""
+
+    identity: Identity
+    engine: EngineConfig
+    key_id: str
+    keys: dict[str, bytes]
+    windows: tuple[Window, ...]
+    agents: tuple[str, ...] = ()
+    routes: tuple[str, ...] = ()
+    ttl_ms: int = 86_400_000
+    batch_records: int = 400
+    require_key: bool = True
+
+
+class SharedNames:
+    """The registries of agents and routes, as far as this worker has seen them."""
+
+    def __init__(self, store: StateStore, options: PartitionOptions) -> None:
+        self._store = store
+        self._configured = {"agents": options.agents, "routes": options.routes}
+        self._limits = {"agents": MAX_AGENTS, "routes": MAX_ROUTES}
+        self._known = {kind: frozenset(names) for kind, names in self._configured.items()}
+        self._refused: dict[str, set[str]] = {"agents": set(), "routes": set()}
+
+    async def names(self, cells: Sequence[tuple[int, Cell]]) -> Names:
+        """The names in force once everyone in ``cells`` has asked for a place."""
+        agents = {cell.agent for _, cell in cells}
+        routes = routes_of(cell for _, cell in cells)
+        return Names(await self._admit("agents", agents), await self._admit("routes", routes))
+
+    async def _admit(self, kind: str, names: set[str]) -> frozenset[str]:
+        known, refused = self._known[kind], self._refused[kind]
+        new = names - known - refused
+        if new and len(known) < self._limits[kind]:
+            known = self._known[kind] = await self._store.admit(
+                kind, sorted(new), self._configured[kind], self._limits[kind]
+            )
+        return known
+
+    def forget(self) -> None:
+        """Ask again; the store may have gone back."""
+        self._known = {kind: frozenset(names) for kind, names in self._configured.items()}
+
+
+@dataclass(slots=True)
+class _Work:
+    """A conversation in a batch."""
+
+    key: ConversationKey
+    conversation_id: str
+    events: list[tuple[Event, Record]] = field(default_factory=list)
+    conversation: Conversation | None = None
+    changes: Changes | None = None
+    last_record_ms: int = 0
+
+
+class TooLarge(Exception):
+    """The batch's changes exceed one atomic call; take fewer records."""
+
+
+def conversation_key(conversation_id: str) -> ConversationKey:
+    """The name of a conversation in the store: a digest, so that no key is built from input."""
+    return hashlib.blake2b(
+        conversation_id.encode(), digest_size=16, person=b"conversation"
+    ).digest()
+
+
+class StatePartition:
+    """State, windows and positions of one partition number, while this worker owns it."""
+
+    def __init__(
+        self,
+        number: int,
+        options: PartitionOptions,
+        store: StateStore,
+        dead_letters: DeadLetters,
+        cache: ConversationCache,
+        names: SharedNames,
+        telemetry: Telemetry,
+        token: bytes,
+    ) -> None:
+        self.number = number
+        self.token = token
+        self.positions: dict[str, Position] = {}
+        self.windows = Windows(options.windows)
+        self._options = options
+        self._store = store
+        self._dead_letters = dead_letters
+        self._cache = cache
+        self._names = names
+        self._telemetry = telemetry
+        self._fingerprinters: dict[str, Fingerprinter] = {}
+        self._step = Step(options.engine, self._fingerprinter)
+        self._batches = 0
+
+    # -- ownership ------------------------------------------------------------------------------
+
+    def adopt(self, state: PartitionState) -> None:
+        """Begin with what the store holds; raises ``OtherIdentity`` if it is not ours to go on."""
+        check_identity(state.identity, self._options.identity, self.number)
+        self._cache.drop_partition(self.number)
+        self._names.forget()
+        self.positions = dict(state.positions)
+        self.windows = Windows(self._options.windows)
+        for (window, bucket, agent), data in state.buckets.items():
+            self.windows.load(window, bucket, agent, decode_sums(data))
+
+    @property
+    def record_time_ms(self) -> int:
+        """The largest record timestamp read, of all topics; 0 before the first."""
+        return max((p.record_time_ms for p in self.positions.values()), default=0)
+
+    # -- a batch --------------------------------------------------------------------------------
+
+    async def process(self, records: Sequence[Record], retry: Retry[object]) -> int:
+        """Take records in the order given (each topic's in its order); returns how many.
+
+        Large inputs are taken in several atomic steps, cut between records. Raises ``Lost`` when
+        the store says that another owner, or another past, holds the partition.
+        """
+        start, size = 0, self._options.batch_records
+        while start < len(records):
+            chunk = records[start : start + size]
+            try:
+                await self._process(chunk, retry)
+            except TooLarge:
+                size = max(1, len(chunk) // 2)
+                continue
+            start += len(chunk)
+        return len(records)
+
+    async def _process(self, records: Sequence[Record], retry: Retry[object]) -> None:
+        clock = time.perf_counter
+        started = clock()
+        observations = Observations()
+        letters: list[DeadLetter] = []
+        works = self._decode(records, letters)
+        decoded = clock()
+        await self._open(works, retry)
+        loaded = clock()
+        for work in works.values():
+            await self._apply(work, observations, letters, retry)
+        writes = [self._write_of(work) for work in works.values()]
+        stepped = clock()
+        positions = self._positions_after(records, works)
+        batch = await self._batch(works, writes, positions, len(records), retry)
+        if letters:
+            letters.sort(key=lambda letter: (letter.record.topic, letter.record.offset))
+            await retry(lambda: self._dead_letters.send(letters))
+        sent = clock()
+        await self._write(batch, retry)
+        written = clock()
+        self.positions = positions
+        for work in works.values():
+            if work.conversation is not None:
+                work.conversation.stored = True
+                self._cache.put(self.number, work.key, work.conversation)
+        telemetry = self._telemetry
+        telemetry.observe(observations)
+        telemetry.bad_records(Counter(letter.reason for letter in letters))
+        telemetry.batch(len(records))
+        telemetry.stage("decode", decoded - started)
+        telemetry.stage("load", loaded - decoded)
+        telemetry.stage("step", stepped - loaded)
+        telemetry.stage("dead_letters", sent - stepped)
+        telemetry.stage("state", written - sent)
+
+    def _decode(
+        self, records: Sequence[Record], letters: list[DeadLetter]
+    ) -> dict[ConversationKey, _Work]:
+        works: dict[ConversationKey, _Work] = {}
+        keys: dict[str, ConversationKey] = {}
+        limits, require_key = self._options.engine.limits, self._options.require_key
+        for record in records:
+            event = decode(
+                record.value,
+                key=record.key,
+                timestamp_ms=record.timestamp_ms,
+                limits=limits,
+                require_key=require_key,
+            )
+            if type(event) is BadRecord:
+                letters.append(DeadLetter(record, event.reason, event.message))
+                continue
+            conversation_id = event.conversation_id
+            key = keys.get(conversation_id)
+            if key is None:
+                key = keys[conversation_id] = conversation_key(conversation_id)
+                works[key] = _Work(key, conversation_id)
+            work = works[key]
+            work.events.append((event, record))
+            work.last_record_ms = max(work.last_record_ms, record.timestamp_ms or 0)
+        return works
+
+    async def _open(self, works: dict[ConversationKey, _Work], retry: Retry[object]) -> None:
+        """Bring every conversation of the batch into memory, by one round trip at most each way."""
+        missing: list[tuple[_Work, bool]] = []
+        without: list[_Work] = []
+        for work in works.values():
+            fingerprints = any(needs_fingerprints(event) for event, _ in work.events)
+            work.conversation = self._cache.get(self.number, work.key)
+            if work.conversation is None:
+                missing.append((work, fingerprints))
+            elif fingerprints and not work.conversation.has_fingerprints:
+                without.append(work)
+        if missing:
+            keys = [(work.key, fingerprints) for work, fingerprints in missing]
+            stored = await self._ask(lambda: self._store.load(self.number, keys), retry)
+            for (work, _), parts in zip(missing, stored, strict=True):
+                work.conversation = self._restore(work.conversation_id, parts)
+        if without:
+            names = [work.key for work in without]
+            found = await self._ask(
+                lambda: self._store.load_fingerprints(self.number, names), retry
+            )
+            for work, fingerprints_of in zip(without, found, strict=True):
+                conversation = work.conversation
+                assert conversation is not None
+                digester = self._fingerprinter(conversation.key_id).digester
+                add_fingerprints(conversation, fingerprints_of, digester)
+                self._step.restore(conversation)
+
+    def _restore(self, conversation_id: str, parts: StoredConversation) -> Conversation:
+        conversation = decode_conversation(conversation_id, parts.hot, self._options.key_id)
+        if not parts.hot:
+            return conversation
+        if parts.fingerprints is not None:
+            digester = self._fingerprinter(conversation.key_id).digester
+            add_fingerprints(conversation, parts.fingerprints, digester)
+        self._step.restore(conversation)
+        return conversation
+
+    async def _apply(
+        self,
+        work: _Work,
+        observations: Observations,
+        letters: list[DeadLetter],
+        retry: Retry[object],
+    ) -> None:
+        assert work.conversation is not None
+        try:
+            events = [event for event, _ in work.events]
+            work.changes = self._step.apply(work.conversation, events, observations)
+        except Exception as error:
+            await self._isolate(work, error, observations, letters, retry)
+
+    async def _isolate(
+        self,
+        work: _Work,
+        error: Exception,
+        observations: Observations,
+        letters: list[DeadLetter],
+        retry: Retry[object],
+    ) -> None:
+        """A bug: find the events that trigger it, set them aside, and go on without them."""
+        self._cache.drop(self.number, work.key)
+        parts = (await self._ask(lambda: self._store.load(self.number, [(work.key, True)]), retry))[
+            0
+        ]
+        good: list[tuple[Event, Record]] = []
+        for event, record in work.events:
+            trial = self._restore(work.conversation_id, parts)
+            try:
+                self._step.apply(trial, [e for e, _ in (*good, (event, record))], Observations())
+            except Exception as found:
+                error = found
+                kind = type(error).__name__
+                letters.append(DeadLetter(record, "internal_error", f"a bug: {kind}"))
+            else:
+                good.append((event, record))
+        work.conversation = self._restore(work.conversation_id, parts)
+        work.changes = self._step.apply(work.conversation, [e for e, _ in good], observations)
+
+    def _write_of(self, work: _Work) -> ConversationWrite:
+        assert work.conversation is not None
+        assert work.changes is not None
+        digester = self._fingerprinter(work.conversation.key_id).digester
+        hot, fingerprints = encode_changes(work.conversation, work.changes, digester)
+        return ConversationWrite(work.key, hot, fingerprints, work.last_record_ms)
+
+    async def _batch(
+        self,
+        works: dict[ConversationKey, _Work],
+        writes: list[ConversationWrite],
+        positions: dict[str, Position],
+        records: int,
+        retry: Retry[object],
+    ) -> BatchWrite:
+        cells = [
+            cell
+            for work in works.values()
+            if work.changes is not None
+            for cell in work.changes.cells
+        ]
+        size, arguments = _estimate(writes)
+        if records > 1 and (
+            size > MAX_BATCH_BYTES
+            or arguments + 2 * self.windows.places(cells) > MAX_BATCH_ARGUMENTS
+        ):
+            for work in works.values():
+                self._cache.drop(self.number, work.key)
+            raise TooLarge
+        names = await self._ask(lambda: self._names.names(cells), retry)
+        record_time_us = 1000 * max((p.record_time_ms for p in positions.values()), default=0)
+        touched = self.windows.apply(cells, names, record_time_us)
+        self._batches += 1
+        return BatchWrite(
+            partition=self.number,
+            token=self.token,
+            batch_id=hashlib.blake2b(
+                self.token + self._batches.to_bytes(8, "big"), digest_size=16
+            ).digest(),
+            expected={topic: position.offset for topic, position in self.positions.items()},
+            positions=positions,
+            conversations=writes,
+            buckets={place: encode_sums(sums) for place, sums in touched.items()},
+        )
+
+    async def _write(self, batch: BatchWrite, retry: Retry[object]) -> None:
+        result = await self._ask(lambda: self._store.write(batch), retry)
+        if type(result) is Fenced:
+            raise Lost(self.number, "fenced")
+        if type(result) is Moved:
+            raise Lost(self.number, "moved")
+
+    async def _ask(self, call: Callable[[], Awaitable[T]], retry: Retry[object]) -> T:
+        started = time.perf_counter()
+        answer = await retry(call)
+        self._telemetry.redis(time.perf_counter() - started)
+        return answer  # type: ignore[return-value]
+
+    def _positions_after(
+        self, records: Sequence[Record], works: dict[ConversationKey, _Work]
+    ) -> dict[str, Position]:
+        positions = dict(self.positions)
+        latest: dict[str, int] = {}
+        events: dict[str, int] = {}
+        for work in works.values():
+            for event, record in work.events:
+                events[record.topic] = max(events.get(record.topic, 0), event.occurred_us)
+        last: dict[str, Record] = {}
+        for record in records:
+            last[record.topic] = record
+            latest[record.topic] = max(latest.get(record.topic, 0), record.timestamp_ms or 0)
+        for topic, record in last.items():
+            before = positions[topic]
+            positions[topic] = Position(
+                record.offset + 1,
+                record.timestamp_ms if record.timestamp_ms is not None else -1,
+                self.record_digest(record),
+                max(before.record_time_ms, latest[topic]),
+                max(before.event_time_us, events.get(topic, 0)),
+            )
+        return positions
+
+    def record_digest(self, record: Record) -> bytes:
+        """A keyed digest of a record, to recognise it after a restart."""
+        state = hashlib.blake2b(digest_size=16, key=self._options.keys[self._options.key_id])
+        for part in (record.key, record.value):
+            state.update(b"-" if part is None else b"+%d:" % len(part) + part)
+        return state.digest()
+
+    # -- expiry ---------------------------------------------------------------------------------
+
+    async def expire(self, horizon_ms: int, retry: Retry[object]) -> int:
+        """Delete conversations whose last record is older than ``horizon_ms`` - ttl."""
+        before = horizon_ms - self._options.ttl_ms
+        keys = await self._ask(lambda: self._store.idle(self.number, before, EXPIRE_AT_ONCE), retry)
+        if not keys:
+            return 0
+        for key in keys:
+            self._cache.drop(self.number, key)
+        writes = [ConversationWrite(key, delete=True) for key in keys]
+        batch = await self._batch({}, writes, dict(self.positions), 0, retry)
+        await self._write(batch, retry)
+        return len(keys)
+
+    def _fingerprinter(self, key_id: str) -> Fingerprinter:
+        made = self._fingerprinters.get(key_id)
+        if made is None:
+            key = self._options.keys.get(key_id)
+            if key is None:
+                raise OtherIdentity(
+                    f"a conversation was digested with key {key_id!r}, which is not configured; "
+                    "set `state.digest_key` to the key that the namespace began with"
+                )
+            rules = self._options.engine.rules
+            made = Fingerprinter(rules, Digester(key, rules.names()))
+            self._fingerprinters[key_id] = made
+        return made
+
+
+def check_identity(stored: Identity | None, ours: Identity, partition: int) -> None:
+    """Raise ``OtherIdentity``, with the way out, unless ``stored`` is what we would build."""
+    if stored is None or stored == ours:
+        return
+    where = f"state partition {partition} of group {ours.group!r}"
+    if dict(stored.partition_counts) != dict(ours.partition_counts):
+        raise OtherIdentity(
+            f"{where} was built for the topics {dict(stored.partition_counts)} (name: partitions), "
+            f"and they are {dict(ours.partition_counts)} now; conversations would move between "
+            "partitions. Restore the partition counts, or start a new group (kafka.group_id) and "
+            "read the topics again"
+        )
+    if stored.fingerprint != ours.fingerprint:
+        raise OtherIdentity(
+            f"{where} was built with other settings (fingerprint {stored.fingerprint}, now "
+            f"{ours.fingerprint}: thresholds, tables, limits, windows, agents or digest key). "
+            "Restore them, or start a new namespace (redis.namespace) that reads the topics again"
+        )
+    raise OtherIdentity(
+        f"{where} belongs to group {stored.group!r} with schema {stored.schema_version}; "
+        f"this worker is group {ours.group!r} with schema {ours.schema_version}. Use a namespace "
+        "of its own for each group"
+    )
+
+
+def _estimate(writes: Sequence[ConversationWrite]) -> tuple[int, int]:
+    """(bytes, arguments) of the state call for these writes."""
+    size = arguments = 0
+    for write in writes:
+        arguments += 4
+        size += 120
+        for parts in (write.hot, write.fingerprints):
+            arguments += 2 * len(parts)
+            for name, value in parts.items():
+                size += len(name) + (len(value) if value is not None else 0) + 16
+    return size, arguments

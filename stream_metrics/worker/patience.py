@@ -1,0 +1,81 @@
+"""Waiting for what is away: capped backoff with jitter, and a reason for whoever asks why."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
+
+from stream_metrics.ports import DeadLettersUnavailable, StoreUnavailable
+
+T = TypeVar("T")
+
+
+class Reasons(Protocol):
+    """Where it is said why the worker is not ready."""
+
+    def set(self, name: str, reason: str) -> None: ...
+    def clear(self, name: str) -> None: ...
+
+
+class Stopped(Exception):
+    """The worker is told to stop while it waits."""
+
+
+class Patience:
+    """Repeats a call until it succeeds; what it waits for stands in the readiness reasons."""
+
+    def __init__(
+        self,
+        reasons: Reasons,
+        on_error: Callable[[], None],
+        *,
+        first_seconds: float = 0.05,
+        cap_seconds: float = 2.0,
+    ) -> None:
+        self._reasons = reasons
+        self._on_error = on_error
+        self._first = first_seconds
+        self._cap = cap_seconds
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """Let every wait end with ``Stopped``."""
+        self._stopping.set()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the worker is to stop."""
+        return self._stopping.is_set()
+
+    async def __call__(self, call: Callable[[], Awaitable[T]]) -> T:
+        """The result of ``call`` once store and dead letters are there."""
+        failures = 0
+        waiting: str | None = None
+        while True:
+            try:
+                result = await call()
+            except StoreUnavailable as error:
+                waiting = "redis"
+                self._on_error()
+                reason = str(error)
+            except DeadLettersUnavailable as error:
+                waiting = "dead_letters"
+                reason = str(error)
+            else:
+                if waiting is not None:
+                    self._reasons.clear(waiting)
+                return result
+            self._reasons.set(waiting, reason)
+            failures += 1
+            await self.pause(min(self._cap, self._first * 2 ** min(failures, 10)))
+
+    async def pause(self, seconds: float) -> None:
+        """Wait about that long (half to full), or raise ``Stopped``."""
+        delay = seconds * (0.5 + random.random() / 2)  # noqa: S311 - jitter, no secret
+        try:
+            await asyncio.wait_for(self._stopping.wait(), delay)
+        except TimeoutError:
+            return
+        raise Stopped

@@ -1,0 +1,45 @@
+"""What the worker tells about its own work; the Prometheus adapter listens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from stream_metrics.engine.step import Observations
+
+
+class Telemetry(Protocol):
+    """Receives operational counts; every method is cheap and never raises."""
+
+    def observe(self, observations: Observations) -> None: ...
+    def bad_records(self, counts: Mapping[str, int]) -> None: ...
+    def batch(self, records: int) -> None: ...
+    def stage(self, name: str, seconds: float) -> None: ...
+    def latency(self, seconds: float) -> None: ...
+    def redis(self, seconds: float) -> None: ...
+    def redis_error(self) -> None: ...
+
+
+class Silent:
+    """Telemetry for replays, demos and tests: nobody listens."""
+
+    def observe(self, observations: Observations) -> None:
+        """Ignore."""
+
+    def bad_records(self, counts: Mapping[str, int]) -> None:
+        """Ignore."""
+
+    def batch(self, records: int) -> None:
+        """Ignore."""
+
+    def stage(self, name: str, seconds: float) -> None:
+        """Ignore."""
+
+    def latency(self, seconds: float) -> None:
+        """Ignore."""
+
+    def redis(self, seconds: float) -> None:
+        """Ignore."""
+
+    def redis_error(self) -> None:
+        """Ignore."""

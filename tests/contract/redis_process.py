@@ -1,0 +1,83 @@
+"""Real redis-server processes for tests, in a folder of their own and on free ports."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+BASE = ("--save", "", "--bind", "127.0.0.1", "--daemonize", "no", "--dir", ".")
+READY = ("Ready to accept connections", "+monitor", "Running mode=sentinel")
+
+
+def free_port() -> int:
+    """A port that was free a moment ago, and whose cluster bus port (+ 10000) exists."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port: int = probe.getsockname()[1]
+        if port < 55_000:
+            return port
+
+
+class RedisProcess:
+    """One server; ``start`` returns when it takes connections, ``kill`` when it is gone."""
+
+    def __init__(self, folder: Path, *options: str, port: int | None = None) -> None:
+        self.folder = folder
+        self.port = port or free_port()
+        self.socket = folder / "redis.sock"
+        self._options = options
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it listens by TCP."""
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def start(self, *command: str) -> RedisProcess:
+        """Start, and read its log until it says that it is ready."""
+        program = shutil.which("redis-server")
+        if program is None:
+            raise RuntimeError("redis-server is missing; install it with: apt-get install redis")
+        command = command or (*BASE, "--port", str(self.port), "--unixsocket", str(self.socket))
+        self._process = subprocess.Popen(
+            [program, *command, *self._options],
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        log = []
+        for line in self._process.stdout:
+            log.append(line)
+            if any(words in line for words in READY):
+                return self
+        raise RuntimeError("redis-server did not start:\n" + "".join(log))
+
+    def kill(self) -> None:
+        """SIGKILL, and wait for the end."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+    @property
+    def pid(self) -> int:
+        """The process id, for signals."""
+        assert self._process is not None
+        return self._process.pid
+
+
+@contextmanager
+def running(folder: Path, *options: str) -> Iterator[RedisProcess]:
+    """A server that is gone afterwards."""
+    process = RedisProcess(folder, *options)
+    try:
+        yield process.start()
+    finally:
+        process.kill()

@@ -1,0 +1,526 @@
+"""What every ``StateStore`` does, in memory and in a real Redis alike."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from stream_metrics.adapters.batches import BatchTooLarge
+from stream_metrics.ports import (
+    BatchWrite,
+    ConversationWrite,
+    Fenced,
+    Identity,
+    Moved,
+    PartitionState,
+    Position,
+    StateStore,
+    StoredConversation,
+    Written,
+)
+from tests.contract.conftest import Pair, memory_pair
+
+pytestmark = pytest.mark.asyncio
+
+IDENTITY = Identity("group", 1, "fingerprint", {"searches": 4, "labels": 4})
+START = {"searches": Position(0), "labels": Position(7, 1_000, b"\x00 digest \xff", 2_000)}
+A, B, C = (bytes([n]) * 16 for n in (1, 2, 255))
+
+
+def batch(
+    searches: int = 1,
+    *conversations: ConversationWrite,
+    token: bytes = b"owner",
+    since: int = 0,
+    batch_id: bytes | None = None,
+    buckets: dict[tuple[str, int, str], bytes | None] | None = None,
+) -> BatchWrite:
+    """A batch that reads the searches from ``since`` to ``searches``."""
+    return BatchWrite(
+        partition=3,
+        token=token,
+        batch_id=b"to %d" % searches if batch_id is None else batch_id,
+        expected={"searches": since, "labels": 7},
+        positions={"searches": Position(searches, 5, b"last", 6)},
+        conversations=conversations,
+        buckets=buckets or {},
+    )
+
+
+async def claim(store: StateStore, token: bytes = b"owner") -> PartitionState:
+    """Become the owner of partition 3."""
+    return await store.claim(3, token, IDENTITY, START)
+
+
+async def contents(store: StateStore, partition: int = 3) -> object:
+    """All that can be seen of a partition without changing it."""
+    listed = {key: found.hot async for key, found in store.conversations(partition)}
+    aged = await store.idle(partition, 1 << 60, 1_000)
+    keys = [(key, True) for key in aged]
+    return (
+        await store.describe(partition),
+        listed,
+        aged,
+        dict(zip(aged, await store.load(partition, keys), strict=True)),
+    )
+
+
+async def buckets(store: StateStore) -> dict[tuple[str, int, str], bytes]:
+    """The stored buckets, at the price of a claim by the same owner."""
+    return (await claim(store)).buckets
+
+
+# -- claim ------------------------------------------------------------------------------------
+
+
+async def test_an_unknown_partition_has_nothing(store: StateStore) -> None:
+    """Describing, loading and listing what was never claimed finds nothing and makes nothing."""
+    assert await contents(store) == (PartitionState(None, None, {}), {}, [], {})
+    assert await store.load(3, [(A, False)]) == [StoredConversation({}, None)]
+    assert await store.load_fingerprints(3, [A]) == [{}]
+    assert await store.partitions() == []
+
+
+async def test_a_new_partition_begins_at_the_start_given(store: StateStore) -> None:
+    """The first claim stores identity, owner and positions, and returns them."""
+    expected = PartitionState(IDENTITY, b"owner", START)
+
+    assert await claim(store) == expected
+    assert await store.describe(3) == expected
+
+
+async def test_a_later_claim_changes_the_owner_only(pair: Pair) -> None:
+    """Identity and positions stay as first stored, for the claimer to compare."""
+    await claim(pair.one)
+    other = replace(IDENTITY, fingerprint="other")
+
+    state = await pair.two.claim(3, b"new", other, {"searches": Position(99)})
+
+    assert state == PartitionState(IDENTITY, b"new", START)
+
+
+async def test_partitions_are_listed_in_order(store: StateStore) -> None:
+    """Every claimed partition is listed once, by number."""
+    for partition in (11, 2, 3, 2):
+        await store.claim(partition, b"owner", IDENTITY, {})
+
+    assert await store.partitions() == [2, 3, 11]
+
+
+async def test_partitions_do_not_share_anything(store: StateStore) -> None:
+    """A write to one partition cannot be seen in another."""
+    await store.claim(4, b"owner", IDENTITY, START)
+    await claim(store)
+    before = await contents(store, 4)
+
+    await store.write(batch(1, ConversationWrite(A, {b"p": b"1"})))
+
+    assert await contents(store, 4) == before
+
+
+# -- who may write, and when --------------------------------------------------------------------
+
+
+async def test_a_second_claim_fences_the_first(pair: Pair) -> None:
+    """Once another owner claimed the partition, the first one's writes change nothing."""
+    await claim(pair.one, b"first")
+    await claim(pair.two, b"second")
+    before = await contents(pair.two)
+
+    result = await pair.one.write(batch(1, ConversationWrite(A, {b"p": b"1"}), token=b"first"))
+
+    assert result == Fenced()
+    assert await contents(pair.two) == before
+
+
+async def test_a_write_without_any_claim_is_fenced(store: StateStore) -> None:
+    """A partition that is not there, or was lost, has no owner."""
+    assert await store.write(batch()) == Fenced()
+
+
+@pytest.mark.parametrize("since", [1, 10**15])
+async def test_unexpected_offsets_are_moved(store: StateStore, since: int) -> None:
+    """The answer holds the stored offsets of all topics, and nothing is written."""
+    await claim(store)
+    before = await contents(store)
+
+    result = await store.write(batch(since + 1, ConversationWrite(A, {b"p": b"1"}), since=since))
+
+    assert result == Moved({"searches": 0, "labels": 7})
+    assert await contents(store) == before
+
+
+async def test_a_topic_that_is_not_stored_is_moved(store: StateStore) -> None:
+    """Expecting an offset of an unknown topic fails, even if all others are as expected."""
+    await claim(store)
+    strange = replace(batch(), expected={"searches": 0, "labels": 7, "new": 0})
+
+    assert await store.write(strange) == Moved({"searches": 0, "labels": 7})
+
+
+async def test_offsets_beyond_doubles_are_compared_exactly(store: StateStore) -> None:
+    """Two offsets that are the same as floating-point numbers are still two offsets."""
+    huge = 2**53
+    await store.claim(3, b"owner", IDENTITY, {"searches": Position(huge - 1), "labels": Position(7)})
+
+    assert await store.write(batch(huge, since=huge - 1)) == Written()
+    assert (await store.describe(3)).positions["searches"].offset == huge
+
+
+async def test_a_repeated_write_is_written_and_changes_nothing(store: StateStore) -> None:
+    """The same batch a second time finds its own offsets, and is taken for done."""
+    await claim(store)
+    write = batch(1, ConversationWrite(A, {b"p": b"1"}, last_record_ms=5))
+    assert await store.write(write) == Written()
+    before = await contents(store)
+
+    assert await store.write(write) == Written()
+    assert await contents(store) == before
+
+
+async def test_another_batch_to_the_same_offsets_is_moved(store: StateStore) -> None:
+    """Only the batch's own id makes stored offsets that are already new acceptable."""
+    await claim(store)
+    await store.write(batch(1))
+
+    assert await store.write(batch(1, batch_id=b"another")) == Moved({"searches": 1, "labels": 7})
+
+
+async def test_a_batch_may_leave_all_offsets(store: StateStore) -> None:
+    """Expiry changes conversations without reading anything, any number of times."""
+    await claim(store)
+    await store.write(batch(1, ConversationWrite(A, {b"p": b"1"}), ConversationWrite(B)))
+    for number, key in enumerate((A, B)):
+        delete = batch(1, ConversationWrite(key, delete=True), since=1, batch_id=b"%d" % number)
+
+        assert await store.write(replace(delete, positions={})) == Written()
+
+    assert await store.idle(3, 1 << 60, 10) == []
+
+
+async def test_a_store_that_went_back_is_moved(pair: Pair) -> None:
+    """After a fail-over that lost writes, the next write is told where state stands."""
+    await claim(pair.one)
+    await pair.one.write(batch(1, ConversationWrite(A, {b"p": b"1"})))
+    before = await contents(pair.one)
+    go_back = await pair.remember()
+    await pair.one.write(batch(2, ConversationWrite(A, {b"p": b"2"}), since=1))
+    await go_back()
+
+    result = await pair.one.write(batch(3, ConversationWrite(A, {b"p": b"3"}), since=2))
+
+    assert result == Moved({"searches": 1, "labels": 7})
+    assert await contents(pair.one) == before
+
+
+async def test_a_store_that_lost_everything_is_fenced(pair: Pair) -> None:
+    """After a total loss nobody is the owner, and a claim begins anew."""
+    go_back = await pair.remember()
+    await claim(pair.one)
+    await pair.one.write(batch(1, ConversationWrite(A, {b"p": b"1"})))
+    await go_back()
+
+    assert await pair.one.write(batch(2, since=1)) == Fenced()
+    assert await claim(pair.one) == PartitionState(IDENTITY, b"owner", START)
+
+
+# -- what a write changes -------------------------------------------------------------------------
+
+
+async def test_positions_are_kept_to_the_byte(store: StateStore) -> None:
+    """A position returns with its digest, timestamps and offset; topics not named stay."""
+    await claim(store)
+    new = Position(10, -1, bytes(range(256)), 1_700_000_000_000)
+
+    await store.write(replace(batch(), positions={"searches": new}))
+
+    assert (await store.describe(3)).positions == {"searches": new, "labels": START["labels"]}
+
+
+async def test_parts_are_set_and_deleted(store: StateStore) -> None:
+    """A write sets the parts it names, deletes those it names as None, and leaves the others."""
+    await claim(store)
+    first = ConversationWrite(A, {b"stay": b"1", b"go": b"2"}, {b"f": b"3", b"g": b""})
+    await store.write(batch(1, first))
+    second = ConversationWrite(A, {b"go": None, b"none": None, b"new": b"\x00"}, {b"f": None})
+    await store.write(batch(2, second, since=1))
+
+    expected = StoredConversation({b"stay": b"1", b"new": b"\x00"}, {b"g": b""})
+
+    assert await store.load(3, [(A, True)]) == [expected]
+
+
+async def test_loads_keep_their_order(store: StateStore) -> None:
+    """Answers stand in the order of the keys, unknown and repeated ones included."""
+    await claim(store)
+    parts = [ConversationWrite(key, {b"p": key}, {b"f": key}) for key in (A, B)]
+    await store.write(batch(1, *parts))
+
+    loaded = await store.load(3, [(B, True), (C, True), (A, False), (B, False)])
+
+    assert [found.hot.get(b"p") for found in loaded] == [B, None, A, B]
+    assert [found.fingerprints for found in loaded] == [{b"f": B}, {}, None, None]
+    assert await store.load_fingerprints(3, [C, B, A]) == [{}, {b"f": B}, {b"f": A}]
+
+
+async def test_what_was_loaded_is_the_callers_own(store: StateStore) -> None:
+    """Changing what was given or returned does not change what is stored."""
+    await claim(store)
+    write = batch(1, ConversationWrite(A, {b"p": b"1"}))
+    await store.write(write)
+    write.conversations[0].hot[b"p"] = b"2"
+    loaded = (await store.load(3, [(A, True)]))[0]
+    loaded.hot.clear()
+    (await store.describe(3)).positions.clear()
+    (await claim(store)).buckets["5m", 1, "a"] = b"x"
+
+    assert (await store.load(3, [(A, False)]))[0].hot == {b"p": b"1"}
+    assert (await claim(store)).positions.keys() == START.keys()
+    assert await buckets(store) == {}
+
+
+async def test_deleting_leaves_nothing(store: StateStore) -> None:
+    """A deleted conversation has no parts, is not idle and not listed; a later write is afresh."""
+    await claim(store)
+    await store.write(batch(1, ConversationWrite(A, {b"p": b"1"}, {b"f": b"1"}, 50)))
+    await store.write(batch(2, ConversationWrite(A, delete=True), since=1))
+    assert (await contents(store))[1:] == ({}, [], {})  # type: ignore[index]
+
+    await store.write(batch(3, ConversationWrite(A, {b"q": b"2"}, last_record_ms=40), since=2))
+
+    assert await store.load(3, [(A, True)]) == [StoredConversation({b"q": b"2"}, {})]
+    assert await store.idle(3, 41, 10) == [A]
+
+
+async def test_changes_apply_in_their_order(store: StateStore) -> None:
+    """One batch may delete a conversation and begin it again."""
+    await claim(store)
+    await store.write(batch(1, ConversationWrite(A, {b"old": b"1"}, {b"f": b"1"}, 50)))
+    anew = ConversationWrite(A, {b"new": b"2"}, last_record_ms=60)
+    await store.write(batch(2, ConversationWrite(A, delete=True), anew, since=1))
+
+    assert await store.load(3, [(A, True)]) == [StoredConversation({b"new": b"2"}, {})]
+
+
+async def test_buckets_are_kept_and_deletable(store: StateStore) -> None:
+    """Buckets of all windows return with the next claim, whatever the agent is called."""
+    await claim(store)
+    kept = {
+        ("5m", 7, "a|b%7C:{x}"): b"\x00\xff",
+        ("5m", -1, "ä \ud800"): b"1",
+        ("24 h/{y}", 2**40, ""): b"2",
+    }
+    await store.write(batch(1, buckets={**kept, ("5m", 8, "gone"): b"3", ("1m", 1, "x"): None}))
+    assert len(await buckets(store)) == 4
+
+    await store.write(batch(2, since=1, buckets={("5m", 8, "gone"): None}))
+
+    assert await buckets(store) == kept
+
+
+async def test_a_batch_may_be_large(store: StateStore) -> None:
+    """Thousands of parts in one conversation, beyond what Lua can unpack, are written at once."""
+    await claim(store)
+    parts = {b"%d" % n: b"x" * 20 for n in range(20_000)}
+    ages = [ConversationWrite(n.to_bytes(16, "big"), last_record_ms=n) for n in range(5_000)]
+    await store.write(batch(1, ConversationWrite(A, dict(parts), dict(parts)), *ages))
+
+    assert await store.load(3, [(A, True)]) == [StoredConversation(parts, parts)]
+    assert len(await store.idle(3, 5_000, 10_000)) == 5_001
+
+    gone: dict[bytes, bytes | None] = dict.fromkeys(parts)
+    await store.write(batch(2, ConversationWrite(A, gone), since=1))
+
+    assert await store.load(3, [(A, False)]) == [StoredConversation({}, None)]
+
+
+# -- arguments that no store takes ----------------------------------------------------------------
+
+WRONG = [
+    batch(1, ConversationWrite(A, {b"p": b"1"}), ConversationWrite(b"", {b"p": b"1"})),
+    batch(1, ConversationWrite(A, {b"p": b"1"}), ConversationWrite(B, {b"p": "1"})),  # type: ignore[dict-item]
+    batch(1, ConversationWrite(A, {b"p": b"1"}), ConversationWrite(B, {"p": b"1"})),  # type: ignore[dict-item]
+    batch(1, ConversationWrite(A, {b"p": b"1"}), ConversationWrite(B, {b"p": b"1"}, delete=True)),
+    batch(1, ConversationWrite(A, {b"p": b"1"}), ConversationWrite(B, last_record_ms=2**60)),
+    batch(1, ConversationWrite(A, {b"p": b"1"}), ConversationWrite(B, last_record_ms=0.5)),  # type: ignore[arg-type]
+    batch(1, ConversationWrite(A, {b"p": b"1"}), buckets={("5m", 1, "a"): 1}),  # type: ignore[dict-item]
+    batch(1, ConversationWrite(A, {b"p": b"1"}), batch_id=b""),
+    replace(batch(1, ConversationWrite(A)), positions={"other": Position(1)}),
+    replace(batch(1, ConversationWrite(A)), positions={"searches": Position(-1)}),
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+async def test_an_invalid_argument_writes_nothing(store: StateStore, wrong: BatchWrite) -> None:
+    """A batch with one wrong argument in its middle is a ValueError and leaves no trace."""
+    await claim(store)
+    before = await contents(store)
+
+    with pytest.raises(ValueError, match=r"\w"):
+        await store.write(wrong)
+
+    assert await contents(store) == before
+
+
+async def test_a_batch_above_the_cap_is_refused(store: StateStore) -> None:
+    """A batch of more than 64 MiB is a BatchTooLarge and leaves no trace."""
+    await claim(store)
+    before = await contents(store)
+
+    with pytest.raises(BatchTooLarge):
+        await store.write(batch(1, ConversationWrite(A, {b"p": bytes(64 << 20)})))
+
+    assert await contents(store) == before
+
+
+@pytest.mark.parametrize("token", [b"", "text"])
+async def test_an_owner_needs_a_token(store: StateStore, token: bytes) -> None:
+    """An empty token, which could be confused with none, is a ValueError and claims nothing."""
+    with pytest.raises(ValueError, match="token"):
+        await claim(store, token)
+
+    assert await store.partitions() == []
+
+
+# -- walking, expiry, registries --------------------------------------------------------------
+
+
+async def test_idle_is_oldest_first(store: StateStore) -> None:
+    """Only conversations before the moment given are named, the oldest first, up to the limit."""
+    await claim(store)
+    ages = [(A, 30), (B, 10), (C, 10), (b"d", 40)]
+    await store.write(batch(1, *(ConversationWrite(k, last_record_ms=ms) for k, ms in ages)))
+
+    assert await store.idle(3, 10, 9) == []
+    assert await store.idle(3, 40, 9) == [B, C, A]
+    assert await store.idle(3, 41, 2) == [B, C]
+    assert await store.idle(3, 41, 0) == []
+
+
+async def test_the_last_record_time_never_goes_back(store: StateStore) -> None:
+    """A batch of older records does not make a conversation look older than it is."""
+    await claim(store)
+    await store.write(batch(1, ConversationWrite(A, last_record_ms=100)))
+    await store.write(batch(2, ConversationWrite(A, last_record_ms=5), since=1))
+
+    assert await store.idle(3, 100, 9) == []
+    assert await store.idle(3, 101, 9) == [A]
+
+
+async def test_all_conversations_are_listed_once(store: StateStore) -> None:
+    """Walking a partition meets every conversation once, while others are written and deleted."""
+    await claim(store)
+    keys = [n.to_bytes(16, "big") for n in range(1_000)]
+    await store.write(batch(1, *(ConversationWrite(key, {b"p": key}) for key in keys)))
+    listed: list[bytes] = []
+    async for key, found in store.conversations(3):
+        assert found == StoredConversation({b"p": key}, None)
+        if not listed:
+            others = [ConversationWrite(b"new %d" % n, {b"p": b"new %d" % n}) for n in range(500)]
+            unseen = next(k for k in keys[500:] if k != key)
+            await store.write(batch(2, ConversationWrite(unseen, delete=True), *others, since=1))
+        listed.append(key)
+
+    old = [key for key in listed if not key.startswith(b"new")]
+
+    assert len(listed) == len(set(listed))
+    assert set(keys) - {unseen} <= set(old) <= set(keys)
+
+
+async def test_admission_is_capped_and_stable(pair: Pair) -> None:
+    """The configured have a place, then whoever came first; nobody loses a place by others."""
+    assert await pair.one.admit("agents", ["b", "a", "b"], ["c"], 3) == {"a", "b", "c"}
+    assert await pair.two.admit("agents", ["d"], ["c"], 3) == {"a", "b", "c"}
+    assert await pair.two.admit("agents", ["d"], ["c"], 4) == {"a", "b", "c", "d"}
+    assert await pair.one.admit("agents", [], ["c", "e"], 3) == {"b", "c", "e"}
+    assert await pair.one.admit("agents", [], [], 4) == {"a", "b", "d"}
+    assert await pair.one.admit("agents", [], ["v", "w", "x"], 2) == {"v", "w", "x"}
+    assert await pair.one.admit("routes", ["ü|{}"], [], 1) == {"ü|{}"}
+
+
+async def test_admission_is_atomic(pair: Pair) -> None:
+    """Many askers at once are given the same names, no more than the limit."""
+    askers = [
+        store.admit("agents", [f"{n}-{m}" for m in range(7)], ["mine"], 10)
+        for n in range(20)
+        for store in (pair.one, pair.two)
+    ]
+    answers = await asyncio.gather(*askers)
+    final = await pair.one.admit("agents", [], ["mine"], 10)
+
+    assert len(final) == 10
+    assert all(answer <= final for answer in answers)
+
+
+async def test_concurrent_writers_are_ordered(pair: Pair) -> None:
+    """Of many writes that expect the same offsets, one is written."""
+    await claim(pair.one)
+    writes = [
+        store.write(batch(1, ConversationWrite(A, {b"p": b"%d" % n}), batch_id=b"%d" % n))
+        for n, store in enumerate([pair.one, pair.two] * 10)
+    ]
+    results = await asyncio.gather(*writes)
+
+    assert results.count(Written()) == 1
+    assert results.count(Moved({"searches": 1, "labels": 7})) == 19
+    winner = b"%d" % results.index(Written())
+    assert (await pair.two.load(3, [(A, False)]))[0].hot == {b"p": winner}
+
+
+# -- any sequence of writes -----------------------------------------------------------------------
+
+small = st.binary(max_size=3)
+parts = st.dictionaries(small, st.none() | small, max_size=4)
+writes = st.builds(
+    ConversationWrite,
+    key=st.sampled_from([A, B, C]),
+    hot=parts,
+    fingerprints=parts,
+    last_record_ms=st.integers(-5, 5),
+) | st.builds(ConversationWrite, key=st.sampled_from([A, B, C]), delete=st.just(True))
+names = st.tuples(st.sampled_from(["1m", "5m"]), st.integers(-1, 2), st.sampled_from(["a", "b|"]))
+steps = st.tuples(
+    st.sampled_from([b"owner", b"owner", b"other"]),
+    st.integers(-1, 1),  # how far the expectation is off
+    st.integers(0, 2),  # records read
+    st.booleans(),  # sent twice
+    st.lists(writes, max_size=4),
+    st.dictionaries(names, st.none() | small, max_size=4),
+)
+
+
+@pytest.mark.parametrize("kind", ["redis"], indirect=True)
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(sequence=st.lists(steps, max_size=8))
+async def test_both_stores_agree(make_pair: Callable[[], Pair], sequence: list[object]) -> None:
+    """Any sequence of writes has the same answers and leaves the same content in both stores."""
+    pairs = [make_pair(), memory_pair()]
+    for pair in pairs:
+        await claim(pair.one)
+    offset = 0
+    for number, (token, off, count, twice, conversations, touched) in enumerate(sequence):  # type: ignore[misc]
+        since = max(0, offset + off)
+        write = batch(
+            since + count,
+            *conversations,
+            token=token,
+            since=since,
+            batch_id=b"%d" % number,
+            buckets=touched,
+        )
+        for _ in range(1 + twice):
+            one, two = [await pair.one.write(write) for pair in pairs]
+            assert one == two
+            if one == Written():
+                offset = since + count
+    one, two = [(await contents(pair.two), await buckets(pair.one)) for pair in pairs]
+    assert one == two
+    await pairs[0].one.close()
+    await pairs[0].two.close()

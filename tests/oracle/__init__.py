@@ -1,0 +1,97 @@
+"""Brute-force reference for the engine: everything from scratch, on the texts, in one pass.
+
+Nothing here is shared with the package under test. It is slow and plain on purpose: a
+conversation's valid events are collected, the winner of every item is found over the whole set,
+and each figure is computed anew from the definitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from .decode import Event, Record, Rejected, decode
+from .dedup import Settings
+from .report import canonical, row
+from .turns import Options, Turn, alive, turns_of
+from .windows import windows_text
+
+__all__ = ["Event", "Outcome", "Record", "Turn", "evaluate"]
+
+
+@dataclass
+class Outcome:
+    """What a stream must lead to."""
+
+    rows: list[str]
+    invalid: list[tuple[int, str]]
+    counts: dict[str, int]
+    turns: list[Turn] = field(repr=False)  # every existing turn, not only those with a row
+    events: list[Event] = field(repr=False)  # every valid event, redeliveries included
+
+    def windows(self, now_us: int | None = None) -> str:
+        """The text of `windows.json`, at the largest event time unless told otherwise."""
+        if now_us is None:
+            now_us = max((event.time for event in self.events), default=0)
+        return windows_text(self.turns, now_us)
+
+
+def evaluate(
+    records: Iterable[Record],
+    *,
+    turn_scope: str = "last",
+    good_gain: int = 2,
+    gain_of_document: str = "first",
+    identical_content: str = "duplicate",
+    snippet_rejects: bool = True,
+    keyed: bool = False,
+) -> Outcome:
+    """Evaluate a stream, whatever its order."""
+    options = Options(
+        turn_scope, good_gain, gain_of_document, Settings(identical_content, snippet_rejects)
+    )
+    events: list[Event] = []
+    invalid: list[tuple[int, str]] = []
+    read = 0
+    for index, record in enumerate(records):
+        read += 1
+        try:
+            events.append(decode(record, keyed))
+        except Rejected as refusal:
+            invalid.append((index, str(refusal)))
+
+    turns: list[Turn] = []
+    rowed: list[Turn] = []
+    stale: set[tuple[str, str]] = set()
+    forgotten: set[tuple[str, str]] = set()
+    for conversation in sorted({event.conversation for event in events}):
+        own = [event for event in events if event.conversation == conversation]
+        kept = alive(own)
+        evaluated = turns_of(conversation, kept, options)
+        turns += evaluated
+        rowed += evaluated if turn_scope == "all" else evaluated[-1:]
+        forgotten |= {
+            (conversation, event.event_id)
+            for event in own
+            if event.type != "forget" and event not in kept
+        }
+        if evaluated:
+            stale |= {
+                (conversation, event.event_id)
+                for event in kept
+                if event.turn < evaluated[-1].number
+            }
+    rows = [row(turn) for turn in rowed]
+    summed = ("results", "unique", "duplicates", "good_unique", "labelled", "unlabelled")
+    counts = {
+        "events": read,
+        "invalid": len(invalid),
+        "stale": len(stale),
+        "forgotten": len(forgotten),
+        "conversations": len({e.conversation for e in events if e.type != "forget"}),
+        "turns": len(rows),
+        "iterations": sum(one["n"] for one in rows),
+        **{name: sum(one[name] for one in rows) for name in summed},
+        "orphan_labels": sum(turn.orphan_labels() for turn in rowed),
+    }
+    return Outcome([canonical(one) for one in rows], invalid, counts, turns, events)

@@ -1,0 +1,314 @@
+"""From the events of a conversation to its evaluated turns: winners, order, labels, metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import fsum, log2
+from typing import Any
+
+from .decode import Event
+from .dedup import Placement, Result, Settings, canonical_type, deduplicate
+
+CAP = 100
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the caller of the oracle may choose."""
+
+    turn_scope: str = "last"
+    good_gain: int = 2
+    gain_of_document: str = "first"
+    dedup: Settings = field(default_factory=Settings)
+
+
+@dataclass(frozen=True)
+class Won:
+    """The winning version of an item: its event, its place in the event's list, its content."""
+
+    event: Event
+    index: int
+    entry: Any
+
+
+@dataclass(frozen=True)
+class Found:
+    """One result of a turn, in canonical order, with all that was concluded about it."""
+
+    raw: Result
+    search_id: str
+    iteration: int
+    rank: int
+    holds_handle: bool
+    label: int | None
+    placement: Placement
+    kind: str
+
+
+@dataclass
+class Turn:
+    """One evaluated turn."""
+
+    conversation: str
+    number: int
+    searches: dict[str, Won]
+    gates: dict[int, Won]
+    gain_labels: dict[str, Won]
+    routing_labels: dict[str, Won]
+    gate_labels: dict[int, Won]
+    completed: Won | None
+    options: Options
+    found: list[Found] = field(default_factory=list)
+
+    # --- iterations ---
+
+    def iterations(self) -> list[int]:
+        """Numbers of all iterations that have a search or an explicit gate."""
+        return sorted({*self.counted(), *self.gates})
+
+    def counted(self) -> list[int]:
+        """Numbers of the iterations in which a search was invoked, in order."""
+        return sorted({won.event.body["iteration"] for won in self.searches.values()})
+
+    def searches_of(self, iteration: int) -> list[Won]:
+        """The winning searches that lie in an iteration."""
+        return [won for won in self.searches.values() if won.event.body["iteration"] == iteration]
+
+    def _carriers(self, iteration: int) -> list[Event]:
+        events = [won.event for won in self.searches_of(iteration)]
+        return events or [self.gates[iteration].event]
+
+    def time_of(self, iteration: int) -> int:
+        """When an iteration took place."""
+        return min(event.time for event in self._carriers(iteration))
+
+    def agent_of(self, iteration: int) -> tuple[str, str | None]:
+        """Agent and release of an iteration."""
+        newest = max(self._carriers(iteration), key=lambda event: event.order)
+        return newest.body["agent"], newest.body["release"]
+
+    def decision_of(self, iteration: int) -> str | None:
+        """The gate decision of an iteration."""
+        if iteration in self.gates:
+            return str(self.gates[iteration].entry)
+        return "search" if self.searches_of(iteration) else None
+
+    def needed(self, iteration: int) -> bool | None:
+        """What the gate label of an iteration says."""
+        label = self.gate_labels.get(iteration)
+        return None if label is None else label.entry
+
+    def optimal(self, search_id: str) -> str | None:
+        """What the routing label of a search says."""
+        label = self.routing_labels.get(search_id)
+        return None if label is None else label.entry
+
+    # --- documents ---
+
+    def is_unique(self, index: int) -> bool:
+        """Whether the result opens a unique document."""
+        return self.found[index].placement.first == index
+
+    def gain_of(self, first: int) -> int | None:
+        """Gain of the document that opens at this result; None if unlabelled."""
+        labels = [
+            one.label
+            for one in self.found
+            if one.placement.first == first and one.label is not None
+        ]
+        if not labels:
+            return None
+        return max(labels) if self.options.gain_of_document == "max" else labels[0]
+
+    def is_good(self, first: int) -> bool:
+        """Whether that document is a good one."""
+        gain = self.gain_of(first)
+        return gain is not None and gain >= self.options.good_gain
+
+    # --- figures ---
+
+    def iteration_counts(self, iteration: int) -> dict[str, int]:
+        """The integers of one counted iteration."""
+        here = [n for n, one in enumerate(self.found) if one.iteration == iteration]
+        unique = [n for n in here if self.is_unique(n)]
+        good = [n for n in unique if self.is_good(n)]
+        return {
+            "results": len(here),
+            "unique": len(unique),
+            "good_unique": len(good),
+            "duplicates": len(here) - len(unique),
+            "labelled": sum(self.gain_of(n) is not None for n in unique),
+            "gain": sum(self.gain_of(n) or 0 for n in good),
+        }
+
+    def iteration_rows(self) -> list[dict[str, Any]]:
+        """The `iterations` of the row."""
+        rows: list[dict[str, Any]] = []
+        all_counts: list[dict[str, int]] = []
+        for i, iteration in enumerate(self.counted(), start=1):
+            counts = self.iteration_counts(iteration)
+            all_counts.append(counts)
+            total = {name: sum(one[name] for one in all_counts) for name in counts}
+            averages = [ratio(one["gain"], one["results"]) for one in all_counts]
+            dcg = fsum(one["gain"] / log2(k + 1) for k, one in enumerate(all_counts, start=1))
+            discounted = fsum(avg / log2(k + 1) for k, avg in enumerate(averages, start=1))
+            rows.append(
+                {
+                    "iteration": iteration,
+                    "i": i,
+                    **counts,
+                    "avg_gain": averages[-1],
+                    "r_at": total["results"],
+                    "ur_at": total["unique"],
+                    "gr_at": total["good_unique"],
+                    "dup_at": total["duplicates"],
+                    "cg": total["gain"],
+                    "rg": total["gain"] / i,
+                    "dcg": dcg,
+                    "drg": dcg / i,
+                    "rag": fsum(averages) / i,
+                    "drag": discounted / i,
+                    "sre": ratio(total["good_unique"], total["results"]),
+                    "srr": ratio(total["duplicates"], total["results"]),
+                }
+            )
+        return rows
+
+    def all_good(self) -> tuple[int | None, str | None]:
+        """Iterations needed for all good results, and what "all" means."""
+        counted = self.counted()
+        if not counted:
+            return None, None
+        if self.completed is not None and self.completed.entry is not None:
+            wanted = [
+                doc_id
+                for doc_id, grade in self.completed.entry.items()
+                if grade >= self.options.good_gain
+            ]
+            if not wanted or all(one.raw["doc_id"] is None for one in self.found):
+                return None, "qrels"
+            needed = 0
+            for doc_id in wanted:
+                places = [
+                    counted.index(one.iteration) + 1
+                    for one in self.found
+                    if one.raw["doc_id"] == doc_id
+                ]
+                needed = max(needed, min(places, default=CAP))
+            return min(needed, CAP), "qrels"
+        places = [
+            counted.index(one.iteration) + 1
+            for n, one in enumerate(self.found)
+            if self.is_unique(n) and self.is_good(n)
+        ]
+        return (min(max(places), CAP) if places else None), "retrieved"
+
+    def rerank_of(self, search_id: str) -> tuple[float, float] | None:
+        """NDCG of the shown and of the baseline order; None if the search takes no part."""
+        ranked = [
+            one
+            for one in self.found
+            if one.search_id == search_id and one.raw["baseline_rank"] is not None
+        ]
+        gains = {one.placement.first: self.gain_of(one.placement.first) for one in ranked}
+        if len(ranked) < 2 or all(gain is None for gain in gains.values()):
+            return None
+        shown = sorted(ranked, key=lambda one: one.rank)
+        baseline = sorted(ranked, key=lambda one: (one.raw["baseline_rank"], one.rank))
+        ideal = _dcg(sorted((gain or 0 for gain in gains.values()), reverse=True))
+        scores = []
+        for order in (shown, baseline):
+            documents = list(dict.fromkeys(one.placement.first for one in order))
+            dcg = _dcg([gains[document] or 0 for document in documents])
+            scores.append(dcg / ideal if ideal else 0.0)
+        return scores[0], scores[1]
+
+    def orphan_labels(self) -> int:
+        """Winning result labels that name no result."""
+        known = {one.raw["result_id"] for one in self.found}
+        return sum(result_id not in known for result_id in self.gain_labels)
+
+
+def ratio(numerator: int, denominator: int) -> float:
+    """A share that is zero where nothing is there to share."""
+    return numerator / denominator if denominator else 0.0
+
+
+def _dcg(gains: list[int]) -> float:
+    return fsum(gain / log2(place + 1) for place, gain in enumerate(gains, start=1))
+
+
+def alive(events: Iterable[Event]) -> list[Event]:
+    """The events of a conversation that its forgets leave, forgets left out."""
+    events = list(events)
+    tombstone = max((event.version for event in events if event.type == "forget"), default=None)
+    return [
+        event
+        for event in events
+        if event.type != "forget" and (tombstone is None or event.version > tombstone)
+    ]
+
+
+def turns_of(conversation: str, events: list[Event], options: Options) -> list[Turn]:
+    """Evaluate every existing turn of a conversation, from the events that are alive."""
+    existing = sorted({event.turn for event in events if event.type == "search_iteration"})
+    return [
+        _turn(conversation, number, [event for event in events if event.turn == number], options)
+        for number in existing
+    ]
+
+
+def _turn(conversation: str, number: int, events: list[Event], options: Options) -> Turn:
+    turn = Turn(conversation, number, {}, {}, {}, {}, {}, None, options)
+    for event in sorted(events, key=lambda event: event.order):
+        if event.type == "search_iteration":
+            searches = [(search["search_id"], search) for search in event.body["searches"]]
+            turn.searches.update(_first_entries(event, searches))
+            if event.body["gate"] is not None:
+                turn.gates[event.body["iteration"]] = Won(event, 0, event.body["gate"])
+        elif event.type == "relevance_labels":
+            turn.gain_labels.update(_first_entries(event, event.body["labels"]))
+            turn.routing_labels.update(_first_entries(event, event.body["routing"]))
+            turn.gate_labels.update(_first_entries(event, event.body["gate"]))
+        elif event.type == "turn_completed":
+            turn.completed = Won(event, 0, event.body["relevant"])
+    turn.found = _found(turn, options.dedup)
+    return turn
+
+
+def _first_entries(event: Event, entries: list[tuple[Any, Any]]) -> dict[Any, Won]:
+    won: dict[Any, Won] = {}
+    for index, (item, entry) in enumerate(entries):
+        if item not in won:
+            won[item] = Won(event, index, entry)
+    return won
+
+
+def _found(turn: Turn, settings: Settings) -> list[Found]:
+    ordered = sorted(
+        (
+            won.event.body["iteration"],
+            won.entry["ordinal"],
+            won.event.time,
+            won.index,
+            search_id,
+            rank,
+        )
+        for search_id, won in turn.searches.items()
+        for rank in range(1, len(won.entry["results"]) + 1)
+    )
+    raws = [turn.searches[place[4]].entry["results"][place[5] - 1] for place in ordered]
+    placements = deduplicate(raws, settings)
+    found = []
+    handles: set[str] = set()
+    for place, raw, placement in zip(ordered, raws, placements, strict=True):
+        holds = raw["result_id"] not in handles
+        handles.add(raw["result_id"])
+        label = raw["gain"]
+        if holds and raw["result_id"] in turn.gain_labels:
+            label = turn.gain_labels[raw["result_id"]].entry
+        found.append(
+            Found(raw, place[4], place[0], place[5], holds, label, placement, canonical_type(raw))
+        )
+    return found

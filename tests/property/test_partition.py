@@ -1,0 +1,95 @@
+"""The live path without Kafka: state partitions over a store, against the reference."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.engine.config import EngineConfig
+from stream_metrics.engine.row import canonical
+from stream_metrics.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.ports import Identity, Position, Record
+from stream_metrics.worker.cache import ConversationCache
+from stream_metrics.worker.export import export_state
+from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
+from stream_metrics.worker.telemetry import Silent
+from tests import oracle
+from tests.strategies import arrivals, streams
+
+TOPIC = "events"
+IDENTITY = Identity("group", 1, "fingerprint", {TOPIC: 1})
+
+
+def options() -> PartitionOptions:
+    """What the worker would be started with."""
+    return PartitionOptions(
+        IDENTITY, EngineConfig(), "k", {"k": b"secret"}, DEFAULT_WINDOWS, require_key=True
+    )
+
+
+async def once(call: Callable[[], Awaitable[Any]]) -> Any:
+    """No patience: the memory store answers at once."""
+    return await call()
+
+
+async def opened(
+    store: MemoryStore, letters: MemoryDeadLetters, cache_results: int
+) -> StatePartition:
+    """A state partition that has just been claimed by a new owner."""
+    shared = options()
+    partition = StatePartition(
+        0,
+        shared,
+        store,
+        letters,
+        ConversationCache(cache_results),
+        SharedNames(store, shared),
+        Silent(),
+        b"token",
+    )
+    partition.adopt(await store.claim(0, b"token", IDENTITY, {TOPIC: Position(0)}))
+    return partition
+
+
+async def live(
+    batches: list[list[tuple[bytes, bytes, int | None]]], cache_results: int, reopen: set[int]
+) -> tuple[list[str], str, MemoryDeadLetters]:
+    """Rows and windows of the store after the live path has taken ``batches``."""
+    store, letters = MemoryStore(), MemoryDeadLetters()
+    partition = await opened(store, letters, cache_results)
+    offset = 0
+    for number, batch in enumerate(batches):
+        if number in reopen:
+            partition = await opened(store, letters, cache_results)
+        records = [
+            Record(value, key, timestamp_ms, TOPIC, 0, offset + at)
+            for at, (key, value, timestamp_ms) in enumerate(batch)
+        ]
+        offset += len(records)
+        await partition.process(records, once)
+    export = await export_state(store, EngineConfig(), DEFAULT_WINDOWS, "all")
+    windows = canonical(export.windows_document(None)) + "\n"
+    return [canonical(row) for row in export.rows], windows, letters
+
+
+@given(st.data())
+def test_the_live_path_gives_the_rows_and_windows_of_the_reference(data: st.DataObject) -> None:
+    """Whatever the batches, the cache's size and the changes of owner, the state is the same."""
+    stream = [(key, value, None) for key, value, _ in data.draw(streams())]
+    batches = data.draw(arrivals(stream))
+    cache_results = data.draw(st.sampled_from([0, 20, 100_000]))
+    reopen = data.draw(st.sets(st.integers(0, 6)))
+    taken = [record for batch in batches for record in batch]
+    reference = [oracle.Record(value, key, None) for key, value, _ in taken]
+    expected = oracle.evaluate(reference, turn_scope="all", keyed=True)
+
+    rows, windows, letters = asyncio.run(live(batches, cache_results, reopen))
+
+    assert rows == expected.rows
+    assert windows == expected.windows()
+    assert [letter.record.offset for letter in letters.letters] == [n for n, _ in expected.invalid]
