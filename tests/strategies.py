@@ -289,7 +289,7 @@ _EDITS = {
 }
 _MASK = st.sampled_from(MASKS)
 _NAME = {kind: st.sampled_from(TYPE_NAMES.get(kind, [kind, kind.upper()])) for kind in _KINDS}
-_EXTRAS = st.sampled_from(
+_EXTRAS: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
     [
         {},
         {},
@@ -305,7 +305,7 @@ _EXTRAS = st.sampled_from(
     ]
 )
 _PALETTE = st.lists(
-    st.tuples(st.sampled_from(_KINDS), st.sampled_from([URLS[0], URLS[4], URLS[6]])),
+    st.tuples(st.sampled_from(_KINDS), st.sampled_from([str(URLS[n]) for n in (0, 4, 6)])),
     min_size=1,
     max_size=3,
     unique=True,
@@ -373,7 +373,7 @@ def moment(offset_us: int, notation: str) -> str | int | float:
     return text + "Z"
 
 
-_ENVELOPE_EXTRAS = st.sampled_from(
+_ENVELOPE_EXTRAS: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
     [
         {},
         {},
@@ -408,7 +408,7 @@ _ORDINAL = st.sampled_from([None, 0, 1, None, 2])
 def searches(draw: Draw, palette: Palette, search_ids: list[str]) -> dict[str, Any]:
     """One search with up to four results."""
     search_id = draw(st.sampled_from(search_ids))
-    size = draw(st.sampled_from([2, 1, 3, 0, 4]))
+    size = draw(st.sampled_from([1, 2, 3, 0, 4, 2]))
     search: dict[str, Any] = {"search_id": search_id}
     ordinal, routing = draw(_ORDINAL), draw(_ROUTING)
     if ordinal is not None:
@@ -479,11 +479,12 @@ _LABELS = {
     True: _labels(WIDE_IDS, _ITERATION[True]),
 }
 _COMPLETED = st.fixed_dictionaries(
-    {"type": st.just("turn_completed")},
-    optional={
+    {
+        "type": st.just("turn_completed"),
         "relevant": st.sampled_from(
             [
                 ["D-1"],
+                ["D-1", "D-7"],
                 ["D-1", "D-2"],
                 {"D-1": 4, "D-2": 1},
                 {"D-2": 1},
@@ -494,6 +495,8 @@ _COMPLETED = st.fixed_dictionaries(
                 None,
             ]
         ),
+    },
+    optional={
         "answer": st.just("Yes."),
         "reference_answers": st.sampled_from([["Yes"], [], ["Yes", None]]),
         "dimensions": st.just({"language": "en", "difficulty": None}),
@@ -608,7 +611,7 @@ def _events(draw: Draw, palette: Palette, conversations: list[str], wide: bool) 
     weight = draw(st.integers(0, 99))
     if weight < (84 if wide else 56):
         body = draw(iterations(palette, wide))
-    elif weight < (96 if wide else 85):
+    elif weight < (94 if wide else 83):
         body = draw(_LABELS[wide])
     elif weight < 98:
         body = draw(_COMPLETED)
@@ -694,7 +697,7 @@ def streams(
     wide = draw(st.sampled_from([False, False, False, True]))
     if wide:
         names = names[:1]
-    share = 4 if wide else draw(st.sampled_from([0, 2]))
+    share = draw(st.sampled_from([0, 4, 4, 4] if wide else [0, 2]))
     least = max(min_events, max_events * share // 5)
     steps = draw(st.lists(_steps(palette, names, wide), min_size=least, max_size=max_events))
     events: list[dict[str, Any]] = []

@@ -210,6 +210,13 @@ def _response(page: Page) -> web.Response:
 
 def make_app(pages: Pages) -> web.Application:
     """An aiohttp application with the three pages; it closes them when it ends."""
+    app = web.Application()
+    add_pages(app, pages)
+    return app
+
+
+def add_pages(app: web.Application, pages: Pages) -> None:
+    """Put the three pages on an application, which closes them when it ends."""
 
     async def metrics(request: web.Request) -> web.Response:
         accept = ",".join(request.headers.getall(hdrs.ACCEPT, ()))
@@ -224,12 +231,10 @@ def make_app(pages: Pages) -> web.Application:
     async def close(_: web.Application) -> None:
         pages.close()
 
-    app = web.Application()
     app.router.add_get("/metrics", metrics)
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/readyz", readyz)
     app.on_cleanup.append(close)
-    return app
 
 
 async def serve(options: WebOptions, app: web.Application) -> web.AppRunner:

@@ -228,9 +228,12 @@ class Fingerprinter:
     def _title_from_fields(self, made: Fingerprint, kind: EntityType, result: Result) -> None:
         fields = result.fields or {}
         if kind.title_fallback is not None:
-            text = single_text(fields.get(kind.title_fallback))
-            if text is not None:
-                made.title = self.digester.of("title", text)
+            form = field_form(fields.get(kind.title_fallback))
+            if form is not None:
+                is_text = form[0] == "s"
+                made.title = self.digester.of(
+                    "title" if is_text else "title form", form[1:] if is_text else form
+                )
         for name in TITLE_FIELDS:
             text = single_text(fields.get(name))
             if text is not None:

@@ -67,6 +67,11 @@ class RedisProcess:
             self._process = None
 
     @property
+    def running(self) -> bool:
+        """Whether it was started and not killed."""
+        return self._process is not None
+
+    @property
     def pid(self) -> int:
         """The process id, for signals."""
         assert self._process is not None

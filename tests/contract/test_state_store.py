@@ -166,7 +166,9 @@ async def test_a_topic_that_is_not_stored_is_moved(store: StateStore) -> None:
 async def test_offsets_beyond_doubles_are_compared_exactly(store: StateStore) -> None:
     """Two offsets that are the same as floating-point numbers are still two offsets."""
     huge = 2**53
-    await store.claim(3, b"owner", IDENTITY, {"searches": Position(huge - 1), "labels": Position(7)})
+    await store.claim(
+        3, b"owner", IDENTITY, {"searches": Position(huge - 1), "labels": Position(7)}
+    )
 
     assert await store.write(batch(huge, since=huge - 1)) == Written()
     assert (await store.describe(3)).positions["searches"].offset == huge

@@ -128,8 +128,7 @@ KINDS: dict[str, Callable[[Any], bool]] = {
     "route": _route,
     "objects": lambda v: v == [],  # no token holds an object with all that is required
     "object": lambda v: False,
-    "forget_type": lambda v: v == "forget",
-    "own_type": lambda v: False,  # no token names a type whose fields fit
+    "type": lambda v: v == "forget",  # the only type named by a token; its fields are in all
 }
 
 
@@ -159,7 +158,7 @@ def _beyond_double(token: str) -> bool:
 
 def _envelope(kind: str) -> list[Field]:
     return [
-        Field(kind, ("type",), "forget_type" if kind == "forget" else "own_type", "no"),
+        Field(kind, ("type",), "type", "no"),
         Field(kind, ("version",), "version"),
         Field(kind, ("event_id",), "handle", "no"),
         Field(kind, ("occurred_at",), "instant", "no"),

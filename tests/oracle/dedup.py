@@ -86,7 +86,7 @@ class Placement:
 def canonical_type(result: Result) -> str:
     """The table's spelling of a named type, else the folded name."""
     folded = result["entity_type"].casefold()
-    return _CANONICAL.get(folded, folded)
+    return str(_CANONICAL.get(folded, folded))
 
 
 def _id_value(name: str, value: str) -> str:
@@ -121,7 +121,7 @@ def generic_id(result: Result) -> str | None:
 
 def own_text(result: Result, name: str) -> str:
     """Normalised title, snippet or content; empty if absent."""
-    return normalise(result[name] or "")
+    return normalise(str(result[name] or ""))
 
 
 def url_parts(result: Result) -> tuple[str, str, Counter[tuple[str, str]]] | None:
@@ -180,7 +180,7 @@ def candidate_keys(result: Result) -> set[tuple[str, ...]]:
     """All keys of phase 1."""
     kind = canonical_type(result)
     ids = id_components(result)
-    keys = set()
+    keys: set[tuple[str, ...]] = set()
     for name, values in ids.items():
         if is_definitive(kind, name) or name == "original_id":
             keys |= {(kind, "id", name, value) for value in values}

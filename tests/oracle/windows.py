@@ -130,7 +130,7 @@ def windows_text(turns: list[Turn], now: int) -> str:
     everything = [entry for turn in turns for entry in entries(turn)]
     agents = sorted({entry[2] for entry in everything})[:MAX_AGENTS]
     routes = sorted({dict(entry[3])["route"] for entry in everything if "route" in dict(entry[3])})
-    sums: Counter[tuple[Labels, ...]] = Counter()
+    sums: Counter[Labels] = Counter()
     for time, name, agent, labels, value in everything:
         capped = tuple(
             (key, text if key != "route" or text in routes[:MAX_ROUTES] else "other")
@@ -144,7 +144,7 @@ def windows_text(turns: list[Turn], now: int) -> str:
                     ("agent", agent if agent in agents else "other"),
                     ("window", window),
                 )
-                sums[(*head, *capped)] += value  # type: ignore[index]
+                sums[(*head, *capped)] += value
     ordered = sorted(
         ((key, value) for key, value in sums.items() if value != 0),
         key=lambda item: tuple(text for _, text in item[0]),
@@ -152,6 +152,6 @@ def windows_text(turns: list[Turn], now: int) -> str:
     document = {
         "schema_version": 1,
         "now": now,
-        "sums": [{**dict(key), "value": value} for key, value in ordered],  # type: ignore[arg-type]
+        "sums": [{**dict(key), "value": value} for key, value in ordered],
     }
     return canonical(document) + "\n"

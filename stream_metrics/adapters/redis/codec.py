@@ -81,9 +81,13 @@ def read_state(meta: Meta) -> PartitionState:
     )
     positions = {}
     for topic in _suffixes(meta, names.OFFSET):
-        timestamp, record_time, digest = meta[names.LAST + topic].split(b" ", 2)
+        timestamp, record_time, event_time, digest = meta[names.LAST + topic].split(b" ", 3)
         positions[bytes_text(topic)] = Position(
-            int(meta[names.OFFSET + topic]), int(timestamp), digest, int(record_time)
+            int(meta[names.OFFSET + topic]),
+            int(timestamp),
+            digest,
+            int(record_time),
+            int(event_time),
         )
     return PartitionState(identity, meta[names.TOKEN], positions)
 
@@ -125,8 +129,8 @@ def write_call(batch: BatchWrite, keys: PartitionKeys) -> Call:
 
 
 def _last(position: Position) -> bytes:
-    times = (position.last_timestamp_ms, position.record_time_ms)
-    return b"%d %d %b" % (*times, position.last_digest)
+    times = (position.last_timestamp_ms, position.record_time_ms, position.event_time_us)
+    return b"%d %d %d %b" % (*times, position.last_digest)
 
 
 def _suffixes(meta: Meta, prefix: bytes) -> list[bytes]:
@@ -175,15 +179,19 @@ def _change(
 
 
 def _change_idle(arguments: list[bytes | int], conversations: Iterable[ConversationWrite]) -> None:
-    last: dict[ConversationKey, int | None] = {
-        c.key: None if c.delete else c.last_record_ms for c in conversations
-    }
-    gone = [key for key, ms in last.items() if ms is None]
-    if len(gone) < len(last):
-        arguments += [b"A", len(last) - len(gone)]
-        for key, ms in last.items():
-            if ms is not None:
-                arguments += (ms, key)
+    last: dict[ConversationKey, int] = {}
+    gone: dict[ConversationKey, None] = {}
+    for conversation in conversations:
+        key, ms = conversation.key, conversation.last_record_ms
+        if conversation.delete:
+            last.pop(key, None)
+            gone[key] = None
+        else:
+            last[key] = max(ms, last.get(key, ms))
     if gone:
         arguments += [b"Z", len(gone)]
         arguments += gone
+    if last:
+        arguments += [b"A", len(last)]
+        for key, ms in last.items():
+            arguments += (ms, key)

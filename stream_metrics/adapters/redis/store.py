@@ -31,6 +31,7 @@ from stream_metrics.ports import (
 
 PAGE: Final = 256  # conversations read at once when walking a partition
 
+Buckets = dict[tuple[str, int, str], bytes]
 Closer = Callable[[], Awaitable[None]]
 
 
@@ -71,11 +72,7 @@ class RedisStore:
             flat = await self._claim.run(self.client, [keys.meta], [token, *begin])
             meta = dict(zip(flat[::2], flat[1::2], strict=True))
             state = codec.read_state(meta)
-            windows = codec.read_windows(meta)
-            stored = await self._hashes([keys.window(window) for window in windows])
-            for window, buckets in zip(windows, stored, strict=True):
-                for field, value in buckets.items():
-                    state.buckets[window, *codec.read_bucket(field)] = value
+            state.buckets = await self._buckets(keys, meta)
             return state
 
     async def load(
@@ -115,6 +112,12 @@ class RedisStore:
                 return Fenced()
             call_keys, arguments = codec.write_call(batch, keys)
             return codec.read_result(await self._write.run(self.client, call_keys, arguments))
+
+    async def buckets(self, partition: int) -> Buckets:
+        """See ``StateStore.buckets``; each window as of one moment."""
+        async with self._translating():
+            keys = await self._keys(partition)
+            return await self._buckets(keys, await self._all(keys.meta)) if keys else {}
 
     async def idle(self, partition: int, before_ms: int, limit: int) -> list[ConversationKey]:
         """See ``StateStore.idle``; of equal age in the order of the keys."""
@@ -202,6 +205,15 @@ class RedisStore:
         stored: bytes = await self._do("HGET", self.keys.layout, partition)
         keys = self._partitions[partition] = self.keys.partition(stored.decode())
         return keys
+
+    async def _buckets(self, keys: PartitionKeys, meta: codec.Meta) -> Buckets:
+        windows = codec.read_windows(meta)
+        stored = await self._hashes([keys.window(window) for window in windows])
+        return {
+            (window, *codec.read_bucket(field)): value
+            for window, fields in zip(windows, stored, strict=True)
+            for field, value in fields.items()
+        }
 
     async def _hashes(self, keys: Sequence[bytes]) -> list[dict[bytes, bytes]]:
         """The content of each, each as of one moment."""

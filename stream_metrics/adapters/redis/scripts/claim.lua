@@ -10,7 +10,7 @@ if #KEYS ~= 1 or #ARGV < 3 or #ARGV % 2 == 0 or ARGV[1] == '' then
 end
 if redis.acl_check_cmd then
   for _, command in ipairs(NEEDED) do
-    if not redis.acl_check_cmd(command, KEYS[1], 'x', 'x') then
+    if not redis.acl_check_cmd(command, KEYS[1]) then
       return redis.error_reply('NOPERM this user may not run ' .. command)
     end
   end

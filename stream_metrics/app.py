@@ -1,0 +1,158 @@
+"""The Faust application: ``faust -A stream_metrics.app worker``.
+
+Faust owns the life cycle, the signals, the service tree and the web server. Its own consumer is
+off: records are read in batches by a service of ours (``docs/adr/0001-faust-seam.md`` says why).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import tempfile
+from collections.abc import Iterable
+from typing import Any
+
+import faust
+import uvloop
+from faust.app.base import BootStrategy
+from mode import Service
+from mode.types import ServiceT
+
+from stream_metrics.adapters.kafka.consumer import TopicsUnfit
+from stream_metrics.adapters.redis.errors import StoreRefused
+from stream_metrics.adapters.web import BasicAuth, add_pages
+from stream_metrics.logs import configure_logs
+from stream_metrics.runtime import Runtime, UnsafeStore, web_options
+from stream_metrics.settings import Settings
+from stream_metrics.worker.partition import OtherIdentity
+
+REFUSALS = (TopicsUnfit, OtherIdentity, UnsafeStore, StoreRefused)
+
+
+class OwnConsumer(BootStrategy):  # type: ignore[misc]
+    """Start the web server and our services; no agents, tables or consumer of Faust's."""
+
+    enable_kafka = False
+
+    def agents(self) -> Iterable[ServiceT]:
+        """None."""
+        return []
+
+    def tables(self) -> Iterable[ServiceT]:
+        """None."""
+        return []
+
+    def web_server(self) -> Iterable[ServiceT]:
+        """Faust's web server, with our pages on it."""
+        add_pages(self.app.web.web_app, self.app.runtime.pages)
+        return super().web_server()
+
+
+class OwnWorker(faust.Worker):  # type: ignore[misc]
+    """Faust's worker, but logs are set up by us, and nothing is drawn on the terminal."""
+
+    def _setup_logging(self) -> None:
+        """Done by ``configure_logs`` when the application was made."""
+
+    def _setup_spinner_handler(self, logger: Any, level: int) -> None:
+        """No spinner."""
+
+
+class App(faust.App):  # type: ignore[misc]
+    """Faust's application with our boot order."""
+
+    BootStrategy = OwnConsumer
+    failure: BaseException | None = None
+
+
+def create_app(settings: Settings | None = None) -> App:
+    """The application for these settings (by default those of environment and file)."""
+    settings = settings or Settings()
+    configure_logs(settings.log)
+    web = web_options(settings)
+    middlewares = [BasicAuth(web.users)] if web.users else []
+    app = App(
+        settings.kafka.group_id,
+        broker="kafka://",
+        autodiscover=False,
+        datadir=tempfile.gettempdir(),
+        web_bind=web.host,
+        web_host=web.host,
+        web_port=web.port,
+        web_ssl_context=_ssl_context(web.tls_certificate, web.tls_key),
+        web_application_options={"middlewares": middlewares},
+        web_tables_enabled=False,
+        web_router_enabled=False,
+        web_stats_enabled=False,
+        web_graph_enabled=False,
+        web_metrics_enabled=False,
+        worker_redirect_stdouts=False,
+        Worker=OwnWorker,
+    )
+    runtime = app.runtime = Runtime(settings)
+
+    @app.service  # type: ignore[untyped-decorator]
+    class Worker(Service):  # type: ignore[misc]
+        """Runs the live worker inside Faust's service tree."""
+
+        _work: asyncio.Task[None] | None = None
+
+        async def on_start(self) -> None:
+            """Begin to work."""
+            self._work = asyncio.create_task(runtime.run())
+            self._work.add_done_callback(self._ended)
+
+        def _ended(self, work: asyncio.Task[Any]) -> None:
+            if not work.cancelled() and (error := work.exception()) is not None:
+                self._crash_with(error)
+
+        def _crash_with(self, error: BaseException) -> None:
+            self.log.error("%s: %s", type(error).__name__, error)
+            app.failure = error
+            asyncio.ensure_future(self.crash(error))
+
+        async def on_stop(self) -> None:
+            """Finish the batch in flight, commit, leave the group."""
+            runtime.stop()
+            if self._work is not None:
+                await asyncio.gather(self._work, return_exceptions=True)
+
+    return app
+
+
+def _ssl_context(certificate: Any, key: Any) -> ssl.SSLContext | None:
+    if certificate is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, key)
+    return context
+
+
+def __getattr__(name: str) -> Any:
+    """``app``, for ``faust -A stream_metrics.app``: made when it is first asked for."""
+    if name != "app":
+        raise AttributeError(name)
+    made = globals()["app"] = create_app()
+    return made
+
+
+def run_worker(settings: Settings) -> int:
+    """Run a worker for ``settings`` until it is told to stop; its exit code.
+
+    0 after a graceful stop, 2 where settings, topics or state forbid to work, 1 after a crash.
+    """
+    running = create_app(settings)
+    loop = uvloop.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        running.Worker(
+            loop=loop, loglevel=settings.log.level, redirect_stdouts=False
+        ).execute_from_commandline()
+    except SystemExit as done:
+        code = done.code if isinstance(done.code, int) else 1
+    else:
+        code = 0
+    failure = running.failure
+    if failure is None:
+        return code
+    return 2 if isinstance(failure, REFUSALS) else 1

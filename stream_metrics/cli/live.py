@@ -1,0 +1,251 @@
+"""Commands around a live system: ``worker``, ``check``, ``export``, ``dlq list``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError
+from rich.console import Console
+from rich.table import Table
+
+from stream_metrics.adapters.kafka.dead_letters import HEADER_PREFIX
+from stream_metrics.adapters.kafka.options import client_options
+from stream_metrics.adapters.redis.check import check as check_redis
+from stream_metrics.adapters.redis.connect import connect
+from stream_metrics.adapters.redis.errors import StoreRefused
+from stream_metrics.adapters.reports import write_json, write_rows
+from stream_metrics.cli.common import (
+    ConfigOption,
+    NowOption,
+    OutOption,
+    UsageError,
+    load_settings,
+    make_directory,
+    parse_now,
+)
+from stream_metrics.ports import StoreUnavailable
+from stream_metrics.runtime import redis_options
+from stream_metrics.settings import Settings, mask_url
+from stream_metrics.worker.export import NowTooEarly, export_state
+
+
+def worker(
+    config: ConfigOption = None,
+    web_port: Annotated[int | None, typer.Option(help="Port of /metrics and the probes.")] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Start in spite of a Redis that may evict state.")
+    ] = False,
+) -> None:
+    """Run the live worker: Kafka in, state in Redis, figures on /metrics.
+
+    The same as [bold]faust -A stream_metrics.app worker[/bold]. SIGTERM finishes the batch in
+    flight, commits and leaves the group.
+    """
+    if web_port is not None:
+        os.environ["STREAM_METRICS_WEB__PORT"] = str(web_port)
+    if force:
+        os.environ["STREAM_METRICS_FORCE"] = "true"
+    settings = load_settings(config)
+    from stream_metrics.app import run_worker  # builds the Faust application when imported
+
+    sys.exit(run_worker(settings))
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of ``check``: ``state`` is ok, warning or error."""
+
+    what: str
+    state: str
+    message: str
+
+
+def check(config: ConfigOption = None) -> None:
+    """Validate the settings and connect to Kafka and Redis; exit code 2 if a worker would fail."""
+    settings = load_settings(config)
+    findings = asyncio.run(_check(settings))
+    colours = {"ok": "green", "warning": "yellow", "error": "red"}
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for finding in findings:
+        colour = colours[finding.state]
+        table.add_row(finding.what, f"[{colour}]{finding.state}[/{colour}]", finding.message)
+    Console().print(table)
+    if any(finding.state == "error" for finding in findings):
+        raise typer.Exit(2)
+
+
+async def _check(settings: Settings) -> list[Finding]:
+    findings = [Finding("settings", "ok", f"fingerprint {settings.fingerprint()}")]
+    if not settings.state.key():
+        findings.append(
+            Finding("digest key", "warning", "none; set STREAM_METRICS_STATE__DIGEST_KEY")
+        )
+    findings += await _check_kafka(settings)
+    store = connect(redis_options(settings))
+    try:
+        problems = await check_redis(store)
+    finally:
+        await store.close()
+    where = mask_url(settings.redis.url)
+    findings += [
+        Finding("redis", "error" if problem.fatal else "warning", f"{where}: {problem.message}")
+        for problem in problems
+    ]
+    if not any(problem.fatal for problem in problems):
+        findings.append(Finding("redis", "ok", f"{where}, namespace {settings.namespace}"))
+    return findings
+
+
+async def _check_kafka(settings: Settings) -> list[Finding]:
+    kafka = settings.kafka
+    consumer = AIOKafkaConsumer(**client_options(kafka))
+    try:
+        async with asyncio.timeout(15):
+            await consumer.start()
+            topics = await consumer.topics()
+            counts = {t: len(consumer.partitions_for_topic(t) or ()) for t in kafka.topics}
+    except (KafkaError, OSError, TimeoutError) as error:
+        message = f"{kafka.bootstrap_servers}: {type(error).__name__}: {error}"
+        return [Finding("kafka", "error", message)]
+    finally:
+        await consumer.stop()
+    findings = [Finding("kafka", "ok", kafka.bootstrap_servers)]
+    for topic in kafka.topics:
+        if topic not in topics:
+            findings.append(Finding(f"topic {topic}", "error", "does not exist; create it"))
+        else:
+            findings.append(Finding(f"topic {topic}", "ok", f"{counts[topic]} partitions"))
+        letters = topic + kafka.dead_letter_suffix
+        if letters not in topics:
+            why = "does not exist; the worker stops at the first bad record. Create it"
+            findings.append(Finding(f"topic {letters}", "error", why))
+    if len({counts[topic] for topic in kafka.topics if topic in topics}) > 1:
+        findings.append(
+            Finding("partitions", "error", "input topics must have equal partition counts")
+        )
+    return findings
+
+
+def export(
+    out: OutOption = Path("out"),
+    now: NowOption = None,
+    turn_scope: Annotated[
+        str | None, typer.Option(help="[bold]last[/bold] or [bold]all[/bold].")
+    ] = None,
+    config: ConfigOption = None,
+) -> None:
+    """Write conversations.jsonl and windows.json from the live state in Redis."""
+    settings = load_settings(config)
+    scope = turn_scope or settings.metrics.turn_scope
+    if scope not in ("last", "all"):
+        raise UsageError(f"--turn-scope {scope!r}: use last or all")
+    now_us = parse_now(now)
+    try:
+        found = asyncio.run(_export(settings, scope))
+        windows = found.windows_document(now_us)
+    except NowTooEarly as error:
+        raise UsageError(str(error)) from error
+    except (StoreUnavailable, StoreRefused) as error:
+        raise UsageError(f"redis {mask_url(settings.redis.url)}: {error}") from error
+    if not found.windows:
+        raise UsageError(
+            f"namespace {settings.namespace!r} holds no state; is redis.namespace the worker's?"
+        )
+    make_directory(out)
+    write_rows(out, found.rows)
+    write_json(out, "windows.json", windows)
+    Console(stderr=True).print(f"{len(found.rows):,} rows written to {out}")
+
+
+async def _export(settings: Settings, scope: str) -> Any:
+    store = connect(redis_options(settings))
+    try:
+        return await export_state(
+            store, settings.engine_config(), settings.metrics.window_specs(), scope
+        )
+    finally:
+        await store.close()
+
+
+def dlq_list(
+    topic: Annotated[
+        str | None, typer.Option(help="Only letters of this input topic.", show_default=False)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 1_000_000,
+    config: ConfigOption = None,
+) -> None:
+    """List dead letters: where each record stood and why it was turned away.
+
+    A letter may be there twice after a failure; topic, partition and offset identify it, and each
+    is listed once.
+    """
+    settings = load_settings(config)
+    if topic is not None and topic not in settings.kafka.topics:
+        raise UsageError(f"--topic {topic!r} is no input topic; use one of kafka.topics")
+    topics = [topic] if topic else list(settings.kafka.topics)
+    try:
+        letters = asyncio.run(_letters(settings, topics, limit))
+    except (KafkaError, OSError, TimeoutError) as error:
+        raise UsageError(f"kafka {settings.kafka.bootstrap_servers}: {error}") from error
+    if as_json:
+        for letter in letters:
+            typer.echo(json.dumps(letter))
+        return
+    table = Table("topic", "partition", "offset", "reason", "message", box=None, pad_edge=False)
+    for letter in letters:
+        cells = ("topic", "partition", "offset", "error.class", "error.message")
+        table.add_row(*(str(letter[name]) for name in cells))
+    Console().print(table)
+
+
+async def _letters(settings: Settings, topics: list[str], limit: int) -> list[dict[str, Any]]:
+    found: dict[tuple[str, int, int], dict[str, Any]] = {}
+    consumer = AIOKafkaConsumer(
+        **client_options(settings.kafka), isolation_level="read_committed"
+    )
+    await consumer.start()
+    try:
+        for topic in topics:
+            async for headers in _headers(consumer, topic + settings.kafka.dead_letter_suffix):
+                place = (headers["topic"], headers["partition"], headers["offset"])
+                found[place] = headers
+    finally:
+        await consumer.stop()
+    return [found[place] for place in sorted(found)][:limit]
+
+
+async def _headers(consumer: AIOKafkaConsumer, topic: str) -> AsyncIterator[dict[str, Any]]:
+    """The headers of every letter on a topic, up to the ends as they are now."""
+    if topic not in await consumer.topics():
+        return
+    places = [TopicPartition(topic, n) for n in consumer.partitions_for_topic(topic) or ()]
+    consumer.assign(places)
+    await consumer.seek_to_beginning()
+    ends = await consumer.end_offsets(places)
+    left = {place for place in places if await consumer.position(place) < ends[place]}
+    while left:
+        for place, records in (await consumer.getmany(timeout_ms=500)).items():
+            for record in records:
+                yield _letter(record)
+        left = {place for place in left if await consumer.position(place) < ends[place]}
+
+
+def _letter(record: Any) -> dict[str, Any]:
+    headers: dict[str, Any] = {
+        name.removeprefix(HEADER_PREFIX): value.decode("utf-8", "replace")
+        for name, value in record.headers
+        if name.startswith(HEADER_PREFIX)
+    }
+    for name in ("partition", "offset"):
+        headers[name] = int(headers[name])
+    return headers

@@ -1,0 +1,152 @@
+"""The live worker without a framework: every part made from the settings, started and stopped."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import structlog
+from prometheus_client import CollectorRegistry
+
+from stream_metrics.adapters.health import Health
+from stream_metrics.adapters.kafka.consumer import LiveConsumer
+from stream_metrics.adapters.kafka.dead_letters import KafkaDeadLetters
+from stream_metrics.adapters.prometheus.operations import Operations
+from stream_metrics.adapters.prometheus.windows import WindowCollector
+from stream_metrics.adapters.redis.check import check
+from stream_metrics.adapters.redis.connect import RedisOptions, connect
+from stream_metrics.adapters.redis.store import RedisStore
+from stream_metrics.adapters.web import Pages, WebOptions
+from stream_metrics.engine.codec import SCHEMA_VERSION
+from stream_metrics.ports import Identity
+from stream_metrics.settings import Settings
+from stream_metrics.worker.cache import ConversationCache
+from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
+from stream_metrics.worker.patience import Patience, Stopped
+
+log = structlog.get_logger(__name__)
+
+
+class UnsafeStore(Exception):
+    """Redis is set up so that it may lose state; says what to change."""
+
+
+def redis_options(settings: Settings) -> RedisOptions:
+    """The Redis adapter's options."""
+    redis = settings.redis
+    return RedisOptions(
+        url=redis.url,
+        namespace=settings.namespace,
+        username=redis.username,
+        password=redis.password.get_secret_value() if redis.password else None,
+        cluster=redis.cluster,
+        sentinels=redis.sentinels,
+        sentinel_service=redis.sentinel_service,
+        socket_timeout_seconds=redis.socket_timeout_seconds,
+        connect_timeout_seconds=redis.connect_timeout_seconds,
+        ssl_ca_file=redis.ssl_ca_file,
+        ssl_certificate_file=redis.ssl_certificate_file,
+        ssl_key_file=redis.ssl_key_file,
+    )
+
+
+def web_options(settings: Settings) -> WebOptions:
+    """The pages' options."""
+    web = settings.web
+    users = {user: digest.get_secret_value() for user, digest in web.users.items()}
+    return WebOptions(web.host, web.port, web.tls_certificate, web.tls_key, users)
+
+
+def identity(settings: Settings, counts: dict[str, int]) -> Identity:
+    """What state built by these settings over these topics is."""
+    return Identity(settings.kafka.group_id, SCHEMA_VERSION, settings.fingerprint(), counts)
+
+
+class Runtime:
+    """One live worker."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.registry = CollectorRegistry()
+        self.health = Health()
+        self.operations = Operations(self.registry, settings.kafka.topics)
+        self.patience = Patience(self.health, self.operations.redis_error)
+        self.cache = ConversationCache(settings.state.cache_results)
+        self._consumer: LiveConsumer | None = None
+        self._windows = WindowCollector(self._open_windows, lambda: time.time_ns() // 1000)
+        self.pages = Pages(self.registry, self.health, self._windows)
+
+    def _open_windows(self) -> list[object]:
+        consumer = self._consumer
+        return [] if consumer is None else [p.windows for p in consumer.partitions]
+
+    async def run(self) -> None:
+        """Work until ``stop``; raises where the worker must not start or go on."""
+        settings = self.settings
+        store = connect(redis_options(settings))
+        letters = KafkaDeadLetters(settings.kafka)
+        key = settings.state.key()
+        if not key:
+            log.warning(
+                "no digest key: who reads Redis can test for guessed texts; set state.digest_key"
+            )
+        key_id = settings.key_id()
+        options = PartitionOptions(
+            identity=identity(settings, {}),
+            engine=settings.engine_config(),
+            key_id=key_id,
+            keys={key_id: key},
+            windows=settings.metrics.window_specs(),
+            agents=settings.metrics.agents,
+            routes=settings.metrics.routes,
+            ttl_ms=settings.state.ttl_ms,
+            batch_records=settings.state.batch_records,
+        )
+        names = SharedNames(store, options)
+
+        def make_partition(number: int, token: bytes, ours: Identity) -> StatePartition:
+            return StatePartition(
+                number,
+                replace(options, identity=ours),
+                store,
+                letters,
+                self.cache,
+                names,
+                self.operations,
+                token,
+            )
+
+        self._consumer = LiveConsumer(
+            settings.kafka,
+            store,
+            lambda counts: identity(settings, counts),
+            make_partition,
+            self.patience,
+            self.health,
+            self.operations,
+        )
+        try:
+            await self._check_store(store)
+            await self._consumer.run()
+        except Stopped:
+            pass
+        finally:
+            await letters.stop()
+            await store.close()
+
+    async def _check_store(self, store: RedisStore) -> None:
+        async def reachable() -> None:
+            await store.partitions()
+
+        await self.patience(reachable)
+        for problem in await check(store):
+            if not problem.fatal or self.settings.force:
+                log.warning("redis", problem=problem.message)
+            else:
+                raise UnsafeStore(f"{problem.message} (--force starts all the same)")
+
+    def stop(self) -> None:
+        """Finish the batch in flight and leave the group."""
+        self.patience.stop()
+
+

@@ -1,0 +1,16 @@
+"""Seeded, realistic traffic: support agents that search, and labels that come a little later."""
+
+from stream_metrics.traffic.generator import endless, generate
+from stream_metrics.traffic.partition import murmur2, partition_for
+from stream_metrics.traffic.profile import Incident, Ledger, TrafficProfile, TrafficRecord
+
+__all__ = [
+    "Incident",
+    "Ledger",
+    "TrafficProfile",
+    "TrafficRecord",
+    "endless",
+    "generate",
+    "murmur2",
+    "partition_for",
+]

@@ -1,0 +1,95 @@
+"""Conversations that overlap in time, merged into one stream of records in arrival order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
+from itertools import count
+from random import Random
+
+from stream_metrics.traffic.agent import agents_of, choose_agent
+from stream_metrics.traffic.conversation import Conversation
+from stream_metrics.traffic.faults import Arrival, Debt
+from stream_metrics.traffic.profile import Ledger, TrafficProfile, TrafficRecord
+
+_SECOND = 1_000_000
+# Relative density of conversation starts in each twentieth of a working day.
+_DAY = (2, 4, 7, 9, 10, 10, 9, 8, 5, 4, 6, 8, 9, 9, 8, 7, 5, 4, 2, 1)
+
+Pieces = Iterator[tuple[int, list[Arrival]]]
+# (when, tie-breaker in order of making, a record or a conversation that goes on then)
+Entry = tuple[int, int, Arrival | Pieces]
+
+
+def generate(profile: TrafficProfile, ledger: Ledger | None = None) -> Iterator[TrafficRecord]:
+    """The traffic of ``profile`` in arrival order; ``ledger``, if given, counts what is planted.
+
+    Memory grows with the conversations that are open at one time, not with their number.
+
+    >>> records = list(generate(TrafficProfile(conversations=3)))
+    >>> records == list(generate(TrafficProfile(conversations=3)))
+    True
+    """
+    return _run(profile, range(profile.conversations), ledger or Ledger())
+
+
+def endless(profile: TrafficProfile, ledger: Ledger | None = None) -> Iterator[TrafficRecord]:
+    """Traffic that never ends: the profile's span again and again with new conversations."""
+    if profile.conversations < 1:
+        raise ValueError("endless traffic needs conversations")
+    return _run(profile, count(), ledger or Ledger())
+
+
+def _run(
+    profile: TrafficProfile, serials: Iterable[int], ledger: Ledger
+) -> Iterator[TrafficRecord]:
+    agents = agents_of(profile)
+    debt = Debt()
+    heap: list[Entry] = []
+    ties = count()
+    for serial in serials:
+        rng = Random(f"conversation/{profile.seed}/{serial}")
+        start_us = _start(profile, serial, rng.random())
+        yield from _advance(heap, ties, start_us, ledger)
+        agent = choose_agent(agents, rng.random())
+        pieces = Conversation(agent, serial, start_us, rng, ledger, debt).pieces()
+        heappush(heap, (start_us, next(ties), pieces))
+    yield from _advance(heap, ties, None, ledger)
+
+
+def _advance(
+    heap: list[Entry], ties: Iterator[int], until_us: int | None, ledger: Ledger
+) -> Iterator[TrafficRecord]:
+    """Everything that arrives before ``until_us``; conversations go on meanwhile."""
+    while heap and (until_us is None or heap[0][0] < until_us):
+        at_us, _, item = heappop(heap)
+        if isinstance(item, Arrival):
+            ledger.records[item.stream] += 1
+            yield TrafficRecord(item.stream, item.key, item.value, at_us // 1000, item.valid)
+            continue
+        piece = next(item, None)
+        if piece is not None:
+            resume_us, arrivals = piece
+            for arrival in arrivals:
+                heappush(heap, (arrival.at_us, next(ties), arrival))
+            heappush(heap, (resume_us, next(ties), item))
+
+
+def _start(profile: TrafficProfile, serial: int, chance: float) -> int:
+    """When a conversation begins, microseconds; later serials never begin earlier."""
+    span, place = divmod(serial, profile.conversations)
+    share = (place + chance) / profile.conversations
+    if profile.rhythm == "working_day":
+        share = _of_the_day(share)
+    seconds = (span + share) * profile.duration_seconds
+    return profile.start * _SECOND + int(seconds * _SECOND)
+
+
+def _of_the_day(share: float) -> float:
+    """The moment of a working day, as a share of it, by which ``share`` of it has begun."""
+    left = share * sum(_DAY)
+    for part, density in enumerate(_DAY):
+        if left < density:
+            return (part + left / density) / len(_DAY)
+        left -= density
+    return 1.0

@@ -1,0 +1,548 @@
+"""What ``RedisStore`` does beyond the contract: its keys, its errors, its ways to connect."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import uuid
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from redis.asyncio import Redis
+from redis.crc import key_slot
+from redis.exceptions import ResponseError
+
+from stream_metrics.adapters.batches import estimate
+from stream_metrics.adapters.redis.check import check
+from stream_metrics.adapters.redis.codec import write_call
+from stream_metrics.adapters.redis.connect import RedisOptions, connect
+from stream_metrics.adapters.redis.errors import StoreRefused
+from stream_metrics.adapters.redis.keys import Keys, choose_tag
+from stream_metrics.adapters.redis.script import Script
+from stream_metrics.adapters.redis.store import RedisStore
+from stream_metrics.ports import (
+    BatchWrite,
+    ConversationWrite,
+    Identity,
+    Position,
+    StateStore,
+    StoreUnavailable,
+    Written,
+)
+from tests.contract.redis_process import RedisProcess, free_port, running
+
+IDENTITY = Identity("group", 1, "fingerprint", {"searches": 4})
+CONVERSATION = bytes(range(16))
+
+redis_asyncio = pytest.mark.asyncio
+
+
+def batch(offset: int = 1, **changes: object) -> BatchWrite:
+    """A batch that reads from the offset before ``offset``."""
+    conversation = ConversationWrite(CONVERSATION, {b"p": b"%d" % offset}, {b"f": b"1"}, 1)
+    fields: dict[str, object] = {
+        "partition": 0,
+        "token": b"owner",
+        "batch_id": b"%d" % offset,
+        "expected": {"searches": offset - 1},
+        "positions": {"searches": Position(offset)},
+        "conversations": [conversation],
+        "buckets": {("5m", 1, "agent"): b"1"},
+    }
+    return BatchWrite(**(fields | changes))  # type: ignore[arg-type]
+
+
+async def claim(store: StateStore) -> None:
+    """Become the owner of partition 0, from offset 0."""
+    await store.claim(0, b"owner", IDENTITY, {"searches": Position(0)})
+
+
+async def works(store: StateStore) -> bool:
+    """Claim, write and read through this store."""
+    await claim(store)
+    await store.write(batch())
+    return (await store.load(0, [(CONVERSATION, False)]))[0].hot == {b"p": b"1"}
+
+
+async def until_written(store: StateStore, write: BatchWrite) -> None:
+    """Repeat a write until the store is there, as the worker does."""
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                assert await store.write(write) == Written()
+                return
+            except StoreUnavailable:
+                await asyncio.sleep(0)
+
+
+async def dump(raw: Redis, store: RedisStore) -> dict[bytes, bytes]:
+    """Every key of the namespace, as bytes."""
+    return {key: await raw.dump(key) async for key in raw.scan_iter(store.keys.prefix + ":*")}
+
+
+def options(url: str, **more: object) -> RedisOptions:
+    """Options for a namespace of its own."""
+    return RedisOptions(url=url, namespace=f"t{uuid.uuid4().hex}", **more)  # type: ignore[arg-type]
+
+
+@pytest_asyncio.fixture
+async def store(redis_process: RedisProcess) -> AsyncIterator[RedisStore]:
+    """An empty namespace in the session's server."""
+    made = connect(options(redis_process.url))
+    yield made
+    await made.close()
+
+
+@pytest_asyncio.fixture
+async def raw(redis_process: RedisProcess) -> AsyncIterator[Redis]:
+    """A client beside the store, on the session's server."""
+    async with Redis.from_url(redis_process.url) as client:
+        yield client
+
+
+@pytest.fixture
+def own_process(tmp_path: Path) -> Iterator[RedisProcess]:
+    """A server that the test may break; with an append-only file."""
+    with running(tmp_path, "--appendonly", "yes", "--appendfsync", "always") as process:
+        yield process
+
+
+@pytest_asyncio.fixture
+async def own(own_process: RedisProcess) -> AsyncIterator[RedisStore]:
+    """A store, claimed, on ``own_process``; it waits for half a second at most."""
+    made = connect(options(own_process.url, socket_timeout_seconds=0.5))
+    await claim(made)
+    yield made
+    await made.close()
+
+
+# -- keys ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("partitions", [1, 3, 4, 12, 64, 256])
+@pytest.mark.parametrize("masters", [1, 3, 5])
+def test_partitions_spread_over_the_slots(partitions: int, masters: int) -> None:
+    """Masters with equal ranges get equal numbers of partitions, to less than 1.5."""
+    slots = sorted(key_slot(choose_tag(n, partitions).encode()) for n in range(partitions))
+    share = 16_384 / partitions
+    gaps = [after - before for before, after in zip(slots, slots[1:], strict=False)]
+    shares = Counter(slot * masters // 16_384 for slot in slots)
+
+    assert all(0.45 * share <= gap <= 1.55 * share for gap in gaps)
+    assert all(abs(shares[n] - partitions / masters) < 1.5 for n in range(masters))
+
+
+def test_a_tag_depends_on_its_arguments_only() -> None:
+    """A layout that was lost is chosen again as it was; partitions never share a tag."""
+    tags = [choose_tag(n, 64) for n in range(64)]
+
+    assert tags == [choose_tag(n, 64) for n in range(64)]
+    assert len(set(tags)) == 64
+
+
+@pytest.mark.parametrize("namespace", ["", "a b", "{a}", "a:b", "a*", "ä", "a" * 65, "a\n", "-a"])
+def test_a_namespace_is_plain(namespace: str) -> None:
+    """What could change a key's slot, or match other keys, is no namespace."""
+    with pytest.raises(ValueError, match="namespace"):
+        Keys(namespace)
+
+
+def test_keys_hold_nothing_unhashed() -> None:
+    """Whatever bytes a conversation key or a window has, names stay plain and in their slot."""
+    keys = Keys("ns").partition("1.a")
+    names = [
+        keys.hot(b"}{\r\n* \xff"),
+        keys.fingerprints(b"}{\r\n* \xff"),
+        keys.window("}{:\n"),
+        keys.idle,
+    ]
+
+    assert {key_slot(name) for name in names} == {key_slot(keys.meta)}
+    assert all(name.startswith(b"sm:ns:1:{1.a}:") for name in names)
+    assert all(name.decode().isascii() and name.decode().isprintable() for name in names)
+
+
+@redis_asyncio
+async def test_all_keys_of_a_partition_are_in_one_slot(store: RedisStore, raw: Redis) -> None:
+    """After a write every key but the layout has the partition's tag, and none has a TTL."""
+    await claim(store)
+    await store.write(batch())
+    tag = (await raw.hget(store.keys.layout, "0")).decode()
+    keys = set(await dump(raw, store)) - {store.keys.layout}
+
+    assert len(keys) == 5
+    assert {key_slot(key) for key in keys} == {key_slot(tag.encode())}
+    assert {await raw.ttl(key) for key in keys} == {-1}
+
+
+@redis_asyncio
+async def test_the_stored_tag_wins(store: RedisStore, raw: Redis) -> None:
+    """A partition stays where it was first put, whatever would be chosen today."""
+    await raw.hset(store.keys.layout, "0", "chosen-before")
+    await claim(store)
+
+    assert await raw.exists(store.keys.partition("chosen-before").meta)
+    assert await store.partitions() == [0]
+
+
+@redis_asyncio
+async def test_the_estimate_covers_the_call(store: RedisStore) -> None:
+    """A call is never larger than estimated, and not much smaller."""
+    conversations = [
+        ConversationWrite(n.to_bytes(16, "big"), {b"part": bytes(100)}, {b"f": b"x", b"g": None})
+        for n in range(100)
+    ]
+    large = batch(conversations=[*conversations, ConversationWrite(b"gone", delete=True)])
+    keys, arguments = write_call(large, store.keys.partition(choose_tag(0, 1)))
+    values = [value if isinstance(value, bytes) else b"%d" % value for value in arguments]
+    size, count = sum(map(len, keys + values)), len(keys) + len(values)
+    estimated_size, estimated_count = estimate(large)
+
+    assert size <= estimated_size <= 2 * size
+    assert count <= estimated_count <= 2 * count
+
+
+# -- the scripts ----------------------------------------------------------------------------------
+
+GOOD = [b"S", 3, 1, b"f", b"v"]
+WRONG_TAILS: list[list[bytes | int]] = [
+    [b"?"],
+    [b"S", 3, 2, b"f", b"v"],
+    [b"S", 3, 0],
+    [b"S", 3, b"x", b"f", b"v"],
+    [b"S", 3, -1, b"f", b"v"],
+    [b"S", 3, b"0.5", b"f", b"v"],
+    [b"S", 1, 1, b"token", b"stolen"],
+    [b"S", 9, 1, b"f", b"v"],
+    [b"R", 3],
+    [b"X"],
+    [b"A", 1, b"nan", b"member"],
+    [b"A", 1, b"1e3", b"member"],
+    [b"Z", 2, b"member"],
+]
+
+
+@redis_asyncio
+@pytest.mark.parametrize("tail", WRONG_TAILS)
+async def test_a_malformed_call_writes_nothing(
+    store: RedisStore, raw: Redis, tail: list[bytes | int]
+) -> None:
+    """The script refuses a call with one wrong change at its end before it applies the first."""
+    await claim(store)
+    before = await dump(raw, store)
+    keys = store.keys.partition(choose_tag(0, 4))
+    head = [b"owner", b"id", 1, b"searches", 0, 1, b"-1 0 ", 0]
+    call_keys = [keys.meta, keys.idle, keys.hot(CONVERSATION)]
+
+    with pytest.raises(ResponseError, match="write:"):
+        await Script("write").run(raw, call_keys, [*head, *GOOD, *tail])
+
+    assert await dump(raw, store) == before
+
+
+@redis_asyncio
+async def test_a_key_of_another_type_writes_nothing(store: RedisStore, raw: Redis) -> None:
+    """A foreign value in place of a hash fails the whole batch, not the rest of it."""
+    await claim(store)
+    await raw.set(store.keys.partition(choose_tag(0, 4)).fingerprints(CONVERSATION), "foreign")
+    before = await dump(raw, store)
+
+    with pytest.raises(ResponseError, match="another type"):
+        await store.write(batch())
+
+    assert await dump(raw, store) == before
+
+
+@redis_asyncio
+async def test_a_server_that_forgot_the_scripts_learns_them(store: RedisStore, raw: Redis) -> None:
+    """After SCRIPT FLUSH, as after a fail-over, the next call works."""
+    await claim(store)
+    await raw.script_flush()
+
+    assert await store.write(batch()) == Written()
+
+
+# -- errors -----------------------------------------------------------------------------------------
+
+
+@redis_asyncio
+async def test_a_killed_server_is_unavailable_then_back(
+    own: RedisStore, own_process: RedisProcess
+) -> None:
+    """While the server is gone every call says so; after its restart the same store works."""
+    await own.write(batch(1))
+    own_process.kill()
+    for call in (own.write(batch(2)), own.load(0, [(CONVERSATION, True)]), own.partitions()):
+        with pytest.raises(StoreUnavailable, match="Redis"):
+            await call
+    own_process.start()
+
+    assert await own.write(batch(2)) == Written()
+
+
+@redis_asyncio
+async def test_a_frozen_server_is_unavailable_after_the_timeout(
+    own: RedisStore, own_process: RedisProcess
+) -> None:
+    """A server that does not answer costs one socket timeout, and the write may be repeated."""
+    os.kill(own_process.pid, signal.SIGSTOP)
+    try:
+        async with asyncio.timeout(5):
+            with pytest.raises(StoreUnavailable, match="(?i)timeout"):
+                await own.write(batch())
+    finally:
+        os.kill(own_process.pid, signal.SIGCONT)
+    await until_written(own, batch())
+
+    assert (await own.describe(0)).positions["searches"].offset == 1
+
+
+@redis_asyncio
+async def test_a_full_server_is_unavailable_and_written_nothing(
+    own: RedisStore, own_process: RedisProcess
+) -> None:
+    """Out of memory fails the batch as a whole; with more memory the same batch is written."""
+    async with Redis.from_url(own_process.url) as raw:
+        before = await dump(raw, own)
+        await raw.config_set("maxmemory", 1)
+        with pytest.raises(StoreUnavailable, match="OOM"):
+            await own.write(batch())
+        await raw.config_set("maxmemory", 0)
+        assert await dump(raw, own) == before
+
+    assert await own.write(batch()) == Written()
+
+
+@redis_asyncio
+async def test_a_demoted_server_is_unavailable(own: RedisStore, own_process: RedisProcess) -> None:
+    """A master that became a replica takes no batch; promoted again it does."""
+    async with Redis.from_url(own_process.url) as raw:
+        await raw.execute_command("REPLICAOF", "127.0.0.1", free_port())
+        with pytest.raises(StoreUnavailable, match="READONLY"):
+            await own.write(batch())
+        await raw.execute_command("REPLICAOF", "NO", "ONE")
+
+    assert await own.write(batch()) == Written()
+
+
+@redis_asyncio
+async def test_too_few_replicas_is_unavailable(own: RedisStore, own_process: RedisProcess) -> None:
+    """A master that was cut off from its replicas takes no batch."""
+    async with Redis.from_url(own_process.url) as raw:
+        await raw.config_set("min-replicas-to-write", 1)
+        with pytest.raises(StoreUnavailable, match="NOREPLICAS"):
+            await own.write(batch())
+
+
+@redis_asyncio
+async def test_a_busy_server_is_unavailable(own: RedisStore, own_process: RedisProcess) -> None:
+    """While somebody's script hogs the server, a batch is put off."""
+    async with Redis.from_url(own_process.url) as raw, Redis.from_url(own_process.url) as killer:
+        await raw.config_set("busy-reply-threshold", 1)
+        hog = asyncio.create_task(raw.eval("while true do end", 0))
+        async with asyncio.timeout(10):
+            while True:
+                try:
+                    await own.describe(0)
+                except StoreUnavailable as error:
+                    assert "BUSY" in str(error)  # noqa: PT017
+                    break
+        await killer.script_kill()
+        with pytest.raises(ResponseError):
+            await hog
+
+    assert await own.write(batch()) == Written()
+
+
+@redis_asyncio
+async def test_a_wrong_password_is_no_outage(tmp_path: Path) -> None:
+    """A refused user is told so, and the message does not hold the password."""
+    with running(tmp_path, "--requirepass", "right") as process:
+        for password in ("wr0ng", None):
+            store = connect(options(process.url, password=password))
+            with pytest.raises(StoreRefused) as caught:
+                await claim(store)
+            assert "wr0ng" not in str(caught.value) + repr(options("", password="wr0ng"))
+            assert [problem.fatal for problem in await check(store)] == [True]
+            await store.close()
+        store = connect(options(process.url, password="right"))
+        assert await works(store)
+        await store.close()
+
+
+@redis_asyncio
+async def test_an_acl_user_with_its_prefix_is_enough(
+    raw: Redis, redis_process: RedisProcess
+) -> None:
+    """The documented rights suffice; one command less is refused at the claim, not mid-batch."""
+    commands = ["hset", "hsetnx", "hget", "hmget", "hgetall", "hdel", "hexists", "zadd", "zrem", "zrange", "zrangebyscore", "zscan", "unlink", "type", "evalsha", "eval", "info"]
+    allowed = [f"+{command}" for command in commands]
+    await raw.acl_setuser("narrow", True, commands=allowed, keys=["sm:*"], passwords=["+pw"])
+    store = connect(options(redis_process.url, username="narrow", password="pw"))
+    assert await works(store)
+    assert [found async for found in store.conversations(0)]
+    assert await store.idle(0, 100, 1) and await store.partitions() == [0]
+    assert await store.admit("agents", ["a"], [], 1) == {"a"}
+    assert not any(problem.fatal for problem in await check(store))
+
+    await raw.acl_setuser("narrow", True, commands=["-unlink"])
+
+    with pytest.raises(StoreRefused, match="UNLINK"):
+        await claim(store)
+    await store.close()
+
+
+# -- check and connect --------------------------------------------------------------------------
+
+
+@redis_asyncio
+async def test_check_names_what_endangers_state(own: RedisStore, own_process: RedisProcess) -> None:
+    """Eviction is fatal, no append-only file a warning, no server fatal, and otherwise nothing."""
+    assert await check(own) == []
+    async with Redis.from_url(own_process.url) as raw:
+        await raw.config_set("maxmemory-policy", "allkeys-lru")
+        await raw.config_set("appendonly", "no")
+    policy, file = await check(own)
+    assert policy.fatal and "allkeys-lru" in policy.message
+    assert not file.fatal and "append-only" in file.message
+
+    own_process.kill()
+
+    assert [problem.fatal for problem in await check(own)] == [True]
+
+
+@redis_asyncio
+async def test_a_unix_socket_works(redis_process: RedisProcess) -> None:
+    """A unix:// URL with a database leads to the same store."""
+    store = connect(options(f"unix://{redis_process.socket}?db=1"))
+
+    assert await works(store)
+    await store.close()
+
+
+@redis_asyncio
+async def test_tls_is_verified(tmp_path: Path) -> None:
+    """A rediss:// URL works with the server's authority, and not with the system's."""
+    ca, certificate, key = make_certificates(tmp_path)
+    port = free_port()
+    tls = ["--tls-port", str(port), "--tls-ca-cert-file", str(ca), "--tls-auth-clients", "yes"]
+    tls += ["--tls-cert-file", str(certificate), "--tls-key-file", str(key)]
+    with running(tmp_path, *tls):
+        url = f"rediss://localhost:{port}"
+        files = {"ssl_certificate_file": certificate, "ssl_key_file": key}
+        store = connect(options(url, ssl_ca_file=ca, **files))
+        assert await works(store)
+        await store.close()
+        distrusting = connect(options(url, **files))
+        with pytest.raises(StoreUnavailable, match="certificate"):
+            await claim(distrusting)
+        await distrusting.close()
+
+
+@redis_asyncio
+async def test_sentinel_leads_to_the_new_master(tmp_path: Path) -> None:
+    """After a fail-over the same store writes to the promoted replica, where it left off."""
+    for name in ("master", "replica", "sentinel"):
+        (tmp_path / name).mkdir()
+    with (
+        running(tmp_path / "master", "--repl-diskless-sync-delay", "0") as master,
+        running(tmp_path / "replica") as replica,
+    ):
+        async with Redis.from_url(replica.url) as raw:
+            await raw.execute_command("REPLICAOF", "127.0.0.1", master.port)
+            await until_linked(raw)
+            sentinel = RedisProcess(tmp_path / "sentinel")
+            config = tmp_path / "sentinel" / "sentinel.conf"
+            config.write_text(SENTINEL.format(port=sentinel.port, master=master.port))
+            try:
+                sentinel.start(str(config), "--sentinel")
+                place = (f"127.0.0.1:{sentinel.port}",)
+                store = connect(options("redis://", sentinels=place, sentinel_service="state"))
+                assert await works(store)
+                async with Redis.from_url(master.url) as writer:
+                    await until_copied(writer)
+                await until_known(sentinel.port)
+                master.kill()
+                await until_written(store, batch(2))
+                async with Redis.from_url(replica.url) as promoted:
+                    assert (await promoted.info("replication"))["role"] == "master"
+                assert (await store.describe(0)).positions["searches"].offset == 2
+                await store.close()
+            finally:
+                sentinel.kill()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"url": "redis://h", "ssl_ca_file": Path("ca")},
+        {"url": "unix:///s", "cluster": True},
+        {"url": "unix:///s", "sentinels": ("h:1",)},
+        {"url": "redis://h/1", "cluster": True},
+        {"url": "redis://h", "cluster": True, "sentinels": ("h:1",)},
+        {"url": "redis://h", "sentinels": ("",)},
+        {"url": "http://h"},
+        {"namespace": "a b"},
+    ],
+)
+def test_contradictory_options_are_refused(wrong: dict[str, object]) -> None:
+    """Options that cannot be meant together are a ValueError before any connection."""
+    with pytest.raises(ValueError, match=r"\w"):
+        connect(RedisOptions(**wrong))  # type: ignore[arg-type]
+
+
+# -- helpers ------------------------------------------------------------------------------------
+
+SENTINEL = """port {port}
+sentinel monitor state 127.0.0.1 {master} 1
+sentinel down-after-milliseconds state 300
+sentinel failover-timeout state 2000
+"""
+
+
+async def until_linked(replica: Redis) -> None:
+    """Wait until a replica holds what its master holds."""
+    async with asyncio.timeout(30):
+        while (await replica.info("replication")).get("master_link_status") != "up":
+            await asyncio.sleep(0)
+
+
+async def until_copied(master: Redis) -> None:
+    """Wait until the one replica acknowledged the master's last write."""
+    async with asyncio.timeout(30):
+        while True:
+            found = await master.info("replication")
+            if found["slave0"]["offset"] >= found["master_repl_offset"]:
+                return
+
+
+async def until_known(sentinel_port: int) -> None:
+    """Wait until a Sentinel has found the replica."""
+    async with Redis(port=sentinel_port) as sentinel, asyncio.timeout(30):
+        while not await sentinel.sentinel_slaves("state"):
+            await asyncio.sleep(0)
+
+
+def make_certificates(folder: Path) -> tuple[Path, Path, Path]:
+    """An authority, and a certificate of it for localhost with its key."""
+    ca, ca_key = folder / "ca.pem", folder / "ca.key"
+    certificate, key = folder / "server.pem", folder / "server.key"
+    request, names = folder / "server.csr", folder / "names"
+    names.write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+    new = ["openssl", "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    authority = ["-addext", "basicConstraints=critical,CA:TRUE"]
+    authority += ["-addext", "keyUsage=critical,keyCertSign"]
+    for command in (
+        [*new, "-x509", "-keyout", ca_key, "-out", ca, "-subj", "/CN=test ca", "-days", "2"],
+        [*new, "-keyout", key, "-out", request, "-subj", "/CN=localhost"],
+        ["openssl", "x509", "-req", "-in", request, "-CA", ca, "-CAkey", ca_key, "-days", "2",
+         "-CAcreateserial", "-extfile", names, "-out", certificate],
+    ):  # fmt: skip
+        extra = authority if "-x509" in command else []
+        subprocess.run([*command, *extra], check=True, capture_output=True)
+    return ca, certificate, key

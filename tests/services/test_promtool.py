@@ -1,0 +1,72 @@
+"""What Prometheus' own tool says of the real output."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from stream_metrics.adapters.health import Health
+from stream_metrics.adapters.prometheus.operations import Operations
+from stream_metrics.adapters.prometheus.windows import WindowCollector
+from stream_metrics.adapters.web import Pages
+from stream_metrics.engine.cells import CODES
+from stream_metrics.engine.windows import DEFAULT_WINDOWS, Windows
+
+NOW_US = 1_700_000_000_000_000
+
+
+def promtool() -> str:
+    """The tool; a machine without it skips, unless CI says that everything must be there."""
+    found = shutil.which("promtool")
+    if found is None:
+        problem = "promtool is missing; install it with: apt-get install prometheus"
+        if os.environ.get("CI"):
+            pytest.fail(problem)
+        pytest.skip(problem)
+    return found
+
+
+def page() -> bytes:
+    """A page with a series in every family."""
+    registry = CollectorRegistry()
+    operations = Operations(registry, topics=["search-iterations"])
+    operations.lag("search-iterations", 0, 5, 0.5)
+    windows = Windows()
+    for window in DEFAULT_WINDOWS:
+        sums = {
+            "|".join((head, *("x" for _ in series.labels))): 1_000_000_007
+            for head, series in CODES.items()
+            if window.name in (series.windows or (window.name,))
+        }
+        windows.load(window.name, NOW_US // window.bucket_us, 'an "agent"\\', sums)
+    pages = Pages(registry, Health(), WindowCollector(lambda: [windows], lambda: NOW_US))
+    _, _, body = asyncio.run(pages.metrics_response())
+    pages.close()
+    return body
+
+
+def test_promtool_finds_nothing_but_the_sums_and_counts_of_windows() -> None:
+    """Names, types and help texts pass the linter.
+
+    Gauges that end in _sum or _count are meant: they are a windowed mean's two halves, which no
+    histogram or summary can carry, because those only grow.
+    """
+    run = subprocess.run(
+        [promtool(), "check", "metrics"], input=page(), capture_output=True, timeout=60, check=False
+    )
+    lines = run.stderr.decode().splitlines()
+    lint = 'non-histogram and non-summary metrics should not have "_{}" suffix'
+    meant = [
+        f"streammetrics_window_{series.name} {lint.format(suffix)}"
+        for series in CODES.values()
+        for suffix in ("sum", "count")
+        if series.name.endswith("_" + suffix)
+    ]
+
+    assert sorted(lines) == sorted(meant)
+    assert run.stdout == b""

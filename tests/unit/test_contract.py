@@ -1,0 +1,284 @@
+"""One contract in three forms: the decoder, the published models, and the generated documents."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from stream_metrics.events import REASONS, BadRecord, Limits, decode
+from stream_metrics.events.models import EVENT, MODELS, read
+from stream_metrics.events.rejections import REJECTIONS, rejections
+from stream_metrics.events.schema import (
+    DEAD_LETTER_HEADERS,
+    EXAMPLES,
+    asyncapi,
+    json_schema,
+    rendered,
+)
+from tests.corpus import FIELDS, FULL, TOKENS, Field, cases
+
+ROOT = Path(__file__).parents[2]
+DECODERS_OWN = ("over_limit", "time_out_of_range", "missing_key", "key_mismatch")
+LIMITS = Limits()
+SCHEMA = Draft202012Validator(json_schema())
+# What JSON Schema cannot express: 1.0 is an integer to it, and numbers have no upper end; Python's
+# `$` (not the one of JSON Schema) also matches before a newline at the end.
+INTEGRAL_FLOATS = tuple(t for t in TOKENS if t[:1] in "-0123456789" and not t.lstrip("-").isdigit())
+SCHEMA_IS_WEAKER = {
+    *INTEGRAL_FLOATS, "[1.0]", "[0,4]", '{"a":1.0}', '{"a":1e999}', '{"a":' + "9" * 400 + "}",
+    "1" + "0" * 309, "9" * 5000, '"2024-06-10T09:15:25Z\\n"', '"2024-02-30T00:00:00Z"', '"2023-02-29T00:00:00Z"',
+}  # fmt: skip
+SCHEMA_IS_STRICTER = {'{"":null}', f'{{"{"x" * 257}":null}}'}  # in `relevant`
+
+
+def decodes(text: str) -> bool | None:
+    """The decoder's verdict; None if it turns the event away by a rule that only it has."""
+    event = decode(text.encode(), limits=LIMITS)
+    if isinstance(event, BadRecord):
+        return None if event.reason in DECODERS_OWN else False
+    return True
+
+
+def reads(text: str) -> bool:
+    """The models' verdict."""
+    try:
+        read(text.encode())
+    except ValueError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("kind", FULL)
+def test_full_events_are_valid(kind: str) -> None:
+    """The corpus starts from events that all three forms of the contract accept."""
+    text = json.dumps(FULL[kind])
+    assert decodes(text)
+    assert reads(text)
+    assert SCHEMA.is_valid(FULL[kind])
+
+
+@pytest.mark.parametrize("field", FIELDS, ids=str)
+def test_every_value_in_every_field(field: Field) -> None:
+    """Decoder and models accept a value exactly where the corpus's own rules say so."""
+    wrong = []
+    for case in cases(field):
+        decoded, modelled = decodes(case.text), reads(case.text)
+        if (decoded is not None and decoded != case.accepted) or modelled != case.accepted:
+            wrong.append((str(case.token)[:60], case.accepted, decoded, modelled))
+    assert wrong == []
+
+
+@pytest.mark.parametrize("field", FIELDS, ids=str)
+def test_schema_says_the_same(field: Field) -> None:
+    """JSON Schema gives the models' verdict but for the few things that it cannot express."""
+    wrong = []
+    for case in cases(field):
+        if case.token is not None and len(case.token) > 4_300:
+            continue
+        valid = SCHEMA.is_valid(json.loads(case.text))
+        excused = SCHEMA_IS_WEAKER if valid else SCHEMA_IS_STRICTER
+        if valid != case.accepted and case.token not in excused:
+            wrong.append((str(case.token)[:60], case.accepted, valid))
+    assert wrong == []
+
+
+def test_corpus_knows_every_field() -> None:
+    """A field that is added to the models must be added to the corpus."""
+    definitions = json_schema()["$defs"]
+    named = {step for field in FIELDS for step in field.path if isinstance(step, str)}
+    published = {name for model in definitions.values() for name in model["properties"]}
+    assert published <= named
+
+
+# --- mutations ------------------------------------------------------------------------------------
+
+_SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 6)
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5)
+    | st.sampled_from(["doc_id", "search", "skip", "forget", "x" * 64, "x" * 65, "x" * 129])
+)
+_JSON = st.recursive(
+    _SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=6,
+)
+_NAMES = st.sampled_from(sorted({s for f in FIELDS for s in f.path if isinstance(s, str)}))
+
+
+def _places(node: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inner = node.items() if isinstance(node, dict) else enumerate(node)
+    places = []
+    for step, value in inner:
+        places.append((*place, step))
+        if isinstance(value, dict | list):
+            places += _places(value, (*place, step))
+    return places
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> str:
+    """A valid event to which one to four things happened."""
+    event = copy.deepcopy(FULL[draw(st.sampled_from(sorted(FULL)))])
+    for _ in range(draw(st.integers(1, 4))):
+        places = _places(event)
+        if not places:
+            break
+        *above, last = draw(st.sampled_from(places))
+        node: Any = event
+        for step in above:
+            node = node[step]
+        match draw(st.sampled_from(["drop", "set", "copy", "add", "repeat"])):
+            case "drop":
+                del node[last]
+            case "set":
+                node[last] = draw(_JSON)
+            case "copy":
+                other = FULL[draw(st.sampled_from(sorted(FULL)))]
+                node[last] = copy.deepcopy(other[draw(st.sampled_from(sorted(other)))])
+            case "add" if isinstance(node, dict):
+                node[draw(_NAMES | st.text(max_size=3))] = draw(_JSON)
+            case _ if isinstance(node, list):
+                node.append(copy.deepcopy(node[last]))
+            case _:
+                node[last] = [node[last]]
+    return json.dumps(event, ensure_ascii=draw(st.booleans()))
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(mutated())
+def test_mutated_events(text: str) -> None:
+    """Whatever happens to a valid event, decoder and models still agree about it."""
+    decoded = decodes(text)
+    assert decoded is None or decoded == reads(text)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(mutated())
+def test_schema_never_refuses_what_the_models_accept(text: str) -> None:
+    """A producer who validates by the schema loses no event that the worker would take."""
+    event = json.loads(text)
+    grades = event.get("relevant")
+    if isinstance(grades, dict) and any(not 1 <= len(doc) <= 256 for doc in grades):
+        return
+    if reads(text):
+        assert SCHEMA.is_valid(event)
+
+
+# --- the documents --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["events.schema.json", "asyncapi.json"])
+def test_committed_documents_are_current(name: str) -> None:
+    """`python -m stream_metrics.events.schema docs` would change nothing."""
+    assert set(rendered()) == {"events.schema.json", "asyncapi.json"}
+    assert (ROOT / "docs" / "contract" / name).read_text(encoding="utf-8") == rendered()[name]
+
+
+def test_rejections_are_current() -> None:
+    """The table for users is the generated one and explains every reason, once."""
+    assert (ROOT / "docs" / "rejections.md").read_text(encoding="utf-8") == rejections()
+    assert tuple(REJECTIONS) == REASONS
+
+
+def test_schema_is_valid_and_self_contained() -> None:
+    """The schema is a valid draft 2020-12 schema, whose references and id need no network."""
+    schema = json_schema()
+    Draft202012Validator.check_schema(schema)
+    assert schema["$id"].startswith("urn:")
+    assert all(ref.startswith("#/$defs/") for ref in _refs(schema))
+
+
+def test_every_field_is_described() -> None:
+    """Every published model and field says what it means, except the tag itself."""
+    silent = [
+        f"{model}.{name}"
+        for model, definition in json_schema()["$defs"].items()
+        for name, field in definition["properties"].items()
+        if name != "type" and not field.get("description")
+    ]
+    assert silent == []
+    assert all(definition["description"] for definition in json_schema()["$defs"].values())
+
+
+def test_published_examples_are_accepted() -> None:
+    """The examples in the documents, whole events and single values alike, are valid."""
+    for example in json_schema()["examples"]:
+        assert decodes(json.dumps(example))
+        assert SCHEMA.is_valid(example)
+    for name, definition in json_schema()["$defs"].items():
+        for field, schema in definition["properties"].items():
+            ref = {"$ref": f"#/$defs/{name}/properties/{field}"}
+            validator = Draft202012Validator({**json_schema(), "oneOf": [ref]})
+            assert all(validator.is_valid(value) for value in schema.get("examples", ()))
+
+
+def _refs(node: Any) -> list[str]:
+    if isinstance(node, dict):
+        own = [node["$ref"]] if isinstance(node.get("$ref"), str) else []
+        return own + [ref for value in node.values() for ref in _refs(value)]
+    return [ref for item in node for ref in _refs(item)] if isinstance(node, list) else []
+
+
+def _follow(document: Any, ref: str) -> Any:
+    assert ref.startswith("#/")
+    for step in ref[2:].split("/"):
+        document = document[step]
+    return document
+
+
+def test_asyncapi_structure() -> None:
+    """The AsyncAPI document has the parts that version 3.0 asks for, and no dangling reference."""
+    document = asyncapi()
+    assert document["asyncapi"] == "3.0.0"
+    assert {"title", "version"} <= set(document["info"])
+    assert all(_follow(document, ref) for ref in _refs(document))
+    for channel in document["channels"].values():
+        assert set(channel) <= {"address", "description", "messages", "bindings"}
+        assert channel["bindings"]["kafka"]["topic"] == channel["address"]
+    for operation in document["operations"].values():
+        assert set(operation) <= {"action", "channel", "summary"}
+        assert operation["action"] in ("receive", "send")
+        dead = _follow(document, operation["channel"]["$ref"])["address"].endswith(".dlq")
+        assert (operation["action"] == "send") == dead
+    addresses = [channel["address"] for channel in document["channels"].values()]
+    assert sorted(addresses) == sorted(
+        ["search-iterations", "relevance-labels", "search-iterations.dlq", "relevance-labels.dlq"]
+    )
+
+
+def test_asyncapi_messages() -> None:
+    """Every event type is a message of every input topic, keyed by the conversation."""
+    document = asyncapi()
+    messages = document["components"]["messages"]
+    for channel in ("searchIterations", "relevanceLabels"):
+        assert set(document["channels"][channel]["messages"]) == set(EXAMPLES)
+    for kind, model in zip(EXAMPLES, MODELS, strict=True):
+        assert messages[kind]["payload"] == {"$ref": f"#/components/schemas/{model.__name__}"}
+        assert messages[kind]["bindings"]["kafka"]["key"]["maxLength"] == 128
+        assert isinstance(EVENT.validate_python(messages[kind]["examples"][0]["payload"]), model)
+    assert set(messages["dead_letter"]["headers"]["properties"]) == set(DEAD_LETTER_HEADERS)
+
+
+def test_shared_examples_are_valid() -> None:
+    """The example streams in the repository keep to the contract."""
+    streams = [
+        path
+        for path in sorted((ROOT / "examples").glob("*.jsonl"))
+        if not path.name.endswith(".expected.jsonl")
+    ]
+    lines = [line for path in streams for line in path.read_text(encoding="utf-8").splitlines()]
+    for line in lines or [json.dumps(event) for event in EXAMPLES.values()]:
+        assert SCHEMA.is_valid(json.loads(line)), line
+        assert reads(line), line
+        assert decodes(line), line

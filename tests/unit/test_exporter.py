@@ -1,0 +1,518 @@
+"""The exporter: window gauges and operational metrics as Prometheus reads them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from itertools import product
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder, generate_latest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+from prometheus_client.registry import Collector
+
+import stream_metrics
+from stream_metrics.adapters.prometheus.operations import (
+    COUNTS,
+    ENTITY_TYPES,
+    KEY_KINDS,
+    OUTCOMES,
+    STAGES,
+    Operations,
+)
+from stream_metrics.adapters.prometheus.windows import PREFIX, WindowCollector
+from stream_metrics.dedup.verify import EVIDENCE
+from stream_metrics.engine.cells import CODES, Cell, escape, split_code
+from stream_metrics.engine.config import OTHER
+from stream_metrics.engine.step import Observations
+from stream_metrics.engine.windows import DEFAULT_WINDOWS, Names, Windows, window_rows
+from stream_metrics.events.decode import REASONS
+
+NOW_US = 1_700_000_000_000_000
+OPENMETRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
+CORE = [series.name for series in CODES.values() if series.windows is None]
+TURN_METRICS = (
+    "srr", "sre", "rg", "drg", "rag", "drag",
+    "iterations_for_all_good_results_qrels", "iterations_for_all_good_results_retrieved",
+)  # fmt: skip
+KNOWN_LABELS = {
+    "agent", "window", "metric", "iteration", "entity_type", "evidence", "span", "decision",
+    "needed", "route", "correct", "order", "type", "outcome", "reason", "key", "step", "verdict",
+    "stage", "topic", "partition", "version", "python", "le",
+}  # fmt: skip
+
+Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def series_of(text: str, *, openmetrics: bool = False) -> Series:
+    """Every sample of an exposition by name and labels; fails on a repeated one."""
+    samples = [
+        sample
+        for family in (parse_openmetrics if openmetrics else parse_text)(text)
+        for sample in family.samples
+    ]
+    found = {(s.name, frozenset(s.labels.items())): s.value for s in samples}
+    assert len(found) == len(samples)
+    return found
+
+
+def gauges(collector: WindowCollector) -> Series:
+    """The window gauges of a scrape that has just been prepared."""
+    collector.prepare()
+    return series_of(collector.render())
+
+
+def value(found: Series, name: str, **labels: str) -> float:
+    return found[name, frozenset(labels.items())]
+
+
+def expected(partitions: Iterable[Windows], now_us: int) -> Series:
+    """The same gauges straight from the windows; sums of 0 are left out."""
+    sums = [entry for windows in partitions for entry in windows.sums_at(now_us)]
+    rows = window_rows(sums)
+    return {
+        (
+            PREFIX + row["name"],
+            frozenset((k, v) for k, v in row.items() if k not in ("name", "value")),
+        ): row["value"]
+        for row in rows
+    }
+
+
+def without_zeros(found: Series) -> Series:
+    """The gauges about agents that are not 0."""
+    return {
+        key: number for key, number in found.items() if number and any("agent" in p for p in key[1])
+    }
+
+
+def over_agents(found: Series) -> Counter[tuple[str, frozenset[tuple[str, str]]]]:
+    """Sums over agents, by name and the other labels."""
+    totals: Counter[tuple[str, frozenset[tuple[str, str]]]] = Counter()
+    for (name, labels), number in without_zeros(found).items():
+        totals[name, frozenset(pair for pair in labels if pair[0] != "agent")] += int(number)
+    return totals
+
+
+def every_code(window: str, routes: Iterable[str]) -> list[str]:
+    """Every series code that a window can hold."""
+    labels = {
+        "metric": TURN_METRICS,
+        "iteration": ("1", "2", "3", "4", "5", "6", "7", "8", "9+"),
+        "entity_type": ENTITY_TYPES,
+        "evidence": EVIDENCE,
+        "span": ("same_iteration", "earlier_iteration"),
+        "decision": ("search", "skip"),
+        "needed": ("yes", "no", "unknown"),
+        "correct": ("yes", "no", "unknown"),
+        "order": ("shown", "baseline"),
+        "route": tuple(map(escape, routes)),
+    }
+    return [
+        "|".join((head, *values))
+        for head, series in CODES.items()
+        if window in (series.windows or (window,))
+        for values in product(*(labels[label] for label in series.labels))
+    ]
+
+
+def full(agents: Iterable[str], routes: Iterable[str]) -> Windows:
+    """Windows in which every agent has every series; the n-th agent the more results."""
+    routes = tuple(routes)
+    windows = Windows()
+    for window in DEFAULT_WINDOWS:
+        codes = every_code(window.name, routes)
+        for n, agent in enumerate(agents, 1):
+            sums = {code: n * 1_000 + at for at, code in enumerate(codes)}
+            windows.load(window.name, NOW_US // window.bucket_us, agent, sums)
+    return windows
+
+
+AGENTS = [f"agent-{n:02}" for n in range(50)] + [OTHER]
+ROUTES = [f"route-{n:02}" for n in range(20)] + [OTHER]
+
+
+# -- windows ------------------------------------------------------------------------------------
+
+
+def test_every_series_tells_what_it_is() -> None:
+    """No window family is without a help text, and no two have the same name."""
+    assert all(series.help for series in CODES.values())
+    assert len({series.name for series in CODES.values()}) == len(CODES)
+
+
+CHANGE = st.tuples(
+    st.integers(0, 2),  # partition
+    st.integers(-90_000, 90),  # seconds after NOW_US
+    st.sampled_from(("a", "b", "c")),
+    st.dictionaries(
+        st.sampled_from(("r", "G", "t", "D|File|id|same_iteration", "R|x%7C\n|yes")),
+        st.integers(-3, 3).filter(bool),
+        min_size=1,
+    ),
+)
+SCRAPE = st.tuples(st.integers(0, 7_200), st.sets(st.integers(0, 2)))
+
+
+@given(st.lists(st.one_of(CHANGE, SCRAPE), max_size=30))
+def test_gauges_are_the_sums_of_the_owned_partitions(
+    steps: list[tuple[int, int, str, dict[str, int]] | tuple[int, set[int]]],
+) -> None:
+    """However buckets change and partitions move between scrapes, gauges equal the sums anew."""
+    all_partitions = [Windows() for _ in range(3)]
+    owned: list[Windows] = []
+    now = [NOW_US]
+    names = Names(frozenset(("a", "b")), frozenset(("x|\n",)))
+    collector = WindowCollector(lambda: owned, lambda: now[0])
+    for step in [*steps, (0, {0, 1, 2})]:
+        if len(step) == 4:
+            at, seconds, agent, sums = step
+            cell = Cell(NOW_US + seconds * 1_000_000, agent, sums)
+            all_partitions[at].apply([(1, cell)], names, NOW_US)
+            continue
+        now[0] += step[0] * 1_000_000
+        owned[:] = [all_partitions[at] for at in sorted(step[1])]
+        assert without_zeros(gauges(collector)) == expected(owned, now[0])
+
+
+def test_a_window_is_sixty_buckets_up_to_now() -> None:
+    """The bucket of now and the 59 before it count, older ones no more and later ones not yet."""
+    windows, window = Windows(), DEFAULT_WINDOWS[1]
+    last = NOW_US // window.bucket_us
+    for power, bucket in enumerate((last - 60, last - 59, last, last + 1)):
+        windows.load(window.name, bucket, "a", {"r": 10**power})
+    now = [NOW_US]
+    collector = WindowCollector(lambda: [windows], lambda: now[0])
+
+    assert value(gauges(collector), PREFIX + "results", agent="a", window="5m") == 110
+    now[0] += window.bucket_us
+    assert value(gauges(collector), PREFIX + "results", agent="a", window="5m") == 1_100
+    now[0] -= 2 * window.bucket_us
+    assert value(gauges(collector), PREFIX + "results", agent="a", window="5m") == 11
+
+
+def test_a_scrape_shows_the_moment_it_was_prepared() -> None:
+    """Buckets that change between preparing and rendering do not reach the scrape."""
+    windows = full(["a"], ROUTES)
+    collector = WindowCollector(lambda: [windows], lambda: NOW_US)
+    before = gauges(collector)
+
+    cell = Cell(NOW_US, "a", {"r": 7})
+    windows.apply([(1, cell)], Names(frozenset("a"), frozenset()), NOW_US)
+
+    assert series_of(collector.render()) == before
+    changed = gauges(collector)
+    assert (
+        value(changed, PREFIX + "results", agent="a", window="5m")
+        == value(before, PREFIX + "results", agent="a", window="5m") + 7
+    )
+
+
+def test_hostile_input_cannot_exceed_the_limit_of_series() -> None:
+    """With every agent in every series a worker exports at most 20,000, and sums stay exact."""
+    partitions = [full(AGENTS, ROUTES), full(AGENTS, ROUTES)]
+    found = gauges(WindowCollector(lambda: partitions, lambda: NOW_US))
+
+    everything = expected(partitions, NOW_US)
+    assert len(everything) > 20_000
+    assert sum(name.startswith(PREFIX) for name, _ in found) <= 20_000
+    assert over_agents(found) == over_agents(everything)
+    agents = {dict(labels)["agent"] for _, labels in found if labels}
+    assert agents == {OTHER, *AGENTS[-len(agents) : -1]}  # those with the most results are kept
+    assert value(found, "streammetrics_agents_folded") == len(AGENTS) - len(agents)
+    of_agents = [name for name, labels in found if labels]
+    assert value(found, PREFIX + "series") == len(of_agents)
+    assert value(found, PREFIX + "series_cut") == 0
+
+
+@pytest.mark.parametrize("limit", [100, 600, 1_200, 5_000])
+def test_any_limit_holds(limit: int) -> None:
+    """A lower limit folds more agents; below one agent's series it cuts and says how many."""
+    partition = full(AGENTS, ROUTES)
+    found = gauges(WindowCollector(lambda: [partition], lambda: NOW_US, limit))
+
+    assert sum(name.startswith(PREFIX) for name, _ in found) <= limit
+    cut = value(found, PREFIX + "series_cut")
+    totals, everything = over_agents(found), over_agents(expected([partition], NOW_US))
+    assert len(everything) - len(totals) == cut
+    assert all(everything[key] == number for key, number in totals.items())
+
+
+def test_routes_beyond_the_registry_cannot_exceed_the_limit() -> None:
+    """Even stored buckets with thousands of routes keep to the limit, core series first."""
+    partition = full(["a", "b"], (f"route-{n}" for n in range(5_000)))
+    found = gauges(WindowCollector(lambda: [partition], lambda: NOW_US))
+
+    assert sum(name.startswith(PREFIX) for name, _ in found) <= 20_000
+    assert value(found, PREFIX + "series_cut") > 0
+    results = {labels for name, labels in found if name == PREFIX + "results"}
+    assert {dict(labels)["window"] for labels in results} == {w.name for w in DEFAULT_WINDOWS}
+
+
+def test_configured_agents_are_folded_last() -> None:
+    """A configured agent keeps its series though others have more results."""
+    partition = full(AGENTS, ROUTES)
+    collector = WindowCollector(lambda: [partition], lambda: NOW_US, configured=["agent-00"])
+    agents = {dict(labels)["agent"] for _, labels in gauges(collector) if labels}
+
+    assert "agent-00" in agents
+    assert "agent-01" not in agents
+
+
+def test_core_series_of_known_agents_do_not_vanish() -> None:
+    """An agent that fell silent, and one only configured, have zeros in every window."""
+    windows = Windows()
+    day = DEFAULT_WINDOWS[-1]
+    windows.load(day.name, NOW_US // day.bucket_us - 30, "silent", {"r": 3})
+    collector = WindowCollector(lambda: [windows], lambda: NOW_US, configured=["configured"])
+    found = gauges(collector)
+
+    for agent, name, window in product(("silent", "configured", OTHER), CORE, DEFAULT_WINDOWS):
+        number = value(found, PREFIX + name, agent=agent, window=window.name)
+        assert number == (3 if (agent, name, window) == ("silent", "results", day) else 0)
+
+
+def test_without_a_partition_there_are_families_only() -> None:
+    """A worker that owns nothing claims no zeros, which other workers would have to outweigh."""
+    found = gauges(WindowCollector(list, lambda: NOW_US, configured=["a"]))
+
+    assert {name for name, _ in found} == {
+        PREFIX + "series", PREFIX + "series_cut", "streammetrics_agents_folded",
+    }  # fmt: skip
+
+
+HOSTILE = 'a\\nb"b\\c\nd{e="f"} 1 # é\u2028'
+
+
+@pytest.mark.parametrize("openmetrics", [False, True])
+def test_rendering_equals_the_client_librarys(openmetrics: bool) -> None:
+    """The fast rendering reads like what prometheus_client makes of the same families."""
+    partition = full([HOSTILE, "b", OTHER], [HOSTILE, "|", OTHER])
+    collector = WindowCollector(lambda: [partition], lambda: NOW_US)
+    registry = CollectorRegistry()
+    registry.register(collector)
+    collector.prepare()
+    encoder, _ = choose_encoder(OPENMETRICS if openmetrics else "")
+    library = encoder(registry).decode()
+    ours = collector.render() + ("# EOF\n" if openmetrics else "")
+
+    assert series_of(ours, openmetrics=openmetrics) == series_of(library, openmetrics=openmetrics)
+    comments = [line for line in ours.splitlines() if line.startswith("# ")]
+    assert comments == [line for line in library.splitlines() if line.startswith("# ")]
+    assert any(
+        ("agent", HOSTILE) in labels for _, labels in series_of(ours.removesuffix("# EOF\n"))
+    )
+
+
+def test_series_of_another_release_are_left_out() -> None:
+    """A stored code that this release does not know hides itself, not the page."""
+    windows = Windows()
+    windows.load("5m", NOW_US // DEFAULT_WINDOWS[1].bucket_us, "a", {"r": 1, "new|x": 2, "r|x": 3})
+    found = gauges(WindowCollector(lambda: [windows], lambda: NOW_US))
+
+    assert without_zeros(found) == {
+        (PREFIX + "results", frozenset({("agent", "a"), ("window", "5m")})): 1
+    }
+
+
+# -- operations ---------------------------------------------------------------------------------
+
+
+def scrape(registry: Collector) -> Series:
+    return series_of(generate_latest(registry).decode())
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def operations(registry: CollectorRegistry) -> Operations:
+    return Operations(registry, topics=["search-iterations"])
+
+
+@pytest.mark.usefixtures("operations")
+def test_closed_label_sets_exist_from_the_start(registry: CollectorRegistry) -> None:
+    """Before the first event every closed label set is there, as 0."""
+    found = scrape(registry)
+
+    wanted: dict[str, list[dict[str, str]]] = {
+        "events_total": [
+            {"type": kind, "outcome": outcome}
+            for kind in ("search_iteration", "relevance_labels", "turn_completed", "forget")
+            for outcome in OUTCOMES
+        ],
+        "dead_letters_total": [{"reason": reason} for reason in REASONS],
+        "dedup_candidates_total": [{"key": kind} for kind in KEY_KINDS],
+        "dedup_verdicts_total": [
+            {"entity_type": kind, "step": "ids", "verdict": "duplicate"} for kind in ENTITY_TYPES
+        ],
+        "batch_seconds_count": [{"stage": stage} for stage in STAGES],
+        "offset_gaps_total": [{"topic": "search-iterations"}],
+        **{f"{name}_total": [{}] for name, _ in COUNTS.values()},
+        **{
+            name: [{}]
+            for name in (
+                "partitioner_mismatch_total", "rebalances_total", "fenced_writes_total",
+                "rewinds_total", "offset_holes_total", "redis_errors_total",
+                "same_document_other_text_total", "dedup_truncated_total",
+                "dedup_contradictions_total", "label_delay_seconds_count", "batch_records_count",
+                "event_to_metric_latency_seconds_count", "redis_round_trip_seconds_count",
+                "assigned_partitions", "open_conversations", "open_results", "ready",
+                "complete_until_timestamp_seconds", "last_progress_timestamp_seconds",
+            )
+        },
+    }  # fmt: skip
+    for name, label_sets in wanted.items():
+        for labels in label_sets:
+            assert value(found, "streammetrics_" + name, **labels) == 0
+    build = next(dict(labels) for name, labels in found if name == "streammetrics_build_info")
+    assert build["version"] == stream_metrics.__version__
+
+
+@pytest.mark.parametrize("openmetrics", [False, True])
+@pytest.mark.usefixtures("operations")
+def test_names_keep_the_conventions(registry: CollectorRegistry, openmetrics: bool) -> None:
+    """Prefix, base units, _total on counters and only there, help texts, no unknown label."""
+    registry.register(WindowCollector(list, lambda: NOW_US))
+    encoder, _ = choose_encoder(OPENMETRICS if openmetrics else "")
+    parse = parse_openmetrics if openmetrics else parse_text
+
+    families = list(parse(encoder(registry).decode()))
+    assert len(families) > 60
+    for family in families:
+        assert re.fullmatch(r"streammetrics_[a-z][a-z0-9_]*[a-z0-9]", family.name)
+        assert family.documentation.endswith(".")
+        assert not re.search(r"_(ms|us|millis\w*|micros\w*|minutes|bytes_total_\w*)$", family.name)
+        for sample in family.samples:
+            assert sample.name.endswith("_total") == (family.type == "counter")
+            assert sample.labels.keys() <= KNOWN_LABELS
+
+
+def test_a_batch_is_folded_in(operations: Operations, registry: CollectorRegistry) -> None:
+    """Each count of a batch reaches its counter, and types that no table names are other."""
+    seen = Observations()
+    seen.events.update({("search_iteration", "applied"): 5, ("search_iteration", "novel"): 1})
+    seen.counts.update({key: n for n, key in enumerate(COUNTS, 1)})
+    seen.dedup.candidates.update(url=4)
+    seen.dedup.verdicts.update(
+        {
+            ("File", "ids", "duplicate"): 2,
+            ("Invoice", "ids", "duplicate"): 3,
+            ("memo", "ids", "duplicate"): 1,
+        }
+    )
+    seen.dedup.truncated, seen.dedup.contradictions, seen.dedup.other_text = 1, 2, 3
+    seen.label_delays_us.extend([-5, 0, 1_000_000, 1_000_001, 10**12])
+    operations.observe(seen)
+    operations.observe(seen)
+    found = scrape(registry)
+
+    def total(name: str, **labels: str) -> float:
+        return value(found, f"streammetrics_{name}", **labels)
+
+    assert total("events_total", type="search_iteration", outcome="applied") == 10
+    assert total("events_total", type="search_iteration", outcome="other") == 2
+    for n, (name, _) in enumerate(COUNTS.values(), 1):
+        assert total(f"{name}_total") == 2 * n
+    assert total("dedup_candidates_total", key="url") == 8
+    of_ids = {"step": "ids", "verdict": "duplicate"}
+    assert total("dedup_verdicts_total", entity_type="File", **of_ids) == 4
+    assert total("dedup_verdicts_total", entity_type=OTHER, **of_ids) == 8
+    assert total("dedup_truncated_total") == 2
+    assert total("dedup_contradictions_total") == 4
+    assert total("same_document_other_text_total") == 6
+    assert total("label_delay_seconds_count") == 10
+    assert total("label_delay_seconds_bucket", le="1.0") == 6
+    assert total("label_delay_seconds_bucket", le="5.0") == 8
+    assert total("label_delay_seconds_bucket", le="+Inf") == 10
+    assert total("label_delay_seconds_sum") == pytest.approx(2 * (1 + 1.000001 + 10**6))
+
+
+def test_every_count_of_the_engine_has_a_counter() -> None:
+    """What the engine and the worker count under a name is exported under one."""
+    root = Path(stream_metrics.__file__).parent
+    sources = [
+        path.read_text() for part in ("engine", "worker") for path in (root / part).glob("*.py")
+    ]
+    counted = {key for text in sources for key in re.findall(r"\.counts\[\"(\w+)\"\]", text)}
+    outcomes = {key for text in sources for key in re.findall(r"\.events\[\w+, \"(\w+)\"\]", text)}
+
+    assert {"stale", "rebuilds"} <= counted <= COUNTS.keys()
+    assert {"applied"} <= outcomes <= set(OUTCOMES)
+
+
+def test_calls_of_the_worker_reach_their_series(
+    operations: Operations, registry: CollectorRegistry
+) -> None:
+    """Each call about delivery and the worker shows in its series."""
+    operations.bad_records({"not_json": 2, "something_new": 1})
+    operations.batch(400)
+    operations.stage("state", 0.002)
+    operations.latency(0.2)
+    operations.lag("search-iterations", 3, 17, 1.5)
+    operations.assigned(4)
+    operations.rebalanced()
+    operations.fenced()
+    operations.rewound()
+    operations.offset_gap("search-iterations")
+    operations.offset_holes(5)
+    operations.partitioner_mismatches(6)
+    operations.redis(0.001)
+    operations.redis_error()
+    operations.cache(7, 70)
+    operations.complete_until(1_700_000_000.5)
+    operations.progressed(1_700_000_001.5)
+    operations.ready(True)
+    found = scrape(registry)
+
+    place = {"topic": "search-iterations", "partition": "3"}
+    for name, number, labels in (
+        ("dead_letters_total", 2, {"reason": "not_json"}),
+        ("dead_letters_total", 1, {"reason": "other"}),
+        ("batch_records_sum", 400, {}),
+        ("batch_seconds_sum", 0.002, {"stage": "state"}),
+        ("event_to_metric_latency_seconds_sum", 0.2, {}),
+        ("consumer_lag_records", 17, place),
+        ("consumer_lag_seconds", 1.5, place),
+        ("assigned_partitions", 4, {}),
+        ("rebalances_total", 1, {}),
+        ("fenced_writes_total", 1, {}),
+        ("rewinds_total", 1, {}),
+        ("offset_gaps_total", 1, {"topic": "search-iterations"}),
+        ("offset_holes_total", 5, {}),
+        ("partitioner_mismatch_total", 6, {}),
+        ("redis_round_trip_seconds_count", 1, {}),
+        ("redis_errors_total", 1, {}),
+        ("open_conversations", 7, {}),
+        ("open_results", 70, {}),
+        ("complete_until_timestamp_seconds", 1_700_000_000.5, {}),
+        ("last_progress_timestamp_seconds", 1_700_000_001.5, {}),
+        ("ready", 1, {}),
+    ):
+        assert value(found, f"streammetrics_{name}", **labels) == number
+
+
+def test_a_partition_that_moved_away_leaves_no_lag(
+    operations: Operations, registry: CollectorRegistry
+) -> None:
+    """Lag of a partition is gone once it is forgotten, and forgetting twice is harmless."""
+    operations.lag("search-iterations", 0, 9, 9.0)
+    operations.lag("search-iterations", 1, 9, 9.0)
+    operations.forget_partition("search-iterations", 1)
+    operations.forget_partition("search-iterations", 1)
+
+    partitions = {dict(ls)["partition"] for name, ls in scrape(registry) if "_lag_" in name}
+    assert partitions == {"0"}
+
+
+def test_labels_of_series_codes_survive() -> None:
+    """A route with a bar or a percent sign comes out as it went in."""
+    assert split_code(f"R|{escape('a|b%7Cc')}|yes")[1] == ("a|b%7Cc", "yes")

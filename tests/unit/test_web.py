@@ -1,0 +1,298 @@
+"""The pages, asked through a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+import ssl
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from stream_metrics.adapters.health import Health
+from stream_metrics.adapters.prometheus.operations import Operations
+from stream_metrics.adapters.prometheus.windows import WindowCollector
+from stream_metrics.adapters.web import Pages, WebOptions, hash_password, make_app, serve
+from stream_metrics.engine.windows import DEFAULT_WINDOWS, Windows
+
+NOW_US = 1_700_000_000_000_000
+# What Prometheus 2.4x and 3.x send.
+PROMETHEUS_ACCEPTS = (
+    "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
+    "text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+    "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"
+    "application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;escaping=allow-utf-8;"
+    "q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2",
+)
+
+
+class Clock:
+    """A clock that stands until it is set."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def pages(health: Health | None = None) -> Pages:
+    """Pages over a worker with one partition and 11 results."""
+    registry = CollectorRegistry()
+    Operations(registry).ready(True)
+    windows = Windows()
+    windows.load("5m", NOW_US // DEFAULT_WINDOWS[1].bucket_us, "it-desk", {"r": 11})
+    collector = WindowCollector(lambda: [windows], lambda: NOW_US)
+    return Pages(registry, health or Health(reasons={}), collector)
+
+
+Get = Callable[..., Awaitable[tuple[int, str, str]]]
+
+
+@asynccontextmanager
+async def served(pages: Pages, options: WebOptions) -> AsyncIterator[Get]:
+    """A server on a free port, and how to ask it: (status, content type, body)."""
+    runner = await serve(options, make_app(pages))
+    scheme = "https" if options.tls_certificate else "http"
+    host, port = runner.addresses[0][:2]
+    try:
+        async with aiohttp.ClientSession(f"{scheme}://{host}:{port}") as session:
+
+            async def get(path: str, **kwargs: object) -> tuple[int, str, str]:
+                async with session.get(path, **kwargs) as response:  # type: ignore[arg-type]
+                    content_type = response.headers["Content-Type"]
+                    return response.status, content_type, await response.text()
+
+            yield get
+    finally:
+        await runner.cleanup()
+
+
+def ask(
+    page: str, of: Pages, options: WebOptions | None = None, **kwargs: object
+) -> tuple[int, str, str]:
+    """One request."""
+
+    async def run() -> tuple[int, str, str]:
+        async with served(of, options or WebOptions(port=0)) as get:
+            return await get(page, **kwargs)
+
+    return asyncio.run(run())
+
+
+def test_metrics_are_plain_text_by_default() -> None:
+    """Without an Accept header windows and operations come in Prometheus' own text format."""
+    status, content_type, body = ask("/metrics", pages())
+
+    assert status == 200
+    assert content_type.startswith("text/plain; version=0.0.4")
+    families = {family.name: family for family in parse_text(body)}
+    assert families["streammetrics_ready"].samples[0].value == 1
+    results = families["streammetrics_window_results"].samples
+    assert {"agent": "it-desk", "window": "5m"} in [s.labels for s in results if s.value == 11]
+    assert "# EOF" not in body
+
+
+@pytest.mark.parametrize("accept", PROMETHEUS_ACCEPTS)
+def test_metrics_are_openmetrics_when_asked(accept: str) -> None:
+    """With the Accept header of a Prometheus server the page is valid OpenMetrics."""
+    status, content_type, body = ask("/metrics", pages(), headers={"Accept": accept})
+
+    assert status == 200
+    assert content_type.startswith("application/openmetrics-text; version=1.0.0")
+    names = {family.name for family in parse_openmetrics(body)}  # type: ignore[no-untyped-call]
+    assert {"streammetrics_window_results", "streammetrics_events"} <= names
+
+
+def test_scrapes_at_once_all_get_the_whole_page() -> None:
+    """Several scrapers at the same time do not disturb each other."""
+
+    async def run() -> list[tuple[int, str, str]]:
+        async with served(pages(), WebOptions(port=0)) as get:
+            return await asyncio.gather(*(get("/metrics") for _ in range(8)))
+
+    answers = asyncio.run(run())
+    assert len({body for _, _, body in answers}) == 1
+    assert {status for status, _, _ in answers} == {200}
+
+
+def test_a_worker_is_not_ready_before_it_says_so() -> None:
+    """A new Health gives a reason against readiness, and none against being alive."""
+    health = Health()
+    status, content_type, body = ask("/readyz", pages(health))
+
+    assert (status, content_type) == (503, "application/json; charset=utf-8")
+    assert json.loads(body) == {"ready": False, "reasons": health.reasons}
+    assert ask("/healthz", pages(health))[0] == 200
+
+
+def test_readiness_follows_its_reasons() -> None:
+    """Each reason makes the worker unready until it is cleared."""
+    health = Health(reasons={})
+    assert json.loads(ask("/readyz", pages(health))[2]) == {"ready": True}
+
+    health.set("redis", "cannot be reached; retrying")
+    health.set("partition-3", "halted at an offset gap")
+    status, _, body = ask("/readyz", pages(health))
+    assert status == 503
+    assert json.loads(body)["reasons"] == {
+        "redis": "cannot be reached; retrying",
+        "partition-3": "halted at an offset gap",
+    }
+    assert ask("/healthz", pages(health))[0] == 200  # a restart would not help
+
+    health.clear("redis")
+    health.clear("partition-3")
+    health.clear("never set")
+    assert ask("/readyz", pages(health))[0] == 200
+
+
+def test_the_watchdog_fails_the_liveness_probe() -> None:
+    """A reason of the watchdog is a reason to restart."""
+    health = Health(reasons={})
+    health.set("watchdog", "no progress for 60 s with lag left")
+    status, _, body = ask("/healthz", pages(health))
+
+    assert status == 503
+    assert json.loads(body) == {
+        "alive": False,
+        "reasons": {"watchdog": "no progress for 60 s with lag left"},
+    }
+    assert ask("/readyz", pages(health))[0] == 503
+
+
+def test_a_silent_loop_fails_the_liveness_probe() -> None:
+    """A loop that came round once must come round again within the bound."""
+    clock = Clock()
+    health = Health(30, reasons={}, clock=clock)
+    clock.now += 1_000
+    assert health.failures() == {}  # starting takes as long as it takes
+
+    health.beat()
+    clock.now += 30
+    assert ask("/healthz", pages(health))[0] == 200
+    clock.now += 1
+    assert list(json.loads(ask("/healthz", pages(health))[2])["reasons"]) == ["loop"]
+    assert ask("/readyz", pages(health))[0] == 503
+    health.beat()
+    assert ask("/healthz", pages(health))[0] == 200
+
+
+USERS = {
+    "prometheus": hash_password("correct horse", iterations=1_000),
+    "grafana": hashlib.sha256(b"battery: staple").hexdigest(),
+    "shouted": hashlib.sha256(b"battery: staple").hexdigest().upper(),
+}
+
+
+def basic(user: str, password: str) -> dict[str, str]:
+    """The header that names a user."""
+    return {"Authorization": f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"}
+
+
+@pytest.mark.parametrize(
+    ("user", "password", "status"),
+    [
+        ("prometheus", "correct horse", 200),
+        ("grafana", "battery: staple", 200),
+        ("shouted", "battery: staple", 200),
+        ("prometheus", "battery: staple", 401),
+        ("prometheus", "", 401),
+        ("nobody", "correct horse", 401),
+        ("", "", 401),
+    ],
+)
+def test_users_are_asked_for_their_password(user: str, password: str, status: int) -> None:
+    """Only a user with the right password sees the metrics."""
+    options = WebOptions(port=0, users=USERS)
+    answer = ask("/metrics", pages(), options, headers=basic(user, password))
+
+    assert answer[0] == status
+    assert ("streammetrics_" in answer[2]) == (status == 200)
+
+
+def test_a_remembered_password_does_not_let_another_in() -> None:
+    """After a right password a wrong one is refused, and the right one still taken."""
+
+    async def run() -> list[int]:
+        async with served(pages(), WebOptions(port=0, users=USERS)) as get:
+            return [
+                (await get("/metrics", headers=basic("prometheus", password)))[0]
+                for password in ("correct horse", "wrong", "", "correct horse")
+            ]
+
+    assert asyncio.run(run()) == [200, 401, 401, 200]
+
+
+@pytest.mark.parametrize(
+    "header", ["", "Basic", "Basic !!!", "Basic bm9jb2xvbg==", "Basic /w==", "Bearer x", "Basic é"]
+)
+def test_a_broken_authorization_is_refused(header: str) -> None:
+    """What is no basic authorization gets a 401 with a challenge, never a 500."""
+    options = WebOptions(port=0, users=USERS)
+    headers = {"Authorization": header}
+
+    assert ask("/metrics", pages(), options, headers=headers)[0] == 401
+
+
+def test_probes_need_no_password() -> None:
+    """An orchestrator can probe a worker whose pages have users; other paths stay closed."""
+    options = WebOptions(port=0, users=USERS)
+
+    assert ask("/healthz", pages(), options)[0] == 200
+    assert ask("/readyz", pages(), options)[0] == 200
+    assert ask("/healthz/", pages(), options)[0] == 401
+    assert ask("/elsewhere", pages(), options)[0] == 401
+
+
+def test_pages_are_served_over_tls(tmp_path: Path) -> None:
+    """With a certificate and its key the pages are served over TLS only."""
+    certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    command += ["-nodes", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    command += ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(command, check=True, capture_output=True)
+    options = WebOptions(port=0, tls_certificate=certificate, tls_key=key)
+    trust = ssl.create_default_context(cafile=str(certificate))
+
+    assert ask("/readyz", pages(), options, ssl=trust)[0] == 200
+
+
+def test_unfit_options_are_refused_with_the_reason() -> None:
+    """A mistake in the options is told before anything listens, without the secret."""
+    with pytest.raises(ValueError, match="tls_key"):
+        WebOptions(tls_key=Path("tls.key"))
+    with pytest.raises(ValueError, match="'a'") as raised:
+        WebOptions(users={"a": "plain text"})
+    assert "plain text" not in str(raised.value)
+    with pytest.raises(ValueError, match="colon"):
+        WebOptions(users={"a:b": USERS["grafana"]})
+    assert USERS["grafana"] not in repr(WebOptions(users=USERS))
+
+
+def test_a_taken_port_is_an_error_at_once() -> None:
+    """A port that another server holds raises instead of serving nothing."""
+
+    async def run() -> None:
+        runner = await serve(WebOptions(port=0), make_app(pages()))
+        try:
+            await serve(WebOptions(port=runner.addresses[0][1]), make_app(pages()))
+        finally:
+            await runner.cleanup()
+
+    with pytest.raises(OSError):
+        asyncio.run(run())
+
+
+def test_the_server_listens_on_localhost_unless_told() -> None:
+    """The default is no listener that another machine can reach."""
+    assert WebOptions().host == "127.0.0.1"
