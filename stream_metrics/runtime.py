@@ -18,6 +18,7 @@ from stream_metrics.adapters.redis.connect import RedisOptions, connect
 from stream_metrics.adapters.redis.store import RedisStore
 from stream_metrics.adapters.web import Pages, WebOptions
 from stream_metrics.engine.codec import SCHEMA_VERSION
+from stream_metrics.engine.windows import Windows
 from stream_metrics.ports import Identity
 from stream_metrics.settings import Settings
 from stream_metrics.worker.cache import ConversationCache
@@ -73,10 +74,14 @@ class Runtime:
         self.patience = Patience(self.health, self.operations.redis_error)
         self.cache = ConversationCache(settings.state.cache_results)
         self._consumer: LiveConsumer | None = None
-        self._windows = WindowCollector(self._open_windows, lambda: time.time_ns() // 1000)
+        self._windows = WindowCollector(
+            self._open_windows,
+            lambda: time.time_ns() // 1000,
+            configured=settings.metrics.agents,
+        )
         self.pages = Pages(self.registry, self.health, self._windows)
 
-    def _open_windows(self) -> list[object]:
+    def _open_windows(self) -> list[Windows]:
         consumer = self._consumer
         return [] if consumer is None else [p.windows for p in consumer.partitions]
 

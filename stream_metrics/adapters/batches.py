@@ -20,6 +20,8 @@ EXACT: Final = 1 << 53  # beyond it a sorted set's score is not a whole number a
 
 _OVERHEAD: Final = 96  # of a conversation's or a window's key name in the call
 _BYTES: Final[frozenset[type]] = frozenset({bytes})
+_NUMBER: Final[frozenset[type]] = frozenset({int})
+_TEXT: Final[frozenset[type]] = frozenset({str})
 _BYTES_OR_NONE: Final[frozenset[type]] = frozenset({bytes, type(None)})
 
 
@@ -36,7 +38,7 @@ def estimate(batch: BatchWrite) -> tuple[int, int]:
     size = _OVERHEAD + len(batch.token) + len(batch.batch_id)
     arguments = 7
     for topic, position in batch.positions.items():
-        size += 2 * len(topic) + 80 + len(position.last_digest)
+        size += 2 * len(topic) + 100 + len(position.last_digest)
         arguments += 4
     for conversation in batch.conversations:
         size += 2 * _OVERHEAD + 2 * len(conversation.key)
@@ -56,8 +58,7 @@ def estimate(batch: BatchWrite) -> tuple[int, int]:
 def check_batch(batch: BatchWrite) -> None:
     """Raise ``ValueError`` for a batch that no store may take, before any of it is written."""
     _check_token(batch.token)
-    if not (isinstance(batch.batch_id, bytes) and batch.batch_id):
-        raise ValueError("a batch needs a batch_id of at least one byte")
+    _check_bytes("a batch's id", batch.batch_id)
     if unexpected := set(batch.positions) - set(batch.expected):
         raise ValueError(f"positions without expected offsets: {sorted(unexpected)}")
     for topic, offset in batch.expected.items():
@@ -66,8 +67,7 @@ def check_batch(batch: BatchWrite) -> None:
     for conversation in batch.conversations:
         _check_conversation(conversation)
     for (window, bucket, agent), value in batch.buckets.items():
-        if not (isinstance(window, str) and isinstance(agent, str) and window):
-            raise ValueError("a bucket is named by a window, a number and an agent")
+        _check_types("a bucket's window and agent", (window, agent), _TEXT)
         _check_number("a bucket's number", bucket, low=-EXACT)
         _check_types("a bucket's value", (value,), _BYTES_OR_NONE)
     size, _ = estimate(batch)
@@ -85,11 +85,11 @@ def check_claim(partition: int, token: bytes, start: Mapping[str, Position]) -> 
 def check_positions(positions: Mapping[str, Position]) -> None:
     """Raise ``ValueError`` for positions that are not whole numbers and bytes."""
     for topic, position in positions.items():
-        if not (isinstance(topic, str) and topic):
-            raise ValueError("a topic has a name")
+        _check_types("a topic", (topic,), _TEXT)
         _check_number(f"the offset of {topic}", position.offset, low=0)
         _check_number(f"the timestamp of {topic}", position.last_timestamp_ms, low=-EXACT)
         _check_number(f"the record time of {topic}", position.record_time_ms, low=-EXACT)
+        _check_number(f"the event time of {topic}", position.event_time_us, low=-EXACT)
         _check_types(f"the digest of {topic}", (position.last_digest,), _BYTES)
 
 
@@ -106,15 +106,22 @@ def _check_conversation(conversation: ConversationWrite) -> None:
 
 
 def _check_token(token: bytes) -> None:
-    if not (isinstance(token, bytes) and token):
-        raise ValueError("an owner's token has at least one byte")
+    _check_bytes("an owner's token", token)
+
+
+def _check_bytes(what: str, value: bytes) -> None:
+    _check_types(what, (value,), _BYTES)
+    if not value:
+        raise ValueError(f"{what} has at least one byte")
 
 
 def _check_number(what: str, value: int, *, low: int) -> None:
-    if not (isinstance(value, int) and low <= value <= EXACT):
-        raise ValueError(f"{what} is no whole number from {low} to 2**53")
+    _check_types(what, (value,), _NUMBER)
+    if not low <= value <= EXACT:
+        raise ValueError(f"{what} is not from {low} to 2**53")
 
 
 def _check_types(what: str, values: Iterable[object], allowed: frozenset[type]) -> None:
     if not set(map(type, values)) <= allowed:
-        raise ValueError(f"{what} is not bytes")
+        names = " or ".join(sorted(kind.__name__ for kind in allowed))
+        raise ValueError(f"{what} is not {names}")

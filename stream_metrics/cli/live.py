@@ -19,6 +19,7 @@ from rich.table import Table
 
 from stream_metrics.adapters.kafka.dead_letters import HEADER_PREFIX
 from stream_metrics.adapters.kafka.options import client_options
+from stream_metrics.adapters.kafka.topics import partition_counts
 from stream_metrics.adapters.redis.check import check as check_redis
 from stream_metrics.adapters.redis.connect import connect
 from stream_metrics.adapters.redis.errors import StoreRefused
@@ -34,7 +35,7 @@ from stream_metrics.cli.common import (
 )
 from stream_metrics.ports import StoreUnavailable
 from stream_metrics.runtime import redis_options
-from stream_metrics.settings import Settings, mask_url
+from stream_metrics.settings import KafkaSettings, Settings, mask_url
 from stream_metrics.worker.export import NowTooEarly, export_state
 
 
@@ -107,28 +108,23 @@ async def _check(settings: Settings) -> list[Finding]:
 
 async def _check_kafka(settings: Settings) -> list[Finding]:
     kafka = settings.kafka
-    consumer = AIOKafkaConsumer(**client_options(kafka))
+    letters = [topic + kafka.dead_letter_suffix for topic in kafka.topics]
     try:
         async with asyncio.timeout(15):
-            await consumer.start()
-            topics = await consumer.topics()
-            counts = {t: len(consumer.partitions_for_topic(t) or ()) for t in kafka.topics}
+            counts = await partition_counts(kafka, [*kafka.topics, *letters])
     except (KafkaError, OSError, TimeoutError) as error:
         message = f"{kafka.bootstrap_servers}: {type(error).__name__}: {error}"
         return [Finding("kafka", "error", message)]
-    finally:
-        await consumer.stop()
     findings = [Finding("kafka", "ok", kafka.bootstrap_servers)]
-    for topic in kafka.topics:
-        if topic not in topics:
-            findings.append(Finding(f"topic {topic}", "error", "does not exist; create it"))
-        else:
+    for topic in (*kafka.topics, *letters):
+        if topic in counts:
             findings.append(Finding(f"topic {topic}", "ok", f"{counts[topic]} partitions"))
-        letters = topic + kafka.dead_letter_suffix
-        if letters not in topics:
+        elif topic in letters:
             why = "does not exist; the worker stops at the first bad record. Create it"
-            findings.append(Finding(f"topic {letters}", "error", why))
-    if len({counts[topic] for topic in kafka.topics if topic in topics}) > 1:
+            findings.append(Finding(f"topic {topic}", "error", why))
+        else:
+            findings.append(Finding(f"topic {topic}", "error", "does not exist; create it"))
+    if len({counts[topic] for topic in kafka.topics if topic in counts}) > 1:
         findings.append(
             Finding("partitions", "error", "input topics must have equal partition counts")
         )
@@ -216,7 +212,8 @@ async def _letters(settings: Settings, topics: list[str], limit: int) -> list[di
     await consumer.start()
     try:
         for topic in topics:
-            async for headers in _headers(consumer, topic + settings.kafka.dead_letter_suffix):
+            letters = topic + settings.kafka.dead_letter_suffix
+            async for headers in _headers(settings.kafka, consumer, letters):
                 place = (headers["topic"], headers["partition"], headers["offset"])
                 found[place] = headers
     finally:
@@ -224,11 +221,14 @@ async def _letters(settings: Settings, topics: list[str], limit: int) -> list[di
     return [found[place] for place in sorted(found)][:limit]
 
 
-async def _headers(consumer: AIOKafkaConsumer, topic: str) -> AsyncIterator[dict[str, Any]]:
+async def _headers(
+    settings: KafkaSettings, consumer: AIOKafkaConsumer, topic: str
+) -> AsyncIterator[dict[str, Any]]:
     """The headers of every letter on a topic, up to the ends as they are now."""
-    if topic not in await consumer.topics():
+    counts = await partition_counts(settings, [topic])
+    places = [TopicPartition(topic, number) for number in range(counts.get(topic, 0))]
+    if not places:
         return
-    places = [TopicPartition(topic, n) for n in consumer.partitions_for_topic(topic) or ()]
     consumer.assign(places)
     await consumer.seek_to_beginning()
     ends = await consumer.end_offsets(places)

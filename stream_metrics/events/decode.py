@@ -149,10 +149,8 @@ def _decode_object(
     problem = _inconsistent(payload)
     if problem is not None:
         return BadRecord("invalid", problem)
-    if timestamp_ms is None or timestamp_ms < 0:  # Kafka writes -1 for "no timestamp"
-        latest = LATEST_US
-    else:
-        latest = timestamp_ms * 1000 + DAY_US
+    # Kafka writes -1 for "no timestamp".
+    latest = LATEST_US if timestamp_ms is None or timestamp_ms < 0 else timestamp_ms * 1000 + DAY_US
     if not EARLIEST_US <= occurred_us <= latest:
         return BadRecord(
             "time_out_of_range",

@@ -44,9 +44,7 @@ class Conversation:
         topic = int(rng.random() ** 1.7 * len(self._agent.corpus.topics))
         for turn in range(1, draw_count(profile.turns, 0.4, rng.random()) + 1):
             flavour = self._agent.flavour
-            speaker = Speaker(
-                self._id, turn, self._agent.name, flavour.release, flavour.unix_times
-            )
+            speaker = Speaker(self._id, turn, self._agent.name, flavour.release, flavour.unix_times)
             maker = TurnMaker(self._agent, speaker, topic, rng, self._ledger, self._numbers)
             labeller = Labeller(rng, profile.label_delay_seconds, now)
             length = draw_iterations(profile.iterations, rng.random())

@@ -114,7 +114,8 @@ def files(seed: Seed) -> Entity:
     site = seed.pick(words.SITES)
     year = 2019 + seed.below(7)
     name = f"{seed.topic} {seed.pick(words.NOUNS)} {site} {year}-{seed.serial}.{kind}"
-    made = Entity("File", name.rsplit(".", 1)[0].capitalize(), {"file_id": f"01{seed.token(12)}"})
+    title = f"{name[0].upper()}{name[1:].rsplit('.', 1)[0]}"
+    made = Entity("File", title, {"file_id": f"01{seed.token(12)}"})
     made.ids["site_id"] = f"site-{seed.topic[:4].strip().casefold()}"
     made.doc_id = f"file-{seed.serial}"
     made.url = f"https://files.{words.DOMAIN}/sites/{site.casefold()}/Shared/{name}"

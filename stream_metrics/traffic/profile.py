@@ -78,8 +78,8 @@ class TrafficProfile:
     """Searches an iteration; each next number is half as likely."""
     results_per_search: int = 10
     """Results a search, unless the index runs dry or finds nothing."""
-    result_bytes: int = 399
-    """Aimed-at mean size of a result as JSON; 399 makes one-search events of ten 4.6 KB."""
+    result_bytes: int = 392
+    """Aimed-at mean size of a result as JSON; 392 makes one-search events of ten 4.6 KB."""
     documents: int = 1500
     """Documents an agent's corpus."""
     duplicates: float = 0.25

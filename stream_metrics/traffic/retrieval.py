@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import pairwise
 from random import Random
 from typing import NamedTuple
 
@@ -146,8 +147,7 @@ def _edges(count: int, decay: float) -> tuple[float, ...]:
 def _shares(bounds: tuple[int, int], decay: float) -> list[tuple[int, float]]:
     """The numbers within ``bounds`` with their probabilities."""
     edges = (0.0, *_edges(bounds[1] - bounds[0] + 1, decay), 1.0)
-    pairs = zip(edges, edges[1:], strict=False)
-    return [(bounds[0] + step, high - low) for step, (low, high) in enumerate(pairs)]
+    return [(bounds[0] + step, high - low) for step, (low, high) in enumerate(pairwise(edges))]
 
 
 def repeat_chance(base: float, iteration: int) -> float:

@@ -85,7 +85,8 @@ IT_DESK = Flavour(
         "single sign-on", "crane tablets", "guest Wi-Fi", "laptop replacement", "disk encryption",
         "software requests", "two-factor app", "shared calendars", "badge readers", "backup copies",
         "remote desktop", "phone contracts", "spam reports", "file-share permissions",
-        "browser certificates", "docking stations", "barcode scanners", "admin rights", "patch days",
+        "browser certificates", "docking stations", "barcode scanners", "admin rights",
+        "patch days",
     ),
     (("knowledge", 34), ("tickets", 30), ("files", 16), ("chats", 14), ("people", 6)),
 )  # fmt: skip
@@ -126,9 +127,7 @@ FINANCE_BOT = Flavour(
 )  # fmt: skip
 
 FLAVOURS = (IT_DESK, HR_HELPER, SALES_ASSIST, FINANCE_BOT)
-NAMED = dict(
-    zip(("it-desk", "hr-helper", "sales-assist", "finance-bot"), FLAVOURS, strict=True)
-)
+NAMED = dict(zip(("it-desk", "hr-helper", "sales-assist", "finance-bot"), FLAVOURS, strict=True))
 
 
 def flavour_of(agent: str, index: int) -> Flavour:

@@ -15,8 +15,9 @@ T = TypeVar("T")
 class Reasons(Protocol):
     """Where it is said why the worker is not ready."""
 
-    def set(self, name: str, reason: str) -> None: ...
-    def clear(self, name: str) -> None: ...
+    def set(self, reason: str, why: str) -> None: ...
+    def clear(self, reason: str) -> None: ...
+    def beat(self) -> None: ...
 
 
 class Stopped(Exception):
@@ -68,6 +69,7 @@ class Patience:
                     self._reasons.clear(waiting)
                 return result
             self._reasons.set(waiting, reason)
+            self._reasons.beat()
             failures += 1
             await self.pause(min(self._cap, self._first * 2 ** min(failures, 10)))
 

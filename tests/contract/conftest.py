@@ -94,7 +94,7 @@ def redis_pair(url: str, *, cluster: bool = False) -> Pair:
                 async for key in raw.scan_iter(pattern):
                     await raw.delete(key)
                 for key, dump in dumps.items():
-                    await raw.restore(key, 0, dump)
+                    await raw.restore(key, 0, dump or b"")
 
         return go_back
 

@@ -126,7 +126,7 @@ TOKENS: tuple[str, ...] = (
 
 @dataclass(frozen=True)
 class Case:
-    """An event in which ``token`` stands in the place of one field (None: the field is left out)."""
+    """An event with ``token`` in the place of one field (None: the field is left out)."""
 
     field: Field
     token: str | None

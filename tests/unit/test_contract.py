@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from stream_metrics.events import REASONS, BadRecord, Limits, decode
 from stream_metrics.events.models import EVENT, MODELS, read
@@ -32,8 +32,9 @@ SCHEMA = Draft202012Validator(json_schema())
 # `$` (not the one of JSON Schema) also matches before a newline at the end.
 INTEGRAL_FLOATS = tuple(t for t in TOKENS if t[:1] in "-0123456789" and not t.lstrip("-").isdigit())
 SCHEMA_IS_WEAKER = {
-    *INTEGRAL_FLOATS, "[1.0]", "[0,4]", '{"a":1.0}', '{"a":1e999}', '{"a":' + "9" * 400 + "}",
-    "1" + "0" * 309, "9" * 5000, '"2024-06-10T09:15:25Z\\n"', '"2024-02-30T00:00:00Z"', '"2023-02-29T00:00:00Z"',
+    *INTEGRAL_FLOATS, "[1.0]", '{"a":1.0}', '{"a":1e999}', '{"a":' + "9" * 400 + "}",
+    "1" + "0" * 309, "9" * 5000, '"2024-06-10T09:15:25Z\\n"',
+    '"2024-02-30T00:00:00Z"', '"2023-02-29T00:00:00Z"',
 }  # fmt: skip
 SCHEMA_IS_STRICTER = {'{"":null}', f'{{"{"x" * 257}":null}}'}  # in `relevant`
 

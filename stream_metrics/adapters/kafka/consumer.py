@@ -19,7 +19,6 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import (
     CommitFailedError,
     IllegalStateError,
-    KafkaConnectionError,
     KafkaError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
@@ -28,6 +27,7 @@ from aiokafka.errors import (
 from aiokafka.structs import OffsetAndMetadata
 
 from stream_metrics.adapters.kafka.options import client_options
+from stream_metrics.adapters.kafka.topics import partition_counts
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.ports import Identity, Position, Record, StateStore
 from stream_metrics.settings import KafkaSettings
@@ -128,6 +128,7 @@ class LiveConsumer:
             for number, records in self._by_number(fetched).items():
                 await self._process(number, records)
         now = time.monotonic()
+        self._reasons.beat()
         self._operations.progressed(time.time())
         if now >= self._next_commit:
             self._next_commit = now + self._settings.commit_interval_seconds
@@ -141,9 +142,9 @@ class LiveConsumer:
         while True:
             consumer = self._make_consumer()
             try:
+                await self._check_topics()
                 await consumer.start()
-                await self._check_topics(consumer)
-            except (KafkaConnectionError, OSError) as error:
+            except (KafkaError, OSError, TimeoutError) as error:
                 await consumer.stop()
                 self._reasons.set("kafka", f"cannot connect: {type(error).__name__}")
                 await self._patience.pause(1.0)
@@ -173,16 +174,15 @@ class LiveConsumer:
             max_poll_interval_ms=MAX_POLL_INTERVAL_MS,
         )
 
-    async def _check_topics(self, consumer: AIOKafkaConsumer) -> dict[str, int]:
+    async def _check_topics(self) -> dict[str, int]:
         """Partition counts of the input topics; raises ``TopicsUnfit`` unless they are equal."""
-        existing = await consumer.topics()
-        missing = [topic for topic in self._settings.topics if topic not in existing]
+        counts = await partition_counts(self._settings, self._settings.topics)
+        missing = [topic for topic in self._settings.topics if topic not in counts]
         if missing:
             raise TopicsUnfit(
                 f"input topics do not exist: {', '.join(missing)}. Create them, all with the same "
                 "number of partitions, or name others in `kafka.topics`"
             )
-        counts = {t: len(consumer.partitions_for_topic(t) or ()) for t in self._settings.topics}
         if len(set(counts.values())) > 1:
             listed = ", ".join(f"{topic}: {count}" for topic, count in counts.items())
             raise TopicsUnfit(
@@ -227,7 +227,7 @@ class LiveConsumer:
         assert consumer is not None
         self._changed = False
         self._reasons.set("assignment", "taking over partitions")
-        counts = await self._retry_kafka(lambda: self._check_topics(consumer))
+        counts = await self._retry_kafka(self._check_topics)
         self._identity = self._make_identity(counts)
         numbers = self._whole_numbers(consumer.assignment())
         for number in [n for n in self._kept if n not in numbers]:
@@ -586,6 +586,7 @@ class LiveConsumer:
     async def _retry_kafka(self, call: Callable[[], Awaitable[Any]]) -> Any:
         """Repeat while the brokers do not answer; gaps and unfit topics are not repeated."""
         while True:
+            self._reasons.beat()
             try:
                 result = await call()
             except (KafkaError, OSError, TimeoutError) as error:

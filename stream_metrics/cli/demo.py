@@ -1,0 +1,179 @@
+"""``stream-metrics demo``: a recorded day through the real engine, watched from the terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.resources
+import time
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any
+
+import typer
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from rich.console import Console
+from rich.live import Live
+
+from stream_metrics.adapters.files import read_records
+from stream_metrics.adapters.health import Health
+from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.adapters.prometheus.operations import Operations
+from stream_metrics.adapters.prometheus.windows import WindowCollector
+from stream_metrics.adapters.web import Pages, WebOptions, make_app, serve
+from stream_metrics.cli.common import UsageError
+from stream_metrics.cli.view import DayView
+from stream_metrics.engine.config import EngineConfig
+from stream_metrics.engine.windows import DEFAULT_WINDOWS, Windows
+from stream_metrics.ports import Identity, Position, Record
+from stream_metrics.worker.cache import ConversationCache
+from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
+
+TICK_SECONDS = 0.1
+PLAIN_EVERY_SECONDS = 5.0
+IDENTITY = Identity("demo", 1, "demo", {})
+
+
+async def _at_once(call: Callable[[], Awaitable[Any]]) -> Any:
+    """The memory store needs no patience."""
+    return await call()
+
+
+class Day:
+    """The bundled recording and the engine that it flows through."""
+
+    def __init__(self, records: list[Record], operations: Operations) -> None:
+        self.records = sorted(records, key=lambda record: record.timestamp_ms or 0)
+        self.start_us = 1000 * (self.records[0].timestamp_ms or 0)
+        self.end_us = 1000 * (self.records[-1].timestamp_ms or 0)
+        self.letters = MemoryDeadLetters()
+        self.now_us = self.start_us
+        self.played = 0
+        self._operations = operations
+        self._partitions: dict[int, StatePartition] = {}
+
+    async def open(self) -> None:
+        """Claim the partitions of an empty memory store."""
+        store = MemoryStore()
+        options = PartitionOptions(
+            IDENTITY, EngineConfig(), "", {"": b""}, DEFAULT_WINDOWS, require_key=False
+        )
+        names, cache = SharedNames(store, options), ConversationCache(1_000_000)
+        starts: dict[int, dict[str, Position]] = {}
+        for record in self.records:
+            starts.setdefault(record.partition, {}).setdefault(
+                record.topic, Position(record.offset)
+            )
+        for number, start in starts.items():
+            partition = StatePartition(
+                number, options, store, self.letters, cache, names, self._operations, b"demo"
+            )
+            partition.adopt(await store.claim(number, b"demo", IDENTITY, start))
+            self._partitions[number] = partition
+
+    async def play_until(self, now_us: int) -> None:
+        """Take every record up to that moment of the recorded day."""
+        self.now_us = now_us
+        first = self.played
+        while (
+            self.played < len(self.records)
+            and 1000 * (self.records[self.played].timestamp_ms or 0) <= now_us
+        ):
+            self.played += 1
+        batches: dict[int, list[Record]] = {}
+        for record in self.records[first : self.played]:
+            batches.setdefault(record.partition, []).append(record)
+        for number, records in batches.items():
+            await self._partitions[number].process(records, _at_once)
+
+    @property
+    def windows(self) -> list[Windows]:
+        """The windows of all partitions."""
+        return [partition.windows for partition in self._partitions.values()]
+
+    @property
+    def over(self) -> bool:
+        """Whether the whole day was played."""
+        return self.played == len(self.records)
+
+
+def demo(
+    seconds: Annotated[float, typer.Option(min=1, help="How long the day takes.")] = 45.0,
+    forever: Annotated[
+        bool, typer.Option("--forever", help="Play the day again and again, until Ctrl-C.")
+    ] = False,
+    port: Annotated[int, typer.Option(help="Port of /metrics on localhost; 0 picks one.")] = 9464,
+) -> None:
+    """Play a bundled recording of a working day through the engine, and watch it.
+
+    Needs Python only: state is in memory, no Kafka, no Redis. Four support agents search; at 13:40
+    an index change makes one of them find the same pages again and again. Watch SRR.
+    """
+    try:
+        asyncio.run(_demo(seconds, port, forever=forever))
+    except KeyboardInterrupt:
+        return
+
+
+async def _demo(seconds: float, port: int, *, forever: bool) -> None:
+    recording = importlib.resources.files("stream_metrics") / "data" / "day.jsonl.gz"
+    with importlib.resources.as_file(recording) as path:
+        records = list(read_records([str(path)]))
+    registry = CollectorRegistry()
+    operations, health = Operations(registry), Health(reasons={})
+    playing: list[Day] = []
+    collector = WindowCollector(
+        lambda: playing[-1].windows if playing else [],
+        lambda: playing[-1].now_us if playing else 0,
+    )
+    pages = Pages(registry, health, collector)
+    runner, port = await _serve(port, pages)
+    console = Console()
+    try:
+        while True:
+            day = Day(records, operations)
+            await day.open()
+            playing.append(day)
+            del playing[:-1]
+            await _play(day, seconds, DayView(day.start_us, day.end_us, port), health, console)
+            if not forever:
+                return
+    finally:
+        await runner.cleanup()
+
+
+async def _serve(port: int, pages: Pages) -> tuple[web.AppRunner, int]:
+    app = make_app(pages)
+    try:
+        runner = await serve(WebOptions(port=port), app)
+    except OSError as error:
+        raise UsageError(
+            f"port {port} on localhost is taken ({error.strerror}); use --port 0"
+        ) from error
+    return runner, runner.addresses[0][1]
+
+
+async def _play(day: Day, seconds: float, view: DayView, health: Health, console: Console) -> None:
+    live = Live(view.render(console.width), console=console, refresh_per_second=10, transient=True)
+    plain = not console.is_terminal
+    if not plain:
+        live.start()
+    started = time.monotonic()
+    said = 0.0
+    try:
+        while not day.over:
+            elapsed = time.monotonic() - started
+            share = min(1.0, elapsed / seconds)
+            await day.play_until(day.start_us + int(share * (day.end_us - day.start_us)))
+            health.beat()
+            view.update(day.windows, day.now_us, day.played, len(day.letters.letters))
+            if plain and elapsed - said >= PLAIN_EVERY_SECONDS:
+                said = elapsed
+                console.print(view.line(), soft_wrap=True)
+            elif not plain:
+                live.update(view.render(console.width))
+            await asyncio.sleep(TICK_SECONDS)
+    finally:
+        if not plain:
+            live.stop()
+    console.print(view.render(console.width))
+    console.print(view.closing())

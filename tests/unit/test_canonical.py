@@ -1,0 +1,169 @@
+"""The canonical JSON behind an event's digest: one content, one text, whoever wrote it how."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from stream_metrics.events.canonical import canonical_json, content_digest
+
+EXACT = settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=300)
+
+
+def plainly(obj: Any) -> bytes:
+    """What the canonical form is by definition."""
+    return json.dumps(obj, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def agrees(raw: bytes) -> bool:
+    """Whether the canonical form of ``raw`` is the plain one, by either reading of ``raw``."""
+    return canonical_json(msgspec.json.decode(raw), raw) == plainly(json.loads(raw))
+
+
+# --- JSON texts, written in every way that JSON allows --------------------------------------------
+
+_SPACE = st.text(" \t\r\n", max_size=2)
+_DIGITS = st.text("0123456789", min_size=1, max_size=25)
+_INTEGER = st.integers().map(str) | st.integers(-(10**400), 10**400).map(str) | st.just("-0")
+_DECIMAL = st.builds(
+    "{}{}.{}{}".format,
+    st.sampled_from(["", "-"]),
+    st.sampled_from(["0", "1", "9" * 15, "9" * 16, "9" * 17]) | st.integers(0, 10**18).map(str),
+    st.sampled_from(["", "000", "0000", "00000", "9999999999"]),
+    _DIGITS,
+)
+_EXPONENT = st.builds(
+    "{}{}{}{}".format,
+    st.one_of(_DECIMAL, st.integers(-(10**18), 10**18).map(str)),
+    st.sampled_from("eE"),
+    st.sampled_from(["", "+", "-"]),
+    st.integers(0, 280).map(str),
+)
+_FLOAT = st.floats(allow_nan=False, allow_infinity=False).map(repr)
+_NUMBER = st.one_of(_INTEGER, _DECIMAL, _EXPONENT, _FLOAT)
+
+
+@st.composite
+def _string(draw: st.DrawFn) -> str:
+    pieces = []
+    for character in draw(st.text(max_size=6)):
+        plain = json.dumps(character, ensure_ascii=False)[1:-1]
+        escaped = json.dumps(character)[1:-1]
+        units = character.encode("utf-16-be").hex()
+        coded = "".join(f"\\u{units[i : i + 4]}" for i in range(0, len(units), 4))
+        forms = [plain, escaped, coded, coded.upper().replace("\\U", "\\u")]
+        pieces.append(draw(st.sampled_from([*forms, "\\/"] if character == "/" else forms)))
+    return f'"{"".join(pieces)}"'
+
+
+def _joined(parts: list[str], brackets: str, spaces: list[str]) -> str:
+    before, behind = spaces
+    return brackets[0] + ",".join(before + part + behind for part in parts) + brackets[1]
+
+
+def _containers(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    spaces = st.lists(_SPACE, min_size=2, max_size=2)
+    members = st.builds(
+        lambda name, a, b, v: name + a + ":" + b + v, _string(), _SPACE, _SPACE, inner
+    )
+    return st.builds(_joined, st.lists(inner, max_size=5), st.just("[]"), spaces) | st.builds(
+        _joined, st.lists(members, max_size=5), st.just("{}"), spaces
+    )
+
+
+_LEAF = st.sampled_from(["null", "true", "false"]) | _NUMBER | _string()
+_DOCUMENT = _containers(st.recursive(_LEAF, _containers, max_leaves=8))
+
+
+@EXACT
+@given(_DOCUMENT)
+def test_any_text(text: str) -> None:
+    """For any JSON object or list, in any spelling, the fast path writes what `json` writes."""
+    assert agrees(text.encode())
+
+
+@settings(EXACT, max_examples=1_000)
+@given(_NUMBER, _SPACE)
+def test_any_number(token: str, space: str) -> None:
+    """The same for single numbers, of which most are the hard ones."""
+    assert agrees(f'{{"a":{space}{token}}}'.encode())
+    assert agrees(f"[0,{space}{token}{space}]".encode())
+
+
+def test_powers_of_ten() -> None:
+    """At every magnitude, and one step to either side, a float is written as `repr` writes it."""
+    for exponent in range(-330, 309):
+        for factor in ("1", "9.999999999999999", "1.0000000000000002"):
+            token = f"{factor}e{exponent - (factor[0] == '9')}"
+            plain = f"{float(token):.340f}" if exponent < 17 else f"{float(token):.1f}"
+            assert agrees(f"[{token}]".encode()), token
+            assert agrees(f"[{plain}]".encode()), token
+
+
+def test_every_character() -> None:
+    """Every character is written as `json` writes it, whether it was escaped or not."""
+    for code in (*range(0xD800), *range(0xE000, 0x10000), 0x10000, 0x1F600, 0x10FFFF):
+        units = chr(code).encode("utf-16-be").hex()
+        coded = "".join(f"\\u{units[i : i + 4]}" for i in range(0, len(units), 4))
+        assert agrees(f'["{coded}",{{"{coded}":1}}]'.encode())
+        assert agrees(json.dumps([chr(code)], ensure_ascii=False).encode())
+
+
+def test_keys_by_code_point() -> None:
+    """Keys are sorted by code point, which differs from the order of UTF-16 units."""
+    raw = json.dumps(
+        {"\U00010000": 1, "\uffff": 2, "b": 3, "B": 4, "": 5, "a\x00": 6, "a": 7}
+    ).encode()
+    text = canonical_json(msgspec.json.decode(raw), raw)
+    assert text == '{"":5,"B":4,"a":7,"a\\u0000":6,"b":3,"\uffff":2,"\U00010000":1}'.encode()
+    assert agrees(raw)
+
+
+def test_last_of_equal_keys() -> None:
+    """Of keys that stand twice the last one counts, for the event and for its digest."""
+    raw = b'{"a":1e0,"a":{"b":1},"a":2}'
+    assert canonical_json(msgspec.json.decode(raw), raw) == b'{"a":2}'
+
+
+_VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**30), 10**30)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=10,
+)
+
+
+@EXACT
+@given(st.dictionaries(st.text(max_size=3), _VALUES), st.randoms(use_true_random=False))
+def test_digest_ignores_spelling(document: dict[str, Any], random: Any) -> None:
+    """Key order, white space and escapes change nothing; the digest is that of the plain form."""
+    names = list(document)
+    random.shuffle(names)
+    shuffled = {name: document[name] for name in names}
+    spellings = [json.dumps(document), json.dumps(shuffled, indent=1, ensure_ascii=False)]
+    digests = {content_digest(msgspec.json.decode(s), s.encode()) for s in spellings}
+    assert digests == {hashlib.sha256(plainly(document)).digest()[:16]}
+
+
+@pytest.mark.parametrize("number", [2**1024 - 2**970 - 1, 10**308])
+def test_largest_integers(number: int) -> None:
+    """Integers up to the largest that a double can stand for have a digest."""
+    raw = json.dumps({"a": [-number, number]}).encode()
+    assert len(content_digest(msgspec.json.decode(raw), raw)) == 16
+
+
+@pytest.mark.parametrize("number", [2**1024 - 2**970, -(2**1024), 10**400])
+def test_integers_beyond_doubles(number: int) -> None:
+    """Beyond that an integer is refused, because JSON readers disagree about it."""
+    raw = json.dumps({"a": [{"b": number}]}).encode()
+    with pytest.raises(OverflowError):
+        content_digest(msgspec.json.decode(raw), raw)
