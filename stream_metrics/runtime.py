@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 import structlog
+from aiokafka.partitioner import murmur2
 from prometheus_client import CollectorRegistry
 
 from stream_metrics.adapters.health import Health
@@ -13,17 +16,20 @@ from stream_metrics.adapters.kafka.consumer import LiveConsumer
 from stream_metrics.adapters.kafka.dead_letters import KafkaDeadLetters
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.adapters.prometheus.windows import WindowCollector
-from stream_metrics.adapters.redis.check import check
+from stream_metrics.adapters.redis.check import check, memory_bytes
 from stream_metrics.adapters.redis.connect import RedisOptions, connect
+from stream_metrics.adapters.redis.errors import StoreRefused
 from stream_metrics.adapters.redis.store import RedisStore
 from stream_metrics.adapters.web import Pages, WebOptions
 from stream_metrics.engine.codec import SCHEMA_VERSION
 from stream_metrics.engine.windows import Windows
-from stream_metrics.ports import Identity
+from stream_metrics.ports import Identity, StoreUnavailable
 from stream_metrics.settings import Settings
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
 from stream_metrics.worker.patience import Patience, Stopped
+
+WATCH_SECONDS = 2.0
 
 log = structlog.get_logger(__name__)
 
@@ -61,6 +67,12 @@ def web_options(settings: Settings) -> WebOptions:
 def identity(settings: Settings, counts: dict[str, int]) -> Identity:
     """What state built by these settings over these topics is."""
     return Identity(settings.kafka.group_id, SCHEMA_VERSION, settings.fingerprint(), counts)
+
+
+def _partitioner(ours: Identity) -> Callable[[bytes], int]:
+    """Where Kafka's default partitioner puts a key."""
+    count = max(ours.partition_counts.values())
+    return lambda key: (murmur2(key) & 0x7FFFFFFF) % count
 
 
 class Runtime:
@@ -112,7 +124,7 @@ class Runtime:
         def make_partition(number: int, token: bytes, ours: Identity) -> StatePartition:
             return StatePartition(
                 number,
-                replace(options, identity=ours),
+                replace(options, identity=ours, partitioner=_partitioner(ours)),
                 store,
                 letters,
                 self.cache,
@@ -130,14 +142,36 @@ class Runtime:
             self.health,
             self.operations,
         )
+        watch: asyncio.Task[None] | None = None
         try:
             await self._check_store(store)
+            watch = asyncio.create_task(self._watch(store))
             await self._consumer.run()
         except Stopped:
             pass
         finally:
+            if watch is not None:
+                watch.cancel()
+                await asyncio.gather(watch, return_exceptions=True)
             await letters.stop()
             await store.close()
+
+    async def _watch(self, store: RedisStore) -> None:
+        """Notice a Redis that is away also while there is nothing to write."""
+        while not self.patience.stopping:
+            try:
+                used, limit = await memory_bytes(store)
+            except (StoreUnavailable, StoreRefused) as error:
+                self.health.set("redis", str(error))
+            else:
+                self.health.clear("redis")
+                self.operations.memory(used, limit)
+            self.operations.cache(len(self.cache), self.cache.results)
+            self.operations.ready(not self.health.obstacles())
+            try:
+                await self.patience.pause(WATCH_SECONDS)
+            except Stopped:
+                return
 
     async def _check_store(self, store: RedisStore) -> None:
         async def reachable() -> None:
@@ -153,5 +187,3 @@ class Runtime:
     def stop(self) -> None:
         """Finish the batch in flight and leave the group."""
         self.patience.stop()
-
-

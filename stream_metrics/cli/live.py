@@ -206,9 +206,7 @@ def dlq_list(
 
 async def _letters(settings: Settings, topics: list[str], limit: int) -> list[dict[str, Any]]:
     found: dict[tuple[str, int, int], dict[str, Any]] = {}
-    consumer = AIOKafkaConsumer(
-        **client_options(settings.kafka), isolation_level="read_committed"
-    )
+    consumer = AIOKafkaConsumer(**client_options(settings.kafka), isolation_level="read_committed")
     await consumer.start()
     try:
         for topic in topics:

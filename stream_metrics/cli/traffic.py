@@ -29,7 +29,9 @@ def generate(
     conversations: Annotated[
         int, typer.Option(min=1, help="Conversations (with --forever: an hour's).")
     ] = 200,
-    hours: Annotated[float, typer.Option(min=0.01, help="Hours of event time they spread over.")] = 1.0,
+    hours: Annotated[
+        float, typer.Option(min=0.01, help="Hours of event time they spread over.")
+    ] = 1.0,
     out: Annotated[
         Path | None, typer.Option("--out", help="A JSONL recording; - for standard output.")
     ] = None,

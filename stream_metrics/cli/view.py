@@ -47,9 +47,7 @@ class DayView:
         self._history: dict[str, dict[int, float]] = {}
         self._spikes: dict[str, tuple[int, int, float]] = {}
 
-    def update(
-        self, windows: Iterable[Windows], now_us: int, played: int, rejected: int
-    ) -> None:
+    def update(self, windows: Iterable[Windows], now_us: int, played: int, rejected: int) -> None:
         """Look at the windows as they are at ``now_us``."""
         self._now_us, self._played, self._rejected = now_us, played, rejected
         totals: dict[tuple[str, str], Sums] = {}
@@ -146,7 +144,9 @@ class DayView:
             + (" SPIKE" if self._spiking(agent) else "")
             for agent in self._agents()
         ]
-        return f"{self._clock(self._now_us)}  {self._played:,} records  SRR(30m): " + ", ".join(parts)
+        return f"{self._clock(self._now_us)}  {self._played:,} records  SRR(30m): " + ", ".join(
+            parts
+        )
 
     def closing(self) -> Text:
         """What there was to see, and what to do next."""

@@ -6,6 +6,7 @@ A series code is short because it is stored: ``CODES`` says what it stands for.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from stream_metrics.engine.config import EngineConfig
@@ -115,6 +116,7 @@ def unescape(label: str) -> str:
     return label.replace("%7C", "|").replace("%25", "%")
 
 
+@lru_cache(maxsize=8_192)
 def split_code(code: str) -> tuple[Series, tuple[str, ...]]:
     """The family of a series code and the values of its labels.
 

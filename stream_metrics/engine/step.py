@@ -341,6 +341,9 @@ class _Batch:
         fingerprint = self._fingerprinter.of
         search.fingerprints = [fingerprint(result) for result in results]
         search.types = [type_label(f.type) for f in search.fingerprints]
+        for result, made in zip(results, search.fingerprints, strict=True):
+            if made.url is None and result.url:
+                self._seen.counts["urls_unparsed"] += 1
         return search
 
     def _replace(self, turn: Turn, work: _TurnWork, standing: Search) -> None:
@@ -440,7 +443,7 @@ class _Batch:
     def _may_wait(self, turn: Turn) -> bool:
         """Whether one more label may wait for what it names."""
         if self._waiting is None:
-            self._waiting = sum(_waiting(t) for t in self._conversation.turns.values())
+            self._waiting = sum(waiting_labels(t) for t in self._conversation.turns.values())
         if self._waiting >= self._limits.waiting_labels:
             self._refuse(turn)
             return False
@@ -593,7 +596,7 @@ def _compact(turn: Turn, iteration: Iteration) -> int:
     return 1 + sum(1 for it in turn.iterations.values() if it.searches and it.number < number)
 
 
-def _waiting(turn: Turn) -> int:
+def waiting_labels(turn: Turn) -> int:
     """Labels of a turn that name nothing it has."""
     return (
         sum(1 for result_id in turn.labels if result_id not in turn.handles)

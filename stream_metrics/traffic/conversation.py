@@ -16,6 +16,7 @@ from stream_metrics.traffic.writing import Speaker, write_completed, write_label
 
 _SECOND = 1_000_000
 _MS = 1_000
+_EARLY_US = 900 * _MS
 
 
 class Conversation:
@@ -48,11 +49,13 @@ class Conversation:
             maker = TurnMaker(self._agent, speaker, topic, rng, self._ledger, self._numbers)
             labeller = Labeller(rng, profile.label_delay_seconds, now)
             length = draw_iterations(profile.iterations, rng.random())
-            number = 0
+            number, first = 0, True
             for _ in range(length):
                 number += 1 if rng.random() < 0.98 else 2
                 made = maker.iteration(number, now)
-                sent = self._arrivals(made, speaker, labeller)
+                early = first and profile.labels and rng.random() < profile.early_labels
+                sent = self._arrivals(made, speaker, labeller, early)
+                first = False
                 now += int((2.5 + 6 * rng.random() ** 2) * _SECOND)
                 yield now, self._faults.disturb(sent)
             ends = self._ending(maker, speaker, labeller, now)
@@ -60,28 +63,23 @@ class Conversation:
             yield now, self._faults.disturb(ends)
         yield now, self._faults.finish(now)
 
-    def _arrivals(self, made: Made, speaker: Speaker, labeller: Labeller) -> list[Arrival]:
-        """The events of an iteration and its labels, on their way."""
-        profile = self._agent.profile
+    def _arrivals(
+        self, made: Made, speaker: Speaker, labeller: Labeller, early: bool
+    ) -> list[Arrival]:
+        """The events of an iteration and its labels, on their way; ``early`` labels come first."""
         lag = self._lag_us
-        labels = self._labels(made, speaker, labeller) if profile.labels else None
-        if labels is not None and self._rng.random() < profile.early_labels:
+        labelled_us = made.at_us + _EARLY_US
+        if early and labeller.at_once(labelled_us):
             self._ledger.early_labels += 1
-            labels = labels._replace(at_us=made.at_us + lag + 900 * _MS)
-            lag += 1_100 * _MS
+            lag += _EARLY_US + 200 * _MS
+        else:
+            labelled_us = labeller.when(made.at_us, self._agent.trouble("labels_late", made.at_us))
         sent = [self._arrival("events", at_us + lag, value) for at_us, value in made.events]
+        labels = labeller.judge(made.work) if self._agent.profile.labels else None
         if labels is not None:
-            sent.append(labels)
+            value = write_labels(speaker, self._event_id(), labelled_us, labels)
+            sent.append(self._arrival("labels", labelled_us + self._lag_us, value))
         return sent
-
-    def _labels(self, made: Made, speaker: Speaker, labeller: Labeller) -> Arrival | None:
-        late = self._agent.trouble("labels_late", made.at_us)
-        at_us = labeller.when(made.at_us, late)
-        labels = labeller.judge(made.work)
-        if labels is None:
-            return None
-        value = write_labels(speaker, self._event_id(), at_us, labels)
-        return self._arrival("labels", at_us + self._lag_us, value)
 
     def _ending(
         self, maker: TurnMaker, speaker: Speaker, labeller: Labeller, now: int

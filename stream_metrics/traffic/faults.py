@@ -49,12 +49,13 @@ class Faults:
         out: list[Arrival] = []
         chance = self._rng.random
         for arrival in arrivals:
-            held = self._held.pop(arrival.stream, None)
-            if held is not None:
+            held = self._held.get(arrival.stream)
+            if held is not None and held.at_us < arrival.at_us:
+                del self._held[arrival.stream]
                 self._ledger.out_of_order += 1
                 lag = 1 + int(chance() * 400)
                 self._send(held._replace(at_us=max(held.at_us, arrival.at_us + lag * _MS)), out)
-            elif self._late and (chance() < self._late or self._debt.owed):
+            elif held is None and self._late and (chance() < self._late or self._debt.owed):
                 self._debt.owed = max(0, self._debt.owed - 1)
                 self._held[arrival.stream] = arrival
                 continue

@@ -51,6 +51,13 @@ class Labeller:
         self._last_us = at_us
         return at_us
 
+    def at_once(self, at_us: int) -> bool:
+        """Claim ``at_us`` for labels, if all labels before it are given by then."""
+        if at_us < self._last_us:
+            return False
+        self._last_us = at_us
+        return True
+
     def judge(self, work: Judgeable) -> LabelSet | None:
         """The labels of one iteration; None if nothing is labelled."""
         chance = self._rng.random

@@ -102,8 +102,8 @@ class TrafficProfile:
     """Whether there are label events, one for each iteration that searched."""
     label_delay_seconds: float = 20.0
     """Median time from an iteration to its labels."""
-    early_labels: float = 0.01
-    """Share of label events that arrive before what they name."""
+    early_labels: float = 0.03
+    """Share of turns whose first labels arrive before what they name."""
     revisions: float = 0.05
     """Share of turns of which some labels are changed minutes later, or withdrawn."""
     relevant: float = 0.35

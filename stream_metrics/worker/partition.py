@@ -31,7 +31,13 @@ from stream_metrics.engine.codec import (
 )
 from stream_metrics.engine.config import MAX_AGENTS, MAX_ROUTES, EngineConfig
 from stream_metrics.engine.state import Conversation
-from stream_metrics.engine.step import Changes, Observations, Step, needs_fingerprints
+from stream_metrics.engine.step import (
+    Changes,
+    Observations,
+    Step,
+    needs_fingerprints,
+    waiting_labels,
+)
 from stream_metrics.engine.windows import Names, Window, Windows, routes_of
 from stream_metrics.events.decode import BadRecord, Event, decode
 from stream_metrics.ports import (
@@ -87,6 +93,7 @@ class PartitionOptions:
     ttl_ms: int = 86_400_000
     batch_records: int = 400
     require_key: bool = True
+    partitioner: Callable[[bytes], int] | None = None
 
 
 class SharedNames:
@@ -213,7 +220,7 @@ class StatePartition:
         letters: list[DeadLetter] = []
         works = self._decode(records, letters)
         decoded = clock()
-        await self._open(works, retry)
+        await self._open(works, observations, retry)
         loaded = clock()
         for work in works.values():
             await self._apply(work, observations, letters, retry)
@@ -269,7 +276,19 @@ class StatePartition:
             work.last_record_ms = max(work.last_record_ms, record.timestamp_ms or 0)
         return works
 
-    async def _open(self, works: dict[ConversationKey, _Work], retry: Retry[object]) -> None:
+    def _note_new(self, work: _Work, seen: Observations) -> None:
+        """Count what is odd about a conversation that the store does not know."""
+        options = self._options
+        if options.partitioner is not None:
+            expected = options.partitioner(work.conversation_id.encode())
+            if expected != self.number:
+                seen.counts["partitioner_mismatches"] += 1
+        expired_us = 1000 * (self.record_time_ms - options.ttl_ms)
+        seen.counts["expired"] += sum(event.occurred_us < expired_us for event, _ in work.events)
+
+    async def _open(
+        self, works: dict[ConversationKey, _Work], seen: Observations, retry: Retry[object]
+    ) -> None:
         """Bring every conversation of the batch into memory, by one round trip at most each way."""
         missing: list[tuple[_Work, bool]] = []
         without: list[_Work] = []
@@ -285,6 +304,8 @@ class StatePartition:
             stored = await self._ask(lambda: self._store.load(self.number, keys), retry)
             for (work, _), parts in zip(missing, stored, strict=True):
                 work.conversation = self._restore(work.conversation_id, parts)
+                if not parts.hot:
+                    self._note_new(work, seen)
         if without:
             names = [work.key for work in without]
             found = await self._ask(
@@ -445,11 +466,18 @@ class StatePartition:
         keys = await self._ask(lambda: self._store.idle(self.number, before, EXPIRE_AT_ONCE), retry)
         if not keys:
             return 0
-        for key in keys:
+        observations = Observations()
+        stored = await self._ask(
+            lambda: self._store.load(self.number, [(key, False) for key in keys]), retry
+        )
+        for key, parts in zip(keys, stored, strict=True):
             self._cache.drop(self.number, key)
+            turns = self._restore("", parts).turns.values()
+            observations.counts["labels_orphan"] += sum(waiting_labels(turn) for turn in turns)
         writes = [ConversationWrite(key, delete=True) for key in keys]
         batch = await self._batch({}, writes, dict(self.positions), 0, retry)
         await self._write(batch, retry)
+        self._telemetry.observe(observations)
         return len(keys)
 
     def _fingerprinter(self, key_id: str) -> Fingerprinter:

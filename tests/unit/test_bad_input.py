@@ -200,6 +200,10 @@ SIZES = [
     Row("65 levels", nested(65), "too_deep"),
     Row("64 levels of objects", nested(64, '{"a":', "}").replace(b":}", b":0}"), OK),
     Row("65 levels of objects", nested(65, '{"a":', "}").replace(b":}", b":0}"), "too_deep"),
+    Row("65 levels behind a key that comes again", nested(65)[:-1] + b',"x":1}', "too_deep"),
+    Row("64 levels behind a key that comes again", nested(64)[:-1] + b',"x":1}', OK),
+    Row("brackets and quotes in a text", raw(x=['\\"[' * 99, "\\", ["]}"], '"' + "{" * 99]), OK),
+    Row("65 levels, then such texts", nested(65)[:-1] + b',"y":"\\\\\\"]","z":"\\\\"}', "too_deep"),
     Row("many brackets, not deep", spliced(b'"x":[' + b"[]," * 500 + b"[]]"), OK),
     Row("brackets in a text", spliced(b'"x":"' + b"[{" * 1_000 + b'"'), OK),
     Row("100,000 open brackets", b"[" * 100_000, "too_deep"),
@@ -394,6 +398,35 @@ def test_message_about_a_choice_hides_the_value(text: str) -> None:
     """A wrong `decision` is located, but not quoted, not even one that looks like a path."""
     got = decode(raw("search_iteration", gate={"decision": text}), limits=LIMITS)
     assert got == BadRecord("invalid", "Invalid enum value - at `$.gate.decision`")
+
+
+def depth(value: Any) -> int:
+    """Levels of nesting of a value."""
+    inner = (
+        value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    )
+    return 0 if inner is None else 1 + max(map(depth, inner), default=0)
+
+
+_BRACKETED = st.recursive(
+    st.text('[]{}"\\a\n', max_size=6),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text('[{"\\'), inner, max_size=2)
+    ),
+    max_leaves=30,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(_BRACKETED)
+def test_levels_are_counted_outside_texts(value: Any) -> None:
+    """Texts full of brackets, quotes and backslashes do not mislead the count of levels."""
+    record = json.dumps({**event(), "x": value, "y": [[]] * 9}).encode()
+    levels = max(1 + depth(value), 3)
+    assert isinstance(decode(record, limits=Limits(json_levels=levels)), Event)
+    refused = decode(record, limits=Limits(json_levels=levels - 1))
+    assert isinstance(refused, BadRecord)
+    assert refused.reason == "too_deep"
 
 
 # --- anything at all ------------------------------------------------------------------------------

@@ -464,7 +464,7 @@ def test_calls_of_the_worker_reach_their_series(
     operations.rewound()
     operations.offset_gap("search-iterations")
     operations.offset_holes(5)
-    operations.partitioner_mismatches(6)
+    operations.memory(6, 7)
     operations.redis(0.001)
     operations.redis_error()
     operations.cache(7, 70)
@@ -488,7 +488,8 @@ def test_calls_of_the_worker_reach_their_series(
         ("rewinds_total", 1, {}),
         ("offset_gaps_total", 1, {"topic": "search-iterations"}),
         ("offset_holes_total", 5, {}),
-        ("partitioner_mismatch_total", 6, {}),
+        ("redis_memory_bytes", 6, {}),
+        ("redis_memory_limit_bytes", 7, {}),
         ("redis_round_trip_seconds_count", 1, {}),
         ("redis_errors_total", 1, {}),
         ("open_conversations", 7, {}),

@@ -58,6 +58,14 @@ COUNTS: Final[dict[str, tuple[str, str]]] = {
         "label_conflicts",
         "Documents whose occurrences came to be labelled differently.",
     ),
+    "urls_unparsed": (
+        "urls_unparsed",
+        "Results whose URL could not be parsed; it counts as absent.",
+    ),
+    "partitioner_mismatches": (
+        "partitioner_mismatch",
+        "New conversations on another partition than Kafka's default partitioner chooses.",
+    ),
     "rebuilds": ("rebuilds", "Turns derived anew because an event changed their past."),
 }
 
@@ -166,9 +174,6 @@ class Operations:
 
     def _count_delivery(self, topics: Iterable[str]) -> None:
         counter, gauge = self._counter, self._gauge
-        self._mismatches = counter(
-            "partitioner_mismatch", "Records on another partition than murmur2 of their key says."
-        )
         self._lag_records = gauge(
             "consumer_lag_records", "Records behind the end of the partition.", "topic", "partition"
         )
@@ -185,6 +190,8 @@ class Operations:
         for topic in topics:
             self._gaps.labels(topic)
         self._holes = counter("offset_holes", "Offsets without a record, which is normal.")
+        self._state_bytes = gauge("redis_memory_bytes", "Memory that Redis uses, all of it.")
+        self._state_limit = gauge("redis_memory_limit_bytes", "Redis's maxmemory; 0: no limit.")
         self._redis_errors = counter("redis_errors", "Calls that Redis did not answer or refused.")
 
     def _measure_batches(self) -> None:
@@ -294,9 +301,10 @@ class Operations:
         """``n`` offsets had no record."""
         self._holes.inc(n)
 
-    def partitioner_mismatches(self, n: int) -> None:
-        """``n`` records lie on another partition than murmur2 gives."""
-        self._mismatches.inc(n)
+    def memory(self, used_bytes: int, limit_bytes: int) -> None:
+        """What Redis says of its memory."""
+        self._state_bytes.set(used_bytes)
+        self._state_limit.set(limit_bytes)
 
     def redis(self, seconds: float) -> None:
         """Redis answered after ``seconds``."""

@@ -50,6 +50,18 @@ async def check(store: RedisStore) -> list[Problem]:
     return problems
 
 
+async def memory_bytes(store: RedisStore) -> tuple[int, int]:
+    """(used, limit) in bytes over all masters, limit 0 for none; raises ``StoreUnavailable``."""
+    try:
+        nodes = (await _info(store, "memory")).values()
+    except Exception as error:
+        raise translated(error) or error from error
+    return (
+        sum(int(info.get("used_memory", 0)) for info in nodes),
+        sum(int(info.get("maxmemory", 0)) for info in nodes),
+    )
+
+
 def _memory_problems(node: str, info: Info) -> list[Problem]:
     policy = info.get("maxmemory_policy", "unknown")
     if policy == "noeviction":
