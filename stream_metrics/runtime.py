@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,6 +31,7 @@ from stream_metrics.worker.partition import PartitionOptions, SharedNames, State
 from stream_metrics.worker.patience import Patience, Stopped
 
 WATCH_SECONDS = 2.0
+GC_THRESHOLDS = (100_000, 20, 100)
 
 log = structlog.get_logger(__name__)
 
@@ -99,6 +101,9 @@ class Runtime:
 
     async def run(self) -> None:
         """Work until ``stop``; raises where the worker must not start or go on."""
+        # Open conversations are many long-lived objects that each full collection would walk
+        # again; what is dropped from the cache is cyclic, so that collection is not turned off.
+        gc.set_threshold(*GC_THRESHOLDS)
         settings = self.settings
         store = connect(redis_options(settings))
         letters = KafkaDeadLetters(settings.kafka)

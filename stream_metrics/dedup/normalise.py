@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
@@ -58,6 +59,7 @@ class Url:
     parameters: tuple[tuple[str, str], ...]
 
 
+@lru_cache(maxsize=16_384)
 def parse_url(url: str) -> Url | None:
     """The comparable parts of ``url``, or None for one that counts as absent.
 

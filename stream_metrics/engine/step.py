@@ -154,6 +154,7 @@ class _Batch:
         self._changes = Changes()
         self._work: dict[int, _TurnWork] = {}
         self._waiting: int | None = None
+        self._early: list[tuple[Turn, Carrier, str]] = []
 
     # -- events ---------------------------------------------------------------------------------
 
@@ -408,7 +409,7 @@ class _Batch:
         if holder is None:
             if standing is None and not self._may_wait(turn):
                 return
-            self._seen.counts["labels_waiting"] += 1
+            self._early.append((turn, carrier, result_id))
         else:
             self._seen.label_delays_us.append(carrier.occurred_us - holder[0].carrier.occurred_us)
             old = member_label(turn, *holder)
@@ -528,7 +529,17 @@ class _Batch:
             ):
                 del turns[number]
                 self._changes.turns.add(number)
+        for turn, carrier, result_id in self._early:
+            self._observe_early(turn, carrier, result_id)
         return self._changes
+
+    def _observe_early(self, turn: Turn, carrier: Carrier, result_id: str) -> None:
+        """Whether a label that came before its result in this batch still waits for it."""
+        holder = turn.handles.get(result_id)
+        if holder is None:
+            self._seen.counts["labels_waiting"] += 1
+        else:
+            self._seen.label_delays_us.append(carrier.occurred_us - holder[0].carrier.occurred_us)
 
     def _finish_turn(self, turn: Turn, work: _TurnWork) -> None:
         pending = sorted(work.pending, key=lambda search: search.place)

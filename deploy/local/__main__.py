@@ -1,0 +1,30 @@
+"""``python -m deploy.local install | doctor | stack``. Install and doctor need Python alone."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from deploy.local import install
+
+
+def main() -> int:
+    """Run one of the commands; its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m deploy.local", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    installing = commands.add_parser("install", help="install the servers that are missing")
+    installing.add_argument("--browser", action="store_true", help="Chromium too")
+    commands.add_parser("doctor", help="say what is there, what is missing and how to get it")
+    commands.add_parser("stack", help="run the whole live system until Ctrl-C")
+    chosen = parser.parse_args()
+    if chosen.command == "install":
+        browser = (install.CHROMIUM,) if chosen.browser else ()
+        return install.install((*install.SERVERS, *browser))
+    if chosen.command == "doctor":
+        return install.doctor()
+    from deploy.local.stack import main as run_stack  # needs our packages, unlike the others
+
+    return run_stack()
+
+
+sys.exit(main())

@@ -1,0 +1,158 @@
+"""What the servers need from the operating system, and how it is installed.
+
+Standard library only, so that it runs before anything of ours is installed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from deploy.local.kafka.jars import fetch_jars, have_jars, jars_folder
+
+JAVA_AT_LEAST = 17
+
+
+@dataclass(frozen=True)
+class Need:
+    """A program, its other names, and the Debian packages that hold it, best first."""
+
+    program: str
+    packages: tuple[str, ...]
+    purpose: str
+    other_names: tuple[str, ...] = ()
+    fits: Callable[[str], bool] = lambda path: True
+
+    def find(self) -> str | None:
+        """Where the program is; ``None`` if it is missing or unfit."""
+        for name in (self.program, *self.other_names):
+            path = shutil.which(name)
+            if path is not None and self.fits(path):
+                return path
+        return None
+
+
+def java_version(path: str) -> int:
+    """The major version of a java; 0 if it does not say."""
+    done = subprocess.run([path, "-version"], capture_output=True, text=True, check=False)
+    found = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
+    return int(found[1]) if found else 0
+
+
+REDIS = Need("redis-server", ("redis-server",), "state")
+PROMETHEUS = Need("prometheus", ("prometheus",), "scrapes the workers and evaluates the rules")
+PROMTOOL = Need("promtool", ("prometheus",), "tests the rules")
+ALERTMANAGER = Need(
+    "prometheus-alertmanager", ("prometheus-alertmanager",), "delivers alerts", ("alertmanager",)
+)
+JAVA = Need(
+    "java",
+    ("openjdk-17-jre-headless", "openjdk-21-jre-headless", "default-jre-headless"),
+    f"runs Kafka, version {JAVA_AT_LEAST} or later",
+    fits=lambda path: java_version(path) >= JAVA_AT_LEAST,
+)
+MAVEN = Need("mvn", ("maven",), "fetches Kafka")
+CHROMIUM = Need("chromium", ("chromium",), "shows the page in tests", ("chromium-browser",))
+
+SERVERS = (REDIS, PROMETHEUS, PROMTOOL, ALERTMANAGER, JAVA, MAVEN)
+
+
+class Missing(RuntimeError):
+    """A program is not on this machine; the message names the command that installs it."""
+
+
+def program(need: Need) -> str:
+    """The path of a program that must be there."""
+    path = need.find()
+    if path is None:
+        raise Missing(f"{need.program} is missing ({need.purpose}); install it: {advice([need])}")
+    return path
+
+
+def chromium() -> str:
+    """The path of the browser that tests look at the page with."""
+    return program(CHROMIUM)
+
+
+def missing(needs: Sequence[Need]) -> list[Need]:
+    """Those that are not on this machine."""
+    return [need for need in needs if need.find() is None]
+
+
+def advice(needs: Sequence[Need]) -> str:
+    """The command that installs these."""
+    if shutil.which("apt-get") is None:
+        return "with your package manager: " + ", ".join(need.program for need in needs)
+    sudo = [] if os.geteuid() == 0 else ["sudo"]
+    return shlex.join([*sudo, *_apt_command(needs)])
+
+
+def install(needs: Sequence[Need] = SERVERS) -> int:
+    """Install what is missing; the exit code, 1 if this user cannot."""
+    absent = missing(needs)
+    if absent and (os.geteuid() != 0 or shutil.which("apt-get") is None):
+        names = ", ".join(need.program for need in absent)
+        print(f"missing: {names}\ninstall with:\n  {advice(absent)}", file=sys.stderr)
+        return 1
+    if absent:
+        _apt(["apt-get", "-qq", "update"])
+        _apt(_apt_command(absent))
+        if still := missing(needs):
+            print("still missing: " + ", ".join(n.program for n in still), file=sys.stderr)
+            return 1
+    if JAVA in needs:
+        try:
+            fetch_jars()
+        except RuntimeError as error:
+            print(error, file=sys.stderr)
+            return 1
+    return 0
+
+
+def doctor(needs: Sequence[Need] = (*SERVERS, CHROMIUM)) -> int:
+    """Print what is there and what is not; the exit code, 1 if a server is missing."""
+    for need in needs:
+        print(f"{need.program:24} {need.find() or 'missing':36} {need.purpose}")
+    jars = str(jars_folder()) if have_jars() else "not fetched yet"
+    print(f"{'Kafka':24} {jars}")
+    if absent := missing(needs):
+        print(f"\ninstall with:\n  {advice(absent)}")
+    return 1 if missing([need for need in needs if need in SERVERS]) else 0
+
+
+def _apt_command(needs: Sequence[Need]) -> list[str]:
+    packages = sorted({_available(need.packages) for need in needs})
+    return ["apt-get", "install", "--yes", "--no-install-recommends", *packages]
+
+
+def _available(packages: Sequence[str]) -> str:
+    """The first that this system's package lists know."""
+    for package in packages if len(packages) > 1 else ():
+        command = ["apt-cache", "show", package]
+        if subprocess.run(command, capture_output=True, check=False).returncode == 0:
+            return package
+    return packages[0]
+
+
+def _apt(command: list[str]) -> None:
+    print("+ " + shlex.join(command), file=sys.stderr)
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    options = ["-o", "DPkg::Lock::Timeout=300"]
+    done = subprocess.run(
+        [command[0], *options, *command[1:]],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        print(done.stdout[-4000:], file=sys.stderr)
+        raise SystemExit(f"failed with exit code {done.returncode}: {shlex.join(command)}")

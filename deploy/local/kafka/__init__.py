@@ -1,0 +1,1 @@
+"""Apache Kafka from its own jars: ``jars`` fetches them, ``cluster`` runs them."""

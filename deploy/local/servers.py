@@ -1,0 +1,208 @@
+"""Redis, Prometheus and Alertmanager as child processes on free loopback ports."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import aiohttp
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from deploy.local.install import ALERTMANAGER, PROMETHEUS, PROMTOOL, REDIS, program
+from deploy.local.process import ChildProcess, ServerFailed, free_port
+
+HTTP_TIMEOUT = aiohttp.ClientTimeout(total=5)
+
+
+class RedisServer(ChildProcess):
+    """A redis-server that keeps what it acknowledged (append-only file) and evicts nothing."""
+
+    name = "redis"
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        fsync: Literal["always", "everysec", "no"] = "always",
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(folder)
+        self.port = free_port()
+        self.socket = folder / "redis.sock"
+        self._options = {
+            "bind": "127.0.0.1",
+            "port": str(self.port),
+            "unixsocket": self.socket.name,
+            "dir": ".",
+            "save": "",
+            "appendonly": "yes",
+            "appendfsync": fsync,
+            "maxmemory-policy": "noeviction",
+            "daemonize": "no",
+            **(options or {}),
+        }
+
+    @property
+    def url(self) -> str:
+        """Where it listens by TCP."""
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    @property
+    def unix_url(self) -> str:
+        """Where it listens by Unix socket."""
+        return f"unix://{self.socket}?db=0"
+
+    def command(self) -> list[str]:
+        """``redis-server --name value …``."""
+        arguments = [part for name, value in self._options.items() for part in (f"--{name}", value)]
+        return [program(REDIS), *arguments]
+
+    async def ready(self) -> bool:
+        """Whether it answers PING; it does not while it loads its file."""
+        client = Redis.from_url(self.url, password=self._options.get("requirepass"))
+        try:
+            return bool(await client.ping())
+        except (RedisError, OSError):
+            return False
+        finally:
+            await client.aclose()
+
+
+class _HttpServer(ChildProcess):
+    """A server of the Prometheus family: ready when ``/-/ready`` says so."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.port = free_port()
+
+    @property
+    def address(self) -> str:
+        """``host:port``."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """Its page."""
+        return f"http://{self.address}"
+
+    async def ready(self) -> bool:
+        """Whether it serves."""
+        return await http_ok(f"{self.url}/-/ready")
+
+    async def get(self, path: str, **parameters: str) -> Any:
+        """The JSON answer to a GET."""
+        async with (
+            aiohttp.ClientSession(timeout=HTTP_TIMEOUT) as session,
+            session.get(f"{self.url}{path}", params=parameters) as answer,
+        ):
+            if answer.status != 200:
+                raise ServerFailed(f"{path} {parameters}: {answer.status} {await answer.text()}")
+            return await answer.json()
+
+
+class Prometheus(_HttpServer):
+    """A Prometheus that scrapes ``jobs`` (job name → ``host:port`` each) and evaluates rules."""
+
+    name = "prometheus"
+
+    def __init__(
+        self,
+        folder: Path,
+        jobs: Mapping[str, Sequence[str]],
+        *,
+        rule_files: Sequence[Path] = (),
+        alertmanagers: Sequence[str] = (),
+        interval: str = "250ms",
+    ) -> None:
+        super().__init__(folder)
+        self._config = {
+            "global": {
+                "scrape_interval": interval,
+                "scrape_timeout": interval,
+                "evaluation_interval": interval,
+            },
+            "rule_files": [str(path.resolve()) for path in rule_files],
+            "alerting": {"alertmanagers": [{"static_configs": [{"targets": [*alertmanagers]}]}]},
+            "scrape_configs": [
+                {"job_name": job, "static_configs": [{"targets": [*targets]}]}
+                for job, targets in jobs.items()
+            ],
+        }
+
+    async def prepare(self) -> None:
+        """Write the configuration (JSON is YAML)."""
+        (self.folder / "prometheus.yml").write_text(json.dumps(self._config, indent=2))
+
+    def command(self) -> list[str]:
+        """``prometheus`` with all data in the folder."""
+        return [
+            program(PROMETHEUS),
+            "--config.file=prometheus.yml",
+            "--storage.tsdb.path=data",
+            f"--web.listen-address={self.address}",
+        ]
+
+    async def query(self, expression: str) -> list[dict[str, Any]]:
+        """The series of an instant query: ``metric`` and ``value`` each."""
+        answer = await self.get("/api/v1/query", query=expression)
+        return list(answer["data"]["result"])
+
+    async def firing(self) -> set[str]:
+        """The names of the alerts that fire."""
+        answer = await self.get("/api/v1/alerts")
+        alerts = answer["data"]["alerts"]
+        return {alert["labels"]["alertname"] for alert in alerts if alert["state"] == "firing"}
+
+
+class Alertmanager(_HttpServer):
+    """An Alertmanager that posts what it gets to a webhook, at once."""
+
+    name = "alertmanager"
+
+    def __init__(self, folder: Path, webhook_url: str | None = None) -> None:
+        super().__init__(folder)
+        hooks = [{"url": webhook_url, "send_resolved": True}] if webhook_url else []
+        self._config = {
+            "route": {
+                "receiver": "local",
+                "group_by": ["alertname"],
+                "group_wait": "100ms",
+                "group_interval": "1s",
+                "repeat_interval": "1h",
+            },
+            "receivers": [{"name": "local", "webhook_configs": hooks}],
+        }
+
+    async def prepare(self) -> None:
+        """Write the configuration (JSON is YAML)."""
+        (self.folder / "alertmanager.yml").write_text(json.dumps(self._config, indent=2))
+
+    def command(self) -> list[str]:
+        """``alertmanager`` alone, without peers."""
+        return [
+            program(ALERTMANAGER),
+            "--config.file=alertmanager.yml",
+            "--storage.path=data",
+            f"--web.listen-address={self.address}",
+            "--cluster.listen-address=",
+        ]
+
+
+def promtool() -> str:
+    """The path of Prometheus' own tool, which tests rules."""
+    return program(PROMTOOL)
+
+
+async def http_ok(url: str) -> bool:
+    """Whether a GET is answered with 200."""
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=HTTP_TIMEOUT) as session,
+            session.get(url) as answer,
+        ):
+            return answer.status == 200
+    except (aiohttp.ClientError, TimeoutError, OSError):
+        return False
