@@ -92,6 +92,8 @@ class _TurnWork:
         self.retracted = False
 
 
+LONGEST_ROUTE = 65  # a label beyond it can match no route, which has 64 characters at most
+
 EVENT_TYPES: dict[type, str] = {
     SearchIteration: "search_iteration",
     RelevanceLabels: "relevance_labels",
@@ -377,8 +379,9 @@ class _Batch:
                 continue
             if search is not None:
                 self._touch(turn, work, search.carrier.iteration)
-            carrier.routing_labels[routing.search_id] = routing.optimal
-            turn.routing_labels[routing.search_id] = (carrier, routing.optimal)
+            optimal = routing.optimal and routing.optimal[:LONGEST_ROUTE]
+            carrier.routing_labels[routing.search_id] = optimal
+            turn.routing_labels[routing.search_id] = (carrier, optimal)
             if standing_route is not None:
                 del standing_route[0].routing_labels[routing.search_id]
                 self._release(standing_route[0])

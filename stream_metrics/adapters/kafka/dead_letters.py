@@ -104,11 +104,13 @@ class KafkaDeadLetters:
 def letter_headers(letter: DeadLetter) -> Headers:
     """Where the record stood and why it is here."""
     record = letter.record
-    return [
+    headers = [
         (_TOPIC, record.topic.encode()),
         (_PARTITION, str(record.partition).encode()),
         (_OFFSET, str(record.offset).encode()),
-        (_TIMESTAMP, str(record.timestamp_ms).encode()),
         (_CLASS, letter.reason.encode()),
         (_MESSAGE, letter.message.encode()),
     ]
+    if record.timestamp_ms is not None:
+        headers.append((_TIMESTAMP, str(record.timestamp_ms).encode()))
+    return headers

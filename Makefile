@@ -1,0 +1,89 @@
+# Needs Python >= 3.11 and a shell; `make setup` brings all else into .venv.
+# PYTHON=/path/to/python3.12 make setup   chooses another Python.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory --no-builtin-rules
+
+# The first Python on PATH that is new enough; empty if there is none.
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& { echo "$$python"; break; }; done)
+BIN := .venv/bin
+READY := .venv/.ready
+PYTEST := $(BIN)/python -m pytest
+CODE := stream_metrics deploy tests $(wildcard benchmarks)
+
+.PHONY: help setup demo test test-unit test-services check format stack bench profile services docs lock clean
+
+help: ## Show the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(READY) ## Make .venv with everything pinned, and the stream-metrics command in it
+
+$(READY): pyproject.toml constraints.txt
+	@if [ ! -x $(BIN)/python ]; then \
+		if [ -z "$(PYTHON)" ]; then \
+			echo "error: no Python 3.11 or later on PATH (python3 is: $$(python3 --version 2>&1 || true))." >&2; \
+			echo "Install one, or name it: make setup PYTHON=/path/to/python3.12" >&2; exit 1; \
+		fi; \
+		if ! $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null; then \
+			echo "error: $(PYTHON) cannot make virtual environments (no venv or ensurepip)." >&2; \
+			echo "On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; \
+		fi; \
+		$(PYTHON) -m venv .venv; \
+	fi
+	@if ! $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then \
+		echo "error: .venv has $$($(BIN)/python --version), 3.11 or later is needed; make clean removes it." >&2; exit 1; \
+	fi
+	@echo "installing into .venv (half a minute)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r constraints.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: setup ## Run the recorded day through the engine and open its page
+	@$(BIN)/stream-metrics demo
+
+services: setup ## Install Kafka, Redis, Prometheus and Alertmanager where they are missing
+	@$(BIN)/python -m deploy.local install
+
+test: services check test-unit test-services ## Run everything: checks, unit tests, tests on real servers
+
+test-unit: setup ## Run the tests that need no server
+	@$(PYTEST) -m "not service" -n auto --dist worksteal -q
+
+test-services: services ## Run the tests on real servers
+	@$(PYTEST) -m service -q
+
+check: setup ## Format, lint, types, import rules
+	@$(BIN)/ruff format --check --quiet $(CODE) || { echo "run: make format" >&2; exit 1; }
+	@$(BIN)/ruff check --quiet $(CODE)
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: setup ## Format, and fix what can be fixed
+	@$(BIN)/ruff format $(CODE)
+	@$(BIN)/ruff check --fix $(CODE)
+
+stack: services ## Run the whole live system as local processes until Ctrl-C
+	@$(BIN)/python -m deploy.local stack
+
+bench: services ## Measure; prints machine, versions, n, median, spread
+	@$(BIN)/python -m benchmarks
+
+profile: services ## Profile the workloads of the benchmarks
+	@$(BIN)/python -m benchmarks --profile
+
+docs: setup ## Write the reference pages that are made from code
+	@$(BIN)/python -m stream_metrics.events.schema docs
+	@$(BIN)/python -m stream_metrics.cli.docs docs
+
+lock: setup ## Pin the newest versions that pyproject.toml allows, with hashes
+	@$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --upgrade \
+		--generate-hashes --no-emit-index-url --no-emit-find-links --no-config --quiet \
+		--custom-compile-command "make lock" --output-file constraints.txt
+
+clean: ## Remove .venv and what tools leave behind
+	rm -rf .venv build out .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,207 @@
+"""The whole live system as local processes: ``make stack``. Ctrl-C stops it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from deploy.local.install import Missing
+from deploy.local.kafka.cluster import Kafka
+from deploy.local.process import ChildProcess, ServerFailed, free_port
+from deploy.local.servers import Alertmanager, Prometheus, RedisServer, http_ok
+from deploy.local.waiting import DeadlinePassed
+
+TOPICS = ("search-iterations", "relevance-labels")
+PARTITIONS = 4
+WORKERS = 2
+RULES = Path(__file__).resolve().parents[1] / "prometheus"
+
+
+def worker_command() -> list[str]:
+    """A worker; what it connects to comes from the environment."""
+    return [_stream_metrics(), "worker"]
+
+
+def generator_command() -> list[str]:
+    """Live traffic into the input topics."""
+    return [_stream_metrics(), "generate", "--to-kafka", "--forever"]
+
+
+class Command(ChildProcess):
+    """A command of ours: ready at once, or when a page answers with 200."""
+
+    def __init__(
+        self,
+        folder: Path,
+        command: list[str],
+        environment: Mapping[str, str],
+        ready_url: str | None = None,
+    ) -> None:
+        self.name = folder.name
+        super().__init__(folder)
+        self._command = command
+        self._environment = environment
+        self._ready_url = ready_url
+
+    def command(self) -> list[str]:
+        """As given."""
+        return self._command
+
+    def environment(self) -> Mapping[str, str]:
+        """As given."""
+        return self._environment
+
+    async def ready(self) -> bool:
+        """Whether the page answers, if there is one."""
+        return self._ready_url is None or await http_ok(self._ready_url)
+
+
+def main() -> int:
+    """Run until Ctrl-C or SIGTERM; the exit code."""
+    console = Console(stderr=True)
+    with tempfile.TemporaryDirectory(prefix="stream-metrics-") as folder:
+        try:
+            return asyncio.run(_run(Path(folder), console))
+        except (Missing, ServerFailed, DeadlinePassed) as error:
+            console.print(f"[red]error:[/red] {type(error).__name__}")
+            console.print(str(error), markup=False)
+            return 1
+
+
+async def _run(folder: Path, console: Console) -> int:
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    kafka, redis = Kafka(folder), RedisServer(folder / "redis", fsync="everysec")
+    settings = {
+        "STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+        "STREAM_METRICS_REDIS__URL": redis.url,
+        "STREAM_METRICS_STATE__DIGEST_KEY": secrets.token_hex(32),
+    }
+    addresses = [f"127.0.0.1:{free_port()}" for _ in range(WORKERS)]
+    workers = [_worker(folder, number, place, settings) for number, place in enumerate(addresses)]
+    alertmanager = Alertmanager(folder / "alertmanager")
+    prometheus = Prometheus(
+        folder / "prometheus",
+        {"stream-metrics": addresses},
+        rule_files=sorted(RULES.glob("*.rules.y*ml")),
+        alertmanagers=[alertmanager.address],
+        interval="1s",
+    )
+    generator = Command(folder / "generator", generator_command(), settings)
+    console.print("starting; Ctrl-C stops everything")
+    # The exit stack stops in the opposite order: traffic first, Kafka and Redis last.
+    async with AsyncExitStack() as running:
+        starting = asyncio.create_task(_start(running, kafka, redis, alertmanager, prometheus))
+        if await _stopped_before(starting, stopped):
+            return 0
+        for child in (*workers, generator):
+            starting = asyncio.create_task(_enter(running, child))
+            if await _stopped_before(starting, stopped):
+                return 0
+        console.print(_table(kafka, redis, prometheus, alertmanager, addresses))
+        console.print(f"logs: {folder}", soft_wrap=True)
+        watch = [redis, *kafka.brokers, prometheus, alertmanager, *workers, generator]
+        code = await _until_stopped(watch, stopped, console)
+        console.print("stopping")
+    return code
+
+
+def _worker(folder: Path, number: int, address: str, settings: Mapping[str, str]) -> Command:
+    port = address.rpartition(":")[2]
+    return Command(
+        folder / f"worker-{number + 1}",
+        worker_command(),
+        {**settings, "STREAM_METRICS_WEB__PORT": port},
+        f"http://{address}/readyz",
+    )
+
+
+async def _enter(running: AsyncExitStack, server: ChildProcess | Kafka) -> None:
+    running.push_async_callback(server.stop)
+    await server.start()
+
+
+async def _start(
+    running: AsyncExitStack,
+    kafka: Kafka,
+    redis: RedisServer,
+    alertmanager: Alertmanager,
+    prometheus: Prometheus,
+) -> None:
+    """Start the servers together and create the topics."""
+    async with asyncio.TaskGroup() as group:
+        for server in (kafka, redis, alertmanager, prometheus):
+            group.create_task(_enter(running, server))
+    for topic in TOPICS:
+        await kafka.create_topic(topic, PARTITIONS)
+        await kafka.create_topic(f"{topic}.dlq", PARTITIONS)
+
+
+async def _stopped_before(starting: asyncio.Task[None], stopped: asyncio.Event) -> bool:
+    """Whether Ctrl-C came before this start was done; raises what the start raised."""
+    waiting = asyncio.create_task(stopped.wait())
+    await asyncio.wait({starting, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    if starting.done():
+        try:
+            starting.result()
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from errors
+        return stopped.is_set()
+    starting.cancel()
+    await asyncio.gather(starting, return_exceptions=True)
+    return True
+
+
+async def _until_stopped(
+    children: list[ChildProcess], stopped: asyncio.Event, console: Console
+) -> int:
+    """Return 0 on Ctrl-C; 1, with its log, when one of the processes ends by itself."""
+    while not stopped.is_set():
+        for child in children:
+            if not child.running:
+                console.print(f"[red]{child.name} ended[/red], exit code {child.exit_code}:")
+                console.print(child.log_tail(), markup=False, highlight=False)
+                return 1
+        try:
+            await asyncio.wait_for(stopped.wait(), timeout=0.5)
+        except TimeoutError:
+            continue
+    return 0
+
+
+def _table(
+    kafka: Kafka,
+    redis: RedisServer,
+    prometheus: Prometheus,
+    alertmanager: Alertmanager,
+    workers: list[str],
+) -> Table:
+    table = Table("what", "where", box=None, pad_edge=False)
+    for number, address in enumerate(workers, start=1):
+        table.add_row(f"worker {number}", f"http://{address}/")
+        table.add_row("", f"http://{address}/metrics")
+    table.add_row("Prometheus", prometheus.url)
+    table.add_row("Alertmanager", alertmanager.url)
+    table.add_row("Kafka", kafka.bootstrap_servers)
+    table.add_row("Redis", redis.url)
+    return table
+
+
+def _stream_metrics() -> str:
+    """The command of the environment that runs this."""
+    command = Path(sys.executable).with_name("stream-metrics")
+    if not os.access(command, os.X_OK):
+        raise Missing("stream-metrics is not installed beside this Python; run: make setup")
+    return str(command)

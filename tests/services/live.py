@@ -1,0 +1,249 @@
+"""A live system for tests: topics with traffic in them, a Redis, workers as processes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from aiokafka import AIOKafkaProducer
+
+from deploy.local.kafka.cluster import Kafka
+from deploy.local.process import ChildProcess, ServerFailed, free_port
+from deploy.local.servers import RedisServer
+from deploy.local.waiting import wait_until
+from stream_metrics.adapters.files import record_line
+from stream_metrics.adapters.redis.connect import RedisOptions, connect
+from stream_metrics.ports import Record, StoreUnavailable
+from stream_metrics.traffic import TrafficRecord
+
+PARTITIONS = 4
+COMMAND = [sys.executable, "-m", "stream_metrics"]
+
+
+class Worker(ChildProcess):
+    """``stream-metrics worker`` with its pages on a free port."""
+
+    def __init__(self, folder: Path, name: str, environment: Mapping[str, str]) -> None:
+        self.name = name
+        super().__init__(folder)
+        self.port = free_port()
+        self._environment = {**environment, "STREAM_METRICS_WEB__PORT": str(self.port)}
+
+    @property
+    def address(self) -> str:
+        """``host:port`` of the pages."""
+        return f"127.0.0.1:{self.port}"
+
+    def command(self) -> list[str]:
+        """The command of the README."""
+        return [*COMMAND, "worker"]
+
+    def environment(self) -> Mapping[str, str]:
+        """The settings."""
+        return self._environment
+
+    async def ready(self) -> bool:
+        """Whether it says so."""
+        return (await self.readyz())[0] == 200
+
+    async def readyz(self) -> tuple[int, dict[str, Any]]:
+        """Status and body of ``/readyz``; status 0 while nobody listens."""
+        return await self._get("/readyz")
+
+    async def _get(self, path: str) -> tuple[int, dict[str, Any]]:
+        timeout = aiohttp.ClientTimeout(total=5)
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=timeout) as session,
+                session.get(f"http://{self.address}{path}") as answer,
+            ):
+                return answer.status, await answer.json()
+        except (aiohttp.ClientError, TimeoutError, OSError):
+            return 0, {}
+
+
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """What lies in the topics: every record with its place, and which are broken."""
+
+    records: tuple[Record, ...]
+    broken: frozenset[tuple[str, int, int]]
+    searches: int
+
+    @property
+    def ends(self) -> dict[tuple[str, int], int]:
+        """The end of every partition that has records."""
+        ends: dict[tuple[str, int], int] = {}
+        for record in self.records:
+            place = (record.topic, record.partition)
+            ends[place] = max(ends.get(place, 0), record.offset + 1)
+        return ends
+
+    @property
+    def last_us(self) -> int:
+        """The largest record timestamp in microseconds."""
+        return 1000 * max(record.timestamp_ms or 0 for record in self.records)
+
+    def write(self, path: Path) -> None:
+        """Save as a recording."""
+        path.write_bytes(b"".join(record_line(record) for record in self.records))
+
+
+async def produce(
+    kafka: Kafka, topics: Mapping[str, str], traffic: Iterable[TrafficRecord]
+) -> Produced:
+    """Send traffic; ``topics`` maps the generator's streams to topics."""
+    producer = AIOKafkaProducer(
+        bootstrap_servers=kafka.bootstrap_servers, linger_ms=20, max_request_size=9_000_000
+    )
+    await producer.start()
+    try:
+        sent = [
+            (
+                record,
+                await producer.send(
+                    topics[record.stream],
+                    record.value,
+                    key=record.key,
+                    timestamp_ms=record.timestamp_ms,
+                ),
+            )
+            for record in traffic
+        ]
+        await producer.flush()
+    finally:
+        await producer.stop()
+    records, broken, searches = [], set(), 0
+    for record, future in sent:
+        place = future.result()
+        records.append(
+            Record(
+                record.value,
+                record.key,
+                record.timestamp_ms,
+                place.topic,
+                place.partition,
+                place.offset,
+            )
+        )
+        if not record.valid:
+            broken.add((place.topic, place.partition, place.offset))
+        elif record.stream == "events" and b'"search_iteration"' in record.value:
+            searches += 1
+    return Produced(tuple(records), frozenset(broken), searches)
+
+
+@dataclass
+class LiveSystem:
+    """A consumer group over topics with traffic, its Redis and its workers."""
+
+    kafka: Kafka
+    redis: RedisServer
+    folder: Path
+    group: str
+    topics: tuple[str, ...]
+    produced: Produced
+    workers: list[Worker] = field(default_factory=list)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The settings of workers and commands."""
+        return {
+            "STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS": self.kafka.bootstrap_servers,
+            "STREAM_METRICS_KAFKA__GROUP_ID": self.group,
+            "STREAM_METRICS_KAFKA__TOPICS": json.dumps(self.topics),
+            "STREAM_METRICS_KAFKA__SESSION_TIMEOUT_MS": "6000",
+            "STREAM_METRICS_KAFKA__HEARTBEAT_INTERVAL_MS": "1000",
+            "STREAM_METRICS_REDIS__URL": self.redis.url,
+            "STREAM_METRICS_REDIS__SOCKET_TIMEOUT_SECONDS": "2",
+            "STREAM_METRICS_STATE__DIGEST_KEY": "a secret of the tests",
+            "STREAM_METRICS_STATE__BATCH_RECORDS": "100",
+        }
+
+    async def start_workers(self, count: int) -> None:
+        """Launch workers without waiting for them."""
+        for number in range(count):
+            worker = Worker(self.folder, f"{self.group}-worker-{number}", self.environment)
+            self.folder.mkdir(parents=True, exist_ok=True)
+            worker.launch()
+            self.workers.append(worker)
+
+    async def stop_workers(self) -> list[int | None]:
+        """SIGTERM to all; their exit codes."""
+        return list(await asyncio.gather(*(worker.stop() for worker in self.workers)))
+
+    async def read(self) -> int:
+        """Records that the state has taken, of all partitions; 0 while Redis does not answer."""
+        store = connect(RedisOptions(url=self.redis.url, namespace=self.group))
+        try:
+            states = [await store.describe(number) for number in await store.partitions()]
+        except StoreUnavailable:
+            return 0
+        finally:
+            await store.close()
+        return sum(p.offset for state in states for p in state.positions.values())
+
+    @property
+    def total(self) -> int:
+        """Records in the topics."""
+        return len(self.produced.records)
+
+    async def reach(self, share: float, deadline_seconds: float = 240) -> int:
+        """Wait until that share of the records is in the state; returns how many are."""
+        goal = int(share * self.total)
+
+        async def there() -> int:
+            for worker in self.workers:
+                if worker.exit_code not in (None, -9):
+                    raise ServerFailed(f"{worker.name} ended:\n{worker.log_tail()}")
+            read = await self.read()
+            return read if read >= goal else 0
+
+        return await wait_until(
+            there,
+            deadline_seconds,
+            lambda: f"the state has not got {goal} records:\n{self.workers[0].log_tail()}",
+        )
+
+    async def command(self, *arguments: str) -> tuple[int, str]:
+        """Run ``stream-metrics`` with the system's settings; exit code and standard output."""
+        import os
+
+        process = await asyncio.create_subprocess_exec(
+            *COMMAND,
+            *arguments,
+            env={**os.environ, **self.environment},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, error = await process.communicate()
+        code = process.returncode or 0
+        return code, out.decode() if code == 0 else error.decode()
+
+    async def compare(self, now_us: int) -> tuple[Path, Path]:
+        """Export the live state and replay the same records; the two directories."""
+        recording = self.folder / f"{self.group}.jsonl"
+        self.produced.write(recording)
+        live, replayed = self.folder / f"{self.group}-live", self.folder / f"{self.group}-replayed"
+        now = str(now_us)
+        for arguments in (
+            ("export", "--out", str(live), "--now", now),
+            ("replay", str(recording), "--out", str(replayed), "--now", now),
+        ):
+            code, text = await self.command(*arguments)
+            assert code == 0, text
+        return live, replayed
+
+    async def dead_letters(self) -> set[tuple[str, int, int]]:
+        """Where the records stood that are on the dead-letter topics."""
+        code, text = await self.command("dlq", "list", "--json")
+        assert code == 0, text
+        letters = [json.loads(line) for line in text.splitlines()]
+        return {(letter["topic"], letter["partition"], letter["offset"]) for letter in letters}

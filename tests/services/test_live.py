@@ -1,0 +1,195 @@
+"""The whole live path on real servers: nothing lost, nothing twice, whatever dies meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from deploy.local.kafka.cluster import Kafka
+from deploy.local.servers import Prometheus, RedisServer
+from stream_metrics.traffic import TrafficProfile, generate
+from tests.helpers import wait_until
+from tests.services.live import PARTITIONS, LiveSystem, produce
+
+pytestmark = pytest.mark.service
+
+CONVERSATIONS = 5_000
+SEARCH_EVENTS = 20_000
+AWAY_SECONDS = 20
+
+
+def profile(seed: int) -> TrafficProfile:
+    """Traffic of the last half hour, with part 8's shares of disorder."""
+    return TrafficProfile(
+        seed=seed,
+        conversations=CONVERSATIONS,
+        start=int(time.time()) - 1_800,
+        duration_seconds=1_200,
+        turns=(1, 2),
+        iterations=(1, 6),
+        results_per_search=4,
+        documents=400,
+    )
+
+
+async def topics_with_traffic(
+    kafka: Kafka, redis: RedisServer, folder: Path, group: str, seed: int
+) -> LiveSystem:
+    """A system whose topics hold all of the traffic, and whose workers are not yet there."""
+    topics = (f"{group}-events", f"{group}-labels")
+    for topic in topics:
+        await kafka.create_topic(topic, PARTITIONS)
+        await kafka.create_topic(f"{topic}.dlq", PARTITIONS)
+    produced = await produce(
+        kafka, {"events": topics[0], "labels": topics[1]}, generate(profile(seed))
+    )
+    assert produced.searches >= SEARCH_EVENTS
+    return LiveSystem(kafka, redis, folder / group, group, topics, produced)
+
+
+@pytest.fixture
+async def redis(tmp_path: Path) -> AsyncIterator[RedisServer]:
+    """A Redis of the test's own, which keeps what it acknowledged."""
+    async with RedisServer(tmp_path / "redis") as server:
+        yield server
+
+
+async def same_as_replay(system: LiveSystem) -> None:
+    """The live state, exported, is the replay of the same records, byte for byte."""
+    live, replayed = await system.compare(system.produced.last_us)
+    for name in ("conversations.jsonl", "windows.json"):
+        assert (live / name).read_bytes() == (replayed / name).read_bytes(), name
+    assert len((live / "conversations.jsonl").read_bytes().splitlines()) > CONVERSATIONS * 0.99
+    assert await system.dead_letters() == system.produced.broken
+
+
+async def scraped_sums(
+    prometheus: Prometheus, window: str
+) -> dict[tuple[tuple[str, str], ...], int]:
+    """Every window gauge of one window, summed over the workers, without zeros."""
+    gauges = f'{{__name__=~"streammetrics_window_.+",window="{window}"}}'
+    named = f'label_replace({gauges}, "name", "$1", "__name__", "streammetrics_window_(.+)")'
+    found = await prometheus.query(f"sum without (instance, job) ({named})")
+    return {
+        tuple(sorted(series["metric"].items())): int(float(series["value"][1]))
+        for series in found
+        if float(series["value"][1])
+    }
+
+
+def exported_sums(directory: Path, window: str) -> dict[tuple[tuple[str, str], ...], int]:
+    """The same from ``windows.json``."""
+    document = json.loads((directory / "windows.json").read_text())
+    return {
+        tuple(sorted((k, v) for k, v in entry.items() if k != "value")): entry["value"]
+        for entry in document["sums"]
+        if entry["window"] == window
+    }
+
+
+async def test_a_killed_worker_changes_nothing(
+    kafka: Kafka, redis: RedisServer, tmp_path: Path
+) -> None:
+    """With one of two workers killed midway, state, gauges and dead letters are a replay's."""
+    system = await topics_with_traffic(kafka, redis, tmp_path, f"kill-{os.getpid()}", seed=1)
+    await system.start_workers(2)
+    await system.reach(0.15)
+    victim = system.workers[0]
+    victim.kill9()
+    read = await system.read()
+    assert 0 < read < system.total, "the kill must hit midway"
+    await victim.start()
+    await system.reach(1.0)
+
+    await same_as_replay(system)
+
+    jobs = {"stream-metrics": [worker.address for worker in system.workers]}
+    async with Prometheus(tmp_path / "prometheus", jobs) as prometheus:
+        expected = exported_sums(tmp_path / system.group / f"{system.group}-live", "24h")
+        await wait_until(
+            lambda: both_scraped(prometheus), 30, "Prometheus has not scraped both workers"
+        )
+        assert await scraped_sums(prometheus, "24h") == expected
+    assert await system.stop_workers() == [0, 0]
+
+
+async def both_scraped(prometheus: Prometheus) -> bool:
+    """Whether both workers' gauges are there."""
+    found = await prometheus.query("count(streammetrics_assigned_partitions)")
+    return bool(found) and found[0]["value"][1] == "2"
+
+
+async def test_a_restarted_redis_changes_nothing(
+    kafka: Kafka, redis: RedisServer, tmp_path: Path
+) -> None:
+    """With Redis restarted midway, state and dead letters are a replay's."""
+    system = await topics_with_traffic(kafka, redis, tmp_path, f"restart-{os.getpid()}", seed=2)
+    await system.start_workers(2)
+    assert await system.reach(0.3) < system.total, "the restart must hit midway"
+    await redis.restart()
+    await system.reach(1.0)
+
+    await same_as_replay(system)
+    assert await system.stop_workers() == [0, 0]
+
+
+async def test_a_redis_that_is_away_is_waited_for(
+    kafka: Kafka, redis: RedisServer, tmp_path: Path
+) -> None:
+    """While Redis is away `/readyz` says so; when it is back, state is a replay's."""
+    system = await topics_with_traffic(kafka, redis, tmp_path, f"away-{os.getpid()}", seed=3)
+    await system.start_workers(2)
+    assert await system.reach(0.3) < system.total, "Redis must go away midway"
+    left = time.monotonic()
+    await redis.stop()
+
+    async def say_why() -> bool:
+        answers = [await worker.readyz() for worker in system.workers]
+        return all(s == 503 and "redis" in body.get("reasons", {}) for s, body in answers)
+
+    await wait_until(say_why, AWAY_SECONDS, "the workers do not say that Redis is away")
+    await wait_until(
+        lambda: time.monotonic() - left >= AWAY_SECONDS, AWAY_SECONDS + 1, "time stands still"
+    )
+    assert await say_why()
+    await redis.start()
+    await system.reach(1.0)
+
+    async def ready() -> bool:
+        return all([(await worker.readyz())[0] == 200 for worker in system.workers])
+
+    await wait_until(ready, 30, "the workers are not ready again")
+    await same_as_replay(system)
+    assert await system.stop_workers() == [0, 0]
+
+
+async def test_topics_with_unequal_partitions_are_refused(
+    kafka: Kafka, redis: RedisServer, tmp_path: Path
+) -> None:
+    """A label topic with another partition count ends the worker, which says how to fix it."""
+    group = f"unequal-{os.getpid()}"
+    topics = (f"{group}-events", f"{group}-labels")
+    await kafka.create_topic(topics[0], PARTITIONS)
+    await kafka.create_topic(topics[1], PARTITIONS - 1)
+    system = await empty_system(kafka, redis, tmp_path, group, topics)
+    await system.start_workers(1)
+
+    await system.workers[0].ended(30)
+
+    assert system.workers[0].exit_code == 2
+    said = system.workers[0].log_tail()
+    assert "different partition counts" in said
+    assert f"{PARTITIONS} partitions" in said
+
+
+async def empty_system(
+    kafka: Kafka, redis: RedisServer, folder: Path, group: str, topics: tuple[str, ...]
+) -> LiveSystem:
+    """A system without traffic."""
+    produced = await produce(kafka, {}, ())
+    return LiveSystem(kafka, redis, folder / group, group, topics, produced)

@@ -1,0 +1,390 @@
+"""What the documents claim about files, commands, settings, metrics and events is so."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import pytest
+import typer
+from prometheus_client import CollectorRegistry
+
+from stream_metrics.adapters.prometheus.operations import Operations
+from stream_metrics.adapters.prometheus.windows import WindowCollector
+from stream_metrics.cli import app
+from stream_metrics.cli.docs import (
+    EXAMPLE,
+    IN_ROW,
+    MEANINGS,
+    QUERIES,
+    environment,
+    metrics_page,
+    pages,
+    part_of_state,
+    settings,
+)
+from stream_metrics.engine.cells import CODES
+from stream_metrics.events import BadRecord, Limits, decode
+from stream_metrics.metrics.registry import METRICS
+from stream_metrics.ports import Record
+from stream_metrics.settings import Settings
+from stream_metrics.worker import partition
+from stream_metrics.worker.replay import Replay
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+WRITTEN_BY_COMMANDS = {"conversations.jsonl", "windows.json", "report.json", "run.json"}
+SUFFIXES = ("py", "md", "lua", "toml", "txt", "yml", "yaml", "json", "jsonl")
+
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+_INLINE = re.compile(r"`([^`\n]+)`")
+_LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+_PATH = re.compile(rf"[\w.-]+(?:/[\w.-]+)*\.(?:{'|'.join(SUFFIXES)})(?::[\w.]+)?")
+_PLACE = re.compile(r"([\w./-]+\.py):([\w.]+)")
+_SETTING = re.compile(r"(?:kafka|redis|state|dedup|limits|metrics|web|log)\.[a-z_]+")
+_SERIES = re.compile(r"\bstreammetrics_\w+")
+_OWN_COMMAND = re.compile(r"(?<![\w/.-])stream-metrics +([a-z][^`#\n]*|--[a-z-]+)")
+_TARGET = re.compile(r"(?<![\w-])make ([a-z][a-z-]*)")
+
+
+class Mention(NamedTuple):
+    """A piece of a document that claims something."""
+
+    document: Path
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.document.relative_to(ROOT)}: {self.text}"
+
+
+def fences(document: Path, *languages: str) -> Iterator[str]:
+    """The fenced blocks in one of these languages."""
+    for language, block in _FENCE.findall(document.read_text(encoding="utf-8")):
+        if language in languages:
+            yield block
+
+
+def inline(document: Path) -> Iterator[str]:
+    """The code inside the text."""
+    text = _FENCE.sub("", document.read_text(encoding="utf-8"))
+    yield from _INLINE.findall(text)
+
+
+def code(document: Path) -> Iterator[str]:
+    """Inline code, and the lines of shell blocks without their comments."""
+    yield from inline(document)
+    for block in fences(document, "sh"):
+        yield from (line.partition(" #")[0] for line in block.splitlines())
+
+
+def mentions(pattern: re.Pattern[str], whole: bool = False) -> list[Mention]:
+    """Where ``pattern`` occurs in code, in any document."""
+    find = pattern.fullmatch if whole else pattern.search
+    return [
+        Mention(document, piece)
+        for document in DOCUMENTS
+        for piece in code(document)
+        if find(piece)
+    ]
+
+
+def events(*documents: Path) -> list[Mention]:
+    """Every example event."""
+    found = []
+    for document in documents or DOCUMENTS:
+        found += [Mention(document, block) for block in fences(document, "json")]
+        for block in fences(document, "jsonl"):
+            found += [Mention(document, line) for line in block.splitlines()]
+    return found
+
+
+@lru_cache
+def names_in(file: Path) -> frozenset[str]:
+    """The classes, functions, methods and constants of a module, dotted."""
+    names: set[str] = set()
+
+    def visit(body: Iterable[ast.stmt], prefix: str) -> None:
+        for node in body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                names.add(prefix + node.name)
+                if isinstance(node, ast.ClassDef):
+                    visit(node.body, f"{prefix}{node.name}.")
+            elif isinstance(node, ast.Assign | ast.AnnAssign):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                names.update(prefix + t.id for t in targets if isinstance(t, ast.Name))
+
+    visit(ast.parse(file.read_text(encoding="utf-8")).body, "")
+    return frozenset(names)
+
+
+def located(path: str, document: Path) -> Path | None:
+    """The file that a document means: from the root, below the package, or beside itself."""
+    for base in (ROOT, ROOT / "stream_metrics", document.parent):
+        if (base / path).exists():
+            return base / path
+    return None
+
+
+def test_the_documents_speak_of_files_commands_and_settings() -> None:
+    """The patterns below find what they look for, so that no test passes on nothing."""
+    assert len(mentions(_PLACE, whole=True)) > 30
+    assert len(mentions(_OWN_COMMAND)) > 20
+    assert len(mentions(_SETTING, whole=True)) > 50
+    assert len(mentions(_SERIES)) > 10
+    assert len(mentions(_TARGET)) > 5
+    assert len(events()) > 10
+
+
+def test_every_file_that_is_named_exists() -> None:
+    """A path in code, or in a link, leads to a file."""
+    missing = [
+        str(mention)
+        for mention in mentions(_PATH, whole=True)
+        if mention.text.partition(":")[0] not in WRITTEN_BY_COMMANDS
+        and located(mention.text.partition(":")[0], mention.document) is None
+    ]
+    for document in DOCUMENTS:
+        text = _FENCE.sub("", document.read_text(encoding="utf-8"))
+        missing += [
+            f"{document.relative_to(ROOT)}: {link}"
+            for link in _LINK.findall(text)
+            if "://" not in link and not (document.parent / link).exists()
+        ]
+
+    assert [] == missing
+
+
+def test_every_function_that_is_named_exists() -> None:
+    """``file.py:name`` names a class, function, method or constant of that file."""
+    missing = []
+    for mention in mentions(_PLACE, whole=True):
+        path, _, name = mention.text.partition(":")
+        file = located(path, mention.document)
+        if file is None or name not in names_in(file):
+            missing.append(str(mention))
+
+    assert [] == missing
+
+
+@pytest.mark.parametrize("event", events(), ids=lambda e: f"{e.document.name}-{e.text[:60]}")
+def test_every_example_event_is_valid(event: Mention) -> None:
+    """An example event decodes, with its conversation as the key."""
+    key = json.loads(event.text)["conversation_id"].encode()
+
+    decoded = decode(event.text.encode(), key=key, limits=Limits(), require_key=True)
+
+    assert not isinstance(decoded, BadRecord), decoded
+
+
+def rows_of(document: Path, *without: str) -> dict[str, dict[str, Any]]:
+    """By conversation, the row that a document's events give, without those of some ids."""
+    replay = Replay()
+    for event in events(document):
+        if json.loads(event.text)["event_id"] not in without:
+            replay.feed(Record(event.text.encode()))
+    return {row["conversation_id"]: row for row in replay.rows()}
+
+
+def test_the_readme_says_what_its_events_give() -> None:
+    """Two searches and a label give the figures that the README promises."""
+    row = rows_of(ROOT / "README.md")["c-1"]
+
+    assert (0.25, 0.25, 0.5) == (row["srr"], row["sre"], row["sre_upper"])
+    assert {"r-3": "r-1"} == row["duplicates_of"]
+
+
+def test_the_page_for_producers_says_what_its_events_give() -> None:
+    """Chunks are two documents, events of an iteration merge, a withdrawn label is gone."""
+    rows = rows_of(ROOT / "docs" / "producers.md")
+
+    assert (2, 0) == (rows["c-7"]["unique"], rows["c-7"]["duplicates"])
+    assert (1, 1, 0) == (rows["c-8"]["n"], rows["c-8"]["results"], rows["c-8"]["labelled"])
+    assert 1 == rows["c-8"]["gate"]["correct_search"]
+    assert {"search": 1, "skip": 1}.items() <= rows["c-9"]["gate"].items()
+    assert "qrels" == rows["c-9"]["all_good_basis"]
+
+
+def test_the_latest_label_counts_whenever_it_arrives() -> None:
+    """Of the three labels on the producers' page the one that was given last stands."""
+    assert 4 == rows_of(ROOT / "docs" / "producers.md", "l-4")["c-8"]["gain"]
+
+
+def commands() -> dict[str, click.Command]:
+    """Every command by its words."""
+    found: dict[str, click.Command] = {}
+
+    def visit(command: Any, words: str) -> None:
+        found[words] = command
+        for name, inner in getattr(command, "commands", {}).items():
+            visit(inner, f"{words} {name}".strip())
+
+    visit(typer.main.get_command(app), "")
+    return found
+
+
+def test_every_command_and_flag_that_is_named_exists() -> None:
+    """``stream-metrics <command> --flag`` can be typed as it stands."""
+    known = commands()
+    wrong = []
+    for mention in mentions(_OWN_COMMAND):
+        for words in _OWN_COMMAND.findall(mention.text):
+            parts = words.split()
+            name = ""
+            while parts and f"{name} {parts[0]}".strip() in known:
+                name = f"{name} {parts.pop(0)}".strip()
+            flags = {part.partition("=")[0] for part in parts if part.startswith("--")}
+            options = {"--help"}.union(*(p.opts for p in known[name].params))
+            if not flags <= options or (not name and not flags):
+                wrong.append(str(mention))
+
+    assert [] == wrong
+
+
+def test_every_make_target_that_is_named_exists() -> None:
+    """``make target`` names a target of the Makefile."""
+    makefile = ROOT / "Makefile"
+    if not makefile.exists():
+        pytest.skip("there is no Makefile")
+    targets = set(re.findall(r"^([a-z][a-z-]*):", makefile.read_text(encoding="utf-8"), re.M))
+    named = {t for mention in mentions(_TARGET) for t in _TARGET.findall(mention.text)}
+
+    assert set() == named - targets
+
+
+def test_every_setting_that_is_named_exists() -> None:
+    """A dotted setting or an environment variable is one of the settings."""
+    known = {name for name, _ in settings()}
+    variables = {environment(name) for name in known} | {"STREAM_METRICS_CONFIG"}
+    texts = [document.read_text(encoding="utf-8") for document in DOCUMENTS]
+    named = {m.text for m in mentions(_SETTING, whole=True) if not _PATH.fullmatch(m.text)}
+
+    assert set() == named - known
+    assert set() == {v for t in texts for v in re.findall(r"STREAM_METRICS_[A-Z_]+", t)} - variables
+
+
+def test_every_settings_file_that_is_shown_is_valid(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A TOML block is a settings file that the worker takes."""
+    monkeypatch.delenv("STREAM_METRICS_CONFIG", raising=False)
+    blocks = [block for document in DOCUMENTS for block in fences(document, "toml")]
+
+    assert blocks
+    for block in blocks:
+        Settings(**tomllib.loads(block))
+
+
+def test_every_metric_that_is_named_is_exported() -> None:
+    """A name that begins with ``streammetrics_`` stands on ``/metrics``."""
+    registry = CollectorRegistry()
+    Operations(registry)
+    registry.register(WindowCollector(lambda: [], lambda: 0))
+    known = {
+        name
+        for family in registry.collect()
+        for name in (family.name, f"{family.name}_total" if family.type == "counter" else "")
+    }
+    texts = [document.read_text(encoding="utf-8") for document in DOCUMENTS]
+    named = {name for text in texts for name in _SERIES.findall(text)} - {"streammetrics_window_"}
+
+    assert set() == named - known
+
+
+def test_delivery_has_the_steps_of_the_worker() -> None:
+    """The numbered order of effects is the same in the code and in its description."""
+    steps = re.findall(r"^(\d)\. (\w+) ", partition.__doc__ or "", re.M)
+    text = (ROOT / "docs" / "delivery.md").read_text(encoding="utf-8")
+
+    assert steps
+    assert steps == re.findall(r"^\| (\d) \| (\w+) \|", text, re.M)
+    assert steps == re.findall(r"^\*\*(\d) (\w+)\.\*\*", text, re.M)
+
+
+@pytest.mark.parametrize("name", pages())
+def test_generated_pages_are_current(name: str) -> None:
+    """The committed page is what ``make docs`` writes."""
+    assert pages()[name] == (ROOT / "docs" / name).read_text(encoding="utf-8"), "run: make docs"
+
+
+def test_every_setting_is_explained_once() -> None:
+    """Each setting has a meaning, and there is no meaning without a setting."""
+    described = {name: field.description for name, field in settings()}
+
+    assert set() == {n for n, text in described.items() if not text} - MEANINGS.keys()
+    assert set() == MEANINGS.keys() - described.keys()
+
+
+CHANGED = {
+    "state.ttl": {"state": {"ttl": "48h"}},
+    "state.digest_key": {"state": {"digest_key": "other"}},
+    "dedup.max_candidates": {"dedup": {"max_candidates": 8}},
+    "limits.url_bytes": {"limits": {"url_bytes": 100}},
+    "metrics.good_gain": {"metrics": {"good_gain": 3}},
+    "metrics.agents": {"metrics": {"agents": ("a",)}},
+    "metrics.turn_scope": {"metrics": {"turn_scope": "all"}},
+    "state.cache_results": {"state": {"cache_results": 1}},
+    "kafka.group_id": {"kafka": {"group_id": "other"}},
+    "web.port": {"web": {"port": 1}},
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_settings_that_are_part_of_the_state_are_marked(name: str) -> None:
+    """A setting has the mark exactly if another value makes another fingerprint."""
+    changes = Settings(**CHANGED[name]).fingerprint() != Settings().fingerprint()
+
+    assert changes == part_of_state(name)
+
+
+def test_metrics_stand_in_rows_where_the_page_says() -> None:
+    """Every metric of the registry is found in a row under the name that the page gives."""
+    row = rows_of(ROOT / "README.md")["c-1"]
+    for metric in METRICS:
+        place: Any = row
+        for part in IN_ROW.get(metric.name, metric.name).split("."):
+            assert part.removesuffix("[]") in place
+            place = place[part.removesuffix("[]")]
+            place = place[0] if part.endswith("[]") else place
+
+
+def test_turn_metrics_are_named_as_they_are_exported() -> None:
+    """The values of the label ``metric`` on the page are those of a turn's sums."""
+    replay = Replay()
+    for event in events():
+        replay.feed(Record(event.text.encode()))
+    sums = replay.windows()["sums"]
+    exported = {entry["metric"] for entry in sums if entry["name"] == "turn_metric_count"}
+    named = set(re.findall(r'`metric="(\w+)"`', metrics_page()))
+
+    assert exported
+    assert exported == named
+
+
+def test_queries_ask_for_series_that_exist() -> None:
+    """Each PromQL query uses names, labels and windows of the table of series."""
+    by_name = {series.name: series for series in CODES.values()}
+    for _, query in QUERIES:
+        found = re.findall(r"streammetrics_window_(\w+)\{([^}]*)\}", query)
+        assert found
+        for name, labels in found:
+            asked = dict(re.findall(r'(\w+)=~?"([^"]*)"', labels))
+            window = asked.pop("window")
+            series = by_name[name]
+            assert asked.keys() <= set(series.labels)
+            assert window in (series.windows or Settings().metrics.windows)
+
+
+def test_the_worked_example_is_the_specified_one() -> None:
+    """Three iterations give CG 11, SRE 0.5 and SRR 0.375."""
+    text = metrics_page()
+
+    assert 3 == len(EXAMPLE)
+    assert "| CG | 5 | 9 | 11 |" in text
+    assert "| DRAG | 2.5 | 1.6706 | 1.2249 |" in text
+    assert "| SRE | 1 | 0.6 | 0.5 |" in text
+    assert "| SRR | 0 | 0.2 | 0.375 |" in text
