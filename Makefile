@@ -51,10 +51,10 @@ services: setup ## Install Kafka, Redis, Prometheus and Alertmanager where they 
 test: services check test-unit test-services ## Run everything: checks, unit tests, tests on real servers
 
 test-unit: setup ## Run the tests that need no server
-	@$(PYTEST) -m "not service" -n auto --dist worksteal -q
+	@$(PYTEST) -m "not service" -n auto --dist worksteal
 
 test-services: services ## Run the tests on real servers
-	@$(PYTEST) -m service -q
+	@$(PYTEST) -m service
 
 check: setup ## Format, lint, types, import rules
 	@$(BIN)/ruff format --check --quiet $(CODE) || { echo "run: make format" >&2; exit 1; }

@@ -316,8 +316,8 @@ def _series_section() -> str:
         "- **Billionths.** Real values are kept as whole numbers of 10⁻⁹: divide "
         f"`{PREFIX}turn_metric_sum` and `{PREFIX}rerank_ndcg_sum` by 1e9.",
         "- **Series that are not there.** Those with `all` windows exist for every known agent "
-        "from the start, with 0. The others appear once they are not 0, so that a ratio of them may "
-        "have no value where you expect 0.",
+        "from the start, with 0. The others appear once they are not 0, so that a ratio of them "
+        "may have no value where you expect 0.",
         "- **Settled** is an iteration of whose unique documents at least 90% are labelled. Use "
         "the settled series for SRE and gain of the last minutes, so that a slow labeller does not "
         "look like a bad search.",

@@ -85,7 +85,8 @@ class LiveConsumer:
         self._operations = operations
         self._consumer: AIOKafkaConsumer | None = None
         self._identity: Identity | None = None
-        self._changed = False
+        self._changed = False  # what was ours is not, until it has been taken over
+        self._arrived = False  # the group has said what is ours now
         self._active: dict[int, StatePartition] = {}
         self._kept: dict[int, StatePartition] = {}
         self._halted: dict[int, str] = {}
@@ -121,7 +122,7 @@ class LiveConsumer:
 
     async def _turn(self) -> None:
         """One round: take over what changed, fetch, process, commit, expire."""
-        if self._changed:
+        if self._changed and self._arrived:
             await self._take_over()
         fetched = await self._fetch()
         if not self._changed:
@@ -210,7 +211,7 @@ class LiveConsumer:
         """Called by the rebalance listener: nothing is ours until it has been taken over again."""
         self._kept |= self._active
         self._active.clear()
-        self._changed = True
+        self._changed, self._arrived = True, False
 
     def assignment_arrived(self, assigned: Iterable[TopicPartition]) -> None:
         """Called by the rebalance listener: hold still until the state is there."""
@@ -218,14 +219,14 @@ class LiveConsumer:
         places = list(assigned)
         if places:
             self._consumer.pause(*places)
-        self._changed = True
+        self._changed = self._arrived = True
         self._operations.rebalanced()
 
     async def _take_over(self) -> None:
         """Become the owner of what the group gave us, load its state, and seek to its offsets."""
         consumer = self._consumer
         assert consumer is not None
-        self._changed = False
+        self._changed = self._arrived = False
         self._reasons.set("assignment", "taking over partitions")
         counts = await self._retry_kafka(self._check_topics)
         self._identity = self._make_identity(counts)
@@ -324,7 +325,11 @@ class LiveConsumer:
     async def _confirm_membership(
         self, number: int, positions: dict[str, Position], *, fresh: bool
     ) -> bool:
-        """Whether a commit in the current generation succeeds; only then is a token taken."""
+        """Whether a commit in the current generation succeeds; only then is a token taken.
+
+        If it does not, the client joins the group anew. Nothing may be committed meanwhile, since
+        that would make it begin again; the listener says when there is an assignment.
+        """
         consumer = self._consumer
         assert consumer is not None
         note = FRESH if fresh else ""
@@ -420,7 +425,7 @@ class LiveConsumer:
         except NoOffsetForPartitionError:
             return {}  # raised for the moment between assignment and our seek
         except OffsetOutOfRangeError:
-            self._changed = True  # the log moved under us: look at its bounds again
+            self._changed = self._arrived = True  # the log moved: look at its bounds again
             return {}
         except RecordTooLargeError:
             for number in list(self._active):

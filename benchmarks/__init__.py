@@ -1,0 +1,1 @@
+"""Measurements: ``python -m benchmarks [live | cost | profile] [--quick]``; see the README here."""

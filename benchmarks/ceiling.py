@@ -1,0 +1,95 @@
+"""The ceiling: one process that fetches and decodes the same topics, and does nothing else.
+
+``python -m benchmarks.ceiling BOOTSTRAP RECORDS`` prints one JSON object.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+
+import msgspec
+import uvloop
+from aiokafka import AIOKafkaConsumer, TopicPartition
+
+from benchmarks.workload import EVENTS, LABELS
+from stream_metrics.events import wire
+from stream_metrics.settings import Settings
+
+PARTITIONS = 4
+
+
+class SearchIteration(
+    wire.SearchIteration, tag="search_iteration", kw_only=True, gc=False, frozen=True
+):
+    """The worker's struct, chosen by ``type`` while decoding."""
+
+    occurred_at: str | float
+
+
+class RelevanceLabels(
+    wire.RelevanceLabels, tag="relevance_labels", kw_only=True, gc=False, frozen=True
+):
+    """The same."""
+
+    occurred_at: str | float
+
+
+class TurnCompleted(wire.TurnCompleted, tag="turn_completed", kw_only=True, gc=False, frozen=True):
+    """The same."""
+
+    occurred_at: str | float
+
+
+class Forget(wire.Forget, tag="forget", kw_only=True, gc=False, frozen=True):
+    """The same."""
+
+    occurred_at: str | float
+
+
+Event = SearchIteration | RelevanceLabels | TurnCompleted | Forget
+
+
+async def measure(bootstrap: str, total: int) -> dict[str, float]:
+    """Read and decode ``total`` records; CPU and wall seconds without the start."""
+    decoder = msgspec.json.Decoder(Event)
+    settings = Settings.model_validate({}).kafka
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=bootstrap,
+        enable_auto_commit=False,
+        max_partition_fetch_bytes=settings.max_partition_fetch_bytes,
+        fetch_max_wait_ms=settings.fetch_max_wait_ms,
+    )
+    await consumer.start()
+    try:
+        places = [TopicPartition(t, n) for t in (EVENTS, LABELS) for n in range(PARTITIONS)]
+        consumer.assign(places)
+        wall, cpu = time.perf_counter(), time.process_time()
+        await consumer.seek_to_beginning()
+        seen = invalid = 0
+        while seen < total:
+            fetched = await consumer.getmany(timeout_ms=100, max_records=settings.max_poll_records)
+            for records in fetched.values():
+                seen += len(records)
+                for record in records:
+                    try:
+                        decoder.decode(record.value)
+                    except (msgspec.DecodeError, UnicodeDecodeError):
+                        invalid += 1
+        taken = {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}
+    finally:
+        await consumer.stop()
+    return {**taken, "invalid": invalid}
+
+
+def main() -> None:
+    """Measure once."""
+    bootstrap, total = sys.argv[1], int(sys.argv[2])
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        print(json.dumps(runner.run(measure(bootstrap, total))))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""Cost against the work behind an event: it must not grow with what the turn has seen before.
+
+In this process, over the memory store: decode, step, encode, write; CPU time, no servers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from benchmarks.figures import Figure, figures_table, section
+from benchmarks.inprocess import InProcess
+from benchmarks.workload import Plain
+
+RESULTS = 10
+LAST_ITERATION = 100
+TURN_SIZES = (10, 100, 2_000)
+TITLE = "Travel policy of the whole company"
+
+
+def run(*, quick: bool = False, rounds: int | None = None) -> str:
+    """Measure, and return the report."""
+    count, conversations = rounds or (3 if quick else 7), 10 if quick else 20
+    figures = asyncio.run(_run(count, conversations))
+    return section(
+        "cost: CPU µs an event, by what the turn holds already",
+        f"events of {RESULTS} results or of one label, {conversations} conversations side by side, "
+        f"in one batch; memory store; {count} rounds\n",
+        figures_table(figures),
+    )
+
+
+async def _run(rounds: int, conversations: int) -> list[Figure]:
+    found: dict[str, list[float]] = {}
+    await _sizes(-1, conversations)  # first calls fill caches
+    for seed in range(rounds):
+        for measure in (_iterations, _sizes, _one_title, _labels):
+            for what, seconds in (await measure(seed, conversations)).items():
+                found.setdefault(what, []).append(1e6 * seconds)
+    return [Figure(what, values, "µs") for what, values in found.items()]
+
+
+async def _iterations(seed: int, conversations: int) -> dict[str, float]:
+    """An event of ten results at iteration 1, 10, 100 of its turn (mean of three iterations)."""
+    path, plain, spent = await InProcess().open(), Plain(seed), {}
+    for iteration in range(1, LAST_ITERATION + 1):
+        first = iteration * RESULTS
+        records = [
+            plain.search(name, iteration, [plain.result(first + n) for n in range(RESULTS)])
+            for name in _names(conversations)
+        ]
+        spent[iteration] = await path.process(records) / conversations
+    return {
+        "event at iteration 1": spent[1],
+        "event at iteration 10": sum(spent[n] for n in (9, 10, 11)) / 3,
+        "event at iteration 100": sum(spent[n] for n in (98, 99, 100)) / 3,
+    }
+
+
+async def _sizes(seed: int, conversations: int) -> dict[str, float]:
+    """An event of ten results that makes the turn 10, 100, 2,000 results long."""
+    found = {}
+    for size in TURN_SIZES:
+        path, plain = await _filled(seed, conversations, size - RESULTS, "")
+        results = [[plain.result(size + n) for n in range(RESULTS)] for _ in range(conversations)]
+        found[f"event in a turn of {size:,} results"] = await _event(path, plain, results)
+    return found
+
+
+async def _one_title(seed: int, conversations: int) -> dict[str, float]:
+    """The same where all results bear one title and nothing but a snippet tells them apart."""
+    size = TURN_SIZES[-1]
+    path, plain = await _filled(seed, conversations, size - RESULTS, TITLE)
+    results = [
+        [plain.titled(size + n, TITLE) for n in range(RESULTS)] for _ in range(conversations)
+    ]
+    return {f"event in a turn of {size:,} results of one title": await _event(path, plain, results)}
+
+
+async def _labels(seed: int, conversations: int) -> dict[str, float]:
+    """An event of one label on a turn of 10, 100, 2,000 results."""
+    found = {}
+    for size in TURN_SIZES:
+        path, plain = await _filled(seed, conversations, size, "")
+        spent = 0.0
+        repeats = min(size, 10)
+        for number in range(1, repeats + 1):
+            records = [plain.labels(name, [number]) for name in _names(conversations)]
+            spent += await path.process(records)
+        found[f"label on a turn of {size:,} results"] = spent / repeats / conversations
+    return found
+
+
+async def _filled(seed: int, conversations: int, size: int, title: str) -> tuple[InProcess, Plain]:
+    """Conversations whose turn has ``size`` results by one event."""
+    path, plain = await InProcess().open(), Plain(seed)
+    make = (lambda n: plain.titled(n, title)) if title else plain.result
+    if size:
+        for name in _names(conversations):
+            await path.process([plain.search(name, 1, [make(n + 1) for n in range(size)])])
+    return path, plain
+
+
+async def _event(
+    path: InProcess, plain: Plain, results: Sequence[Sequence[dict[str, object]]]
+) -> float:
+    """One more event for each conversation; CPU seconds each."""
+    names = _names(len(results))
+    records = [plain.search(name, 2, some) for name, some in zip(names, results, strict=True)]
+    return await path.process(records) / len(results)
+
+
+def _names(conversations: int) -> list[str]:
+    return [f"itd-{serial:06x}" for serial in range(conversations)]

@@ -1,0 +1,69 @@
+"""The worker's path without Kafka: a state partition over a store, in this process."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+from prometheus_client import CollectorRegistry
+
+from benchmarks.workload import EVENTS, LABELS
+from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.adapters.prometheus.operations import Operations
+from stream_metrics.ports import Position, Record, StateStore
+from stream_metrics.runtime import GC_THRESHOLDS, identity
+from stream_metrics.settings import Settings
+from stream_metrics.worker.cache import ConversationCache
+from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
+
+TOKEN = b"benchmark"
+DIGEST_KEY = "a key for measurements"
+
+
+async def once(call: Callable[[], Awaitable[object]]) -> object:
+    """Store calls without patience: a failure ends the measurement."""
+    return await call()
+
+
+class InProcess:
+    """One state partition that reads both topics; ``open`` before use."""
+
+    def __init__(self, store: StateStore | None = None) -> None:
+        settings = Settings.model_validate({"state": {"digest_key": DIGEST_KEY}})
+        self.store = store or MemoryStore()
+        key_id = settings.key_id()
+        self._options = PartitionOptions(
+            identity=identity(settings, {EVENTS: 1, LABELS: 1}),
+            engine=settings.engine_config(),
+            key_id=key_id,
+            keys={key_id: settings.state.key()},
+            windows=settings.metrics.window_specs(),
+            ttl_ms=settings.state.ttl_ms,
+            batch_records=settings.state.batch_records,
+        )
+        self._cache = ConversationCache(settings.state.cache_results)
+        self.letters = MemoryDeadLetters()
+        self.partition = StatePartition(
+            0,
+            self._options,
+            self.store,
+            self.letters,
+            self._cache,
+            SharedNames(self.store, self._options),
+            Operations(CollectorRegistry(), (EVENTS, LABELS)),
+            TOKEN,
+        )
+
+    async def open(self) -> InProcess:
+        """Own the partition, from offset 0."""
+        gc.set_threshold(*GC_THRESHOLDS)  # as the worker does
+        start = {EVENTS: Position(0), LABELS: Position(0)}
+        self.partition.adopt(await self.store.claim(0, TOKEN, self._options.identity, start))
+        return self
+
+    async def process(self, records: Sequence[Record]) -> float:
+        """Take the records; the CPU seconds that took."""
+        started = time.process_time()
+        await self.partition.process(records, once)
+        return time.process_time() - started

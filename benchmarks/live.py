@@ -1,0 +1,165 @@
+"""Events/s a core of the live worker, against fetching and decoding the same topics."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.figures import Figure, figures_table, number, section, table
+from benchmarks.machine import ROOT
+from benchmarks.memory import memory_figures
+from benchmarks.servers import Servers, redis_server, servers, worker_environment
+from benchmarks.workload import Traffic, traffic
+
+DEADLINE_SECONDS = 900
+IN_SCRIPTS = ("hset", "hdel", "zadd", "zrem", "hget", "hmget", "type", "unlink")
+
+
+@dataclass(slots=True)
+class Round:
+    """One run of the ceiling and one of the worker."""
+
+    ceiling: dict[str, Any]
+    worker: dict[str, Any]
+    commands: Counter[str] = field(default_factory=Counter)
+    redis_cpu: float = 0.0
+
+
+def run(*, quick: bool = False, records: int | None = None, rounds: int | None = None) -> str:
+    """Measure, and return the report."""
+    sent = traffic(records or (6_000 if quick else 30_000))
+    return asyncio.run(_run(sent, rounds or (3 if quick else 5), quick=quick))
+
+
+async def _run(sent: Traffic, rounds: int, *, quick: bool) -> str:
+    total = len(sent.records)
+    async with servers(sent) as running:
+        await _ceiling(running, total)  # the broker's page cache and the JVM warm up
+        done = [await _round(running, total, at) for at in range(rounds)]
+        sampled = await _worker(running, total, "sampled", "--sample")
+    async with redis_server() as (redis, client):
+        memory = await memory_figures(redis, client, quick=quick)
+    head = f"{sent.describe()}; {rounds} rounds, each the ceiling and then the worker\n"
+    worker_us = 1e6 * sampled["cpu"] / total
+    return section(
+        "live: Kafka (4 partitions, 2 topics), one worker, Redis (AOF everysec)",
+        head,
+        figures_table(_figures(done, total)),
+        figures_table(memory),
+        _stages(done, total),
+        rooms_table(sampled["rooms"], worker_us),
+        top_table(sampled["top"][:15], worker_us),
+        _commands(done, total),
+    )
+
+
+async def _round(running: Servers, total: int, at: int) -> Round:
+    ceiling = await _ceiling(running, total)
+    await running.client.flushall()
+    await running.client.config_resetstat()
+    before = await _redis_cpu(running)
+    worker = await _worker(running, total, f"round-{at}")
+    cpu = await _redis_cpu(running) - before
+    stats = await running.client.info("commandstats")
+    commands = {name.removeprefix("cmdstat_"): entry["calls"] for name, entry in stats.items()}
+    return Round(ceiling, worker, Counter(commands), cpu)
+
+
+async def _ceiling(running: Servers, total: int) -> dict[str, Any]:
+    arguments = [running.kafka.bootstrap_servers, str(total)]
+    return await asyncio.to_thread(_child, ["benchmarks.ceiling", *arguments], None)
+
+
+async def _worker(running: Servers, total: int, group: str, *flags: str) -> dict[str, Any]:
+    environment = worker_environment(running, group)
+    return await asyncio.to_thread(_child, ["benchmarks.worker", str(total), *flags], environment)
+
+
+def _child(module: list[str], environment: dict[str, str] | None) -> dict[str, Any]:
+    """Run a module in a process of its own; the JSON object that it prints last."""
+    done = subprocess.run(
+        [sys.executable, "-m", *module],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=DEADLINE_SECONDS,
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"{module[0]} failed:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+async def _redis_cpu(running: Servers) -> float:
+    info = await running.client.info("cpu")
+    return float(info["used_cpu_user"]) + float(info["used_cpu_sys"])
+
+
+def _figures(done: list[Round], total: int) -> list[Figure]:
+    live = [total / r.worker["cpu"] for r in done]
+    ceiling = [total / r.ceiling["cpu"] for r in done]
+    ratio = [a / b for a, b in zip(live, ceiling, strict=True)]
+    return [
+        Figure("live", live, "events/s a core"),
+        Figure("ceiling", ceiling, "events/s a core"),
+        Figure("live ÷ ceiling", ratio, "", "≥ 0.15"),
+        Figure("live, CPU an event", [1e6 / x for x in live], "µs"),
+        Figure("ceiling, CPU an event", [1e6 / x for x in ceiling], "µs"),
+        Figure("live, by the clock", [total / r.worker["wall"] for r in done], "events/s"),
+        Figure("ceiling, by the clock", [total / r.ceiling["wall"] for r in done], "events/s"),
+        Figure("Redis's own CPU an event", [1e6 * r.redis_cpu / total for r in done], "µs"),
+        Figure("events a batch", [total / r.worker["batches"] for r in done], ""),
+        Figure(
+            "Redis round trips", [1000 * r.worker["sends"] / total for r in done], "in 1,000 events"
+        ),
+    ]
+
+
+def _stages(done: list[Round], total: int) -> str:
+    """Wall time by stage of a batch; what is left is fetching, and everything between batches."""
+    rows = [("wall time of a batch's stages", "µs an event")]
+    names = sorted(
+        done[0].worker["stages"],
+        key=lambda name: -Figure("", [r.worker["stages"][name] for r in done], "").median,
+    )
+    for name in names:
+        spent = [1e6 * r.worker["stages"].get(name, 0.0) / total for r in done]
+        rows.append((name, number(Figure(name, spent, "").median)))
+    rest = [1e6 * (r.worker["wall"] - sum(r.worker["stages"].values())) / total for r in done]
+    rows.append(("fetch and the rest", number(Figure("", rest, "").median)))
+    return table(rows, right=(1,))
+
+
+def rooms_table(shares: dict[str, float], us_an_event: float) -> str:
+    """CPU by room."""
+    rows = [("CPU by room, sampled", "share", "µs an event")]
+    for room, share in shares.items():
+        rows.append((room, f"{share:.1%}", number(share * us_an_event)))
+    return table(rows, right=(1, 2))
+
+
+def top_table(top: list[tuple[str, str, float]], us_an_event: float) -> str:
+    """The functions with most CPU of their own, what they call in C and in Python's library too."""
+    rows = [("room", "function", "share", "µs an event")]
+    for room, name, share in top:
+        rows.append((room, name, f"{share:.1%}", number(share * us_an_event)))
+    return table(rows, right=(2, 3))
+
+
+def _commands(done: list[Round], total: int) -> str:
+    """What Redis was asked to do; those of scripts count beside the script."""
+    rows = [("Redis commands", "in 1,000 events", "")]
+    calls: Counter[str] = Counter()
+    for one in done:
+        calls.update(one.commands)
+    for name, count in calls.most_common(10):
+        inside = "mostly inside the script" if name in IN_SCRIPTS else ""
+        rows.append((name, number(1000 * count / total / len(done)), inside))
+    return table(rows, right=(1,))

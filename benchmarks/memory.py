@@ -1,0 +1,82 @@
+"""Bytes of Redis a result, and a further value of one: ``used_memory`` after less before."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from redis.asyncio import Redis
+
+from benchmarks.figures import Figure
+from benchmarks.inprocess import InProcess
+from benchmarks.workload import Plain
+from deploy.local.servers import RedisServer
+from stream_metrics.adapters.redis.connect import RedisOptions, connect
+from stream_metrics.ports import Record
+
+ITERATIONS, RESULTS = 4, 10
+FURTHER = 8
+SETTLE_SECONDS = 1.5  # the append-only file's buffer is part of used_memory
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Conversations of one turn: four iterations of one search with ten results."""
+
+    conversations: int
+    further: int = 0
+    labels: bool = False
+
+    @property
+    def results(self) -> int:
+        """In all."""
+        return self.conversations * ITERATIONS * RESULTS
+
+    def records(self, seed: int) -> Iterator[Record]:
+        """The events, conversations interleaved."""
+        plain = Plain(seed)
+        for iteration in range(ITERATIONS):
+            numbers = range(iteration * RESULTS + 1, (iteration + 1) * RESULTS + 1)
+            for serial in range(self.conversations):
+                name = f"itd-{serial:06x}-{seed:04x}"
+                results = [plain.result(n, further=self.further) for n in numbers]
+                yield plain.search(name, iteration + 1, results)
+                if self.labels:
+                    yield plain.labels(name, numbers)
+
+
+async def memory_figures(redis: RedisServer, client: Redis, *, quick: bool) -> list[Figure]:
+    """The bytes of three workloads, each over a few seeds."""
+    conversations, rounds = (300, 1) if quick else (1_000, 3)
+    plain, further, labelled = [], [], []
+    for seed in range(rounds):
+        base = await _bytes(redis, client, Shape(conversations), seed)
+        more = await _bytes(redis, client, Shape(conversations, further=FURTHER), seed)
+        plain.append(base)
+        further.append((more - base) / FURTHER)
+        labelled.append(await _bytes(redis, client, Shape(conversations, labels=True), seed) - base)
+    return [
+        Figure("Redis a result with one id, URL, title, snippet", plain, "B", "≤ 160"),
+        Figure("Redis a further value of a result", further, "B", "≤ 17"),
+        Figure("Redis a label of a result", labelled, "B"),
+    ]
+
+
+async def _bytes(redis: RedisServer, client: Redis, shape: Shape, seed: int) -> float:
+    """Bytes of Redis a result once the state of all conversations is in it."""
+    await client.flushall()
+    store = connect(RedisOptions(url=redis.url, namespace="memory"))
+    try:
+        path = await InProcess(store).open()
+        await asyncio.sleep(SETTLE_SECONDS)
+        before = await _used(client)
+        await path.process(list(shape.records(seed)))
+        await asyncio.sleep(SETTLE_SECONDS)
+        return (await _used(client) - before) / shape.results
+    finally:
+        await store.close()
+
+
+async def _used(client: Redis) -> int:
+    return int((await client.info("memory"))["used_memory"])

@@ -1,0 +1,71 @@
+"""Where the CPU time goes without servers: decode, step, encode, memory store, by room."""
+
+from __future__ import annotations
+
+import asyncio
+import cProfile
+import pstats
+from typing import Any
+
+from benchmarks.figures import number, section, table
+from benchmarks.inprocess import InProcess
+from benchmarks.live import rooms_table, top_table
+from benchmarks.rooms import OURS, room_of, short
+from benchmarks.sampling import Sampler
+from benchmarks.workload import as_records, traffic
+from stream_metrics.ports import Record
+
+TOP_SAMPLED = 40
+TOP_OF_ROOM = 12
+
+
+def run(*, quick: bool = False, records: int | None = None) -> str:
+    """Profile, and return the report."""
+    sent = traffic(records or (6_000 if quick else 30_000))
+    taken = as_records(sent.records)
+    sampler = Sampler()
+    seconds = asyncio.run(_sampled(taken, sampler))
+    us_an_event = 1e6 * seconds / len(taken)
+    profile = cProfile.Profile()
+    asyncio.run(_profiled(taken, profile))
+    return section(
+        "profile: decode, step, encode and the memory store, in one process",
+        f"{sent.describe()}; {number(us_an_event)} µs of CPU an event under the sampler\n",
+        rooms_table(sampler.shares(), us_an_event),
+        top_table(sampler.top(TOP_SAMPLED), us_an_event),
+        "By function under cProfile, which makes calls dearer than they are: own time only.\n",
+        *_by_room(profile, len(taken)),
+    )
+
+
+async def _sampled(records: list[Record], sampler: Sampler) -> float:
+    path = await InProcess().open()
+    sampler.start()
+    seconds = await path.process(records)
+    sampler.stop()
+    return seconds
+
+
+async def _profiled(records: list[Record], profile: cProfile.Profile) -> None:
+    path = await InProcess().open()
+    profile.enable()
+    await path.process(records)
+    profile.disable()
+
+
+def _by_room(profile: cProfile.Profile, events: int) -> list[str]:
+    """For each room, the functions with most time of their own."""
+    stats: dict[tuple[str, int, str], Any] = vars(pstats.Stats(profile))["stats"]
+    total = sum(entry[2] for entry in stats.values())
+    blocks = []
+    for room in OURS:
+        found = [
+            (entry[2], entry[1], f"{short(file)}:{line} {name}")
+            for (file, line, name), entry in stats.items()
+            if room_of(file) == room
+        ]
+        rows = [(room, "share", "calls an event")]
+        for own, calls, name in sorted(found, reverse=True)[:TOP_OF_ROOM]:
+            rows.append((name, f"{own / total:.1%}", number(calls / events)))
+        blocks.append(table(rows, right=(1, 2)))
+    return blocks

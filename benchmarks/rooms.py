@@ -1,0 +1,33 @@
+"""Which room of the system a piece of code belongs to, by its file."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import PurePath
+
+OURS = ("events", "dedup", "metrics", "engine", "worker", "adapters")
+LIBRARIES = ("aiokafka", "redis", "prometheus_client")
+OTHER = "other"
+
+
+@lru_cache(maxsize=4096)
+def room_of(file: str) -> str | None:
+    """The room of a file, None for Python's own library and for what is not ours.
+
+    >>> room_of("/x/stream_metrics/dedup/pack.py"), room_of("/x/asyncio/events.py")
+    ('dedup', None)
+    """
+    parts = PurePath(file).parts
+    for at, part in enumerate(parts[:-1]):
+        if part == "stream_metrics":
+            return parts[at + 1] if parts[at + 1] in OURS else "worker"
+    if "site-packages" in parts:
+        package = parts[parts.index("site-packages") + 1]
+        return package if package in LIBRARIES else None
+    return None
+
+
+@lru_cache(maxsize=4096)
+def short(file: str) -> str:
+    """A file by its last two parts, so that no path of the machine shows."""
+    return "/".join(PurePath(file).parts[-2:])

@@ -1,0 +1,95 @@
+"""Kafka with the workload in it, and Redis, for the time of a measurement."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiokafka import AIOKafkaProducer
+from redis.asyncio import Redis
+
+from benchmarks.workload import TOPICS, Traffic
+from deploy.local.kafka.cluster import Kafka
+from deploy.local.servers import RedisServer
+
+PARTITIONS = 4
+JVM = ("-Xms768m", "-Xmx768m", "-XX:+UseSerialGC", "-Djava.awt.headless=true")
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """The running servers, and a client to ask Redis what it did."""
+
+    kafka: Kafka
+    redis: RedisServer
+    client: Redis
+
+
+@asynccontextmanager
+async def redis_server() -> AsyncIterator[tuple[RedisServer, Redis]]:
+    """A Redis that writes its append-only file to disk every second."""
+    with tempfile.TemporaryDirectory(prefix="benchmarks-") as folder:
+        async with RedisServer(Path(folder) / "redis", fsync="everysec") as redis:
+            client = Redis.from_url(redis.url)
+            try:
+                yield redis, client
+            finally:
+                await client.aclose()
+
+
+@asynccontextmanager
+async def servers(traffic: Traffic) -> AsyncIterator[Servers]:
+    """Both servers, the topics of the worker and the dead letters, and the traffic in them."""
+    with tempfile.TemporaryDirectory(prefix="benchmarks-") as folder:
+        async with (
+            Kafka(Path(folder) / "kafka", jvm=JVM) as kafka,
+            redis_server() as (redis, client),
+        ):
+            for topic in TOPICS.values():
+                for name in (topic, f"{topic}.dlq"):
+                    await kafka.create_topic(name, PARTITIONS, {"retention.ms": "-1"})
+            await produce(kafka.bootstrap_servers, traffic)
+            yield Servers(kafka, redis, client)
+
+
+async def produce(bootstrap: str, traffic: Traffic) -> None:
+    """Send every record, in its order, to the partition of its key."""
+    producer = AIOKafkaProducer(
+        bootstrap_servers=bootstrap,
+        linger_ms=20,
+        max_batch_size=512 * 1024,
+        max_request_size=16 * 1024 * 1024,
+    )
+    await producer.start()
+    try:
+        sent: list[asyncio.Future[object]] = []
+        for record in traffic.records:
+            sent.append(
+                await producer.send(
+                    TOPICS[record.stream],
+                    record.value,
+                    key=record.key,
+                    timestamp_ms=record.timestamp_ms,
+                )
+            )
+        await asyncio.gather(*sent)
+    finally:
+        await producer.stop()
+
+
+def worker_environment(servers: Servers, group: str) -> dict[str, str]:
+    """The settings of a worker with a group and a namespace of its own."""
+    ours = {
+        "KAFKA__BOOTSTRAP_SERVERS": servers.kafka.bootstrap_servers,
+        "KAFKA__GROUP_ID": group,
+        "REDIS__URL": servers.redis.url,
+        "STATE__DIGEST_KEY": "a key for measurements",
+        "LOG__LEVEL": "WARNING",
+    }
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("STREAM_METRICS_")}
+    return inherited | {f"STREAM_METRICS_{name}": value for name, value in ours.items()}
