@@ -42,7 +42,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: setup ## Run the recorded day through the engine and open its page
+demo: setup ## Play a recorded day through the engine and watch it in the terminal
 	@$(BIN)/stream-metrics demo
 
 services: setup ## Install Kafka, Redis, Prometheus and Alertmanager where they are missing

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -142,6 +143,14 @@ def rooms_table(shares: dict[str, float], us_an_event: float) -> str:
     rows = [("CPU by room, sampled", "share", "µs an event")]
     for room, share in shares.items():
         rows.append((room, f"{share:.1%}", number(share * us_an_event)))
+    return table(rows, right=(1, 2))
+
+
+def modules_table(modules: Sequence[tuple[str, float]], us_an_event: float) -> str:
+    """CPU by file."""
+    rows = [("CPU by file, sampled", "share", "µs an event")]
+    for file, share in modules:
+        rows.append((file, f"{share:.1%}", number(share * us_an_event)))
     return table(rows, right=(1, 2))
 
 

@@ -9,13 +9,14 @@ from typing import Any
 
 from benchmarks.figures import number, section, table
 from benchmarks.inprocess import InProcess
-from benchmarks.live import rooms_table, top_table
+from benchmarks.live import modules_table, rooms_table, top_table
 from benchmarks.rooms import OURS, room_of, short
 from benchmarks.sampling import Sampler
 from benchmarks.workload import as_records, traffic
 from stream_metrics.ports import Record
 
 TOP_SAMPLED = 40
+TOP_MODULES = 20
 TOP_OF_ROOM = 12
 
 
@@ -32,6 +33,7 @@ def run(*, quick: bool = False, records: int | None = None) -> str:
         "profile: decode, step, encode and the memory store, in one process",
         f"{sent.describe()}; {number(us_an_event)} µs of CPU an event under the sampler\n",
         rooms_table(sampler.shares(), us_an_event),
+        modules_table(sampler.modules(TOP_MODULES), us_an_event),
         top_table(sampler.top(TOP_SAMPLED), us_an_event),
         "By function under cProfile, which makes calls dearer than they are: own time only.\n",
         *_by_room(profile, len(taken)),

@@ -12,7 +12,10 @@ INTERVAL_SECONDS = 0.002
 
 
 class Sampler:
-    """Between ``start`` and ``stop``, notes every 2 ms of CPU time what runs; main thread only."""
+    """Between ``start`` and ``stop``, notes what runs, in the main thread only.
+
+    Every 2 ms of CPU time, or at the next tick of a kernel that ticks more slowly.
+    """
 
     def __init__(self) -> None:
         self.rooms: Counter[str] = Counter()
@@ -44,6 +47,14 @@ class Sampler:
         """Each room's share of the samples, the largest first."""
         total = max(1, self.rooms.total())
         return {room: count / total for room, count in self.rooms.most_common()}
+
+    def modules(self, count: int) -> list[tuple[str, float]]:
+        """(file, share of all samples) of the files with most samples."""
+        total = max(1, self.rooms.total())
+        files: Counter[str] = Counter()
+        for (_, name), seen in self.functions.items():
+            files[name.partition(" ")[0]] += seen
+        return [(file, seen / total) for file, seen in files.most_common(count)]
 
     def top(self, count: int) -> list[tuple[str, str, float]]:
         """(room, function, share of all samples) of the functions with most samples."""

@@ -52,7 +52,7 @@ class Meter:
             self.sends += 1
             await send(connection, command, check_health)
 
-        AbstractConnection.send_packed_command = counted  # type: ignore[method-assign]
+        AbstractConnection.send_packed_command = counted  # type: ignore[method-assign, assignment]
 
     def _on_rebalanced(self) -> None:
         self._rebalanced()

@@ -10,26 +10,28 @@ import asyncio
 import ssl
 import tempfile
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 import faust
 import uvloop
 from faust.app.base import BootStrategy
+from faust.web.drivers.aiohttp import Web
 from mode import Service
 from mode.types import ServiceT
 
 from stream_metrics.adapters.kafka.consumer import TopicsUnfit
 from stream_metrics.adapters.redis.errors import StoreRefused
 from stream_metrics.adapters.web import BasicAuth, add_pages
+from stream_metrics.engine.codec import UnknownSchema
 from stream_metrics.logs import configure_logs
 from stream_metrics.runtime import Runtime, UnsafeStore, web_options
 from stream_metrics.settings import Settings
 from stream_metrics.worker.partition import OtherIdentity
 
-REFUSALS = (TopicsUnfit, OtherIdentity, UnsafeStore, StoreRefused)
+REFUSALS = (TopicsUnfit, OtherIdentity, UnknownSchema, UnsafeStore, StoreRefused)
 
 
-class OwnConsumer(BootStrategy):  # type: ignore[misc]
+class OwnConsumer(BootStrategy):
     """Start the web server and our services; no agents, tables or consumer of Faust's."""
 
     enable_kafka = False
@@ -44,11 +46,12 @@ class OwnConsumer(BootStrategy):  # type: ignore[misc]
 
     def web_server(self) -> Iterable[ServiceT]:
         """Faust's web server, with our pages on it."""
-        add_pages(self.app.web.web_app, self.app.runtime.pages)
+        app = cast(App, self.app)
+        add_pages(cast(Web, app.web).web_app, app.runtime.pages)
         return super().web_server()
 
 
-class OwnWorker(faust.Worker):  # type: ignore[misc]
+class OwnWorker(faust.Worker):
     """Faust's worker, but logs are set up by us, and nothing is drawn on the terminal."""
 
     def _setup_logging(self) -> None:
@@ -58,10 +61,11 @@ class OwnWorker(faust.Worker):  # type: ignore[misc]
         """No spinner."""
 
 
-class App(faust.App):  # type: ignore[misc]
+class App(faust.App):
     """Faust's application with our boot order."""
 
     BootStrategy = OwnConsumer
+    runtime: Runtime
     failure: BaseException | None = None
 
 
@@ -91,8 +95,8 @@ def create_app(settings: Settings | None = None) -> App:
     )
     runtime = app.runtime = Runtime(settings)
 
-    @app.service  # type: ignore[untyped-decorator]
-    class Worker(Service):  # type: ignore[misc]
+    @app.service
+    class Worker(Service):
         """Runs the live worker inside Faust's service tree."""
 
         _work: asyncio.Task[None] | None = None
@@ -109,7 +113,7 @@ def create_app(settings: Settings | None = None) -> App:
         def _crash_with(self, error: BaseException) -> None:
             self.log.error("%s: %s", type(error).__name__, error)
             app.failure = error
-            asyncio.ensure_future(self.crash(error))
+            self._crashing = asyncio.ensure_future(self.crash(error))
 
         async def on_stop(self) -> None:
             """Finish the batch in flight, commit, leave the group."""
@@ -146,7 +150,7 @@ def run_worker(settings: Settings) -> int:
     asyncio.set_event_loop(loop)
     try:
         running.Worker(
-            loop=loop, loglevel=settings.log.level, redirect_stdouts=False
+            loop=loop, loglevel=settings.log.level, redirect_stdouts=False, quiet=True
         ).execute_from_commandline()
     except SystemExit as done:
         code = done.code if isinstance(done.code, int) else 1

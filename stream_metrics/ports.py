@@ -151,7 +151,7 @@ class StateStore(Protocol):
     async def load(
         self, partition: int, keys: Sequence[tuple[ConversationKey, bool]]
     ) -> list[StoredConversation]:
-        """Conversations by key, with fingerprints where the flag says so; unknown ones are empty."""
+        """Conversations by key, with fingerprints where the flag says so; unknown: empty."""
         ...
 
     async def load_fingerprints(

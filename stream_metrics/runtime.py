@@ -15,17 +15,18 @@ from prometheus_client import CollectorRegistry
 from stream_metrics.adapters.health import Health
 from stream_metrics.adapters.kafka.consumer import LiveConsumer
 from stream_metrics.adapters.kafka.dead_letters import KafkaDeadLetters
+from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.adapters.prometheus.windows import WindowCollector
 from stream_metrics.adapters.redis.check import check, memory_bytes
-from stream_metrics.adapters.redis.connect import RedisOptions, connect
+from stream_metrics.adapters.redis.connect import RedisOptions, connect, make_client
 from stream_metrics.adapters.redis.errors import StoreRefused
 from stream_metrics.adapters.redis.store import RedisStore
 from stream_metrics.adapters.web import Pages, WebOptions
 from stream_metrics.engine.codec import SCHEMA_VERSION
 from stream_metrics.engine.windows import Windows
 from stream_metrics.ports import Identity, StoreUnavailable
-from stream_metrics.settings import Settings
+from stream_metrics.settings import Settings, read_secret
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
 from stream_metrics.worker.patience import Patience, Stopped
@@ -47,7 +48,7 @@ def redis_options(settings: Settings) -> RedisOptions:
         url=redis.url,
         namespace=settings.namespace,
         username=redis.username,
-        password=redis.password.get_secret_value() if redis.password else None,
+        password=read_secret(redis.password, redis.password_file),
         cluster=redis.cluster,
         sentinels=redis.sentinels,
         sentinel_service=redis.sentinel_service,
@@ -64,6 +65,14 @@ def web_options(settings: Settings) -> WebOptions:
     web = settings.web
     users = {user: digest.get_secret_value() for user, digest in web.users.items()}
     return WebOptions(web.host, web.port, web.tls_certificate, web.tls_key, users)
+
+
+def check_settings(settings: Settings) -> None:
+    """Raise ``ValueError`` or ``OSError`` for settings that only the clients can judge."""
+    settings.state.key()
+    web_options(settings)
+    make_client(redis_options(settings))
+    client_options(settings.kafka)
 
 
 def identity(settings: Settings, counts: dict[str, int]) -> Identity:
@@ -169,7 +178,8 @@ class Runtime:
             except (StoreUnavailable, StoreRefused) as error:
                 self.health.set("redis", str(error))
             else:
-                self.health.clear("redis")
+                if "redis" not in self.patience.waiting:
+                    self.health.clear("redis")
                 self.operations.memory(used, limit)
             self.operations.cache(len(self.cache), self.cache.results)
             self.operations.ready(not self.health.obstacles())

@@ -1,8 +1,8 @@
 """Settings: environment, a TOML file and flags, in that order of weight from the last to the first.
 
 ``STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS`` sets ``kafka.bootstrap_servers``; the file is named by
-``--config`` or ``STREAM_METRICS_CONFIG``. A secret comes from the environment, from a file named by
-the setting with ``_file`` behind it, or from ``STREAM_METRICS_SECRETS_DIR``; never from a flag.
+``--config`` or ``STREAM_METRICS_CONFIG``. A secret comes from the environment, or from a file that
+the setting with ``_file`` behind its name points to; never from a flag.
 """
 
 from __future__ import annotations
@@ -29,7 +29,12 @@ from stream_metrics.dedup.tables import (
     Need,
 )
 from stream_metrics.engine.config import MAX_AGENTS, MAX_ROUTES, EngineConfig
-from stream_metrics.engine.windows import DEFAULT_WINDOWS, Window, parse_window
+from stream_metrics.engine.windows import (
+    DEFAULT_WINDOWS,
+    Window,
+    parse_duration,
+    parse_window,
+)
 from stream_metrics.events.limits import Limits
 
 
@@ -67,6 +72,7 @@ class KafkaSettings(_Part):
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "SCRAM-SHA-512"
     sasl_username: str | None = None
     sasl_password: SecretStr | None = None
+    sasl_password_file: Path | None = None
     ssl_ca_file: Path | None = None
     ssl_certificate_file: Path | None = None
     ssl_key_file: Path | None = None
@@ -86,6 +92,7 @@ class RedisSettings(_Part):
     namespace: str | None = Field(None, description="default: the consumer group's name")
     username: str | None = None
     password: SecretStr | None = None
+    password_file: Path | None = None
     cluster: bool = False
     sentinels: tuple[str, ...] = Field((), description="host:port of Sentinels")
     sentinel_service: str = "mymaster"
@@ -100,9 +107,7 @@ class StateSettings(_Part):
     """How long and under which key conversations are kept."""
 
     ttl: str = Field("24h", description="how long after its last event a conversation is kept")
-    digest_key: SecretStr | None = Field(
-        None, description="secret under which texts are digested; at most 64 bytes are used"
-    )
+    digest_key: SecretStr | None = Field(None, description="secret under which texts are digested")
     digest_key_file: Path | None = None
     cache_results: int = Field(
         250_000, ge=0, description="results of open conversations that a worker keeps in memory"
@@ -110,16 +115,28 @@ class StateSettings(_Part):
     offset_gap: Literal["halt"] = "halt"
     batch_records: int = Field(400, ge=1, le=900, description="records in one atomic write")
 
+    @field_validator("ttl")
+    @classmethod
+    def _ttl(cls, ttl: str) -> str:
+        parse_duration(ttl)
+        return ttl
+
     @property
     def ttl_ms(self) -> int:
         """The time to live in milliseconds."""
-        return parse_window(self.ttl).length_us // 1000
+        return parse_duration(self.ttl) // 1000
 
     def key(self) -> bytes:
-        """The digest key; empty if none is configured."""
-        if self.digest_key_file is not None:
-            return _keyed(self.digest_key_file.read_bytes().strip())
-        return _keyed(self.digest_key.get_secret_value().encode()) if self.digest_key else b""
+        """The digest key; empty if none is configured. Raises ``OSError`` for a missing file."""
+        secret = read_secret(self.digest_key, self.digest_key_file)
+        return _keyed(secret.encode()) if secret else b""
+
+
+def read_secret(secret: SecretStr | None, file: Path | None) -> str | None:
+    """A secret from its setting or from its file; raises ``OSError``."""
+    if file is not None:
+        return file.read_text(encoding="utf-8").strip()
+    return secret.get_secret_value() if secret is not None else None
 
 
 def _keyed(secret: bytes) -> bytes:
@@ -138,7 +155,10 @@ class EntityTypeSettings(_Part):
 
     name: str
     aliases: tuple[str, ...] = ()
-    definitive: tuple[str, ...] = ()
+    definitive: tuple[str, ...] | None = Field(
+        (), description="components that identify; null: all but `not_definitive`"
+    )
+    not_definitive: tuple[str, ...] = ()
     rejects: tuple[str, ...] = ()
     confirms: tuple[tuple[NeedSettings, ...], ...] = ()
     parts_differ: tuple[str, ...] = ()
@@ -149,7 +169,8 @@ class EntityTypeSettings(_Part):
         return EntityType(
             name=self.name,
             aliases=self.aliases,
-            definitive=frozenset(self.definitive),
+            definitive=None if self.definitive is None else frozenset(self.definitive),
+            not_definitive=frozenset(self.not_definitive),
             rejects=self.rejects,
             confirms=tuple(
                 tuple(Need(need.count, need.names) for need in rule) for rule in self.confirms
@@ -206,7 +227,7 @@ class MetricSettings(_Part):
     good_gain: int = Field(2, ge=1, le=4)
     gain_of_document: Literal["first", "max"] = "first"
     turn_scope: Literal["last", "all"] = "last"
-    windows: tuple[str, ...] = tuple(window.name for window in DEFAULT_WINDOWS)
+    windows: tuple[str, ...] = Field(tuple(window.name for window in DEFAULT_WINDOWS), min_length=1)
     agents: tuple[str, ...] = Field((), max_length=MAX_AGENTS)
     routes: tuple[str, ...] = Field((), max_length=MAX_ROUTES)
 
@@ -276,8 +297,11 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Flags before environment before file."""
         sources = [init_settings, env_settings, file_secret_settings]
+        _check_environment(settings_cls)
         path = os.environ.get("STREAM_METRICS_CONFIG")
         if path:
+            if not Path(path).is_file():
+                raise ValueError(f"STREAM_METRICS_CONFIG={path}: no such file")
             sources.append(TomlConfigSettingsSource(settings_cls, Path(path)))
         return tuple(sources)
 
@@ -311,6 +335,17 @@ class Settings(BaseSettings):
         }
         text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _check_environment(settings_cls: type[BaseSettings]) -> None:
+    """Refuse variables of ours that name no setting, so that a slip is not a silent default."""
+    for name in os.environ:
+        if not name.upper().startswith("STREAM_METRICS_"):
+            continue
+        part = name.upper().removeprefix("STREAM_METRICS_").partition("__")[0].lower()
+        if part != "config" and part not in settings_cls.model_fields:
+            known = ", ".join(settings_cls.model_fields)
+            raise ValueError(f"{name}: no such setting; the parts are {known}")
 
 
 def masked(settings: Settings) -> dict[str, Any]:

@@ -4,8 +4,8 @@ A line is either an event as it was produced, or a recorded Kafka record::
 
     {"topic": …, "partition": …, "offset": …, "timestamp": ms, "key": …, "value": "…"}
 
-where ``value`` is the record's text; ``key_base64`` and ``value_base64`` stand in for bytes that are
-no UTF-8.
+where ``value`` is the record's text; ``key_base64`` and ``value_base64`` stand in for bytes that
+are no UTF-8.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ def _read(path: str) -> Iterator[Record]:
     number = 0
     try:
         with _open(path) as lines:
-            for number, line in enumerate(lines, 1):
+            for line in lines:
+                number += 1
                 if line.strip():
                     yield parse_line(line.rstrip(b"\r\n"))
     except (OSError, EOFError, zlib.error) as error:

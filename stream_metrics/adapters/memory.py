@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
-from stream_metrics.adapters.batches import check_batch, check_claim
 from stream_metrics.ports import (
     BatchWrite,
     ConversationKey,
@@ -26,6 +25,7 @@ from stream_metrics.ports import (
     WriteResult,
     Written,
 )
+from stream_metrics.worker.batches import check_batch, check_claim
 
 Parts = dict[bytes, bytes]
 

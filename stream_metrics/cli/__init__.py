@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 from pydantic import ValidationError
 from rich.console import Console
 
+from stream_metrics import __version__
 from stream_metrics.adapters.files import InputError
 from stream_metrics.cli import demo, live, offline, traffic
 from stream_metrics.cli.common import UsageError
@@ -37,8 +39,18 @@ dead_letters.command("list")(live.dlq_list)
 app.add_typer(dead_letters, name="dlq", no_args_is_help=True)
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"stream-metrics {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def _root() -> None:
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
     """Nothing is shared but the name."""
 
 
@@ -53,7 +65,8 @@ def main() -> None:
     except ValidationError as error:
         for problem in error.errors(include_url=False, include_input=False):
             place = ".".join(str(part) for part in problem["loc"])
-            errors.print(f"[red]error:[/red] setting {place}: {problem['msg']}")
+            named = f"setting {place}: " if place else ""
+            errors.print(f"[red]error:[/red] {named}{problem['msg']}")
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
+from pydantic import ValidationError
+from pydantic_settings import SettingsError
 
 from stream_metrics.events.times import parse_rfc3339
+from stream_metrics.runtime import check_settings
 from stream_metrics.settings import Settings
 
 
@@ -40,11 +43,15 @@ def load_settings(config: Path | None) -> Settings:
             raise UsageError(f"{config}: no such settings file")
         os.environ["STREAM_METRICS_CONFIG"] = str(config)
     try:
-        return Settings()
-    except ValueError as error:
-        if hasattr(error, "errors"):
-            raise
-        raise UsageError(f"{config or 'settings'}: {error}") from error
+        settings = Settings()
+        check_settings(settings)
+    except ValidationError:
+        raise
+    except SettingsError as error:
+        raise UsageError(f'{error}; lists are written as JSON, such as ["a", "b"]') from error
+    except (ValueError, OSError) as error:
+        raise UsageError(f"settings: {error}") from error
+    return settings
 
 
 def parse_now(text: str | None) -> int | None:

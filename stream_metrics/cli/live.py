@@ -207,8 +207,8 @@ def dlq_list(
 async def _letters(settings: Settings, topics: list[str], limit: int) -> list[dict[str, Any]]:
     found: dict[tuple[str, int, int], dict[str, Any]] = {}
     consumer = AIOKafkaConsumer(**client_options(settings.kafka), isolation_level="read_committed")
-    await consumer.start()
     try:
+        await consumer.start()
         for topic in topics:
             letters = topic + settings.kafka.dead_letter_suffix
             async for headers in _headers(settings.kafka, consumer, letters):
@@ -232,7 +232,7 @@ async def _headers(
     ends = await consumer.end_offsets(places)
     left = {place for place in places if await consumer.position(place) < ends[place]}
     while left:
-        for place, records in (await consumer.getmany(timeout_ms=500)).items():
+        for records in (await consumer.getmany(timeout_ms=500)).values():
             for record in records:
                 yield _letter(record)
         left = {place for place in left if await consumer.position(place) < ends[place]}

@@ -45,7 +45,8 @@ def generate(
 ) -> None:
     """Make traffic as a company's support agents would: searches, and labels a little later.
 
-    Events lie in the past and end now; about 2% come out of order, 1% twice, 0.5% are broken.
+    About 2% come out of order, 1% twice, 0.5% are broken. Into Kafka they end now; in a file they
+    begin at a fixed day, so that the same seed gives the same file.
     """
     if to_kafka == (out is not None):
         raise UsageError("say where to: --out FILE or --to-kafka")

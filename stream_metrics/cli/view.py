@@ -151,7 +151,8 @@ class DayView:
     def closing(self) -> Text:
         """What there was to see, and what to do next."""
         lines = [
-            f"{agent}: SRR spiked from {self._clock(first)} to {self._clock(last)}, up to {worst:.2f}."
+            f"{agent}: SRR spiked from {self._clock(first)} to {self._clock(last)}, "
+            f"up to {worst:.2f}."
             for agent, (first, last, worst) in sorted(self._spikes.items())
         ]
         lines.append("Next: `make stack` runs the live system (Kafka, Redis, Prometheus) here.")

@@ -172,7 +172,7 @@ class Fingerprinter:
         digester = self.digester
         made.ids = {}
         for name, value in result.ids.items():  # type: ignore[union-attr]
-            values = value if type(value) is list else (value,)
+            values = value if isinstance(value, list) else (value,)
             slot, known = "i:" + name, digester.name(name)
             caseless = name in CASELESS_COMPONENTS
             digests = {

@@ -91,10 +91,13 @@ class Packer:
         return b"".join(parts)
 
     def _tag(self, name: Name, known: int, new: int, far: int) -> bytes:
-        index = _KNOWN_INDEX.get(name)  # type: ignore[call-overload]
-        if index is not None:
-            return _TAG[known + index]
-        digest = self._digester.name_digest(name) if type(name) is str else name
+        if isinstance(name, str):
+            index = _KNOWN_INDEX.get(name)
+            if index is not None:
+                return _TAG[known + index]
+            digest = self._digester.name_digest(name)
+        else:
+            digest = name
         position = self._names.setdefault(digest, len(self._names))
         if position < _NEW_SPAN:
             return _TAG[new + position]

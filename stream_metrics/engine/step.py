@@ -313,7 +313,7 @@ class _Batch:
         self, turn: Turn, work: _TurnWork, carrier: Carrier, sent: SentSearch, index: int
     ) -> None:
         standing = turn.searches.get(sent.search_id)
-        if not self._beats(standing and standing.carrier, carrier.version):
+        if not self._beats(None if standing is None else standing.carrier, carrier.version):
             return
         size = len(sent.results or ())
         held = turn.results - (len(standing.result_ids) if standing else 0)
@@ -409,6 +409,7 @@ class _Batch:
         if not self._beats(standing and standing[0], carrier.version):
             return
         holder = turn.handles.get(result_id)
+        old: int | None = None
         if holder is None:
             if standing is None and not self._may_wait(turn):
                 return
@@ -461,7 +462,7 @@ class _Batch:
     ) -> Carrier:
         carrier = Carrier(COMPLETED, turn.number, event.version)
         standing = turn.completed
-        if not self._beats(standing and standing.carrier, event.version):
+        if not self._beats(None if standing is None else standing.carrier, event.version):
             return carrier
         relevant = payload.relevant
         digests: dict[bytes, int] | None = None

@@ -19,6 +19,7 @@ Sums = dict[str, int]
 Touched = dict[tuple[str, int, str], Sums]
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_WINDOW_UNITS: Final = (("h", 3_600), ("m", 60), ("s", 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +35,32 @@ class Window:
         return self.length_us // WINDOW_BUCKETS
 
 
+def parse_duration(text: str) -> int:
+    """A duration such as 90s, 5m, 24h or 7d in microseconds.
+
+    >>> parse_duration("5m")
+    300000000
+    """
+    number, unit = text[:-1], text[-1:]
+    if not (number.isascii() and number.isdigit() and int(number) > 0 and unit in _UNITS):
+        raise ValueError(f"{text!r} is no duration; write a number and s, m, h or d, such as 5m")
+    return int(number) * _UNITS[unit] * MICROS
+
+
 def parse_window(name: str) -> Window:
     """A window by its name.
 
     >>> parse_window("5m").bucket_us
     5000000
     """
-    number, unit = name[:-1], name[-1:]
-    if not (number.isascii() and number.isdigit() and int(number) > 0 and unit in _UNITS):
-        raise ValueError(f"{name!r} is no window; write a number and s, m, h or d, such as 5m")
-    return Window(name, int(number) * _UNITS[unit] * MICROS)
+    length_us = parse_duration(name)
+    if length_us % (WINDOW_BUCKETS * 1_000):
+        raise ValueError(f"window {name!r} cannot be cut into {WINDOW_BUCKETS} buckets")
+    seconds = length_us // MICROS
+    usual = next(f"{seconds // size}{unit}" for unit, size in _WINDOW_UNITS if not seconds % size)
+    if name != usual:
+        raise ValueError(f"window {name!r} is written {usual!r}")
+    return Window(name, length_us)
 
 
 DEFAULT_WINDOWS: Final = tuple(parse_window(n) for n in ("1m", "5m", "30m", "1h", "6h", "24h"))
@@ -112,18 +129,28 @@ class Windows:
         if window in self.buckets:
             self.buckets[window][bucket, agent] = sums
 
-    def places(self, cells: Iterable[tuple[int, Cell]]) -> int:
-        """How many buckets ``apply`` would change at most."""
-        base = {(cell.time_us // self._base_us, cell.agent) for _, cell in cells}
-        return len(base) * len(self.windows)
-
     def apply(
         self, cells: Iterable[tuple[int, Cell]], names: Names, record_time_us: int
     ) -> Touched:
-        """Add signed cells; returns the new absolute sums of each bucket that changed.
+        """``changes``, installed at once."""
+        touched = self.changes(cells, names, record_time_us)
+        self.install(touched)
+        return touched
 
-        Buckets are replaced, never changed in place, so that a reader may hold them. Buckets that
-        left their window before ``record_time_us`` are given with no sums, and dropped.
+    def install(self, touched: Touched) -> None:
+        """Take over changed buckets; they are replaced, so that a reader may hold the old ones."""
+        for (window, bucket, agent), sums in touched.items():
+            if sums:
+                self.buckets[window][bucket, agent] = sums
+            else:
+                self.buckets[window].pop((bucket, agent), None)
+
+    def changes(
+        self, cells: Iterable[tuple[int, Cell]], names: Names, record_time_us: int
+    ) -> Touched:
+        """The new absolute sums of each bucket that signed cells change; nothing is changed yet.
+
+        Buckets that left their window before ``record_time_us`` are given with no sums.
         """
         base: dict[tuple[int, str], Sums] = {}
         for sign, cell in cells:
@@ -134,10 +161,10 @@ class Windows:
             add(into, names.sums(cell.sums), sign)
         touched: Touched = {}
         for window in self.windows:
-            self._apply_window(window, base, record_time_us, touched)
+            self._change_window(window, base, record_time_us, touched)
         return touched
 
-    def _apply_window(
+    def _change_window(
         self,
         window: Window,
         base: dict[tuple[int, str], Sums],
@@ -158,13 +185,9 @@ class Windows:
             add(into, _in_window(sums, window.name), 1)
         for (bucket, agent), sums in changes.items():
             touched[window.name, bucket, agent] = sums
-            if sums:
-                buckets[bucket, agent] = sums
-            else:
-                buckets.pop((bucket, agent), None)
-        for key in [key for key in buckets if key[0] < oldest]:
-            del buckets[key]
-            touched[window.name, key[0], key[1]] = {}
+        for bucket, agent in buckets:
+            if bucket < oldest:
+                touched[window.name, bucket, agent] = {}
 
     def sums_at(self, now_us: int) -> Iterator[tuple[str, str, Sums]]:
         """(window, agent, sums) over the 60 buckets that end with the one of ``now_us``."""

@@ -63,7 +63,7 @@ REJECTIONS: Final[dict[str, Rejection]] = {
     ),
     "missing_key": Rejection(
         "The record has no key, so its partition says nothing about its conversation.",
-        "Send `conversation_id` in UTF-8 as the key, or turn repartitioning on.",
+        "Send `conversation_id` in UTF-8 as the key, not an empty one.",
     ),
     "key_mismatch": Rejection(
         "The key is not the bytes of `conversation_id`.",
@@ -71,7 +71,7 @@ REJECTIONS: Final[dict[str, Rejection]] = {
     ),
     "internal_error": Rejection(
         "The event is fine and the worker is not: it met a bug of its own.",
-        "Report the bug with the message; re-submit after the fix with `stream-metrics dlq`.",
+        "Report the bug with the message; produce the record again after the fix.",
     ),
 }
 

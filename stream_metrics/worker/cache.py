@@ -11,7 +11,7 @@ CONVERSATION_WEIGHT = 5  # what an open conversation costs beside its results, i
 
 
 class ConversationCache:
-    """The conversations used last, over all partitions of a worker; at most ``max_results`` results.
+    """The conversations used last, of all partitions; at most ``max_results`` results.
 
     What is in it equals what the store holds, so that anything may be dropped between batches.
     """
@@ -35,7 +35,7 @@ class ConversationCache:
         return entry[0]
 
     def put(self, partition: int, key: ConversationKey, conversation: Conversation) -> None:
-        """Keep a conversation whose changes the store has taken; may drop those used longest ago."""
+        """Keep a conversation that the store has taken; may drop those used longest ago."""
         self.drop(partition, key)
         weight = conversation.results + CONVERSATION_WEIGHT
         self._entries[partition, key] = (conversation, weight)

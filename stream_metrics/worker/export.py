@@ -8,11 +8,10 @@ from typing import Any
 from stream_metrics.dedup.digests import Digester
 from stream_metrics.dedup.fingerprint import Fingerprinter
 from stream_metrics.engine.codec import decode_conversation, decode_sums, stored_conversation_id
-from stream_metrics.engine.config import EngineConfig
+from stream_metrics.engine.config import WINDOW_BUCKETS, EngineConfig
 from stream_metrics.engine.row import Row, conversation_rows
 from stream_metrics.engine.step import Step
 from stream_metrics.engine.windows import (
-    WINDOW_BUCKETS,
     Window,
     Windows,
     oldest_bucket,

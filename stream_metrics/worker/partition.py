@@ -38,7 +38,7 @@ from stream_metrics.engine.step import (
     needs_fingerprints,
     waiting_labels,
 )
-from stream_metrics.engine.windows import Names, Window, Windows, routes_of
+from stream_metrics.engine.windows import Names, Touched, Window, Windows, routes_of
 from stream_metrics.events.decode import BadRecord, Event, decode
 from stream_metrics.ports import (
     BatchWrite,
@@ -55,11 +55,10 @@ from stream_metrics.ports import (
     StateStore,
     StoredConversation,
 )
+from stream_metrics.worker.batches import CALL_ARGUMENTS, CALL_BYTES, estimate
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.telemetry import Telemetry
 
-MAX_BATCH_BYTES: Final = 900_000
-MAX_BATCH_ARGUMENTS: Final = 7_500
 EXPIRE_AT_ONCE: Final = 200
 
 T = TypeVar("T")
@@ -227,13 +226,14 @@ class StatePartition:
         writes = [self._write_of(work) for work in works.values()]
         stepped = clock()
         positions = self._positions_after(records, works)
-        batch = await self._batch(works, writes, positions, len(records), retry)
+        batch, touched = await self._batch(works, writes, positions, len(records), retry)
         if letters:
             letters.sort(key=lambda letter: (letter.record.topic, letter.record.offset))
             await retry(lambda: self._dead_letters.send(letters))
         sent = clock()
         await self._write(batch, retry)
         written = clock()
+        self.windows.install(touched)
         self.positions = positions
         for work in works.values():
             if work.conversation is not None:
@@ -263,7 +263,7 @@ class StatePartition:
                 limits=limits,
                 require_key=require_key,
             )
-            if type(event) is BadRecord:
+            if isinstance(event, BadRecord):
                 letters.append(DeadLetter(record, event.reason, event.message))
                 continue
             conversation_id = event.conversation_id
@@ -383,26 +383,18 @@ class StatePartition:
         positions: dict[str, Position],
         records: int,
         retry: Retry[object],
-    ) -> BatchWrite:
+    ) -> tuple[BatchWrite, Touched]:
         cells = [
             cell
             for work in works.values()
             if work.changes is not None
             for cell in work.changes.cells
         ]
-        size, arguments = _estimate(writes)
-        if records > 1 and (
-            size > MAX_BATCH_BYTES
-            or arguments + 2 * self.windows.places(cells) > MAX_BATCH_ARGUMENTS
-        ):
-            for work in works.values():
-                self._cache.drop(self.number, work.key)
-            raise TooLarge
         names = await self._ask(lambda: self._names.names(cells), retry)
         record_time_us = 1000 * max((p.record_time_ms for p in positions.values()), default=0)
-        touched = self.windows.apply(cells, names, record_time_us)
+        touched = self.windows.changes(cells, names, record_time_us)
         self._batches += 1
-        return BatchWrite(
+        batch = BatchWrite(
             partition=self.number,
             token=self.token,
             batch_id=hashlib.blake2b(
@@ -413,6 +405,12 @@ class StatePartition:
             conversations=writes,
             buckets={place: encode_sums(sums) for place, sums in touched.items()},
         )
+        size, arguments = estimate(batch)
+        if records > 1 and (size > CALL_BYTES or arguments > CALL_ARGUMENTS):
+            for work in works.values():
+                self._cache.drop(self.number, work.key)
+            raise TooLarge
+        return batch, touched
 
     async def _write(self, batch: BatchWrite, retry: Retry[object]) -> None:
         result = await self._ask(lambda: self._store.write(batch), retry)
@@ -475,8 +473,9 @@ class StatePartition:
             turns = self._restore("", parts).turns.values()
             observations.counts["labels_orphan"] += sum(waiting_labels(turn) for turn in turns)
         writes = [ConversationWrite(key, delete=True) for key in keys]
-        batch = await self._batch({}, writes, dict(self.positions), 0, retry)
+        batch, touched = await self._batch({}, writes, dict(self.positions), 0, retry)
         await self._write(batch, retry)
+        self.windows.install(touched)
         self._telemetry.observe(observations)
         return len(keys)
 
@@ -511,23 +510,10 @@ def check_identity(stored: Identity | None, ours: Identity, partition: int) -> N
         raise OtherIdentity(
             f"{where} was built with other settings (fingerprint {stored.fingerprint}, now "
             f"{ours.fingerprint}: thresholds, tables, limits, windows, agents or digest key). "
-            "Restore them, or start a new namespace (redis.namespace) that reads the topics again"
+            "Restore them, or start a new group (kafka.group_id) that reads the topics again"
         )
     raise OtherIdentity(
         f"{where} belongs to group {stored.group!r} with schema {stored.schema_version}; "
         f"this worker is group {ours.group!r} with schema {ours.schema_version}. Use a namespace "
         "of its own for each group"
     )
-
-
-def _estimate(writes: Sequence[ConversationWrite]) -> tuple[int, int]:
-    """(bytes, arguments) of the state call for these writes."""
-    size = arguments = 0
-    for write in writes:
-        arguments += 4
-        size += 120
-        for parts in (write.hot, write.fingerprints):
-            arguments += 2 * len(parts)
-            for name, value in parts.items():
-                size += len(name) + (len(value) if value is not None else 0) + 16
-    return size, arguments

@@ -25,7 +25,10 @@ class Stopped(Exception):
 
 
 class Patience:
-    """Repeats a call until it succeeds; what it waits for stands in the readiness reasons."""
+    """Repeats a call until it succeeds; what it waits for stands in the readiness reasons.
+
+    ``waiting`` names what calls are waiting for now.
+    """
 
     def __init__(
         self,
@@ -40,6 +43,7 @@ class Patience:
         self._first = first_seconds
         self._cap = cap_seconds
         self._stopping = asyncio.Event()
+        self.waiting: set[str] = set()
 
     def stop(self) -> None:
         """Let every wait end with ``Stopped``."""
@@ -66,8 +70,10 @@ class Patience:
                 reason = str(error)
             else:
                 if waiting is not None:
+                    self.waiting.discard(waiting)
                     self._reasons.clear(waiting)
                 return result
+            self.waiting.add(waiting)
             self._reasons.set(waiting, reason)
             self._reasons.beat()
             failures += 1

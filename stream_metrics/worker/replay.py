@@ -86,7 +86,7 @@ class Replay:
             timestamp_ms=record.timestamp_ms,
             limits=self.config.limits,
         )
-        if type(event) is BadRecord:
+        if isinstance(event, BadRecord):
             self.rejected.append(Rejected(number, event.reason, event.message))
             return
         self._note(event)

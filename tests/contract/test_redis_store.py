@@ -18,7 +18,6 @@ from redis.asyncio import Redis
 from redis.crc import key_slot
 from redis.exceptions import ResponseError
 
-from stream_metrics.adapters.batches import estimate
 from stream_metrics.adapters.redis.check import check
 from stream_metrics.adapters.redis.codec import write_call
 from stream_metrics.adapters.redis.connect import RedisOptions, connect
@@ -35,6 +34,7 @@ from stream_metrics.ports import (
     StoreUnavailable,
     Written,
 )
+from stream_metrics.worker.batches import estimate
 from tests.contract.redis_process import RedisProcess, free_port, running
 
 IDENTITY = Identity("group", 1, "fingerprint", {"searches": 4})

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stream_metrics.adapters.batches import BatchTooLarge
 from stream_metrics.ports import (
     BatchWrite,
     ConversationWrite,
@@ -23,6 +22,7 @@ from stream_metrics.ports import (
     StoredConversation,
     Written,
 )
+from stream_metrics.worker.batches import BatchTooLarge
 from tests.contract.conftest import Pair, memory_pair
 
 pytestmark = pytest.mark.asyncio

@@ -80,7 +80,8 @@ async def live(
 @given(st.data())
 def test_the_live_path_gives_the_rows_and_windows_of_the_reference(data: st.DataObject) -> None:
     """Whatever the batches, the cache's size and the changes of owner, the state is the same."""
-    stream = [(key, value, None) for key, value, _ in data.draw(streams())]
+    drawn = data.draw(streams())
+    stream: list[tuple[bytes, bytes, int | None]] = [(key, value, None) for key, value, _ in drawn]
     batches = data.draw(arrivals(stream))
     cache_results = data.draw(st.sampled_from([0, 20, 100_000]))
     reopen = data.draw(st.sets(st.integers(0, 6)))

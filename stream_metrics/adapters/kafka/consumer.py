@@ -10,7 +10,6 @@ import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
 from typing import Any, Final
 
 import structlog
@@ -31,7 +30,7 @@ from stream_metrics.adapters.kafka.topics import partition_counts
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.ports import Identity, Position, Record, StateStore
 from stream_metrics.settings import KafkaSettings
-from stream_metrics.worker.partition import Lost, OtherIdentity, StatePartition
+from stream_metrics.worker.partition import Lost, StatePartition, check_identity
 from stream_metrics.worker.patience import Patience, Reasons, Stopped
 
 log = structlog.get_logger(__name__)
@@ -62,8 +61,8 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
 class LiveConsumer:
     """Reads the input topics and hands each partition number's records to its ``StatePartition``.
 
-    ``make_partition(number, token, identity)`` builds one. ``run`` returns after ``stop``; it raises
-    ``TopicsUnfit`` or ``OtherIdentity`` where going on would be wrong.
+    ``make_partition(number, token, identity)`` builds one. ``run`` returns after ``stop``; it
+    raises ``TopicsUnfit`` or ``OtherIdentity`` where going on would be wrong.
     """
 
     def __init__(
@@ -189,8 +188,8 @@ class LiveConsumer:
             raise TopicsUnfit(
                 f"input topics have different partition counts ({listed}); a conversation's events "
                 "and labels would land on different partition numbers. Raise the smaller ones to "
-                f"{max(counts.values())} partitions before any conversation is in them (kafka-topics"
-                " --alter --partitions), or copy them into topics with equal counts"
+                f"{max(counts.values())} partitions before any conversation is in them "
+                "(kafka-topics --alter --partitions), or copy them into topics with equal counts"
             )
         return counts
 
@@ -258,6 +257,7 @@ class LiveConsumer:
     async def _take(self, number: int) -> None:
         assert self._identity is not None
         state = await self._patience(lambda: self._store.describe(number))
+        check_identity(state.identity, self._identity, number)
         positions = state.positions
         fresh = state.identity is None
         if fresh:
@@ -346,7 +346,7 @@ class LiveConsumer:
                 return False
             return True
 
-        return await self._retry_kafka(commit)
+        return bool(await self._retry_kafka(commit))
 
     async def _seek(self, number: int, positions: dict[str, Position]) -> None:
         """Go to the stored offsets, one record back where there is one to be recognised."""
@@ -428,14 +428,21 @@ class LiveConsumer:
             self._changed = self._arrived = True  # the log moved: look at its bounds again
             return {}
         except RecordTooLargeError:
-            for number in list(self._active):
-                self._halt(number, "a record is larger than `kafka.max_partition_fetch_bytes`")
+            await self._halt_passed(consumer)
             return {}
         except KafkaError as error:
             self._reasons.set("kafka", type(error).__name__)
             await self._patience.pause(1.0)
             return {}
         return fetched
+
+    async def _halt_passed(self, consumer: AIOKafkaConsumer) -> None:
+        """The client has passed a record that it could not fetch: halt where its position moved."""
+        for number, partition in list(self._active.items()):
+            for topic, position in partition.positions.items():
+                if await consumer.position(TopicPartition(topic, number)) > position.offset:
+                    why = f"a record of {topic} is larger than `kafka.max_partition_fetch_bytes`"
+                    self._halt(number, why)
 
     def _by_number(self, fetched: dict[TopicPartition, list[Any]]) -> dict[int, list[Record]]:
         """The records by partition number, without those that the state already has."""
@@ -608,11 +615,3 @@ class _Gap(Exception):
     def __init__(self, topic: str, message: str) -> None:
         super().__init__(message)
         self.topic = topic
-
-
-def with_counts(identity: Identity, counts: dict[str, int]) -> Identity:
-    """The identity for these topics."""
-    return replace(identity, partition_counts=counts)
-
-
-__all__ = ["LiveConsumer", "OtherIdentity", "TopicsUnfit", "with_counts"]

@@ -6,7 +6,7 @@ from typing import Any
 
 from aiokafka.helpers import create_ssl_context
 
-from stream_metrics.settings import KafkaSettings
+from stream_metrics.settings import KafkaSettings, read_secret
 
 
 def client_options(settings: KafkaSettings) -> dict[str, Any]:
@@ -27,8 +27,8 @@ def client_options(settings: KafkaSettings) -> dict[str, Any]:
     if settings.security_protocol.startswith("SASL"):
         options["sasl_mechanism"] = settings.sasl_mechanism
         options["sasl_plain_username"] = settings.sasl_username
-        secret = settings.sasl_password
-        options["sasl_plain_password"] = secret.get_secret_value() if secret else None
+        secret = read_secret(settings.sasl_password, settings.sasl_password_file)
+        options["sasl_plain_password"] = secret
     return options
 
 

@@ -55,7 +55,7 @@ async def memory_bytes(store: RedisStore) -> tuple[int, int]:
     try:
         nodes = (await _info(store, "memory")).values()
     except Exception as error:
-        raise translated(error) or error from error
+        raise translated(error) from error
     return (
         sum(int(info.get("used_memory", 0)) for info in nodes),
         sum(int(info.get("maxmemory", 0)) for info in nodes),

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from redis.asyncio import Redis, RedisCluster
 
-from stream_metrics.adapters.batches import check_batch, check_claim
 from stream_metrics.adapters.redis import codec
 from stream_metrics.adapters.redis.errors import demoted, translated
 from stream_metrics.adapters.redis.keys import TOKEN, Keys, PartitionKeys, choose_tag
@@ -28,6 +27,7 @@ from stream_metrics.ports import (
     StoredConversation,
     WriteResult,
 )
+from stream_metrics.worker.batches import check_batch, check_claim
 
 PAGE: Final = 256  # conversations read at once when walking a partition
 
