@@ -73,7 +73,7 @@ bench: services ## Measure; prints machine, versions, n, median, spread
 	@$(BIN)/python -m benchmarks
 
 profile: services ## Profile the workloads of the benchmarks
-	@$(BIN)/python -m benchmarks --profile
+	@$(BIN)/python -m benchmarks profile
 
 docs: setup ## Write the reference pages that are made from code
 	@$(BIN)/python -m stream_metrics.events.schema docs

@@ -39,7 +39,7 @@ from stream_metrics.events.limits import Limits
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class KafkaSettings(_Part):
@@ -52,30 +52,48 @@ class KafkaSettings(_Part):
     )
     group_id: str = Field("stream-metrics", description="consumer group")
     client_id: str = "stream-metrics"
+    """The name that brokers see in their logs."""
     start: Literal["earliest", "latest"] = Field(
         "earliest", description="where a group begins that has neither state nor commits"
     )
     dead_letter_suffix: str = ".dlq"
+    """A topic's dead letters go to its name with this behind it."""
     max_poll_records: int = Field(2_000, ge=1, description="records fetched at once")
     fetch_max_wait_ms: int = Field(100, ge=1)
+    """How long a fetch waits for records."""
     max_partition_fetch_bytes: int = Field(4 * 1024 * 1024, ge=1024)
+    """Bytes fetched from one partition at once."""
     session_timeout_ms: int = Field(10_000, ge=1_000)
+    """Silence after which the group takes a worker for dead."""
     heartbeat_interval_ms: int = Field(3_000, ge=100)
+    """Time between two signs of life to the group."""
     rebalance_timeout_ms: int = Field(30_000, ge=1_000)
+    """How long the group waits for a worker in a rebalance."""
     request_timeout_ms: int = Field(40_000, ge=1_000)
+    """How long a request to a broker may take."""
     metadata_max_age_ms: int = Field(60_000, ge=1_000)
+    """How often the topics' layout is asked for again."""
     commit_interval_seconds: float = Field(1.0, gt=0)
+    """Time between two commits, which are a hint for lag tools."""
     dead_letter_max_bytes: int = Field(
         1_000_000, ge=1_000, description="larger values are cut on the dead-letter topic"
     )
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    """How to talk to the brokers."""
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "SCRAM-SHA-512"
+    """How to log in, where the protocol is a SASL one."""
     sasl_username: str | None = None
+    """User at the brokers."""
     sasl_password: SecretStr | None = None
+    """That user's password."""
     sasl_password_file: Path | None = None
+    """A file that holds the SASL password."""
     ssl_ca_file: Path | None = None
+    """Certificates to trust."""
     ssl_certificate_file: Path | None = None
+    """The client's own certificate."""
     ssl_key_file: Path | None = None
+    """The key of that certificate."""
 
     @field_validator("topics")
     @classmethod
@@ -91,16 +109,26 @@ class RedisSettings(_Part):
     url: str = Field("redis://localhost:6379/0", description="redis://, rediss:// or unix://")
     namespace: str | None = Field(None, description="default: the consumer group's name")
     username: str | None = None
+    """ACL user; wins over the one in the URL."""
     password: SecretStr | None = None
+    """That user's password; wins over the one in the URL."""
     password_file: Path | None = None
+    """A file that holds the password."""
     cluster: bool = False
+    """The URL is a node of a Redis Cluster."""
     sentinels: tuple[str, ...] = Field((), description="host:port of Sentinels")
     sentinel_service: str = "mymaster"
+    """The master's name at the Sentinels."""
     socket_timeout_seconds: float = Field(5.0, gt=0)
+    """How long an answer may take."""
     connect_timeout_seconds: float = Field(5.0, gt=0)
+    """How long connecting may take."""
     ssl_ca_file: Path | None = None
+    """Certificates to trust; needs a `rediss://` URL."""
     ssl_certificate_file: Path | None = None
+    """The client's own certificate."""
     ssl_key_file: Path | None = None
+    """The key of that certificate."""
 
 
 class StateSettings(_Part):
@@ -109,10 +137,12 @@ class StateSettings(_Part):
     ttl: str = Field("24h", description="how long after its last event a conversation is kept")
     digest_key: SecretStr | None = Field(None, description="secret under which texts are digested")
     digest_key_file: Path | None = None
+    """A file with the digest key; wins over `state.digest_key`."""
     cache_results: int = Field(
         250_000, ge=0, description="results of open conversations that a worker keeps in memory"
     )
     offset_gap: Literal["halt"] = "halt"
+    """What to do if records that the state needs are gone: hold that partition."""
     batch_records: int = Field(400, ge=1, le=900, description="records in one atomic write")
 
     @field_validator("ttl")
@@ -184,10 +214,15 @@ class DedupSettings(_Part):
     """What counts as the same document."""
 
     identical_content: Literal["duplicate", "different"] = "duplicate"
+    """What an equal long content means where document ids differ."""
     snippet_rejects: bool = True
+    """Whether snippets that differ tell two results apart."""
     ignore_fields: tuple[str, ...] = IGNORED_FIELDS
+    """Fields that neither reject nor confirm, for types without a table row."""
     max_candidates: int = Field(64, ge=1)
+    """Earlier results that a new one is compared with at most."""
     entity_types: tuple[EntityTypeSettings, ...] = ()
+    """Rows for entity types of your own; a row replaces one of the same name."""
 
     def rules(self) -> DedupRules:
         """The tables with the configured rows in them."""
@@ -206,30 +241,50 @@ class LimitSettings(_Part):
     """Bounds on input, and on what a turn may grow to."""
 
     record_bytes: int = Field(Limits().record_bytes, ge=1)
+    """Bytes of a record."""
     json_levels: int = Field(Limits().json_levels, ge=4, le=200)
+    """Levels of nested JSON."""
     searches_per_event: int = Field(Limits().searches_per_event, ge=1)
+    """Searches in an event."""
     results_per_event: int = Field(Limits().results_per_event, ge=1)
+    """Results in an event."""
     labels_per_event: int = Field(Limits().labels_per_event, ge=1)
+    """Labels in an event."""
     relevant_per_event: int = Field(Limits().relevant_per_event, ge=1)
+    """Entries of `relevant` in an event."""
     ids_per_result: int = Field(Limits().ids_per_result, ge=1)
+    """Entries of `ids` in a result."""
     fields_per_result: int = Field(Limits().fields_per_result, ge=1)
+    """Entries of `fields` in a result."""
     values_per_list: int = Field(Limits().values_per_list, ge=1)
+    """Values in a list inside `ids` or `fields`."""
     url_bytes: int = Field(Limits().url_bytes, ge=1)
+    """Bytes of a URL."""
     results_per_turn: int = Field(Limits().results_per_turn, ge=1)
+    """Results that a turn may grow to."""
     iterations_per_turn: int = Field(Limits().iterations_per_turn, ge=1)
+    """Iterations that a turn may grow to."""
     waiting_labels: int = Field(Limits().waiting_labels, ge=1)
+    """Labels of a conversation that wait for what they name."""
     turns_per_conversation: int = Field(Limits().turns_per_conversation, ge=1)
+    """Turns that a conversation may grow to."""
 
 
 class MetricSettings(_Part):
     """What is computed and under which names it is exported."""
 
     good_gain: int = Field(2, ge=1, le=4)
+    """The gain from which a result is good."""
     gain_of_document: Literal["first", "max"] = "first"
+    """Whose label stands for a document that was found several times."""
     turn_scope: Literal["last", "all"] = "last"
+    """A row for each conversation (its last turn) or for each turn."""
     windows: tuple[str, ...] = Field(tuple(window.name for window in DEFAULT_WINDOWS), min_length=1)
+    """Lengths of the sliding windows: a number and `s`, `m`, `h` or `d`."""
     agents: tuple[str, ...] = Field((), max_length=MAX_AGENTS)
+    """Agents that always have series of their own."""
     routes: tuple[str, ...] = Field((), max_length=MAX_ROUTES)
+    """Routes that always have series of their own."""
 
     @field_validator("windows")
     @classmethod
@@ -247,9 +302,13 @@ class WebSettings(_Part):
     """The worker's own pages."""
 
     host: str = "127.0.0.1"
+    """Address to listen on."""
     port: int = Field(9464, ge=0, le=65_535)
+    """Port of `/metrics`, `/healthz` and `/readyz`."""
     tls_certificate: Path | None = None
+    """Certificate to serve with."""
     tls_key: Path | None = None
+    """The key of that certificate."""
     users: dict[str, SecretStr] = Field(
         default_factory=dict, description="basic-auth users and the SHA-256 of their passwords"
     )
@@ -259,7 +318,9 @@ class LogSettings(_Part):
     """What is said on standard error."""
 
     level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    """The least severe messages that are written."""
     format: Literal["json", "console"] = "json"
+    """One JSON object a line, or text for people."""
 
 
 class Settings(BaseSettings):

@@ -34,67 +34,6 @@ IN_ROW: Final = {
 }
 
 # What the settings mean whose field has no description of its own.
-MEANINGS: Final = {
-    "kafka.client_id": "the name that brokers see in their logs",
-    "kafka.dead_letter_suffix": "a topic's dead letters go to its name with this behind it",
-    "kafka.fetch_max_wait_ms": "how long a fetch waits for records",
-    "kafka.max_partition_fetch_bytes": "bytes fetched from one partition at once",
-    "kafka.session_timeout_ms": "silence after which the group takes a worker for dead",
-    "kafka.heartbeat_interval_ms": "time between two signs of life to the group",
-    "kafka.rebalance_timeout_ms": "how long the group waits for a worker in a rebalance",
-    "kafka.request_timeout_ms": "how long a request to a broker may take",
-    "kafka.metadata_max_age_ms": "how often the topics' layout is asked for again",
-    "kafka.commit_interval_seconds": "time between two commits, which are a hint for lag tools",
-    "kafka.security_protocol": "how to talk to the brokers",
-    "kafka.sasl_mechanism": "how to log in, where the protocol is a SASL one",
-    "kafka.sasl_username": "user at the brokers",
-    "kafka.sasl_password": "that user's password",
-    "kafka.ssl_ca_file": "certificates to trust",
-    "kafka.ssl_certificate_file": "the client's own certificate",
-    "kafka.ssl_key_file": "the key of that certificate",
-    "redis.username": "ACL user; wins over the one in the URL",
-    "redis.password": "that user's password; wins over the one in the URL",
-    "redis.cluster": "the URL is a node of a Redis Cluster",
-    "redis.sentinel_service": "the master's name at the Sentinels",
-    "redis.socket_timeout_seconds": "how long an answer may take",
-    "redis.connect_timeout_seconds": "how long connecting may take",
-    "redis.ssl_ca_file": "certificates to trust; needs a `rediss://` URL",
-    "redis.ssl_certificate_file": "the client's own certificate",
-    "redis.ssl_key_file": "the key of that certificate",
-    "state.digest_key_file": "a file with the digest key; wins over `state.digest_key`",
-    "state.offset_gap": "what to do if records that the state needs are gone: hold that partition",
-    "dedup.identical_content": "what an equal long content means where document ids differ",
-    "dedup.snippet_rejects": "whether snippets that differ tell two results apart",
-    "dedup.ignore_fields": "fields that neither reject nor confirm, for types without a table row",
-    "dedup.max_candidates": "earlier results that a new one is compared with at most",
-    "dedup.entity_types": "rows for entity types of your own; a row replaces one of the same name",
-    "limits.record_bytes": "bytes of a record",
-    "limits.json_levels": "levels of nested JSON",
-    "limits.searches_per_event": "searches in an event",
-    "limits.results_per_event": "results in an event",
-    "limits.labels_per_event": "labels in an event",
-    "limits.relevant_per_event": "entries of `relevant` in an event",
-    "limits.ids_per_result": "entries of `ids` in a result",
-    "limits.fields_per_result": "entries of `fields` in a result",
-    "limits.values_per_list": "values in a list inside `ids` or `fields`",
-    "limits.url_bytes": "bytes of a URL",
-    "limits.results_per_turn": "results that a turn may grow to",
-    "limits.iterations_per_turn": "iterations that a turn may grow to",
-    "limits.waiting_labels": "labels of a conversation that wait for what they name",
-    "limits.turns_per_conversation": "turns that a conversation may grow to",
-    "metrics.good_gain": "the gain from which a result is good",
-    "metrics.gain_of_document": "whose label stands for a document that was found several times",
-    "metrics.turn_scope": "a row for each conversation (its last turn) or for each turn",
-    "metrics.windows": "lengths of the sliding windows: a number and `s`, `m`, `h` or `d`",
-    "metrics.agents": "agents that always have series of their own",
-    "metrics.routes": "routes that always have series of their own",
-    "web.host": "address to listen on",
-    "web.port": "port of `/metrics`, `/healthz` and `/readyz`",
-    "web.tls_certificate": "certificate to serve with",
-    "web.tls_key": "the key of that certificate",
-    "log.level": "the least severe messages that are written",
-    "log.format": "one JSON object a line, or text for people",
-}
 
 _SETTINGS_INTRO: Final = """\
 # Settings
@@ -184,6 +123,7 @@ def _metric(metric: Metric) -> str:
         f"- range: {metric.low:g} to {high}",
         f"- better: {metric.better}",
         f"- `null` when: {metric.none_means}",
+        f"- source: {metric.reference}",
     ]
     if metric.turn_windows:
         labels = [name for name in _turn_labels() if name.startswith(metric.name)]
@@ -379,9 +319,9 @@ def environment(name: str) -> str:
     return "STREAM_METRICS_" + name.upper().replace(".", "__")
 
 
-def meaning(name: str, field: FieldInfo) -> str:
+def meaning(field: FieldInfo) -> str:
     """What a setting is, in words."""
-    return field.description or MEANINGS[name]
+    return field.description or ""
 
 
 def part_of_state(name: str) -> bool:
@@ -394,7 +334,7 @@ def part_of_state(name: str) -> bool:
 
 def _setting(name: str, field: FieldInfo) -> str:
     mark = " †" if part_of_state(name) else ""
-    about = [meaning(name, field), *_bounds(field)]
+    about = [meaning(field), *_bounds(field)]
     return (
         f"| `{name}`{mark} | `{environment(name)}` | {_default(name, field)} | {'; '.join(about)} |"
     )

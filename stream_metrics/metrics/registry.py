@@ -14,7 +14,8 @@ class Metric:
     """One metric's description.
 
     Attributes:
-        name: The key in rows, in Prometheus labels and on the command line; parses back.
+        name: Unique, parses back; the key in rows where a row has the figure by itself (the
+            figures of the blocks ``gate``, ``routing`` and ``reranking`` stand there).
         title: The field's own name for it.
         help: What it tells, in one sentence.
         formula: In plain text; i is the compact number of an iteration, N the last.
@@ -24,6 +25,7 @@ class Metric:
         none_means: When the value is None (undefined).
         family: What it is documented with.
         turn_windows: Whether its value at the end of a turn is exported as a window sum.
+        reference: Where the definition comes from.
     """
 
     name: str
@@ -37,8 +39,17 @@ class Metric:
     high: float | None = None
     family: str = RETRIEVED_GOOD_GAIN
     turn_windows: bool = False
+    reference: str = "This project's own; docs/metrics.md has the worked example."
 
 
+_DISCOUNT: Final = (
+    "Discount 1 / log2(i + 1): Järvelin and Kekäläinen, Cumulated gain-based evaluation of IR "
+    "techniques, ACM TOIS 20(4), 2002, taken over iterations instead of ranks."
+)
+_NDCG: Final = (
+    "NDCG: Järvelin and Kekäläinen, Cumulated gain-based evaluation of IR techniques, "
+    "ACM TOIS 20(4), 2002; linear gains."
+)
 _RATIO_NONE: Final = "nothing to divide by"
 
 METRICS: Final[tuple[Metric, ...]] = (
@@ -47,16 +58,19 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("rg", "RG", "Good gain an iteration.", "CG@i / i", "gain", "higher", high=None,
            turn_windows=True),
     Metric("dcg", "DCG", "Good gain, worth less the later it comes.",
-           "sum of G_k / log2(k + 1), k = 1..i", "gain", "higher"),
+           "sum of G_k / log2(k + 1), k = 1..i", "gain", "higher",
+           reference=_DISCOUNT),
     Metric("drg", "DRG", "Discounted good gain an iteration.", "DCG@i / i", "gain", "higher",
-           turn_windows=True),
+           turn_windows=True,
+           reference=_DISCOUNT),
     Metric("avg_gain", "AvgGain", "Good gain a result, of one iteration; 0 without results.",
            "G_i / R_i", "gain", "higher", high=4.0),
     Metric("rag", "RAG", "Mean over the iterations of good gain a result.",
            "(sum of AvgGain_k, k = 1..i) / i", "gain", "higher", high=4.0, turn_windows=True),
     Metric("drag", "DRAG", "The same, worth less the later it comes.",
            "(sum of AvgGain_k / log2(k + 1), k = 1..i) / i", "gain", "higher", high=4.0,
-           turn_windows=True),
+           turn_windows=True,
+           reference=_DISCOUNT),
     Metric("sre", "SRE", "Search result efficiency: share of results that were new and good.",
            "GR@i / R@i", "1", "higher", high=1.0, turn_windows=True),
     Metric("sre_upper", "SRE upper bound", "Where SRE can still rise to as labels come.",
@@ -90,7 +104,8 @@ METRICS: Final[tuple[Metric, ...]] = (
            "reranker cut.",
            "(mean NDCG shown - mean NDCG baseline) / mean NDCG baseline", "1", "higher",
            low=-1.0, family=ROUTING_AND_GATING,
-           none_means="no search has two ranked results and a label, or the baseline is 0"),
+           none_means="no search has two ranked results and a label, or the baseline is 0",
+           reference=_NDCG),
 )  # fmt: skip
 
 BY_NAME: Final = {metric.name: metric for metric in METRICS}
