@@ -46,7 +46,9 @@ class DedupCounts:
 class TurnIndex:
     """The results of one turn so far, by candidate key."""
 
-    __slots__ = ("_by_key", "_counts", "_documents", "_fingerprinter", "_results", "_views", "size")
+    __slots__ = (
+        "_by_key", "_counts", "_documents", "_fingerprinter", "_firsts", "_results", "_views",
+    )  # fmt: skip
 
     def __init__(self, fingerprinter: Fingerprinter, counts: DedupCounts) -> None:
         self._fingerprinter = fingerprinter
@@ -54,8 +56,8 @@ class TurnIndex:
         self._by_key: dict[str, dict[bytes, list[int]]] = {}
         self._results: list[Fingerprint] = []
         self._documents: list[int] = []  # of each result
+        self._firsts: list[int] = []  # of each document, its first result
         self._views: dict[int, IdView] = {}  # of documents with several members
-        self.size = 0  # documents
 
     def count_into(self, counts: DedupCounts) -> None:
         """Where the next decisions are counted."""
@@ -67,8 +69,8 @@ class TurnIndex:
         found = self._enter(result)
         decision = self._decide(result, found, limit) if found else None
         if decision is None:
-            decision = Decision(self.size, None)
-            self.size += 1
+            decision = Decision(len(self._firsts), None)
+            self._firsts.append(len(self._results))
         self._results.append(result)
         self._documents.append(decision.document)
         return decision
@@ -76,12 +78,12 @@ class TurnIndex:
     def append_decided(self, result: Fingerprint, document: int) -> None:
         """Place the next result, whose document was decided before it was stored."""
         self._enter(result)
-        if document == self.size:
-            self.size += 1
+        if document == len(self._firsts):
+            self._firsts.append(len(self._results))
         else:
             view = self._views.get(document)
             if view is None:
-                view = id_view(self._results[self._documents.index(document)])
+                view = id_view(self._results[self._firsts[document]])
             self._views[document] = _together(view, id_view(result))
         self._results.append(result)
         self._documents.append(document)

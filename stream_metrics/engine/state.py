@@ -118,16 +118,18 @@ class Document:
     """A unique document of a turn: its occurrences in canonical order, and their labels.
 
     ``counts[g]`` is the number of members labelled g; ``first_labelled`` the smallest member that
-    has a label, or -1; ``credited`` the gain that the iteration of the first occurrence counts.
+    has a label, or -1; ``credited`` the gain that the iteration of the first occurrence counts;
+    ``ranked_in`` the iterations in which an occurrence has a baseline rank.
     """
 
-    __slots__ = ("counts", "credited", "first_labelled", "members")
+    __slots__ = ("counts", "credited", "first_labelled", "members", "ranked_in")
 
     def __init__(self) -> None:
         self.members: list[tuple[Search, int]] = []
         self.counts: list[int] | None = None
         self.first_labelled = -1
         self.credited: int | None = None
+        self.ranked_in: set[int] | None = None
 
 
 class Iteration:

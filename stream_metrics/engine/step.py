@@ -436,10 +436,8 @@ class _Batch:
     ) -> None:
         document = turn.documents[holder[0].documents[holder[1]]]
         self._touch(turn, work, document.members[0][0].carrier.iteration)
-        if not work.retracted:
-            for search, _ in document.members:
-                if search.baseline is not None:
-                    self._touch(turn, work, search.carrier.iteration)
+        for number in document.ranked_in or ():
+            self._touch(turn, work, number)
         before = labels_conflict(document)
         self._keeper.relabel(turn, holder[0], holder[1], old, new)
         if labels_conflict(document) and not before:

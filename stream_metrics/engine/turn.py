@@ -122,7 +122,7 @@ class TurnKeeper:
 
     def place(self, turn: Turn, search: Search) -> None:
         """Count a search whose documents are decided: handles, documents, its iteration."""
-        number = search.carrier.iteration
+        number, baseline = search.carrier.iteration, search.baseline
         iteration = iteration_of(turn, number)
         iteration.searches.append(search)
         turn.order.append(search)
@@ -144,6 +144,8 @@ class TurnKeeper:
                 iteration.duplicates[key] = iteration.duplicates.get(key, 0) + 1
             search.members.append(len(document.members))
             document.members.append((search, at))
+            if baseline is not None and baseline[at] is not None:
+                document.ranked_in = (document.ranked_in or set()) | {number}
             label = member_label(turn, search, at)
             if label is not None:
                 self.relabel(turn, search, at, None, label)

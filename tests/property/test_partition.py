@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
+from uuid import uuid4
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from deploy.local.servers import RedisServer
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.adapters.redis.connect import RedisOptions, connect
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.row import canonical
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.ports import Identity, Position, Record
+from stream_metrics.ports import Identity, Position, Record, StateStore
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.export import export_state
 from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
@@ -38,7 +41,7 @@ async def once(call: Callable[[], Awaitable[Any]]) -> Any:
 
 
 async def opened(
-    store: MemoryStore, letters: MemoryDeadLetters, cache_results: int
+    store: StateStore, letters: MemoryDeadLetters, cache_results: int
 ) -> StatePartition:
     """A state partition that has just been claimed by a new owner."""
     shared = options()
@@ -57,10 +60,13 @@ async def opened(
 
 
 async def live(
-    batches: list[list[tuple[bytes, bytes, int | None]]], cache_results: int, reopen: set[int]
+    store: StateStore,
+    batches: list[list[tuple[bytes, bytes, int | None]]],
+    cache_results: int,
+    reopen: set[int],
 ) -> tuple[list[str], str, MemoryDeadLetters]:
     """Rows and windows of the store after the live path has taken ``batches``."""
-    store, letters = MemoryStore(), MemoryDeadLetters()
+    letters = MemoryDeadLetters()
     partition = await opened(store, letters, cache_results)
     offset = 0
     for number, batch in enumerate(batches):
@@ -77,9 +83,10 @@ async def live(
     return [canonical(row) for row in export.rows], windows, letters
 
 
-@given(st.data())
-def test_the_live_path_gives_the_rows_and_windows_of_the_reference(data: st.DataObject) -> None:
-    """Whatever the batches, the cache's size and the changes of owner, the state is the same."""
+def agrees(
+    data: st.DataObject, run: Callable[..., tuple[list[str], str, MemoryDeadLetters]]
+) -> None:
+    """Draw a stream and its arrival, run it, and hold the outcome against the reference."""
     drawn = data.draw(streams())
     stream: list[tuple[bytes, bytes, int | None]] = [(key, value, None) for key, value, _ in drawn]
     batches = data.draw(arrivals(stream))
@@ -89,8 +96,29 @@ def test_the_live_path_gives_the_rows_and_windows_of_the_reference(data: st.Data
     reference = [oracle.Record(value, key, None) for key, value, _ in taken]
     expected = oracle.evaluate(reference, turn_scope="all", keyed=True)
 
-    rows, windows, letters = asyncio.run(live(batches, cache_results, reopen))
+    rows, windows, letters = run(batches, cache_results, reopen)
 
     assert rows == expected.rows
     assert windows == expected.windows()
     assert [letter.record.offset for letter in letters.letters] == [n for n, _ in expected.invalid]
+
+
+@given(st.data())
+def test_the_live_path_over_the_memory_store(data: st.DataObject) -> None:
+    """Whatever the batches, the cache's size and the changes of owner, the state is the same."""
+    agrees(data, lambda *drawn: asyncio.run(live(MemoryStore(), *drawn)))
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_the_live_path_over_redis(redis_server: RedisServer, data: st.DataObject) -> None:
+    """The same holds over a real Redis."""
+
+    async def run(*drawn: Any) -> tuple[list[str], str, MemoryDeadLetters]:
+        store = connect(RedisOptions(url=redis_server.url, namespace=f"property-{uuid4()}"))
+        try:
+            return await live(store, *drawn)
+        finally:
+            await store.close()
+
+    agrees(data, lambda *drawn: asyncio.run(run(*drawn)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import Prometheus, RedisServer
 from stream_metrics.traffic import TrafficProfile, generate
 from tests.helpers import wait_until
-from tests.services.live import PARTITIONS, LiveSystem, produce
+from tests.services.live import PARTITIONS, LiveSystem, Worker, produce
 
 pytestmark = pytest.mark.service
 
@@ -193,3 +194,27 @@ async def empty_system(
     """A system without traffic."""
     produced = await produce(kafka, {}, ())
     return LiveSystem(kafka, redis, folder / group, group, topics, produced)
+
+
+class FaustWorker(Worker):
+    """The same worker, started by Faust's own command."""
+
+    def command(self) -> list[str]:
+        """As in the README."""
+        return [sys.executable, "-m", "faust", "-A", "stream_metrics.app", "worker"]
+
+
+async def test_fausts_own_command_starts_the_worker(
+    kafka: Kafka, redis: RedisServer, tmp_path: Path
+) -> None:
+    """`faust -A stream_metrics.app worker` becomes ready, and ends with 0 when it is told to."""
+    group = f"faust-{os.getpid()}"
+    topics = (f"{group}-events", f"{group}-labels")
+    for topic in topics:
+        await kafka.create_topic(topic, PARTITIONS)
+    system = await empty_system(kafka, redis, tmp_path, group, topics)
+    worker = FaustWorker(tmp_path, "faust-worker", system.environment)
+
+    await worker.start()
+
+    assert await worker.stop() == 0

@@ -1,0 +1,54 @@
+"""Bad records on the live path: each is a dead letter with its reason, and nothing else happens."""
+
+from __future__ import annotations
+
+from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.engine.config import EngineConfig
+from stream_metrics.engine.row import canonical
+from stream_metrics.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.ports import Record
+from stream_metrics.traffic import TrafficProfile, generate
+from stream_metrics.worker.export import export_state
+from tests.property.test_partition import TOPIC, once, opened
+from tests.unit.test_bad_input import OK, TABLE
+
+GOOD = [
+    (record.key, record.value, record.timestamp_ms)
+    for record in generate(TrafficProfile(seed=9, conversations=5, invalid=0.0))
+]
+BAD = [row for row in TABLE if row.expected != OK and row.expected != "missing_key"]
+
+
+async def state_after(
+    sent: list[tuple[bytes | None, bytes | None, int | None]],
+) -> tuple[list[str], dict[str, object], MemoryDeadLetters]:
+    """Rows, windows and dead letters after the live path has taken these records."""
+    store, letters = MemoryStore(), MemoryDeadLetters()
+    partition = await opened(store, letters, cache_results=10_000)
+    records = [
+        Record(value, key, timestamp_ms, TOPIC, 0, offset)
+        for offset, (key, value, timestamp_ms) in enumerate(sent)
+    ]
+    await partition.process(records, once)
+    export = await export_state(store, EngineConfig(), DEFAULT_WINDOWS, "last")
+    now_us = 1000 * max(timestamp_ms or 0 for _, _, timestamp_ms in GOOD)
+    rows = [canonical(row) for row in export.rows]
+    return rows, export.windows_document(now_us), letters
+
+
+async def test_bad_records_change_nothing_else() -> None:
+    """Between good records, every bad one of the table is set aside, and the rest is the same."""
+    half = len(GOOD) // 2
+    bad = [(b"c" if row.key is None else row.key, row.value, row.timestamp_ms) for row in BAD]
+
+    rows, windows, letters = await state_after([*GOOD[:half], *bad, *GOOD[half:]])
+
+    clean_rows, clean_windows, none = await state_after([*GOOD])
+    assert len(BAD) >= 40
+    assert [letter.reason for letter in letters.letters] == [row.expected for row in BAD]
+    assert [(letter.record.key, letter.record.value) for letter in letters.letters] == [
+        (key, value) for key, value, _ in bad
+    ]
+    assert rows == clean_rows
+    assert windows == clean_windows
+    assert not none.letters
