@@ -1,0 +1,157 @@
+"""Expiry, the cache, early exports and bugs: what a state partition does beside the main path."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.engine.config import EngineConfig
+from stream_metrics.engine.state import Conversation
+from stream_metrics.engine.step import Changes, Observations
+from stream_metrics.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.events.decode import Event
+from stream_metrics.ports import Record
+from stream_metrics.worker.cache import CONVERSATION_WEIGHT, ConversationCache
+from stream_metrics.worker.export import Export, NowTooEarly, export_state
+from stream_metrics.worker.partition import StatePartition, conversation_key
+from tests.property.test_partition import TOPIC, once, opened
+
+NOON_S = 1_718_020_800
+DAY_MS = 86_400_000
+
+
+def search(conversation: str, number: int, at_s: int, *docs: str) -> tuple[bytes, bytes, int]:
+    """A search iteration of one search that returned these documents."""
+    results = [{"result_id": f"{number}-{n}", "doc_id": doc} for n, doc in enumerate(docs)]
+    event = {
+        "type": "search_iteration",
+        "event_id": f"e-{number}",
+        "occurred_at": at_s,
+        "conversation_id": conversation,
+        "turn": 1,
+        "iteration": number,
+        "searches": [{"search_id": f"s-{number}", "results": results}],
+    }
+    return conversation.encode(), json.dumps(event).encode(), at_s * 1000
+
+
+class Fed:
+    """A state partition over a memory store that records are fed into."""
+
+    def __init__(self, store: MemoryStore, letters: MemoryDeadLetters, state: StatePartition):
+        self.store, self.letters, self.state = store, letters, state
+
+    @classmethod
+    async def new(cls, cache_results: int = 1_000) -> Fed:
+        """An empty one."""
+        store, letters = MemoryStore(), MemoryDeadLetters()
+        return cls(store, letters, await opened(store, letters, cache_results))
+
+    async def take(self, *sent: tuple[bytes, bytes, int]) -> None:
+        """Take records as one batch."""
+        first = self.state.positions[TOPIC].offset
+        records = [Record(v, k, t, TOPIC, 0, first + n) for n, (k, v, t) in enumerate(sent)]
+        await self.state.process(records, once)
+
+    async def export(self) -> Export:
+        """What the store holds."""
+        return await export_state(self.store, EngineConfig(), DEFAULT_WINDOWS, "last")
+
+
+async def test_a_conversation_expires_in_record_time() -> None:
+    """Read past its last event and the time to live, a conversation goes; its windows stay."""
+    fed = await Fed.new()
+    await fed.take(search("old", 1, NOON_S, "a", "a"), search("new", 1, NOON_S + 60, "b"))
+    before = (await fed.export()).windows_document(None)
+
+    assert await fed.state.expire(NOON_S * 1000 + DAY_MS, once) == 0
+    assert await fed.state.expire(NOON_S * 1000 + DAY_MS + 1, once) == 1
+
+    export = await fed.export()
+    assert [row["conversation_id"] for row in export.rows] == ["new"]
+    assert export.windows_document(None) == before
+
+
+async def test_an_expired_conversation_starts_afresh() -> None:
+    """What comes for an expired conversation knows nothing of what it had."""
+    fed = await Fed.new()
+    await fed.take(search("c", 1, NOON_S, "a"))
+    await fed.state.expire(NOON_S * 1000 + DAY_MS + 1, once)
+
+    await fed.take(search("c", 2, NOON_S + 90_000, "a"))
+
+    row = (await fed.export()).rows[0]
+    assert (row["n"], row["duplicates"]) == (1, 0)
+
+
+async def test_what_leaves_the_cache_comes_back() -> None:
+    """A conversation that the cache had no room for goes on from the store."""
+    fed = await Fed.new(cache_results=0)
+    await fed.take(search("c", 1, NOON_S, "a", "b"))
+    await fed.take(search("c", 2, NOON_S + 1, "b", "c"))
+
+    row = (await fed.export()).rows[0]
+    assert (row["results"], row["unique"], row["duplicates_of"]) == (4, 3, {"2-0": "1-1"})
+
+
+def test_the_cache_drops_what_was_used_longest_ago() -> None:
+    """The cache keeps the conversations used last, by the results that they hold."""
+    cache = ConversationCache(max_results=2 * CONVERSATION_WEIGHT)
+    for name in ("a", "b"):
+        cache.put(0, name.encode(), Conversation(name))
+    cache.get(0, b"a")
+    cache.put(0, b"c", Conversation("c"))
+
+    assert [cache.get(0, name) is not None for name in (b"a", b"b", b"c")] == [True, False, True]
+    assert cache.results == 2 * CONVERSATION_WEIGHT
+
+
+async def test_an_export_of_the_past_is_refused() -> None:
+    """A time whose windows need buckets that are gone is refused, and says until when to go."""
+    fed = await Fed.new()
+    await fed.take(search("c", 1, NOON_S, "a"), search("c", 2, NOON_S + 600, "b"))
+    export = await fed.export()
+
+    assert export.windows_document((NOON_S + 600) * 10**6)["sums"]
+    with pytest.raises(NowTooEarly, match="1m"):
+        export.windows_document((NOON_S + 500) * 10**6)
+
+
+async def test_a_bug_sets_one_event_aside() -> None:
+    """An event that the step fails on is a dead letter; its conversation stays as it was."""
+    fed = await Fed.new()
+    await fed.take(search("c", 1, NOON_S, "a"))
+    healthy = fed.state._step.apply
+
+    def failing(conversation: Conversation, events: Iterable[Event], seen: Observations) -> Changes:
+        taken: list[Any] = list(events)
+        changes = healthy(conversation, taken, seen)
+        if any(event.event_id == "e-2" for event in taken):
+            raise ZeroDivisionError("a bug of the test's")
+        return changes
+
+    fed.state._step.apply = failing  # type: ignore[method-assign]
+    await fed.take(
+        search("c", 2, NOON_S + 1, "a"),
+        search("c", 3, NOON_S + 2, "a", "b"),
+        search("d", 1, NOON_S + 2, "a"),
+    )
+
+    rows = (await fed.export()).rows
+    assert [(row["conversation_id"], row["results"], row["duplicates"]) for row in rows] == [
+        ("c", 3, 1),
+        ("d", 1, 0),
+    ]
+    assert [(letter.reason, letter.record.offset) for letter in fed.letters.letters] == [
+        ("internal_error", 1)
+    ]
+
+
+def test_conversation_keys_are_digests() -> None:
+    """Nothing of a conversation's id stands in the name of its key."""
+    assert len(conversation_key("x" * 128)) == 16
+    assert b"secret" not in conversation_key("secret")
