@@ -101,6 +101,7 @@ class Runtime:
             self._open_windows,
             lambda: time.time_ns() // 1000,
             configured=settings.metrics.agents,
+            dimension=settings.metrics.dimension,
         )
         self.pages = Pages(self.registry, self.health, self._windows)
 

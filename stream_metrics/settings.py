@@ -28,7 +28,7 @@ from stream_metrics.dedup.tables import (
     EntityType,
     Need,
 )
-from stream_metrics.engine.config import MAX_AGENTS, MAX_ROUTES, EngineConfig
+from stream_metrics.engine.config import MAX_AGENTS, MAX_RELEASES, MAX_ROUTES, EngineConfig
 from stream_metrics.engine.windows import (
     DEFAULT_WINDOWS,
     Window,
@@ -280,9 +280,11 @@ class MetricSettings(_Part):
     turn_scope: Literal["last", "all"] = "last"
     """A row for each conversation (its last turn) or for each turn."""
     windows: tuple[str, ...] = Field(tuple(window.name for window in DEFAULT_WINDOWS), min_length=1)
-    """Lengths of the sliding windows: a number and `s`, `m`, `h` or `d`."""
+    """Lengths of the sliding windows: a number and `s`, `m` or `h`."""
+    dimension: Literal["agent", "release"] = "agent"
+    """What the window sums are kept by: agents, or releases (to compare a canary)."""
     agents: tuple[str, ...] = Field((), max_length=MAX_AGENTS)
-    """Agents that always have series of their own."""
+    """Agents (or releases) that always have series of their own."""
     routes: tuple[str, ...] = Field((), max_length=MAX_ROUTES)
     """Routes that always have series of their own."""
 
@@ -292,6 +294,12 @@ class MetricSettings(_Part):
         for name in windows:
             parse_window(name)
         return windows
+
+    @model_validator(mode="after")
+    def _names_fit(self) -> MetricSettings:
+        if self.dimension == "release" and len(self.agents) > MAX_RELEASES:
+            raise ValueError(f"with `dimension` release, `agents` names at most {MAX_RELEASES}")
+        return self
 
     def window_specs(self) -> tuple[Window, ...]:
         """The windows in force."""
@@ -374,6 +382,7 @@ class Settings(BaseSettings):
     def engine_config(self) -> EngineConfig:
         """What of the settings the engine works by."""
         return EngineConfig(
+            dimension=self.metrics.dimension,
             good_gain=self.metrics.good_gain,
             gain_of_document=self.metrics.gain_of_document,
             rules=self.dedup.rules(),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from stream_metrics.engine.config import EngineConfig
+from stream_metrics.engine.config import NO_RELEASE, EngineConfig
 from stream_metrics.engine.state import Carrier, Iteration, Turn
 from stream_metrics.engine.turn import counted, rerank_of
 from stream_metrics.events.times import round_scaled
@@ -19,12 +19,11 @@ NANO: Final = 10**9
 
 
 class Cell(NamedTuple):
-    """Sums of one iteration or one turn, at its time."""
+    """Sums of one iteration or one turn, at its time and under its agent (or release)."""
 
     time_us: int
     agent: str
     sums: dict[str, int]
-    release: str | None = None
 
 
 class Series(NamedTuple):
@@ -175,7 +174,12 @@ def iteration_cell(turn: Turn, iteration: Iteration, compact: int, config: Engin
                 sums["ks|shown"] = sums.get("ks|shown", 0) + scaled(value.shown)
                 sums["ks|baseline"] = sums.get("ks|baseline", 0) + scaled(value.baseline)
                 sums["kc"] = sums.get("kc", 0) + 1
-    return Cell(time_us, carrier.agent, sums, carrier.release)
+    return Cell(time_us, _dimension(carrier, config), sums)
+
+
+def _dimension(carrier: Carrier, config: EngineConfig) -> str:
+    """What the windows are kept by."""
+    return carrier.agent if config.dimension == "agent" else carrier.release or NO_RELEASE
 
 
 def _correct(turn: Turn, search_id: str, route: str) -> str:
@@ -225,7 +229,7 @@ def counts_of(iteration: Iteration) -> Counts:
     )
 
 
-def turn_cell(turn: Turn) -> Cell | None:
+def turn_cell(turn: Turn, config: EngineConfig) -> Cell | None:
     """What a turn adds at its last counted iteration; None without one."""
     iterations = counted(turn)
     if not iterations:
@@ -246,4 +250,4 @@ def turn_cell(turn: Turn) -> Cell | None:
     if needed is not None:
         sums[f"ts|iterations_for_all_good_results_{basis}"] = needed * NANO
         sums[f"tc|iterations_for_all_good_results_{basis}"] = 1
-    return Cell(time_us, carrier.agent, sums, carrier.release)
+    return Cell(time_us, _dimension(carrier, config), sums)

@@ -12,7 +12,9 @@ OTHER: Final = "other"
 DEFAULT_AGENT: Final = "default"
 WINDOW_BUCKETS: Final = 60
 MAX_AGENTS: Final = 50
+MAX_RELEASES: Final = 10
 MAX_ROUTES: Final = 20
+NO_RELEASE: Final = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +23,18 @@ class EngineConfig:
 
     ``good_gain``: the gain from which a result is good. ``gain_of_document``: whose label stands
     for a document with several occurrences, ``first`` (the first that has one) or ``max``.
-    ``windows``: names and lengths in microseconds.
+    ``settled_percent``: the share of labelled documents from which an iteration is settled.
+    ``dimension``: what windows are kept by, ``agent`` or ``release``.
     """
 
     good_gain: int = 2
     gain_of_document: str = "first"
     settled_percent: int = 90
+    dimension: str = "agent"
     rules: DedupRules = field(default_factory=DedupRules)
     limits: Limits = field(default_factory=Limits)
+
+    @property
+    def max_names(self) -> int:
+        """How many agents, or releases, have series of their own."""
+        return MAX_AGENTS if self.dimension == "agent" else MAX_RELEASES

@@ -222,7 +222,7 @@ class _Batch:
         work = self._work.get(turn.number)
         if work is None:
             work = self._work[turn.number] = _TurnWork()
-            work.before_turn = turn_cell(turn)
+            work.before_turn = turn_cell(turn, self._config)
         return work
 
     def _touch(self, turn: Turn, work: _TurnWork, number: int) -> None:
@@ -595,7 +595,7 @@ class _Batch:
                 cells.append(
                     (1, iteration_cell(turn, iteration, compact.get(number, 0), self._config))
                 )
-        after = turn_cell(turn)
+        after = turn_cell(turn, self._config)
         if work.before_turn != after:
             if work.before_turn is not None:
                 cells.append((-1, work.before_turn))

@@ -242,13 +242,15 @@ def windows_at(
     return [(window, agent, sums) for (window, agent), sums in totals.items()]
 
 
-def window_rows(sums: Iterable[tuple[str, str, Sums]]) -> list[dict[str, Any]]:
+def window_rows(
+    sums: Iterable[tuple[str, str, Sums]], dimension: str = "agent"
+) -> list[dict[str, Any]]:
     """The entries of ``windows.json``: sums that are not 0, sorted by all but the value."""
     totals: dict[tuple[str, ...], tuple[dict[str, Any], int]] = {}
     for window, agent, values in sums:
         for code, value in values.items():
             series, labels = split_code(code)
-            entry = {"name": series.name, "agent": agent, "window": window}
+            entry = {"name": series.name, dimension: agent, "window": window}
             entry |= zip(series.labels, labels, strict=True)
             key = tuple(entry.values())
             held = totals.get(key)
@@ -256,6 +258,8 @@ def window_rows(sums: Iterable[tuple[str, str, Sums]]) -> list[dict[str, Any]]:
     return [{**entry, "value": value} for _, (entry, value) in sorted(totals.items()) if value]
 
 
-def windows_document(sums: Iterable[tuple[str, str, Sums]], now_us: int) -> dict[str, Any]:
-    """The content of ``windows.json``."""
-    return {"schema_version": 1, "now": now_us, "sums": window_rows(sums)}
+def windows_document(
+    sums: Iterable[tuple[str, str, Sums]], now_us: int, dimension: str = "agent"
+) -> dict[str, Any]:
+    """The content of ``windows.json``; ``dimension`` is what the sums are kept by."""
+    return {"schema_version": 1, "now": now_us, "sums": window_rows(sums, dimension)}

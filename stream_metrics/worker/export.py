@@ -30,6 +30,7 @@ class Export:
 
     rows: list[Row] = field(default_factory=list)
     windows: list[Windows] = field(default_factory=list)
+    dimension: str = "agent"
     last_event_us: int = 0
     record_time_ms: int = 0
 
@@ -46,7 +47,7 @@ class Export:
                         "(microseconds). Take a later time, or replay the topics"
                     )
         sums = [entry for windows in self.windows for entry in windows.sums_at(now)]
-        return windows_document(sums, now)
+        return windows_document(sums, now, self.dimension)
 
 
 async def export_state(
@@ -55,7 +56,7 @@ async def export_state(
     """Read a namespace without disturbing it; each conversation is as of one moment."""
     fingerprinter = Fingerprinter(config.rules, Digester())
     step = Step(config, lambda _: fingerprinter)
-    found = Export()
+    found = Export(dimension=config.dimension)
     for partition in await store.partitions():
         state = await store.describe(partition)
         held = Windows(windows)

@@ -29,7 +29,7 @@ from stream_metrics.engine.codec import (
     encode_changes,
     encode_sums,
 )
-from stream_metrics.engine.config import MAX_AGENTS, MAX_ROUTES, EngineConfig
+from stream_metrics.engine.config import MAX_ROUTES, EngineConfig
 from stream_metrics.engine.state import Conversation
 from stream_metrics.engine.step import (
     Changes,
@@ -96,24 +96,26 @@ class PartitionOptions:
 
 
 class SharedNames:
-    """The registries of agents and routes, as far as this worker has seen them."""
+    """The registries of agents (or releases) and routes, as far as this worker has seen them."""
 
     def __init__(self, store: StateStore, options: PartitionOptions) -> None:
         self._store = store
-        self._configured = {"agents": options.agents, "routes": options.routes}
-        self._limits = {"agents": MAX_AGENTS, "routes": MAX_ROUTES}
+        self._dimension = f"{options.engine.dimension}s"
+        self._configured = {self._dimension: options.agents, "routes": options.routes}
+        self._limits = {self._dimension: options.engine.max_names, "routes": MAX_ROUTES}
         self._known = {kind: frozenset(names) for kind, names in self._configured.items()}
-        self._refused: dict[str, set[str]] = {"agents": set(), "routes": set()}
 
     async def names(self, cells: Sequence[tuple[int, Cell]]) -> Names:
         """The names in force once everyone in ``cells`` has asked for a place."""
         agents = {cell.agent for _, cell in cells}
         routes = routes_of(cell for _, cell in cells)
-        return Names(await self._admit("agents", agents), await self._admit("routes", routes))
+        return Names(
+            await self._admit(self._dimension, agents), await self._admit("routes", routes)
+        )
 
     async def _admit(self, kind: str, names: set[str]) -> frozenset[str]:
-        known, refused = self._known[kind], self._refused[kind]
-        new = names - known - refused
+        known = self._known[kind]
+        new = names - known
         if new and len(known) < self._limits[kind]:
             known = self._known[kind] = await self._store.admit(
                 kind, sorted(new), self._configured[kind], self._limits[kind]

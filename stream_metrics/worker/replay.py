@@ -9,7 +9,7 @@ from typing import Any
 from stream_metrics.dedup.digests import Digester
 from stream_metrics.dedup.fingerprint import Fingerprinter
 from stream_metrics.engine.cells import Cell, iteration_cell, turn_cell
-from stream_metrics.engine.config import MAX_AGENTS, MAX_ROUTES, EngineConfig
+from stream_metrics.engine.config import MAX_ROUTES, EngineConfig
 from stream_metrics.engine.row import Row, conversation_rows, reranks
 from stream_metrics.engine.state import Conversation
 from stream_metrics.engine.step import Observations, Step
@@ -136,10 +136,11 @@ class Replay:
             for cell in conversation_cells(conversation, self.config)
         ]
         names = Names(
-            first_names({cell.agent for cell in cells}, self._agents, MAX_AGENTS),
+            first_names({cell.agent for cell in cells}, self._agents, self.config.max_names),
             first_names(routes_of(cells), self._routes, MAX_ROUTES),
         )
-        return windows_document(windows_at(cells, names, now, self._windows), now)
+        sums = windows_at(cells, names, now, self._windows)
+        return windows_document(sums, now, self.config.dimension)
 
     def counts(self, rows: list[Row]) -> dict[str, int]:
         """The block ``counts`` of a report over ``rows``."""
@@ -195,7 +196,7 @@ def conversation_cells(conversation: Conversation, config: EngineConfig) -> list
         for number, iteration in turn.iterations.items():
             if iteration.searches or number in turn.gates:
                 cells.append(iteration_cell(turn, iteration, compact.get(number, 0), config))
-        whole = turn_cell(turn)
+        whole = turn_cell(turn, config)
         if whole is not None:
             cells.append(whole)
     return cells

@@ -18,6 +18,7 @@ from stream_metrics.ports import Record
 from stream_metrics.worker.cache import CONVERSATION_WEIGHT, ConversationCache
 from stream_metrics.worker.export import Export, NowTooEarly, export_state
 from stream_metrics.worker.partition import StatePartition, conversation_key
+from stream_metrics.worker.replay import Replay
 from tests.property.test_partition import TOPIC, once, opened
 
 NOON_S = 1_718_020_800
@@ -155,3 +156,18 @@ def test_conversation_keys_are_digests() -> None:
     """Nothing of a conversation's id stands in the name of its key."""
     assert len(conversation_key("x" * 128)) == 16
     assert b"secret" not in conversation_key("secret")
+
+
+def test_windows_by_release() -> None:
+    """With `dimension` release, sums are kept by release; what has none is `none`."""
+    engine = Replay(EngineConfig(dimension="release"))
+    for number, release in ((1, "2024-06"), (2, None)):
+        key, value, stamp = search("c", number, NOON_S + number, "a")
+        event = {**json.loads(value), "release": release, "agent": "a"}
+        engine.feed(Record(json.dumps(event).encode(), key, stamp))
+
+    sums = engine.windows()["sums"]
+
+    found = {(e["release"], e["value"]) for e in sums if e["name"] == "results"}
+    assert found == {("2024-06", 1), ("none", 1)}
+    assert not any("agent" in entry for entry in sums)

@@ -116,6 +116,7 @@ class WindowCollector(Collector):
 
     ``partitions`` gives the windows of the partitions that this worker owns; ``now_us`` the wall
     clock. ``configured`` agents have series from the start and are the last to be folded.
+    ``dimension`` is the label that agents stand in (with releases in their place, ``release``).
     """
 
     def __init__(
@@ -125,7 +126,9 @@ class WindowCollector(Collector):
         max_series: int = MAX_SERIES,
         *,
         configured: Collection[str] = (),
+        dimension: str = "agent",
     ) -> None:
+        self._dimension = dimension
         self._partitions = partitions
         self._now_us = now_us
         self._limit = max_series - 2  # two gauges about the series bear the same prefix
@@ -143,14 +146,16 @@ class WindowCollector(Collector):
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
         """The families without series."""
-        yield from (_family(head, series) for head, series in CODES.items())
+        yield from (_family(head, series, self._dimension) for head, series in CODES.items())
         yield from _about(Selection())
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """The families, for a registry; about eight times as slow as ``render``."""
         with self._lock:
             chosen = self._select()
-            families = {head: _family(head, series) for head, series in CODES.items()}
+            families = {
+                head: _family(head, series, self._dimension) for head, series in CODES.items()
+            }
             for agent, window, code, value in _each(chosen):
                 parsed = self._parse(code)
                 if parsed is not None:
@@ -234,7 +239,7 @@ class WindowCollector(Collector):
         """The head of a series, and its line up to the value."""
         head = key[1].partition("|")[0]
         series, labels = split_code(key[1])
-        names = ("agent", "window", *series.labels)
+        names = (self._dimension, "window", *series.labels)
         pairs = zip(names, (agent, key[0], *labels), strict=True)
         text = ",".join(f'{name}="{_escape(value)}"' for name, value in pairs)
         return head, f"{PREFIX}{series.name}{{{text}}} "
@@ -254,9 +259,9 @@ def _escape(value: str) -> str:
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
-def _family(head: str, series: Series) -> GaugeMetricFamily:
+def _family(head: str, series: Series, dimension: str) -> GaugeMetricFamily:
     return GaugeMetricFamily(
-        PREFIX + series.name, _HELP[head], labels=("agent", "window", *series.labels)
+        PREFIX + series.name, _HELP[head], labels=(dimension, "window", *series.labels)
     )
 
 
