@@ -14,11 +14,11 @@ import msgspec
 from stream_metrics.dedup.digests import DIGEST_BYTES, KEY_BYTES, KNOWN_NAMES, Digester, Name
 from stream_metrics.dedup.fingerprint import Fingerprint
 
-_OWN_TAGS: Final = (
-    ("doc", 1), ("doc_exact", 2), ("url", 3), ("parameters", 4),
-    ("title", 5), ("snippet", 6), ("content", 7),
+# Attributes by tag, from 1; the last three are candidate keys.
+_OWN: Final = (
+    "doc", "doc_exact", "url", "parameters", "title", "snippet", "content",
+    "key_title", "key_snippet", "key_content",
 )  # fmt: skip
-_KEY_TAGS: Final = (("key_title", 8), ("key_snippet", 9), ("key_content", 10))
 _IDENTITY_TAGS: Final = {
     "id": 11, "itemid": 12, "version": 13, "sourcedoc": 14, "docid": 15, "v": 16, "p": 17,
 }  # fmt: skip
@@ -31,7 +31,7 @@ _FAR_ID: Final = 254
 _FAR_FIELD: Final = 255
 
 _KNOWN_INDEX: Final = {name: index for index, name in enumerate(KNOWN_NAMES)}
-_OWN_BY_TAG: Final = {tag: name for name, tag in (*_OWN_TAGS, *_KEY_TAGS)}
+_OWN_BY_TAG: Final = dict(enumerate(_OWN, 1))
 _IDENTITY_BY_TAG: Final = {tag: name for name, tag in _IDENTITY_TAGS.items()}
 
 
@@ -67,13 +67,11 @@ class Packer:
     def _pack(self, f: Fingerprint) -> bytes:
         type_index = self._types.setdefault(f.type, len(self._types))
         parts = [type_index.to_bytes(2, "big"), bytes((f.flags,))]
-        for attribute, tag in _OWN_TAGS:
-            value = getattr(f, attribute)
-            if value is not None:
-                parts.append(_TAG[tag])
-                parts.append(value)
-        for attribute, tag in _KEY_TAGS:
-            value = getattr(f, attribute)
+        own = (
+            f.doc, f.doc_exact, f.url, f.parameters, f.title, f.snippet, f.content,
+            f.key_title, f.key_snippet, f.key_content,
+        )  # fmt: skip
+        for tag, value in enumerate(own, 1):  # in the order of _OWN
             if value is not None:
                 parts.append(_TAG[tag])
                 parts.append(value)

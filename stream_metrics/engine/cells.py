@@ -24,6 +24,7 @@ class Cell(NamedTuple):
     time_us: int
     agent: str
     sums: dict[str, int]
+    routed: bool = True  # some of the sums may be by route
 
 
 class Series(NamedTuple):
@@ -164,17 +165,19 @@ def iteration_cell(turn: Turn, iteration: Iteration, compact: int, config: Engin
         label = turn.gate_labels.get(iteration.number)
         needed = _NEEDED[None if label is None else label[1]]
         sums[f"q|{decision}|{needed}"] = 1
+    routed = False
     if iteration.searches:
         _add_counts(sums, iteration, compact, config)
         for search in iteration.searches:
             if search.route is not None:
+                routed = True
                 code = f"R|{escape(search.route)}|{_correct(turn, search.search_id, search.route)}"
                 sums[code] = sums.get(code, 0) + 1
             if search.baseline is not None and (value := rerank_of(turn, search)) is not None:
                 sums["ks|shown"] = sums.get("ks|shown", 0) + scaled(value.shown)
                 sums["ks|baseline"] = sums.get("ks|baseline", 0) + scaled(value.baseline)
                 sums["kc"] = sums.get("kc", 0) + 1
-    return Cell(time_us, _dimension(carrier, config), sums)
+    return Cell(time_us, _dimension(carrier, config), sums, routed)
 
 
 def _dimension(carrier: Carrier, config: EngineConfig) -> str:
@@ -250,4 +253,4 @@ def turn_cell(turn: Turn, config: EngineConfig) -> Cell | None:
     if needed is not None:
         sums[f"ts|iterations_for_all_good_results_{basis}"] = needed * NANO
         sums[f"tc|iterations_for_all_good_results_{basis}"] = 1
-    return Cell(time_us, _dimension(carrier, config), sums)
+    return Cell(time_us, _dimension(carrier, config), sums, routed=False)

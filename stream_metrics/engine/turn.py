@@ -128,9 +128,13 @@ class TurnKeeper:
         turn.order.append(search)
         iteration.results += len(search.result_ids)
         search.members = []
+        handles, labels, gains = turn.handles, turn.labels, search.gains
         for at, result_id in enumerate(search.result_ids):
-            if result_id not in turn.handles:
-                turn.handles[result_id] = (search, at)
+            label = None if gains is None else gains[at]
+            if result_id not in handles:
+                handles[result_id] = (search, at)
+                if result_id in labels:
+                    label = labels[result_id][1]
             number_of_document = search.documents[at]
             if number_of_document == len(turn.documents):
                 document = Document()
@@ -146,7 +150,6 @@ class TurnKeeper:
             document.members.append((search, at))
             if baseline is not None and baseline[at] is not None:
                 document.ranked_in = (document.ranked_in or set()) | {number}
-            label = member_label(turn, search, at)
             if label is not None:
                 self.relabel(turn, search, at, None, label)
         if search.fingerprints is not None and turn.first_by_doc is not None:

@@ -77,12 +77,12 @@ class Names:
         """The agent as series name it."""
         return agent if agent in self.agents else OTHER
 
-    def sums(self, sums: Sums) -> Sums:
-        """The same sums with routes as series name them."""
-        if not any(code.startswith("R|") for code in sums):
-            return sums
+    def sums(self, cell: Cell) -> Sums:
+        """A cell's sums with routes as series name them."""
+        if not cell.routed:
+            return cell.sums
         named: Sums = {}
-        for code, value in sums.items():
+        for code, value in cell.sums.items():
             if code.startswith("R|"):
                 route, correct = split_code(code)[1]
                 if route not in self.routes:
@@ -93,7 +93,13 @@ class Names:
 
 def routes_of(cells: Iterable[Cell]) -> set[str]:
     """The routes that cells speak of."""
-    return {split_code(c)[1][0] for cell in cells for c in cell.sums if c.startswith("R|")}
+    return {
+        split_code(code)[1][0]
+        for cell in cells
+        if cell.routed
+        for code in cell.sums
+        if code.startswith("R|")
+    }
 
 
 def first_names(found: Iterable[str], configured: Iterable[str], limit: int) -> frozenset[str]:
@@ -158,7 +164,7 @@ class Windows:
             into = base.get(key)
             if into is None:
                 into = base[key] = {}
-            add(into, names.sums(cell.sums), sign)
+            add(into, names.sums(cell), sign)
         touched: Touched = {}
         for window in self.windows:
             self._change_window(window, base, record_time_us, touched)
@@ -234,7 +240,7 @@ def windows_at(
     totals: dict[tuple[str, str], Sums] = {}
     for cell in cells:
         agent = names.agent(cell.agent)
-        sums = names.sums(cell.sums)
+        sums = names.sums(cell)
         for window in specs:
             last = now_us // window.bucket_us
             if last - WINDOW_BUCKETS < cell.time_us // window.bucket_us <= last:
