@@ -6,8 +6,10 @@ the state keeps (17 bytes a value: a tag and a digest) and back.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
 
 from stream_metrics.dedup.digests import KEY_BYTES, Digester, Name
 from stream_metrics.dedup.normalise import (
@@ -39,11 +41,23 @@ IDENTICAL_CONTENT: Final = 4
 DEFINITIVE: Final = 8
 
 DEFAULT_ENTITY_TYPE: Final = "Document"
+REMEMBERED: Final = 8_192
+
+_ENCODE = msgspec.msgpack.Encoder().encode
 
 # Shared by all fingerprints without such values, and never written to.
 _NO_IDS: dict[Name, tuple[bytes, ...]] = {}
 _NO_IDENTITY: dict[str, bytes] = {}
 _NO_FIELDS: dict[Name, bytes] = {}
+
+
+class IdView(NamedTuple):
+    """The identifiers of a result, or of all members of a document together."""
+
+    ids: Mapping[Name, tuple[bytes, ...]]
+    docs: tuple[bytes, ...]
+    definitive: bool
+    contents: tuple[bytes, ...]  # those long enough to be "the same text indexed twice"
 
 
 class Fingerprint:
@@ -60,11 +74,15 @@ class Fingerprint:
         title, snippet, content: The full normalised text.
         fields: Field name to the digest of its value's form.
         key_title, key_snippet, key_content: Candidate keys that no digest above begins with.
+
+    Nothing changes once it is made: results with the same content share one. ``candidate_keys``,
+    ``view`` and ``packed`` are what others have worked out from it.
     """
 
     __slots__ = (
-        "content", "doc", "doc_exact", "fields", "flags", "identity", "ids", "key_content",
-        "key_snippet", "key_title", "parameters", "snippet", "title", "type", "url",
+        "candidate_keys", "content", "doc", "doc_exact", "fields", "flags", "identity", "ids",
+        "key_content", "key_snippet", "key_title", "packed", "parameters", "snippet", "title",
+        "type", "url", "view",
     )  # fmt: skip
 
     def __init__(self, type_name: str) -> None:
@@ -83,6 +101,9 @@ class Fingerprint:
         self.key_title: bytes | None = None
         self.key_snippet: bytes | None = None
         self.key_content: bytes | None = None
+        self.candidate_keys: list[tuple[str, bytes]] | None = None
+        self.view: IdView | None = None
+        self.packed: bytes | None = None
 
     @property
     def qrels_doc(self) -> bytes | None:
@@ -94,7 +115,10 @@ class Fingerprint:
 
         Digests of different slots never agree, so that the 8 bytes alone are the key.
         """
-        keys: list[tuple[str, bytes]] = []
+        keys = self.candidate_keys
+        if keys is not None:
+            return keys
+        keys = self.candidate_keys = []
         for name, digests in self.ids.items():
             if name == SERIES_COMPONENT or kind.is_definitive(name):
                 keys.extend(("id", digest[:KEY_BYTES]) for digest in digests)
@@ -124,6 +148,7 @@ class Fingerprinter:
             for name in (kind.name, *kind.aliases):
                 self._types[name.casefold()] = kind
         self._others: dict[str, EntityType] = {}
+        self._remembered: dict[bytes, Fingerprint] = {}
         self._by_name = {kind.name: kind for kind in rules.types}
 
     def entity_type(self, name: str | None) -> EntityType:
@@ -150,7 +175,26 @@ class Fingerprinter:
         return self.digester.of("doc", doc_id)
 
     def of(self, result: Result) -> Fingerprint:
-        """The fingerprint of one result."""
+        """The fingerprint of one result; results with the same content share one.
+
+        Popular documents come again and again, so that the last ``REMEMBERED`` are kept by content.
+        """
+        content = (
+            result.entity_type, result.ids, result.doc_id, result.url,
+            result.title, result.snippet, result.content, result.fields,
+        )  # fmt: skip
+        try:
+            key = _ENCODE(content)
+        except OverflowError:  # an integer beyond 64 bits
+            return self._make(result)
+        made = self._remembered.get(key)
+        if made is None:
+            made = self._remembered[key] = self._make(result)
+            if len(self._remembered) > REMEMBERED:
+                del self._remembered[next(iter(self._remembered))]
+        return made
+
+    def _make(self, result: Result) -> Fingerprint:
         kind = self.entity_type(result.entity_type)
         made = Fingerprint(kind.name)
         digest = self.digester.of

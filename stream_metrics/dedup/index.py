@@ -11,8 +11,8 @@ from collections import Counter
 from typing import NamedTuple
 
 from stream_metrics.dedup.digests import Name
-from stream_metrics.dedup.fingerprint import Fingerprint, Fingerprinter
-from stream_metrics.dedup.verify import URL, IdView, compare_ids, id_view, text_verdict, verify
+from stream_metrics.dedup.fingerprint import Fingerprint, Fingerprinter, IdView
+from stream_metrics.dedup.verify import URL, compare_ids, id_view, text_verdict, verify
 
 
 class Decision(NamedTuple):

@@ -65,8 +65,17 @@ class Packer:
         return _ENCODER.encode(PackedSearches(list(self._names), list(self._types), self._searches))
 
     def _pack(self, f: Fingerprint) -> bytes:
-        type_index = self._types.setdefault(f.type, len(self._types))
-        parts = [type_index.to_bytes(2, "big"), bytes((f.flags,))]
+        type_index = self._types.setdefault(f.type, len(self._types)).to_bytes(2, "big")
+        if f.packed is not None:
+            return type_index + f.packed
+        names = len(self._names)
+        packed = self._pack_values(f)
+        if not names and not self._names:  # says nothing of this event's names
+            f.packed = packed
+        return type_index + packed
+
+    def _pack_values(self, f: Fingerprint) -> bytes:
+        parts = [bytes((f.flags,))]
         own = (
             f.doc, f.doc_exact, f.url, f.parameters, f.title, f.snippet, f.content,
             f.key_title, f.key_snippet, f.key_content,

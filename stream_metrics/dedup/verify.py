@@ -6,16 +6,15 @@ is not comparable and speaks neither for nor against.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from stream_metrics.dedup.digests import Name
 from stream_metrics.dedup.fingerprint import (
     DEFINITIVE,
     IDENTICAL_CONTENT,
     LONG_CONTENT,
     LONG_SNIPPET,
     Fingerprint,
+    IdView,
 )
 from stream_metrics.dedup.tables import TEXT_NAMES, DedupRules, EntityType, Need
 
@@ -54,23 +53,16 @@ VERDICTS: Final = (
 )
 
 
-class IdView(NamedTuple):
-    """The identifiers of a result, or of all members of a document together."""
-
-    ids: Mapping[Name, tuple[bytes, ...]]
-    docs: tuple[bytes, ...]
-    definitive: bool
-    contents: tuple[bytes, ...]  # those long enough to be "the same text indexed twice"
-
-
 def id_view(f: Fingerprint) -> IdView:
     """The identifiers of one result."""
-    return IdView(
-        f.ids,
-        () if f.doc is None else (f.doc,),
-        bool(f.flags & DEFINITIVE),
-        (f.content,) if f.flags & IDENTICAL_CONTENT and f.content is not None else (),
-    )
+    if f.view is None:
+        f.view = IdView(
+            f.ids,
+            () if f.doc is None else (f.doc,),
+            bool(f.flags & DEFINITIVE),
+            (f.content,) if f.flags & IDENTICAL_CONTENT and f.content is not None else (),
+        )
+    return f.view
 
 
 def compare_ids(a: IdView, b: IdView, kind: EntityType, rules: DedupRules) -> Verdict | None:

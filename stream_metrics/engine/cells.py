@@ -10,21 +10,12 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from stream_metrics.engine.config import NO_RELEASE, EngineConfig
-from stream_metrics.engine.state import Carrier, Iteration, Turn
+from stream_metrics.engine.state import Carrier, Cell, Iteration, Turn
 from stream_metrics.engine.turn import counted, rerank_of
 from stream_metrics.events.times import round_scaled
 from stream_metrics.metrics.gain import Counts, last_good_iteration, settled, through
 
 NANO: Final = 10**9
-
-
-class Cell(NamedTuple):
-    """Sums of one iteration or one turn, at its time and under its agent (or release)."""
-
-    time_us: int
-    agent: str
-    sums: dict[str, int]
-    routed: bool = True  # some of the sums may be by route
 
 
 class Series(NamedTuple):

@@ -9,13 +9,25 @@ rebuilt when a conversation is loaded.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from stream_metrics.dedup.fingerprint import Fingerprint
 from stream_metrics.dedup.index import TurnIndex
 from stream_metrics.engine.config import DEFAULT_AGENT
 
 Version = tuple[int, str, bytes]
+
+
+class Cell(NamedTuple):
+    """Sums of one iteration or one turn, at its time and under its agent (or release)."""
+
+    time_us: int
+    agent: str
+    sums: dict[str, int]
+    routed: bool = True  # some of the sums may be by route
+
+
+STALE: Final = Cell(0, "", {})
 
 SEARCHES: Final = 1
 LABELS: Final = 2
@@ -133,10 +145,13 @@ class Document:
 
 
 class Iteration:
-    """The integers of one iteration, those that its figures are computed from."""
+    """The integers of one iteration, those that its figures are computed from.
+
+    ``cell`` is what it adds to the windows, as last worked out; ``STALE`` if it is not known.
+    """
 
     __slots__ = (
-        "duplicates", "gain", "good", "labelled", "number", "results", "searches", "sources",
+        "cell", "duplicates", "gain", "good", "labelled", "number", "results", "searches",
         "unique",
     )  # fmt: skip
 
@@ -149,15 +164,19 @@ class Iteration:
         self.labelled = 0
         self.gain = 0
         self.duplicates: dict[tuple[str, str, bool], int] = {}  # (type, evidence, same iteration)
+        self.cell = STALE
 
 
 class Turn:
-    """One turn: its items by identity, and what is derived from them."""
+    """One turn: its items by identity, and what is derived from them.
+
+    ``cell`` is what it adds to the windows beside its iterations, None for nothing, or ``STALE``.
+    """
 
     __slots__ = (
-        "completed", "documents", "first_by_doc", "gate_labels", "gates", "ghost", "handles",
-        "index", "iterations", "labels", "number", "order", "over_limit", "qrels", "refused",
-        "results", "routing_labels", "searches", "written",
+        "cell", "completed", "documents", "first_by_doc", "gate_labels", "gates", "ghost",
+        "handles", "index", "iterations", "labels", "number", "order", "over_limit", "qrels",
+        "refused", "results", "routing_labels", "searches",
     )  # fmt: skip
 
     def __init__(self, number: int) -> None:
@@ -182,6 +201,7 @@ class Turn:
         self.qrels: int | None = None  # iterations until all relevant were retrieved
         self.index: TurnIndex | None = None
         self.first_by_doc: dict[bytes, int] | None = None  # document digest to iteration
+        self.cell: Cell | None = STALE
 
     @property
     def exists(self) -> bool:

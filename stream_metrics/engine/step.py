@@ -13,13 +13,15 @@ from dataclasses import dataclass, field
 
 from stream_metrics.dedup.fingerprint import Fingerprinter
 from stream_metrics.dedup.index import DedupCounts
-from stream_metrics.engine.cells import Cell, iteration_cell, turn_cell
+from stream_metrics.engine.cells import iteration_cell, turn_cell
 from stream_metrics.engine.config import DEFAULT_AGENT, EngineConfig
 from stream_metrics.engine.state import (
     COMPLETED,
     LABELS,
     SEARCHES,
+    STALE,
     Carrier,
+    Cell,
     Completed,
     Conversation,
     Iteration,
@@ -135,6 +137,7 @@ class Step:
         for turn in conversation.turns.values():
             turn.order, turn.iterations, turn.documents, turn.handles = [], {}, [], {}
             turn.index, turn.first_by_doc = None, None
+            turn.cell = STALE
             for search in sorted(turn.searches.values(), key=lambda s: s.place):
                 keeper.place(turn, search)
             for number in turn.gates:
@@ -222,7 +225,8 @@ class _Batch:
         work = self._work.get(turn.number)
         if work is None:
             work = self._work[turn.number] = _TurnWork()
-            work.before_turn = turn_cell(turn, self._config)
+            cell = turn.cell
+            work.before_turn = turn_cell(turn, self._config) if cell is STALE else cell
         return work
 
     def _touch(self, turn: Turn, work: _TurnWork, number: int) -> None:
@@ -232,8 +236,10 @@ class _Batch:
         work.touched.add(number)
         iteration = turn.iterations.get(number)
         if iteration is not None and (iteration.searches or number in turn.gates):
-            compact = _compact(turn, iteration)
-            work.before[number] = iteration_cell(turn, iteration, compact, self._config)
+            cell = iteration.cell
+            if cell is STALE:
+                cell = iteration_cell(turn, iteration, _compact(turn, iteration), self._config)
+            work.before[number] = cell
 
     def _touch_all(self, turn: Turn, work: _TurnWork) -> None:
         for number in turn.iterations:
@@ -592,10 +598,10 @@ class _Batch:
         for number in numbers:
             iteration = turn.iterations.get(number)
             if iteration is not None and (iteration.searches or number in turn.gates):
-                cells.append(
-                    (1, iteration_cell(turn, iteration, compact.get(number, 0), self._config))
-                )
-        after = turn_cell(turn, self._config)
+                cell = iteration_cell(turn, iteration, compact.get(number, 0), self._config)
+                iteration.cell = cell
+                cells.append((1, cell))
+        after = turn.cell = turn_cell(turn, self._config)
         if work.before_turn != after:
             if work.before_turn is not None:
                 cells.append((-1, work.before_turn))

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Any, Final
 
-from stream_metrics.engine.cells import CODES, Cell, split_code
+from stream_metrics.engine.cells import CODES, split_code
 from stream_metrics.engine.config import OTHER, WINDOW_BUCKETS
+from stream_metrics.engine.state import Cell
 from stream_metrics.events.times import MICROS
 
 Sums = dict[str, int]

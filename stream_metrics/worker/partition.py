@@ -21,7 +21,6 @@ from typing import Final, TypeVar
 
 from stream_metrics.dedup.digests import Digester
 from stream_metrics.dedup.fingerprint import Fingerprinter
-from stream_metrics.engine.cells import Cell
 from stream_metrics.engine.codec import (
     add_fingerprints,
     decode_conversation,
@@ -30,7 +29,7 @@ from stream_metrics.engine.codec import (
     encode_sums,
 )
 from stream_metrics.engine.config import MAX_ROUTES, EngineConfig
-from stream_metrics.engine.state import Conversation
+from stream_metrics.engine.state import Cell, Conversation
 from stream_metrics.engine.step import (
     Changes,
     Observations,

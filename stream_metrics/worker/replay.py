@@ -8,10 +8,10 @@ from typing import Any
 
 from stream_metrics.dedup.digests import Digester
 from stream_metrics.dedup.fingerprint import Fingerprinter
-from stream_metrics.engine.cells import Cell, iteration_cell, turn_cell
+from stream_metrics.engine.cells import iteration_cell, turn_cell
 from stream_metrics.engine.config import MAX_ROUTES, EngineConfig
 from stream_metrics.engine.row import Row, conversation_rows, reranks
-from stream_metrics.engine.state import Conversation
+from stream_metrics.engine.state import Cell, Conversation
 from stream_metrics.engine.step import Observations, Step
 from stream_metrics.engine.turn import counted
 from stream_metrics.engine.windows import (

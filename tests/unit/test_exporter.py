@@ -28,8 +28,9 @@ from stream_metrics.adapters.prometheus.operations import (
 )
 from stream_metrics.adapters.prometheus.windows import PREFIX, WindowCollector
 from stream_metrics.dedup.verify import EVIDENCE
-from stream_metrics.engine.cells import CODES, Cell, escape, split_code
+from stream_metrics.engine.cells import CODES, escape, split_code
 from stream_metrics.engine.config import OTHER
+from stream_metrics.engine.state import Cell
 from stream_metrics.engine.step import Observations
 from stream_metrics.engine.windows import DEFAULT_WINDOWS, Names, Windows, window_rows
 from stream_metrics.events.decode import REASONS
