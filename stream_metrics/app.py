@@ -7,10 +7,13 @@ off: records are read in batches by a service of ours (``docs/adr/0001-faust-sea
 from __future__ import annotations
 
 import asyncio
-import ssl
+import os
+import signal
+import socket
+import sys
 import tempfile
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import faust
 import uvloop
@@ -18,13 +21,14 @@ from faust.app.base import BootStrategy
 from faust.web.drivers.aiohttp import Web
 from mode import Service
 from mode.types import ServiceT
+from pydantic import ValidationError
 
 from stream_metrics.adapters.kafka.consumer import TopicsUnfit
 from stream_metrics.adapters.redis.errors import StoreRefused
-from stream_metrics.adapters.web import BasicAuth, add_pages
+from stream_metrics.adapters.web import BasicAuth, add_pages, ssl_context
 from stream_metrics.engine.codec import UnknownSchema
 from stream_metrics.logs import configure_logs
-from stream_metrics.runtime import Runtime, UnsafeStore, web_options
+from stream_metrics.runtime import Runtime, UnsafeStore, check_settings, web_options
 from stream_metrics.settings import Settings
 from stream_metrics.worker.partition import OtherIdentity
 
@@ -53,6 +57,32 @@ class OwnConsumer(BootStrategy):
 
 class OwnWorker(faust.Worker):
     """Faust's worker, but logs are set up by us, and nothing is drawn on the terminal."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.spinner = None
+
+    def _schedule_shutdown(self, signal: signal.Signals) -> None:
+        """The first signal stops gracefully, a second one ends the process at once."""
+        if self._signal_stop_time:
+            os._exit(128 + signal)
+        super()._schedule_shutdown(signal)
+
+    def execute_from_commandline(self) -> NoReturn:
+        """Run until told to stop; exit code 2 where settings, topics or state forbid to work."""
+        app = cast(App, self.app)
+        try:
+            check_settings(app.runtime.settings)
+            _check_port(app.runtime.settings)
+        except (ValueError, OSError) as error:
+            sys.stderr.write(f"error: {error}\n")
+            raise SystemExit(2) from None
+        try:
+            super().execute_from_commandline()
+        except SystemExit:
+            if isinstance(app.failure, REFUSALS):
+                raise SystemExit(2) from None
+            raise
 
     def _setup_logging(self) -> None:
         """Done by ``configure_logs`` when the application was made."""
@@ -83,7 +113,7 @@ def create_app(settings: Settings | None = None) -> App:
         web_bind=web.host,
         web_host=web.host,
         web_port=web.port,
-        web_ssl_context=_ssl_context(web.tls_certificate, web.tls_key),
+        web_ssl_context=ssl_context(web),
         web_application_options={"middlewares": middlewares},
         web_tables_enabled=False,
         web_router_enabled=False,
@@ -124,19 +154,32 @@ def create_app(settings: Settings | None = None) -> App:
     return app
 
 
-def _ssl_context(certificate: Any, key: Any) -> ssl.SSLContext | None:
-    if certificate is None:
-        return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(certificate, key)
-    return context
+def _check_port(settings: Settings) -> None:
+    """Raise ``ValueError`` if the pages' port is taken."""
+    web = settings.web
+    with socket.socket(socket.AF_INET6 if ":" in web.host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((web.host, web.port))
+        except OSError as error:
+            raise ValueError(
+                f"web.host {web.host}, web.port {web.port}: {error.strerror}; several workers on "
+                "one machine need a port each (--web-port)"
+            ) from error
 
 
 def __getattr__(name: str) -> Any:
     """``app``, for ``faust -A stream_metrics.app``: made when it is first asked for."""
     if name != "app":
         raise AttributeError(name)
-    made = globals()["app"] = create_app()
+    try:
+        settings = Settings()
+    except ValueError as error:
+        problems = error.errors(include_url=False) if isinstance(error, ValidationError) else []
+        named = "; ".join(f"{'.'.join(map(str, p['loc']))}: {p['msg']}" for p in problems)
+        sys.stderr.write(f"error: settings: {named or error}\n")
+        raise SystemExit(2) from None
+    made = globals()["app"] = create_app(settings)
     return made
 
 
@@ -148,15 +191,11 @@ def run_worker(settings: Settings) -> int:
     running = create_app(settings)
     loop = uvloop.new_event_loop()
     asyncio.set_event_loop(loop)
+    worker = running.Worker(
+        loop=loop, loglevel=settings.log.level, redirect_stdouts=False, quiet=True
+    )
     try:
-        running.Worker(
-            loop=loop, loglevel=settings.log.level, redirect_stdouts=False, quiet=True
-        ).execute_from_commandline()
+        worker.execute_from_commandline()
     except SystemExit as done:
-        code = done.code if isinstance(done.code, int) else 1
-    else:
-        code = 0
-    failure = running.failure
-    if failure is None:
-        return code
-    return 2 if isinstance(failure, REFUSALS) else 1
+        code = done.code if isinstance(done.code, int) else int(done.code is not None)
+    return code or int(running.failure is not None)

@@ -22,7 +22,7 @@ from stream_metrics.adapters.redis.check import check, memory_bytes
 from stream_metrics.adapters.redis.connect import RedisOptions, connect, make_client
 from stream_metrics.adapters.redis.errors import StoreRefused
 from stream_metrics.adapters.redis.store import RedisStore
-from stream_metrics.adapters.web import Pages, WebOptions
+from stream_metrics.adapters.web import Pages, WebOptions, ssl_context
 from stream_metrics.engine.codec import SCHEMA_VERSION
 from stream_metrics.engine.windows import Windows
 from stream_metrics.ports import Identity, StoreUnavailable
@@ -70,7 +70,7 @@ def web_options(settings: Settings) -> WebOptions:
 def check_settings(settings: Settings) -> None:
     """Raise ``ValueError`` or ``OSError`` for settings that only the clients can judge."""
     settings.state.key()
-    web_options(settings)
+    ssl_context(web_options(settings))
     make_client(redis_options(settings))
     client_options(settings.kafka)
 
@@ -133,6 +133,7 @@ class Runtime:
             routes=settings.metrics.routes,
             ttl_ms=settings.state.ttl_ms,
             batch_records=settings.state.batch_records,
+            now_ms=lambda: time.time_ns() // 1_000_000,
         )
         names = SharedNames(store, options)
 

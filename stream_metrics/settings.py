@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any, Literal
 
@@ -335,7 +336,11 @@ class Settings(BaseSettings):
     """All settings; every part has defaults that fit a machine of one's own."""
 
     model_config = SettingsConfigDict(
-        env_prefix="STREAM_METRICS_", env_nested_delimiter="__", extra="forbid", frozen=True
+        env_prefix="STREAM_METRICS_",
+        env_nested_delimiter="__",
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
     )
 
     kafka: KafkaSettings = KafkaSettings()
@@ -430,10 +435,16 @@ def mask_url(url: str) -> str:
 
     >>> mask_url("redis://user:secret@host:6379/0")
     'redis://user:**********@host:6379/0'
+    >>> mask_url("unix:///redis.sock?db=1&password=secret")
+    'unix:///redis.sock?db=1&password=**********'
     """
+    url = _SECRET_PARAMETER.sub(r"\1**********", url)
     scheme, separator, rest = url.partition("://")
     place, at, host = rest.rpartition("@")
     if not at:
         return url
     user = place.partition(":")[0]
     return f"{scheme}{separator}{user}:**********@{host}"
+
+
+_SECRET_PARAMETER = re.compile(r"([?&](?:password|username)=)[^&#]*")

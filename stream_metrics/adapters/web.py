@@ -237,16 +237,25 @@ def add_pages(app: web.Application, pages: Pages) -> None:
     app.on_cleanup.append(close)
 
 
+def ssl_context(options: WebOptions) -> ssl.SSLContext | None:
+    """TLS as the options want it, None for none; raises ``ValueError`` for unusable files."""
+    if options.tls_certificate is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(options.tls_certificate, options.tls_key)
+    except OSError as error:
+        raise ValueError(f"web.tls_certificate {options.tls_certificate}: {error}") from error
+    return context
+
+
 async def serve(options: WebOptions, app: web.Application) -> web.AppRunner:
     """Serve ``app``; ``await runner.cleanup()`` ends it. ``runner.addresses`` has the port."""
     if options.users:
         auth = BasicAuth(options.users)
         app.middlewares.insert(0, auth)
         app.on_cleanup.append(auth.close)
-    context = None
-    if options.tls_certificate is not None:
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.load_cert_chain(options.tls_certificate, options.tls_key)
+    context = ssl_context(options)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     try:

@@ -226,7 +226,7 @@ async def _headers(
     counts = await partition_counts(settings, [topic])
     places = [TopicPartition(topic, number) for number in range(counts.get(topic, 0))]
     if not places:
-        return
+        raise UsageError(f"topic {topic} does not exist; the worker needs it too. Create it")
     consumer.assign(places)
     await consumer.seek_to_beginning()
     ends = await consumer.end_offsets(places)
@@ -234,16 +234,22 @@ async def _headers(
     while left:
         for records in (await consumer.getmany(timeout_ms=500)).values():
             for record in records:
-                yield _letter(record)
+                letter = _letter(record)
+                if letter is not None:
+                    yield letter
         left = {place for place in left if await consumer.position(place) < ends[place]}
 
 
-def _letter(record: Any) -> dict[str, Any]:
+def _letter(record: Any) -> dict[str, Any] | None:
+    """A letter's headers; None for a record that no worker of ours has put there."""
     headers: dict[str, Any] = {
         name.removeprefix(HEADER_PREFIX): value.decode("utf-8", "replace")
         for name, value in record.headers
         if name.startswith(HEADER_PREFIX)
     }
-    for name in ("partition", "offset"):
-        headers[name] = int(headers[name])
-    return headers
+    try:
+        for name in ("partition", "offset"):
+            headers[name] = int(headers[name])
+    except (KeyError, ValueError):
+        return None
+    return headers if {"topic", "error.class", "error.message"} <= headers.keys() else None

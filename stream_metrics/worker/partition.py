@@ -15,8 +15,8 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 from stream_metrics.dedup.digests import Digester
@@ -79,7 +79,11 @@ class OtherIdentity(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PartitionOptions:
-    """What all partitions of a worker share."""
+    """What all partitions of a worker share.
+
+    ``now_ms`` is the wall clock of a live worker: a record from the future moves record time no
+    further than that. ``partitioner`` says where Kafka's default one puts a key.
+    """
 
     identity: Identity
     engine: EngineConfig
@@ -92,6 +96,7 @@ class PartitionOptions:
     batch_records: int = 400
     require_key: bool = True
     partitioner: Callable[[bytes], int] | None = None
+    now_ms: Callable[[], int] | None = None
 
 
 class SharedNames:
@@ -436,9 +441,14 @@ class StatePartition:
             for event, record in work.events:
                 events[record.topic] = max(events.get(record.topic, 0), event.occurred_us)
         last: dict[str, Record] = {}
+        clock = self._options.now_ms
+        bound = clock() if clock is not None else None
         for record in records:
             last[record.topic] = record
-            latest[record.topic] = max(latest.get(record.topic, 0), record.timestamp_ms or 0)
+            stamp = record.timestamp_ms or 0
+            if bound is not None and stamp > bound:
+                stamp = bound
+            latest[record.topic] = max(latest.get(record.topic, 0), stamp)
         for topic, record in last.items():
             before = positions[topic]
             positions[topic] = Position(
@@ -456,6 +466,30 @@ class StatePartition:
         for part in (record.key, record.value):
             state.update(b"-" if part is None else b"+%d:" % len(part) + part)
         return state.digest()
+
+    # -- now and then -----------------------------------------------------------------------------
+
+    async def check(self, retry: Retry[object]) -> None:
+        """Raise ``Lost`` if the store has another owner or other offsets; for idle partitions."""
+        state = await self._ask(lambda: self._store.describe(self.number), retry)
+        if state.token != self.token:
+            raise Lost(self.number, "fenced")
+        if {t: p.offset for t, p in state.positions.items()} != {
+            t: p.offset for t, p in self.positions.items()
+        }:
+            raise Lost(self.number, "moved")
+
+    async def advance(self, offsets: Mapping[str, int], retry: Retry[object]) -> None:
+        """Note offsets that were passed without a record, such as transaction markers."""
+        positions = {
+            topic: replace(position, offset=max(position.offset, offsets.get(topic, 0)))
+            for topic, position in self.positions.items()
+        }
+        if positions == self.positions:
+            return
+        batch, _ = await self._batch({}, [], positions, 0, retry)
+        await self._write(batch, retry)
+        self.positions = positions
 
     # -- expiry ---------------------------------------------------------------------------------
 

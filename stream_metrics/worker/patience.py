@@ -37,11 +37,13 @@ class Patience:
         *,
         first_seconds: float = 0.05,
         cap_seconds: float = 2.0,
+        grace_seconds: float = 5.0,
     ) -> None:
         self._reasons = reasons
         self._on_error = on_error
         self._first = first_seconds
         self._cap = cap_seconds
+        self._grace = grace_seconds
         self._stopping = asyncio.Event()
         self.waiting: set[str] = set()
 
@@ -60,7 +62,7 @@ class Patience:
         waiting: str | None = None
         while True:
             try:
-                result = await call()
+                result = await self._unless_stopped(call)
             except StoreUnavailable as error:
                 waiting = "redis"
                 self._on_error()
@@ -78,6 +80,22 @@ class Patience:
             self._reasons.beat()
             failures += 1
             await self.pause(min(self._cap, self._first * 2 ** min(failures, 10)))
+
+    async def _unless_stopped(self, call: Callable[[], Awaitable[T]]) -> T:
+        """The result of ``call``; once the worker is to stop it has some seconds to come."""
+        work = asyncio.ensure_future(call())
+        stop = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                await asyncio.wait({work}, timeout=self._grace)
+            if not work.done():
+                raise Stopped
+            return work.result()
+        finally:
+            stop.cancel()
+            if not work.done():
+                work.cancel()
 
     async def pause(self, seconds: float) -> None:
         """Wait about that long (half to full), or raise ``Stopped``."""

@@ -10,6 +10,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import Any, Final
 
 import structlog
@@ -37,12 +38,17 @@ log = structlog.get_logger(__name__)
 
 FRESH: Final = "stream-metrics: nothing written yet"
 PROBE_SECONDS: Final = 3.0
-EXPIRE_SECONDS: Final = 10.0
+EXPIRE_SECONDS: Final = 5.0
+LEAVE_WITHIN_SECONDS: Final = 8.0
 MAX_POLL_INTERVAL_MS: Final = 900_000
 
 
 class TopicsUnfit(Exception):
     """The input topics are missing, or their partition counts differ; says how to fix it."""
+
+
+class TopicsMissing(TopicsUnfit):
+    """An input topic does not exist: a refusal at the start, to be waited for later."""
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -92,6 +98,8 @@ class LiveConsumer:
         self._verify: dict[TopicPartition, Position] = {}
         self._ends: dict[TopicPartition, int] = {}
         self._committed: dict[TopicPartition, int] = {}
+        self._stuck: dict[int, dict[str, Position]] = {}  # where halted partitions stand
+        self._behind_since: dict[TopicPartition, float] = {}
         self._next_commit = 0.0
         self._next_expiry = 0.0
 
@@ -133,7 +141,6 @@ class LiveConsumer:
         if now >= self._next_commit:
             self._next_commit = now + self._settings.commit_interval_seconds
             await self._commit()
-            self._report()
         if now >= self._next_expiry:
             self._next_expiry = now + EXPIRE_SECONDS
             await self._expire()
@@ -179,7 +186,7 @@ class LiveConsumer:
         counts = await partition_counts(self._settings, self._settings.topics)
         missing = [topic for topic in self._settings.topics if topic not in counts]
         if missing:
-            raise TopicsUnfit(
+            raise TopicsMissing(
                 f"input topics do not exist: {', '.join(missing)}. Create them, all with the same "
                 "number of partitions, or name others in `kafka.topics`"
             )
@@ -200,7 +207,8 @@ class LiveConsumer:
         try:
             await self._commit(consumer)
         finally:
-            await consumer.stop()
+            with suppress(TimeoutError, KafkaError):
+                await asyncio.wait_for(consumer.stop(), LEAVE_WITHIN_SECONDS)
             self._active.clear()
             self._operations.assigned(0)
 
@@ -227,11 +235,20 @@ class LiveConsumer:
         assert consumer is not None
         self._changed = self._arrived = False
         self._reasons.set("assignment", "taking over partitions")
-        counts = await self._retry_kafka(self._check_topics)
+        try:
+            counts = await self._retry_kafka(self._check_topics)
+        except TopicsMissing as missing:
+            self._reasons.set("topics", str(missing))
+            self._changed = self._arrived = True
+            await self._patience.pause(2.0)
+            return
+        self._reasons.clear("topics")
         self._identity = self._make_identity(counts)
         numbers = self._whole_numbers(consumer.assignment())
-        for number in [n for n in self._kept if n not in numbers]:
-            self._drop(number)
+        held = {place.partition for place in consumer.assignment()}
+        for number in (self._kept.keys() | self._halted.keys()) - numbers:
+            if number not in held:
+                self._drop(number)
         for number in sorted(numbers):
             if self._changed:
                 return
@@ -288,6 +305,7 @@ class LiveConsumer:
             await self._retry_kafka(lambda: self._seek(number, partition.positions))
         except _Gap as gap:
             self._gap(number, gap)
+            self._stuck[number] = partition.positions
             return
         self._unhalt(number)
         if not self._changed:
@@ -388,6 +406,7 @@ class LiveConsumer:
         for place in self._places(number):
             self._verify.pop(place, None)
             self._ends.pop(place, None)
+            self._behind_since.pop(place, None)
             self._committed.pop(place, None)
             self._operations.forget_partition(place.topic, number)
 
@@ -397,6 +416,8 @@ class LiveConsumer:
 
     def _halt(self, number: int, why: str) -> None:
         """Stop this partition number only; the others go on."""
+        if number in self._active:
+            self._stuck[number] = self._active[number].positions
         if self._halted.get(number) != why:
             log.error("partition halted", partition=number, reason=why)
         self._halted[number] = why
@@ -410,6 +431,7 @@ class LiveConsumer:
 
     def _unhalt(self, number: int) -> None:
         self._halted.pop(number, None)
+        self._stuck.pop(number, None)
         self._reasons.clear(f"partition-{number}")
 
     # -- records --------------------------------------------------------------------------------
@@ -526,6 +548,7 @@ class LiveConsumer:
             TopicPartition(topic, number): position.offset
             for number, partition in self._active.items()
             for topic, position in partition.positions.items()
+            if position.last_digest  # else the note stands that nothing was written yet
         }
         new = {p: o for p, o in offsets.items() if self._committed.get(p) != o}
         if not new or self._changed:
@@ -541,13 +564,22 @@ class LiveConsumer:
 
     async def _expire(self) -> None:
         for number, partition in list(self._active.items()):
-            horizon = self._read_up_to_ms(number, partition)
-            if horizon is None:
-                continue
             try:
-                await partition.expire(horizon, self._patience)
+                await partition.check(self._patience)
+                await partition.advance(await self._passed(number), self._patience)
+                horizon = self._read_up_to_ms(number, partition)
+                if horizon is not None:
+                    await partition.expire(horizon, self._patience)
             except Lost as lost:
                 await self._lost(partition, lost)
+
+    async def _passed(self, number: int) -> dict[str, int]:
+        """How far the client is; all that it has returned is in the state by now."""
+        consumer = self._consumer
+        assert consumer is not None
+        if self._changed or any(place in self._verify for place in self._places(number)):
+            return {}
+        return {p.topic: await consumer.position(p) for p in self._places(number)}
 
     def _read_up_to_ms(self, number: int, partition: StatePartition) -> int | None:
         """Record time up to which every topic has been read; a topic at its end counts as now."""
@@ -561,16 +593,19 @@ class LiveConsumer:
         return min(times, default=None)
 
     def _report(self) -> None:
-        """Lag, and up to when the input has been read."""
+        """Lag, and up to when the input has been read; also of halted partitions."""
         now = time.time()
         oldest = now
-        for number, partition in self._active.items():
-            for topic, position in partition.positions.items():
-                end = self._ends.get(TopicPartition(topic, number), position.offset)
-                behind = max(0, end - position.offset)
-                read = position.record_time_ms / 1000
-                seconds = max(0.0, now - read) if behind else 0.0
-                self._operations.lag(topic, number, behind, seconds)
+        known = {n: p.positions for n, p in (self._active | self._kept).items()} | self._stuck
+        for number, positions in known.items():
+            for topic, position in positions.items():
+                place = TopicPartition(topic, number)
+                behind = max(0, self._ends.get(place, position.offset) - position.offset)
+                since = self._behind_since.setdefault(place, now)
+                if not behind:
+                    self._behind_since[place] = now
+                read = position.record_time_ms / 1000 or since
+                self._operations.lag(topic, number, behind, max(0.0, now - read) if behind else 0.0)
                 oldest = min(oldest, read if behind else now)
         self._operations.complete_until(oldest)
 
@@ -579,7 +614,8 @@ class LiveConsumer:
         while not self._patience.stopping:
             consumer = self._consumer
             try:
-                places = [p for n in self._active for p in self._places(n)]
+                numbers = {*self._active, *self._kept, *self._stuck}
+                places = [p for n in numbers for p in self._places(n)]
                 if consumer is not None:
                     async with asyncio.timeout(PROBE_SECONDS):
                         if places:
@@ -587,6 +623,7 @@ class LiveConsumer:
                         else:
                             await consumer.topics()
                     self._reasons.clear("kafka")
+                    self._report()
             except (KafkaError, OSError, TimeoutError, AssertionError) as error:
                 kind = type(error).__name__
                 self._reasons.set("kafka", f"brokers do not answer: {kind}")

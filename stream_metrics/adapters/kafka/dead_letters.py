@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from aiokafka import AIOKafkaProducer
@@ -23,6 +24,12 @@ _CLASS: Final = HEADER_PREFIX + "error.class"
 _MESSAGE: Final = HEADER_PREFIX + "error.message"
 _TRUNCATED: Final = HEADER_PREFIX + "truncated"
 _SHA256: Final = HEADER_PREFIX + "value_sha256"
+_KEY_TRUNCATED: Final = HEADER_PREFIX + "key_truncated"
+_KEY_SHA256: Final = HEADER_PREFIX + "key_sha256"
+
+ANSWER_WITHIN_MS: Final = 4_000  # then the worker says what it waits for, and tries again
+STOP_WITHIN_SECONDS: Final = 5.0
+KEY_BYTES: Final = 4_096  # a longer key is cut; a conversation id has 512 at most
 
 Headers = list[tuple[str, bytes]]
 
@@ -36,8 +43,10 @@ class KafkaDeadLetters:
 
     async def start(self) -> None:
         """Connect; raises aiokafka's errors."""
+        options = client_options(self._settings)
+        options["request_timeout_ms"] = min(options["request_timeout_ms"], ANSWER_WITHIN_MS)
         producer = AIOKafkaProducer(
-            **client_options(self._settings),
+            **options,
             acks="all",
             enable_idempotence=False,
             max_request_size=self._settings.dead_letter_max_bytes + 64 * 1024,
@@ -51,9 +60,10 @@ class KafkaDeadLetters:
 
     async def stop(self) -> None:
         """Flush and disconnect."""
-        if self._producer is not None:
-            await self._producer.stop()
-            self._producer = None
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            with suppress(TimeoutError, KafkaError):
+                await asyncio.wait_for(producer.stop(), STOP_WITHIN_SECONDS)
 
     async def send(self, letters: Sequence[DeadLetter]) -> None:
         """See ``ports.DeadLetters``. A letter may be sent again after a failure: readers identify
@@ -76,9 +86,9 @@ class KafkaDeadLetters:
             try:
                 await self._produce(letter, limit)
             except MessageSizeTooLargeError:
-                if limit < 1_024:
+                if not limit:
                     raise
-                limit //= 2
+                limit = limit // 2 if limit >= 1_024 else 0
             else:
                 return
 
@@ -90,12 +100,17 @@ class KafkaDeadLetters:
             headers.append((_TRUNCATED, str(len(value)).encode()))
             headers.append((_SHA256, hashlib.sha256(value).hexdigest().encode()))
             value = value[:limit]
+        key = record.key
+        if key is not None and len(key) > KEY_BYTES:
+            headers.append((_KEY_TRUNCATED, str(len(key)).encode()))
+            headers.append((_KEY_SHA256, hashlib.sha256(key).hexdigest().encode()))
+            key = key[:KEY_BYTES]
         topic = record.topic + self._settings.dead_letter_suffix
         known = await self._producer.partitions_for(topic)
         await self._producer.send_and_wait(
             topic,
             value,
-            key=record.key,
+            key=key,
             partition=record.partition if record.partition in known else None,
             headers=headers,
         )
