@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -41,10 +42,10 @@ async def once(call: Callable[[], Awaitable[Any]]) -> Any:
 
 
 async def opened(
-    store: StateStore, letters: MemoryDeadLetters, cache_results: int
+    store: StateStore, letters: MemoryDeadLetters, cache_results: int, **changes: Any
 ) -> StatePartition:
     """A state partition that has just been claimed by a new owner."""
-    shared = options()
+    shared = replace(options(), **changes)
     partition = StatePartition(
         0,
         shared,

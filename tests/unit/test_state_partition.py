@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,9 +18,9 @@ from stream_metrics.events.decode import Event
 from stream_metrics.ports import Record
 from stream_metrics.worker.cache import CONVERSATION_WEIGHT, ConversationCache
 from stream_metrics.worker.export import Export, NowTooEarly, export_state
-from stream_metrics.worker.partition import StatePartition, conversation_key
+from stream_metrics.worker.partition import Lost, StatePartition, conversation_key
 from stream_metrics.worker.replay import Replay
-from tests.property.test_partition import TOPIC, once, opened
+from tests.property.test_partition import IDENTITY, TOPIC, once, opened
 
 NOON_S = 1_718_020_800
 DAY_MS = 86_400_000
@@ -47,10 +48,10 @@ class Fed:
         self.store, self.letters, self.state = store, letters, state
 
     @classmethod
-    async def new(cls, cache_results: int = 1_000) -> Fed:
+    async def new(cls, cache_results: int = 1_000, **changes: Any) -> Fed:
         """An empty one."""
         store, letters = MemoryStore(), MemoryDeadLetters()
-        return cls(store, letters, await opened(store, letters, cache_results))
+        return cls(store, letters, await opened(store, letters, cache_results, **changes))
 
     async def take(self, *sent: tuple[bytes, bytes, int]) -> None:
         """Take records as one batch."""
@@ -171,3 +172,41 @@ def test_windows_by_release() -> None:
     found = {(e["release"], e["value"]) for e in sums if e["name"] == "results"}
     assert found == {("2024-06", 1), ("none", 1)}
     assert not any("agent" in entry for entry in sums)
+
+
+async def test_a_record_from_the_future_moves_no_window() -> None:
+    """A timestamp ahead of the wall clock counts as now: no bucket is dropped for it."""
+    fed = await Fed.new(now_ms=lambda: NOON_S * 1000 + 1_000)
+    await fed.take(search("c", 1, NOON_S, "a"))
+    await fed.take((b"c", b"junk", 4_102_444_800_000))
+
+    assert fed.state.record_time_ms == NOON_S * 1000 + 1_000
+    assert (await fed.export()).windows_document(NOON_S * 10**6)["sums"]
+
+
+async def test_markers_move_the_offset_alone() -> None:
+    """Offsets passed without a record are noted, and nothing else changes."""
+    fed = await Fed.new()
+    await fed.take(search("c", 1, NOON_S, "a"))
+    before = fed.state.positions[TOPIC]
+
+    await fed.state.advance({TOPIC: before.offset + 2}, once)
+
+    assert fed.state.positions[TOPIC] == replace(before, offset=before.offset + 2)
+    assert (await fed.store.describe(0)).positions == fed.state.positions
+
+
+@pytest.mark.parametrize("why", ["fenced", "moved"])
+async def test_an_idle_partition_notices_what_happened_to_its_state(why: str) -> None:
+    """Another owner, or a store that went back, is noticed without a write."""
+    fed = await Fed.new()
+    past = fed.store.snapshot()
+    await fed.take(search("c", 1, NOON_S, "a"))
+    await fed.state.check(once)
+    if why == "fenced":
+        await fed.store.claim(0, b"another", IDENTITY, {})
+    else:
+        fed.store.restore(past)
+
+    with pytest.raises(Lost, match=why):
+        await fed.state.check(once)

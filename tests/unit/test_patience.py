@@ -1,0 +1,83 @@
+"""Waiting: until the store is back, with the reason shown, and no longer than until the stop."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from stream_metrics.adapters.health import Health
+from stream_metrics.ports import DeadLettersUnavailable, StoreUnavailable
+from stream_metrics.worker.patience import Patience, Stopped
+
+
+def patience(health: Health) -> Patience:
+    """One that waits for milliseconds."""
+    return Patience(
+        health, lambda: None, first_seconds=0.001, cap_seconds=0.002, grace_seconds=0.05
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [(StoreUnavailable("loading"), "redis"), (DeadLettersUnavailable("full"), "dead_letters")],
+)
+async def test_the_reason_stands_while_it_waits(error: Exception, name: str) -> None:
+    """A call is repeated until it succeeds; meanwhile the reason is there, and then it is gone."""
+    health, reasons = Health(reasons={}), []
+
+    async def third_time() -> str:
+        reasons.append(dict(health.reasons))
+        if len(reasons) < 3:
+            raise error
+        return "done"
+
+    assert await patience(health)(third_time) == "done"
+    assert reasons == [{}, {name: str(error)}, {name: str(error)}]
+    assert health.reasons == {}
+
+
+async def test_a_stop_ends_a_wait() -> None:
+    """Told to stop while a call fails again and again, it gives up."""
+    health = Health(reasons={})
+    waiting = patience(health)
+
+    async def never() -> None:
+        waiting.stop()
+        raise StoreUnavailable("gone")
+
+    with pytest.raises(Stopped):
+        await waiting(never)
+
+
+async def test_a_stop_ends_a_call_that_hangs() -> None:
+    """Told to stop while a call hangs, it lets the call go after its grace."""
+    waiting = patience(Health(reasons={}))
+    began = asyncio.Event()
+
+    async def hangs() -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    call = asyncio.ensure_future(waiting(hangs))
+    await began.wait()
+    started = time.monotonic()
+    waiting.stop()
+    with pytest.raises(Stopped):
+        await call
+    assert time.monotonic() - started < 5
+
+
+async def test_a_stop_lets_a_call_finish() -> None:
+    """A call that ends within the grace counts, so that the batch in flight is finished."""
+    waiting = patience(Health(reasons={}))
+    release = asyncio.Event()
+
+    async def soon() -> str:
+        waiting.stop()
+        release.set()
+        await release.wait()
+        return "written"
+
+    assert await waiting(soon) == "written"
