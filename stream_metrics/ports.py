@@ -12,6 +12,13 @@ from typing import Protocol
 
 ConversationKey = bytes
 
+MAX_TIMESTAMP_MS = 253_402_300_799_999  # the year 9999; producers may stamp records with anything
+
+
+def bounded_timestamp(timestamp_ms: int) -> int:
+    """A record's timestamp, within what can be stored and compared everywhere; -1 stays."""
+    return max(-1, min(timestamp_ms, MAX_TIMESTAMP_MS))
+
 
 @dataclass(frozen=True, slots=True)
 class Record:

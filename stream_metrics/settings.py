@@ -227,8 +227,8 @@ class DedupSettings(_Part):
 
     def rules(self) -> DedupRules:
         """The tables with the configured rows in them."""
-        rows = {kind.name: kind for kind in NAMED_TYPES}
-        rows |= {row.name: row.row() for row in self.entity_types}
+        rows = {kind.name.casefold(): kind for kind in NAMED_TYPES}
+        rows |= {row.name.casefold(): row.row() for row in self.entity_types}
         return DedupRules(
             types=tuple(rows.values()),
             ignore_fields=frozenset(self.ignore_fields),

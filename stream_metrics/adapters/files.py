@@ -22,7 +22,7 @@ from typing import IO, Any
 
 import msgspec
 
-from stream_metrics.ports import Record
+from stream_metrics.ports import Record, bounded_timestamp
 
 
 class InputError(Exception):
@@ -80,10 +80,11 @@ def parse_line(line: bytes) -> Record:
     if type(obj) is not dict or "type" in obj or not ("value" in obj or "value_base64" in obj):
         return Record(line)
     try:
+        timestamp_ms = obj.get("timestamp")
         return Record(
             value=_bytes(obj, "value"),
             key=_bytes(obj, "key"),
-            timestamp_ms=obj.get("timestamp"),
+            timestamp_ms=None if timestamp_ms is None else bounded_timestamp(timestamp_ms),
             topic=obj.get("topic") or "",
             partition=obj.get("partition") or 0,
             offset=obj.get("offset") or 0,

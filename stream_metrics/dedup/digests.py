@@ -29,6 +29,7 @@ KNOWN_NAMES: Final = (
 Name = str | bytes  # a known name as it is, any other as its 8-byte digest
 
 _MAX_SLOTS: Final = 4_096
+_LONGEST_NAME: Final = 64  # longer ones are not remembered
 
 
 class Digester:
@@ -64,9 +65,11 @@ class Digester:
         """How the name of an ID component or field stands in a fingerprint."""
         known = self._names.get(name)
         if known is None:
-            if len(self._names) > _MAX_SLOTS:
-                self._names = dict(self._fixed)
-            known = self._names[name] = self.name_digest(name)
+            known = self.name_digest(name)
+            if len(name) <= _LONGEST_NAME:
+                if len(self._names) > _MAX_SLOTS:
+                    self._names = dict(self._fixed)
+                self._names[name] = known
         return known
 
     def name_digest(self, name: str) -> bytes:
@@ -78,10 +81,11 @@ class Digester:
         return self._resolved.get(digest, digest)
 
     def _new_slot(self, slot: str) -> hashlib.blake2b:
-        if len(self._slots) > _MAX_SLOTS:
-            self._slots.clear()
         base = hashlib.blake2b(digest_size=DIGEST_BYTES, key=self._key)
         label = slot.encode("utf-8", "surrogatepass")
         base.update(len(label).to_bytes(4, "big") + label)
-        self._slots[slot] = base
+        if len(slot) <= _LONGEST_NAME:
+            if len(self._slots) > _MAX_SLOTS:
+                self._slots.clear()
+            self._slots[slot] = base
         return base

@@ -7,6 +7,7 @@ the state keeps (17 bytes a value: a tag and a digest) and back.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 import msgspec
@@ -39,9 +40,11 @@ LONG_SNIPPET: Final = 1
 LONG_CONTENT: Final = 2
 IDENTICAL_CONTENT: Final = 4
 DEFINITIVE: Final = 8
+NO_TITLE_KEY: Final = 16  # the title is a field that is no text, which gives no candidate key
 
 DEFAULT_ENTITY_TYPE: Final = "Document"
 REMEMBERED: Final = 8_192
+LONGEST_REMEMBERED: Final = 4_096  # bytes of a result's content
 
 _ENCODE = msgspec.msgpack.Encoder().encode
 
@@ -52,12 +55,15 @@ _NO_FIELDS: dict[Name, bytes] = {}
 
 
 class IdView(NamedTuple):
-    """The identifiers of a result, or of all members of a document together."""
+    """The identifiers of a result, or of all members of a document together.
 
-    ids: Mapping[Name, tuple[bytes, ...]]
-    docs: tuple[bytes, ...]
+    ``contents`` are those long enough to be the same text indexed twice.
+    """
+
+    ids: Mapping[Name, AbstractSet[bytes]]
+    docs: AbstractSet[bytes]
     definitive: bool
-    contents: tuple[bytes, ...]  # those long enough to be "the same text indexed twice"
+    contents: AbstractSet[bytes]
 
 
 class Fingerprint:
@@ -106,6 +112,12 @@ class Fingerprint:
         self.packed: bytes | None = None
 
     @property
+    def extra_values(self) -> int:
+        """Values beyond what a usual result has, for the cache's account of memory."""
+        many = sum(map(len, self.ids.values())) + len(self.fields)
+        return max(0, many - 8)
+
+    @property
     def qrels_doc(self) -> bytes | None:
         """The digest under which ``relevant`` names this result's document."""
         return self.doc_exact if self.doc_exact is not None else self.doc
@@ -132,7 +144,7 @@ class Fingerprint:
             keys.append(("content", self.key_content or self.content[:KEY_BYTES]))  # type: ignore[index]
         if self.key_title is not None:
             keys.append(("title", self.key_title))
-        elif self.title is not None:
+        elif self.title is not None and not self.flags & NO_TITLE_KEY:
             keys.append(("title", self.title[:KEY_BYTES]))
         return keys
 
@@ -186,6 +198,8 @@ class Fingerprinter:
         try:
             key = _ENCODE(content)
         except OverflowError:  # an integer beyond 64 bits
+            return self._make(result)
+        if len(key) > LONGEST_REMEMBERED:
             return self._make(result)
         made = self._remembered.get(key)
         if made is None:
@@ -283,6 +297,8 @@ class Fingerprinter:
             if text is not None:
                 made.key_title = self.digester.of("title", text[:TITLE_PREFIX])[:KEY_BYTES]
                 return
+        if made.title is not None:
+            made.flags |= NO_TITLE_KEY
 
     def _add_fields(self, made: Fingerprint, kind: EntityType, result: Result) -> None:
         digester, used = self.digester, kind.fields_used

@@ -57,7 +57,7 @@ class TurnIndex:
         self._results: list[Fingerprint] = []
         self._documents: list[int] = []  # of each result
         self._firsts: list[int] = []  # of each document, its first result
-        self._views: dict[int, IdView] = {}  # of documents with several members
+        self._views: dict[int, _Members] = {}  # of documents with several members
 
     def count_into(self, counts: DedupCounts) -> None:
         """Where the next decisions are counted."""
@@ -81,10 +81,11 @@ class TurnIndex:
         if document == len(self._firsts):
             self._firsts.append(len(self._results))
         else:
-            view = self._views.get(document)
-            if view is None:
-                view = id_view(self._results[self._firsts[document]])
-            self._views[document] = _together(view, id_view(result))
+            members = self._views.get(document)
+            if members is None:
+                first = self._results[self._firsts[document]]
+                members = self._views[document] = _Members(id_view(first))
+            members.join(id_view(result))
         self._results.append(result)
         self._documents.append(document)
 
@@ -124,14 +125,16 @@ class TurnIndex:
             if verdict.evidence is None:
                 continue
             document = self._documents[position]
-            view = self._views.get(document)
+            members = self._views.get(document)
             mine = id_view(result)
-            if view is not None:
-                against = compare_ids(mine, view, kind, rules)
+            if members is not None:
+                against = compare_ids(mine, members.view(), kind, rules)
                 if against is not None and against.evidence is None:
                     counts.contradictions += 1
                     continue
-            self._views[document] = _together(view or id_view(other), mine)
+            else:
+                members = self._views[document] = _Members(id_view(other))
+            members.join(mine)
             if (verdict.evidence == URL or verdict.step == "ids") and text_verdict(
                 result, other, rules
             ) is False:
@@ -142,20 +145,25 @@ class TurnIndex:
         return None
 
 
-def _together(a: IdView, b: IdView) -> IdView:
-    """The identifiers of two members, or of a document and one more member, taken together."""
-    ids: dict[Name, tuple[bytes, ...]] = dict(a.ids)
-    for name, digests in b.ids.items():
-        ids[name] = _union(ids.get(name, ()), digests)
-    return IdView(
-        ids,
-        _union(a.docs, b.docs),
-        a.definitive or b.definitive,
-        _union(a.contents, b.contents),
-    )
+class _Members:
+    """The identifiers of all members of a document, taken together; grows as members join."""
 
+    __slots__ = ("contents", "definitive", "docs", "ids")
 
-def _union(a: tuple[bytes, ...], b: tuple[bytes, ...]) -> tuple[bytes, ...]:
-    if not b or a == b:
-        return a
-    return a + tuple(item for item in b if item not in a)
+    def __init__(self, first: IdView) -> None:
+        self.ids: dict[Name, set[bytes]] = {name: set(found) for name, found in first.ids.items()}
+        self.docs = set(first.docs)
+        self.definitive = first.definitive
+        self.contents = set(first.contents)
+
+    def join(self, member: IdView) -> None:
+        """Take one more member in."""
+        for name, digests in member.ids.items():
+            self.ids.setdefault(name, set()).update(digests)
+        self.docs.update(member.docs)
+        self.contents.update(member.contents)
+        self.definitive = self.definitive or member.definitive
+
+    def view(self) -> IdView:
+        """The identifiers as verification compares them."""
+        return IdView(self.ids, self.docs, self.definitive, self.contents)

@@ -17,6 +17,7 @@ SNIPPET_PREFIX: Final = 100
 CONTENT_PREFIX: Final = 500
 TITLE_PREFIX: Final = 100
 MAX_URL_PARAMETERS: Final = 500
+SHORT_URL: Final = 512  # longer ones are not remembered
 
 IDENTITY_PARAMETERS: Final = frozenset(("id", "itemid", "version", "sourcedoc", "docid", "v", "p"))
 _DROPPED_PARAMETERS: Final = frozenset(
@@ -59,7 +60,6 @@ class Url:
     parameters: tuple[tuple[str, str], ...]
 
 
-@lru_cache(maxsize=16_384)
 def parse_url(url: str) -> Url | None:
     """The comparable parts of ``url``, or None for one that counts as absent.
 
@@ -68,6 +68,10 @@ def parse_url(url: str) -> Url | None:
     >>> parse_url("http://[broken/") is None
     True
     """
+    return _parse_short_url(url) if len(url) <= SHORT_URL else _parse_url(url)
+
+
+def _parse_url(url: str) -> Url | None:
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -96,6 +100,9 @@ def parse_url(url: str) -> Url | None:
     if len(pairs) > MAX_URL_PARAMETERS:
         return None
     return Url((host, path), _kept_parameters(pairs))
+
+
+_parse_short_url = lru_cache(maxsize=16_384)(_parse_url)
 
 
 def _normal_triplet(match: re.Match[str]) -> str:

@@ -52,14 +52,18 @@ class EntityType:
     fields_used: frozenset[str] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        if "*" in self.rejects:
-            return
+        names = self.names_in_rules()
+        if "*" not in names:
+            used = {n for n in names if n not in OWN_NAMES and not n.startswith("id:")}
+            object.__setattr__(self, "fields_used", frozenset(used))
+
+    def names_in_rules(self) -> set[str]:
+        """Every name that rejections and confirmations speak of, as they are written."""
         names = set(self.rejects) | set(self.parts_differ)
         for rule in self.confirms:
             for need in rule:
                 names.update(need.names)
-        used = {n for n in names if n not in OWN_NAMES and not n.startswith("id:")}
-        object.__setattr__(self, "fields_used", frozenset(used))
+        return names
 
     def is_definitive(self, component: str | bytes) -> bool:
         """Whether an equal value of this component of ``ids`` alone identifies the document."""
@@ -182,8 +186,5 @@ class DedupRules:
         found: set[str] = set()
         for kind in self.types:
             found |= (kind.definitive or frozenset()) | kind.not_definitive
-            found |= kind.fields_used or frozenset()
-            for rule in kind.confirms:
-                for need in rule:
-                    found.update(n.removeprefix("id:") for n in need.names if n.startswith("id:"))
-        return frozenset(found)
+            found |= {name.removeprefix("id:") for name in kind.names_in_rules()}
+        return frozenset(found - OWN_NAMES - {"*"})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from stream_metrics.dedup.digests import Name
 from stream_metrics.dedup.fingerprint import (
     DEFINITIVE,
     IDENTICAL_CONTENT,
@@ -53,14 +54,19 @@ VERDICTS: Final = (
 )
 
 
+_NONE: Final[frozenset[bytes]] = frozenset()
+_NOTHING: Final[dict[Name, frozenset[bytes]]] = {}
+
+
 def id_view(f: Fingerprint) -> IdView:
     """The identifiers of one result."""
     if f.view is None:
+        long = f.content is not None and bool(f.flags & IDENTICAL_CONTENT)
         f.view = IdView(
-            f.ids,
-            () if f.doc is None else (f.doc,),
+            {name: frozenset(digests) for name, digests in f.ids.items()} if f.ids else _NOTHING,
+            _NONE if f.doc is None else frozenset((f.doc,)),
             bool(f.flags & DEFINITIVE),
-            (f.content,) if f.flags & IDENTICAL_CONTENT and f.content is not None else (),
+            frozenset((f.content,)) if long and f.content is not None else _NONE,
         )
     return f.view
 
@@ -73,15 +79,15 @@ def compare_ids(a: IdView, b: IdView, kind: EntityType, rules: DedupRules) -> Ve
             others = b.ids.get(name)
             if others is None:
                 continue
-            if values != others and not any(value in others for value in values):
+            if values.isdisjoint(others):
                 return IDS_DIFFER
             conclusive = conclusive or kind.is_definitive(name)
         if conclusive:
             return IDS_EQUAL
     if a.docs and b.docs and not a.definitive and not b.definitive:
-        if any(doc in b.docs for doc in a.docs):
+        if not a.docs.isdisjoint(b.docs):
             return IDS_EQUAL
-        if rules.identical_content == "duplicate" and any(c in b.contents for c in a.contents):
+        if rules.identical_content == "duplicate" and not a.contents.isdisjoint(b.contents):
             return IDS_EQUAL
         return IDS_DIFFER
     return None
@@ -139,10 +145,10 @@ def _compare_name(
         same = comparable and a.content == b.content
         return same and bool(a.flags & LONG_CONTENT), comparable and not same
     if name.startswith("id:"):
-        mine, other = a.ids.get(name[3:]), b.ids.get(name[3:])
+        mine, other = id_view(a).ids.get(name[3:]), id_view(b).ids.get(name[3:])
         if mine is None or other is None:
             return False, False
-        same = any(value in other for value in mine)
+        same = not mine.isdisjoint(other)
         return same, not same
     mine_field, other_field = a.fields.get(name), b.fields.get(name)
     if mine_field is None or other_field is None:

@@ -226,6 +226,7 @@ def add_fingerprints(
             unpacker = Unpacker(digester, fingerprints[digest])
             for at, search in enumerate(carrier.searches):
                 search.fingerprints = unpacker.search(at)
+                conversation.extra_values += sum(f.extra_values for f in search.fingerprints)
     conversation.has_fingerprints = True
 
 

@@ -215,7 +215,8 @@ class Conversation:
 
     ``forgotten`` is the version up to which it was erased. ``key_id`` names the digest key that
     its fingerprints were made with. ``stored`` says that the store has its header;
-    ``has_fingerprints`` that they are loaded.
+    ``has_fingerprints`` that they are loaded. ``extra_values`` counts the values of results with
+    unusually many.
     """
 
     conversation_id: str
@@ -225,6 +226,7 @@ class Conversation:
     carriers: dict[bytes, Carrier] = field(default_factory=dict)
     has_fingerprints: bool = True
     stored: bool = False
+    extra_values: int = 0
 
     @property
     def last_turn(self) -> int:
@@ -232,6 +234,6 @@ class Conversation:
         return max((n for n, turn in self.turns.items() if turn.exists), default=0)
 
     @property
-    def results(self) -> int:
-        """Results held, the measure of what the conversation costs in memory."""
-        return sum(turn.results for turn in self.turns.values())
+    def weight(self) -> int:
+        """What the conversation costs in memory, in usual results."""
+        return sum(turn.results for turn in self.turns.values()) + self.extra_values // 4

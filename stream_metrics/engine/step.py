@@ -24,7 +24,6 @@ from stream_metrics.engine.state import (
     Cell,
     Completed,
     Conversation,
-    Iteration,
     Search,
     Turn,
     Version,
@@ -82,9 +81,12 @@ class Changes:
 class _TurnWork:
     """What a batch has done to one turn so far."""
 
-    __slots__ = ("before", "before_turn", "pending", "qrels", "rebuild", "retracted", "touched")
+    __slots__ = (
+        "before", "before_turn", "compact", "pending", "qrels", "rebuild", "retracted", "touched",
+    )  # fmt: skip
 
     def __init__(self) -> None:
+        self.compact: dict[int, int] | None = None  # compact numbers before the batch
         self.before: dict[int, Cell] = {}
         self.before_turn: Cell | None = None
         self.touched: set[int] = set()
@@ -155,11 +157,10 @@ class _Batch:
         self._config = step.config
         self._limits = step.config.limits
         self._fingerprinter = step.fingerprinter_of(conversation.key_id)
-        self._keeper = TurnKeeper(step.config, self._fingerprinter, seen.dedup)
+        self._keeper = TurnKeeper(step.config, self._fingerprinter, seen.dedup, self._touch_number)
         self._changes = Changes()
         self._work: dict[int, _TurnWork] = {}
-        self._waiting: int | None = None
-        self._early: list[tuple[Turn, Carrier, str]] = []
+        self._early: list[tuple[Turn, Carrier, str | int]] = []
 
     # -- events ---------------------------------------------------------------------------------
 
@@ -185,6 +186,9 @@ class _Batch:
             if turn is None:
                 self._seen.events[kind, "over_limit"] += 1
                 return
+        elif type(payload) is SearchIteration and not turn.exists and self._full(searching=True):
+            self._seen.events[kind, "over_limit"] += 1
+            return
         work = self._begin(turn)
         if type(payload) is SearchIteration:
             carrier = self._add_searches(turn, work, event, payload)
@@ -202,17 +206,22 @@ class _Batch:
 
     def _new_turn(self, event: Event) -> Turn | None:
         """Make room for a turn, unless the conversation already holds as many as it may."""
-        conversation = self._conversation
-        searching = type(event.payload) is SearchIteration
-        same_kind = sum(1 for turn in conversation.turns.values() if turn.exists == searching)
-        if same_kind >= self._limits.turns_per_conversation:
-            last = conversation.turns.get(conversation.last_turn)
-            if last is not None:
-                self._refuse(last)
+        if self._full(searching=type(event.payload) is SearchIteration):
             return None
-        turn = conversation.turns[event.turn] = Turn(event.turn)
+        turn = self._conversation.turns[event.turn] = Turn(event.turn)
         self._keeper.clear(turn)
         return turn
+
+    def _full(self, *, searching: bool) -> bool:
+        """Whether there are as many turns as may be, of those that exist or of those that wait."""
+        conversation = self._conversation
+        same_kind = sum(1 for turn in conversation.turns.values() if turn.exists == searching)
+        if same_kind < self._limits.turns_per_conversation:
+            return False
+        last = conversation.turns.get(conversation.last_turn)
+        if last is not None:
+            self._refuse(last)
+        return True
 
     def _refuse(self, turn: Turn) -> None:
         turn.over_limit = True
@@ -238,8 +247,14 @@ class _Batch:
         if iteration is not None and (iteration.searches or number in turn.gates):
             cell = iteration.cell
             if cell is STALE:
-                cell = iteration_cell(turn, iteration, _compact(turn, iteration), self._config)
+                if work.compact is None:
+                    work.compact = {it.number: i for i, it in enumerate(counted(turn), 1)}
+                compact = work.compact.get(number, 0)
+                cell = iteration_cell(turn, iteration, compact, self._config)
             work.before[number] = cell
+
+    def _touch_number(self, turn: Turn, number: int) -> None:
+        self._touch(turn, self._work[turn.number], number)
 
     def _touch_all(self, turn: Turn, work: _TurnWork) -> None:
         for number in turn.iterations:
@@ -283,8 +298,10 @@ class _Batch:
         carrier.release = payload.release
         if payload.gate is not None:
             self._add_gate(turn, work, carrier, payload.gate.decision)
+        seen: set[str] = set()
         for index, sent in enumerate(payload.searches or ()):
-            if all(search.search_id != sent.search_id for search in carrier.searches):
+            if sent.search_id not in seen:
+                seen.add(sent.search_id)
                 self._add_search(turn, work, carrier, sent, index)
         if carrier.empty:
             self._keep_ghost(turn, event.version)
@@ -350,6 +367,7 @@ class _Batch:
         fingerprint = self._fingerprinter.of
         search.fingerprints = [fingerprint(result) for result in results]
         search.types = [type_label(f.type) for f in search.fingerprints]
+        self._conversation.extra_values += sum(f.extra_values for f in search.fingerprints)
         for result, made in zip(results, search.fingerprints, strict=True):
             if made.url is None and result.url:
                 self._seen.counts["urls_unparsed"] += 1
@@ -381,10 +399,12 @@ class _Batch:
             if not self._beats(standing_route and standing_route[0], carrier.version):
                 continue
             search = turn.searches.get(routing.search_id)
-            if search is None and standing_route is None and not self._may_wait(turn):
-                continue
             if search is not None:
                 self._touch(turn, work, search.carrier.iteration)
+                if search.route is None:
+                    self._seen.counts["routing_labels_unrouted"] += 1
+            else:
+                self._early.append((turn, carrier, routing.search_id))
             optimal = routing.optimal and routing.optimal[:LONGEST_ROUTE]
             carrier.routing_labels[routing.search_id] = optimal
             turn.routing_labels[routing.search_id] = (carrier, optimal)
@@ -397,9 +417,8 @@ class _Batch:
             standing_gate = turn.gate_labels.get(gate.iteration)
             if not self._beats(standing_gate and standing_gate[0], carrier.version):
                 continue
-            known = gate.iteration in turn.iterations
-            if not known and standing_gate is None and not self._may_wait(turn):
-                continue
+            if gate.iteration not in turn.iterations:
+                self._early.append((turn, carrier, gate.iteration))
             self._touch(turn, work, gate.iteration)
             carrier.gate_labels[gate.iteration] = gate.search_needed
             turn.gate_labels[gate.iteration] = (carrier, gate.search_needed)
@@ -417,8 +436,6 @@ class _Batch:
         holder = turn.handles.get(result_id)
         old: int | None = None
         if holder is None:
-            if standing is None and not self._may_wait(turn):
-                return
             self._early.append((turn, carrier, result_id))
         else:
             self._seen.label_delays_us.append(carrier.occurred_us - holder[0].carrier.occurred_us)
@@ -441,23 +458,10 @@ class _Batch:
         new: int | None,
     ) -> None:
         document = turn.documents[holder[0].documents[holder[1]]]
-        self._touch(turn, work, document.members[0][0].carrier.iteration)
-        for number in document.ranked_in or ():
-            self._touch(turn, work, number)
         before = labels_conflict(document)
         self._keeper.relabel(turn, holder[0], holder[1], old, new)
         if labels_conflict(document) and not before:
             self._seen.counts["label_conflicts"] += 1
-
-    def _may_wait(self, turn: Turn) -> bool:
-        """Whether one more label may wait for what it names."""
-        if self._waiting is None:
-            self._waiting = sum(waiting_labels(t) for t in self._conversation.turns.values())
-        if self._waiting >= self._limits.waiting_labels:
-            self._refuse(turn)
-            return False
-        self._waiting += 1
-        return True
 
     # -- the end of a turn, forgetting ----------------------------------------------------------
 
@@ -532,14 +536,29 @@ class _Batch:
         for number, work in self._work.items():
             turn = turns[number]
             self._finish_turn(turn, work)
-            if not (turn.exists or turn.over_limit or turn.completed) and not (
+            if not (turn.exists or turn.completed) and not (
                 turn.labels or turn.routing_labels or turn.gate_labels
             ):
                 del turns[number]
                 self._changes.turns.add(number)
-        for turn, carrier, result_id in self._early:
-            self._observe_early(turn, carrier, result_id)
+        if self._early:
+            self._bound_waiting()
         return self._changes
+
+    def _bound_waiting(self) -> None:
+        """Refuse labels of this batch, the last first, while too many wait in the conversation."""
+        for turn, carrier, name in self._early:
+            if isinstance(name, str) and name in carrier.labels:
+                self._observe_early(turn, carrier, name)
+        turns = self._conversation.turns.values()
+        excess = sum(map(waiting_labels, turns)) - self._limits.waiting_labels
+        for turn, carrier, name in reversed(self._early):
+            if excess <= 0:
+                return
+            if _withdraw_waiting(turn, carrier, name):
+                excess -= 1
+                self._refuse(turn)
+                self._release(carrier)
 
     def _observe_early(self, turn: Turn, carrier: Carrier, result_id: str) -> None:
         """Whether a label that came before its result in this batch still waits for it."""
@@ -559,7 +578,6 @@ class _Batch:
         else:
             for search in pending:
                 self._touch(turn, work, search.carrier.iteration)
-                self._touch_earlier(turn, work, search)
                 self._keeper.append(turn, search)
         for search in pending:
             holders = (turn.handles[result_id] for result_id in search.result_ids)
@@ -575,12 +593,6 @@ class _Batch:
                 turn.qrels = qrels
                 self._changes.turns.add(turn.number)
         self._add_cells(turn, work)
-
-    def _touch_earlier(self, turn: Turn, work: _TurnWork, search: Search) -> None:
-        """A duplicate that brings a label can give it to a document of any earlier iteration."""
-        if search.gains is not None or any(r in turn.labels for r in search.result_ids):
-            for number in turn.iterations:
-                self._touch(turn, work, number)
 
     def _rebuild(self, turn: Turn) -> None:
         self._seen.counts["rebuilds"] += 1
@@ -609,12 +621,6 @@ class _Batch:
                 cells.append((1, after))
 
 
-def _compact(turn: Turn, iteration: Iteration) -> int:
-    """The iteration's number among the counted ones."""
-    number = iteration.number
-    return 1 + sum(1 for it in turn.iterations.values() if it.searches and it.number < number)
-
-
 def waiting_labels(turn: Turn) -> int:
     """Labels of a turn that name nothing it has."""
     return (
@@ -622,3 +628,19 @@ def waiting_labels(turn: Turn) -> int:
         + sum(1 for search_id in turn.routing_labels if search_id not in turn.searches)
         + sum(1 for number in turn.gate_labels if number not in turn.iterations)
     )
+
+
+def _withdraw_waiting(turn: Turn, carrier: Carrier, name: str | int) -> bool:
+    """Take a label back that ``carrier`` brought and that still names nothing."""
+    if isinstance(name, int):
+        if name not in carrier.gate_labels or name in turn.iterations:
+            return False
+        del carrier.gate_labels[name], turn.gate_labels[name]
+        return True
+    if name in carrier.labels and name not in turn.handles:
+        del carrier.labels[name], turn.labels[name]
+        return True
+    if name in carrier.routing_labels and name not in turn.searches:
+        del carrier.routing_labels[name], turn.routing_labels[name]
+        return True
+    return False

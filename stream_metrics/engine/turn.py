@@ -7,6 +7,8 @@ same steps.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from stream_metrics.dedup.fingerprint import Fingerprinter
 from stream_metrics.dedup.index import DedupCounts, TurnIndex
 from stream_metrics.dedup.tables import NAMED_TYPES
@@ -73,8 +75,14 @@ class TurnKeeper:
     """Appends searches to turns and moves labels, under one configuration."""
 
     def __init__(
-        self, config: EngineConfig, fingerprinter: Fingerprinter, counts: DedupCounts
+        self,
+        config: EngineConfig,
+        fingerprinter: Fingerprinter,
+        counts: DedupCounts,
+        before_change: Callable[[Turn, int], None] | None = None,
     ) -> None:
+        """``before_change`` hears of an iteration whose figures a label is about to change."""
+        self.before_change = before_change
         self.config = config
         self.fingerprinter = fingerprinter
         self.counts = counts
@@ -194,6 +202,10 @@ class TurnKeeper:
         label, credited = document_label(turn, document, self.config), document.credited
         if label == credited:
             return
+        if self.before_change is not None:
+            self.before_change(turn, document.members[0][0].carrier.iteration)
+            for number in document.ranked_in or ():
+                self.before_change(turn, number)
         iteration = turn.iterations[document.members[0][0].carrier.iteration]
         good_gain = self.config.good_gain
         if credited is None:

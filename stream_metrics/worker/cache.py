@@ -37,7 +37,7 @@ class ConversationCache:
     def put(self, partition: int, key: ConversationKey, conversation: Conversation) -> None:
         """Keep a conversation that the store has taken; may drop those used longest ago."""
         self.drop(partition, key)
-        weight = conversation.results + CONVERSATION_WEIGHT
+        weight = conversation.weight + CONVERSATION_WEIGHT
         self._entries[partition, key] = (conversation, weight)
         self.results += weight
         while self.results > self.max_results and self._entries:

@@ -34,9 +34,26 @@ class Export:
     last_event_us: int = 0
     record_time_ms: int = 0
 
+    def default_now_us(self) -> int:
+        """The largest event time, or the earliest time after it whose buckets are all there.
+
+        Events lag behind their records, and buckets go by the records' time.
+        """
+        record_time_us = self.record_time_ms * 1000
+        specs = {window for windows in self.windows for window in windows.windows}
+        return max(
+            [
+                self.last_event_us,
+                *(
+                    (oldest_bucket(window, record_time_us) + WINDOW_BUCKETS - 1) * window.bucket_us
+                    for window in specs
+                ),
+            ]
+        )
+
     def windows_document(self, now_us: int | None) -> dict[str, Any]:
         """The content of ``windows.json``; raises ``NowTooEarly``."""
-        now = self.last_event_us if now_us is None else now_us
+        now = self.default_now_us() if now_us is None else now_us
         for windows in self.windows:
             for window in windows.windows:
                 first = now // window.bucket_us - WINDOW_BUCKETS + 1

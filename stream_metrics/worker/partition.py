@@ -54,11 +54,14 @@ from stream_metrics.ports import (
     StateStore,
     StoredConversation,
 )
-from stream_metrics.worker.batches import CALL_ARGUMENTS, CALL_BYTES, estimate
+from stream_metrics.worker.batches import CALL_ARGUMENTS, CALL_BYTES, HARD_CAP_BYTES, estimate
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.telemetry import Telemetry
 
 EXPIRE_AT_ONCE: Final = 200
+TOO_MUCH_STATE: Final = BadRecord(
+    "over_limit", f"the conversation's changes exceed {HARD_CAP_BYTES} bytes of state"
+)
 
 T = TypeVar("T")
 Retry = Callable[[Callable[[], Awaitable[T]]], Awaitable[T]]
@@ -213,17 +216,31 @@ class StatePartition:
             try:
                 await self._process(chunk, retry)
             except TooLarge:
-                size = max(1, len(chunk) // 2)
+                if len(chunk) == 1:
+                    await self._process(chunk, retry, refused=TOO_MUCH_STATE)
+                    start += 1
+                else:
+                    size = len(chunk) // 2
                 continue
             start += len(chunk)
         return len(records)
 
-    async def _process(self, records: Sequence[Record], retry: Retry[object]) -> None:
+    async def _process(
+        self,
+        records: Sequence[Record],
+        retry: Retry[object],
+        refused: BadRecord | None = None,
+    ) -> None:
+        """One atomic step; ``refused`` sets all of its records aside."""
         clock = time.perf_counter
         started = clock()
         observations = Observations()
         letters: list[DeadLetter] = []
-        works = self._decode(records, letters)
+        works: dict[ConversationKey, _Work] = {}
+        if refused is None:
+            works = self._decode(records, letters)
+        else:
+            letters = [DeadLetter(r, refused.reason, refused.message) for r in records]
         decoded = clock()
         await self._open(works, observations, retry)
         loaded = clock()
@@ -412,7 +429,8 @@ class StatePartition:
             buckets={place: encode_sums(sums) for place, sums in touched.items()},
         )
         size, arguments = estimate(batch)
-        if records > 1 and (size > CALL_BYTES or arguments > CALL_ARGUMENTS):
+        large = size > CALL_BYTES or arguments > CALL_ARGUMENTS
+        if size > HARD_CAP_BYTES if records == 1 else large and records:
             for work in works.values():
                 self._cache.drop(self.number, work.key)
             raise TooLarge

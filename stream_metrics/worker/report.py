@@ -38,6 +38,8 @@ def build_report(
         "gate": _gate(rows).row(),
         "routing": _routing(rows),
         "reranking": reranking_row(reranks),
+        "retrieval": None,
+        "generation": None,
     }
 
 

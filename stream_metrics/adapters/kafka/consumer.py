@@ -29,7 +29,7 @@ from aiokafka.structs import OffsetAndMetadata
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.topics import partition_counts
 from stream_metrics.adapters.prometheus.operations import Operations
-from stream_metrics.ports import Identity, Position, Record, StateStore
+from stream_metrics.ports import Identity, Position, Record, StateStore, bounded_timestamp
 from stream_metrics.settings import KafkaSettings
 from stream_metrics.worker.partition import Lost, StatePartition, check_identity
 from stream_metrics.worker.patience import Patience, Reasons, Stopped
@@ -474,7 +474,14 @@ class LiveConsumer:
             if partition is None or not found:
                 continue
             records = [
-                Record(r.value, r.key, r.timestamp, place.topic, place.partition, r.offset)
+                Record(
+                    r.value,
+                    r.key,
+                    bounded_timestamp(r.timestamp),
+                    place.topic,
+                    place.partition,
+                    r.offset,
+                )
                 for r in found
             ]
             stored = partition.positions[place.topic].offset

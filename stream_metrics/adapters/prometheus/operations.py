@@ -51,6 +51,10 @@ COUNTS: Final[dict[str, tuple[str, str]]] = {
         "Results whose result_id an earlier result of the turn already held.",
     ),
     "gate_conflicts": ("gate_conflicts", "Searches of an iteration whose gate says skip."),
+    "routing_labels_unrouted": (
+        "routing_labels_unrouted",
+        "Routing labels of searches that took no route; they count nowhere else.",
+    ),
     "labels_waiting": ("labels_waiting", "Labels that came before the result they name."),
     "labels_revised": ("labels_revised", "Labels that replaced an earlier one."),
     "labels_orphan": ("labels_orphan", "Labels whose result had not come when they expired."),
