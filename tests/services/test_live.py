@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from aiokafka import AIOKafkaProducer
 
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import Prometheus, RedisServer
@@ -218,3 +221,92 @@ async def test_fausts_own_command_starts_the_worker(
     await worker.start()
 
     assert await worker.stop() == 0
+
+
+def few(seed: int) -> TrafficProfile:
+    """Little traffic, with some broken records."""
+    return replace(profile(seed), conversations=60, invalid=0.05)
+
+
+async def test_missing_dead_letter_topics_are_waited_for(
+    kafka: Kafka, redis: RedisServer, tmp_path: Path
+) -> None:
+    """Without dead-letter topics `/readyz` says so soon; once they are there, nothing is lost."""
+    group = f"letters-{os.getpid()}"
+    topics = (f"{group}-events", f"{group}-labels")
+    for topic in topics:
+        await kafka.create_topic(topic, PARTITIONS)
+    produced = await produce(
+        kafka, {"events": topics[0], "labels": topics[1]}, generate(few(seed=4))
+    )
+    system = LiveSystem(kafka, redis, tmp_path / group, group, topics, produced)
+    await system.start_workers(1)
+    worker = system.workers[0]
+
+    async def says_why() -> bool:
+        status, body = await worker.readyz()
+        return status == 503 and "dead_letters" in body.get("reasons", {})
+
+    await wait_until(says_why, 20, "the worker does not say that it cannot write dead letters")
+    for topic in topics:
+        await kafka.create_topic(f"{topic}.dlq", PARTITIONS)
+    await system.reach(1.0)
+
+    await wait_until(worker.ready, 20, "the worker is not ready again")
+    live, replayed = await system.compare(produced.last_us)
+    for name in ("conversations.jsonl", "windows.json"):
+        assert (live / name).read_bytes() == (replayed / name).read_bytes()
+    assert await system.dead_letters() == produced.broken
+    assert await system.stop_workers() == [0]
+
+
+async def test_a_record_with_a_huge_key_does_not_stop_the_partition(
+    kafka: Kafka, redis: RedisServer, tmp_path: Path
+) -> None:
+    """A record whose key alone exceeds what a topic takes uncompressed is a dead letter too."""
+    group = f"key-{os.getpid()}"
+    topics = (f"{group}-events", f"{group}-labels")
+    for topic in topics:
+        await kafka.create_topic(topic, PARTITIONS)
+        await kafka.create_topic(f"{topic}.dlq", PARTITIONS)
+    producer = AIOKafkaProducer(
+        bootstrap_servers=kafka.bootstrap_servers,
+        compression_type="gzip",
+        max_request_size=9_000_000,
+    )
+    await producer.start()
+    try:
+        place = await producer.send_and_wait(topics[0], b"{}", key=b"k" * 3_000_000)
+    finally:
+        await producer.stop()
+    system = await empty_system(kafka, redis, tmp_path, group, topics)
+    await system.start_workers(1)
+
+    async def a_letter() -> bool:
+        return bool(await system.dead_letters())
+
+    await wait_until(system.workers[0].ready, 30, "the worker is not ready")
+    await wait_until(a_letter, 60, "there is no dead letter")
+    assert await system.dead_letters() == {(place.topic, place.partition, place.offset)}
+    assert await system.stop_workers() == [0]
+
+
+async def test_a_second_signal_ends_the_process(
+    kafka: Kafka, redis: RedisServer, tmp_path: Path
+) -> None:
+    """SIGTERM while Redis hangs waits for the call in flight; a second one ends it at once."""
+    system = await topics_with_traffic(kafka, redis, tmp_path, f"signal-{os.getpid()}", seed=6)
+    await system.start_workers(1)
+    await system.reach(0.1)
+    worker = system.workers[0]
+    redis.pause()
+    try:
+        os.kill(worker.pid, signal.SIGTERM)
+        await wait_until(
+            lambda: "Signal received" in worker.log.read_text(), 10, "the signal was not noticed"
+        )
+        os.kill(worker.pid, signal.SIGTERM)
+        await worker.ended(3)
+    finally:
+        redis.resume()
+    assert worker.exit_code == 128 + signal.SIGTERM
