@@ -22,7 +22,7 @@ def describe() -> str:
     load = os.getloadavg()[0]
     return (
         f"machine   {_processor()}, {os.cpu_count()} cores, {memory:.0f} GiB, "
-        f"{platform.system()} {platform.release()}; load {load:.1f} at the start\n"
+        f"{platform.system()}; load {load:.1f} at the start\n"
         f"versions  Python {platform.python_version()}, {libraries}\n"
         f"servers   Kafka {kafka_version()} on Java {_word(JAVA.find(), '-version', 2)}, "
         f"Redis {_word(REDIS.find(), '--version', 2).removeprefix('v=')}\n"
