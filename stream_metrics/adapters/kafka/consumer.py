@@ -26,6 +26,8 @@ from aiokafka.errors import (
 )
 from aiokafka.structs import OffsetAndMetadata
 
+from stream_metrics.adapters.kafka.lag import Lag
+from stream_metrics.adapters.kafka.log import FRESH, OffsetGap, start_positions, targets
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.topics import partition_counts
 from stream_metrics.adapters.prometheus.operations import Operations
@@ -36,7 +38,6 @@ from stream_metrics.worker.patience import Patience, Reasons, Stopped
 
 log = structlog.get_logger(__name__)
 
-FRESH: Final = "stream-metrics: nothing written yet"
 PROBE_SECONDS: Final = 3.0
 EXPIRE_SECONDS: Final = 5.0
 LEAVE_WITHIN_SECONDS: Final = 8.0
@@ -96,10 +97,9 @@ class LiveConsumer:
         self._kept: dict[int, StatePartition] = {}
         self._halted: dict[int, str] = {}
         self._verify: dict[TopicPartition, Position] = {}
-        self._ends: dict[TopicPartition, int] = {}
+        self._lag = Lag(operations)
         self._committed: dict[TopicPartition, int] = {}
         self._stuck: dict[int, dict[str, Position]] = {}  # where halted partitions stand
-        self._behind_since: dict[TopicPartition, float] = {}
         self._next_commit = 0.0
         self._next_expiry = 0.0
 
@@ -272,6 +272,8 @@ class LiveConsumer:
         return [TopicPartition(topic, number) for topic in self._settings.topics]
 
     async def _take(self, number: int) -> None:
+        consumer = self._consumer
+        assert consumer is not None
         assert self._identity is not None
         state = await self._patience(lambda: self._store.describe(number))
         check_identity(state.identity, self._identity, number)
@@ -279,8 +281,11 @@ class LiveConsumer:
         fresh = state.identity is None
         if fresh:
             try:
-                positions = await self._retry_kafka(lambda: self._start_positions(number))
-            except _Gap as gap:
+                places, start = self._places(number), self._settings.start
+                positions = await self._retry_kafka(
+                    lambda: start_positions(consumer, places, start)
+                )
+            except OffsetGap as gap:
                 self._gap(number, gap)
                 return
         if not await self._confirm_membership(number, positions, fresh=fresh):
@@ -303,42 +308,13 @@ class LiveConsumer:
             partition.adopt(claimed)
         try:
             await self._retry_kafka(lambda: self._seek(number, partition.positions))
-        except _Gap as gap:
+        except OffsetGap as gap:
             self._gap(number, gap)
             self._stuck[number] = partition.positions
             return
         self._unhalt(number)
         if not self._changed:
             self._active[number] = partition
-
-    async def _start_positions(self, number: int) -> dict[str, Position]:
-        """Where a state partition begins that the store does not know."""
-        consumer = self._consumer
-        assert consumer is not None
-        places = self._places(number)
-        starts = await consumer.beginning_offsets(places)
-        ends = await consumer.end_offsets(places)
-        positions: dict[str, Position] = {}
-        for place in places:
-            committed = await self._committed_offset(consumer, place)
-            if committed is not None and committed.metadata != FRESH:
-                raise _Gap(
-                    place.topic,
-                    f"the group has committed offset {committed.offset} of {place.topic}, but the "
-                    "store has no state for it: the state is lost, or the namespace is another one",
-                )
-            if committed is not None:
-                positions[place.topic] = Position(committed.offset)
-            else:
-                latest = self._settings.start == "latest"
-                positions[place.topic] = Position((ends if latest else starts)[place])
-        return positions
-
-    async def _committed_offset(
-        self, consumer: AIOKafkaConsumer, place: TopicPartition
-    ) -> OffsetAndMetadata | None:
-        offsets = await consumer._coordinator.fetch_committed_offsets([place])
-        return offsets.get(place)
 
     async def _confirm_membership(
         self, number: int, positions: dict[str, Position], *, fresh: bool
@@ -371,32 +347,13 @@ class LiveConsumer:
         consumer = self._consumer
         assert consumer is not None
         places = self._places(number)
-        starts = await consumer.beginning_offsets(places)
-        ends = await consumer.end_offsets(places)
-        for place in places:
-            position = positions[place.topic]
-            start, end = starts[place], ends[place]
-            if position.offset < start:
-                raise _Gap(
-                    place.topic,
-                    f"{place.topic} begins at offset {start}, the state needs {position.offset}: "
-                    "records were deleted before they were read",
-                )
-            if position.offset > end:
-                raise _Gap(
-                    place.topic,
-                    f"{place.topic} ends at offset {end}, the state has read up to "
-                    f"{position.offset}: the topic was made anew or has lost records",
-                )
-        for place in places:
-            position = positions[place.topic]
-            target = position.offset
+        aims, ends = await targets(consumer, places, positions)
+        self._lag.heard(ends)
+        for place, aim in aims.items():
             self._verify.pop(place, None)
-            if position.last_digest and target - 1 >= starts[place]:
-                target -= 1
-                self._verify[place] = position
-            consumer.seek(place, target)
-            self._ends[place] = ends[place]
+            if aim < positions[place.topic].offset:
+                self._verify[place] = positions[place.topic]
+            consumer.seek(place, aim)
         consumer.resume(*places)
 
     def _drop(self, number: int) -> None:
@@ -405,12 +362,10 @@ class LiveConsumer:
         self._unhalt(number)
         for place in self._places(number):
             self._verify.pop(place, None)
-            self._ends.pop(place, None)
-            self._behind_since.pop(place, None)
             self._committed.pop(place, None)
-            self._operations.forget_partition(place.topic, number)
+            self._lag.forget(place)
 
-    def _gap(self, number: int, gap: _Gap) -> None:
+    def _gap(self, number: int, gap: OffsetGap) -> None:
         self._operations.offset_gap(gap.topic)
         self._halt(number, f"offset gap: {gap}")
 
@@ -509,7 +464,7 @@ class LiveConsumer:
             return True
         self._gap(
             place.partition,
-            _Gap(
+            OffsetGap(
                 place.topic,
                 f"the record at offset {first.offset} of {place.topic} is not the one that was "
                 "read there: the topic was made anew",
@@ -574,7 +529,7 @@ class LiveConsumer:
             try:
                 await partition.check(self._patience)
                 await partition.advance(await self._passed(number), self._patience)
-                horizon = self._read_up_to_ms(number, partition)
+                horizon = self._lag.read_up_to_ms(number, partition.positions)
                 if horizon is not None:
                     await partition.expire(horizon, self._patience)
             except Lost as lost:
@@ -588,33 +543,10 @@ class LiveConsumer:
             return {}
         return {p.topic: await consumer.position(p) for p in self._places(number)}
 
-    def _read_up_to_ms(self, number: int, partition: StatePartition) -> int | None:
-        """Record time up to which every topic has been read; a topic at its end counts as now."""
-        times = []
-        for topic, position in partition.positions.items():
-            end = self._ends.get(TopicPartition(topic, number))
-            if end is None:
-                return None
-            at_end = position.offset >= end
-            times.append(int(time.time() * 1000) if at_end else position.record_time_ms)
-        return min(times, default=None)
-
     def _report(self) -> None:
-        """Lag, and up to when the input has been read; also of halted partitions."""
-        now = time.time()
-        oldest = now
-        known = {n: p.positions for n, p in (self._active | self._kept).items()} | self._stuck
-        for number, positions in known.items():
-            for topic, position in positions.items():
-                place = TopicPartition(topic, number)
-                behind = max(0, self._ends.get(place, position.offset) - position.offset)
-                since = self._behind_since.setdefault(place, now)
-                if not behind:
-                    self._behind_since[place] = now
-                read = position.record_time_ms / 1000 or since
-                self._operations.lag(topic, number, behind, max(0.0, now - read) if behind else 0.0)
-                oldest = min(oldest, read if behind else now)
-        self._operations.complete_until(oldest)
+        """Lag, also of partitions that wait to be taken over or are halted."""
+        owned = self._active | self._kept
+        self._lag.report({n: p.positions for n, p in owned.items()} | self._stuck)
 
     async def _probe(self) -> None:
         """Ask the brokers for the ends of our partitions: that is lag, and whether they answer."""
@@ -626,7 +558,7 @@ class LiveConsumer:
                 if consumer is not None:
                     async with asyncio.timeout(PROBE_SECONDS):
                         if places:
-                            self._ends |= await consumer.end_offsets(places)
+                            self._lag.heard(await consumer.end_offsets(places))
                         else:
                             await consumer.topics()
                     self._reasons.clear("kafka")
@@ -651,11 +583,3 @@ class LiveConsumer:
             else:
                 self._reasons.clear("kafka")
                 return result
-
-
-class _Gap(Exception):
-    """An offset gap of one topic: the log does not hold what the state needs."""
-
-    def __init__(self, topic: str, message: str) -> None:
-        super().__init__(message)
-        self.topic = topic
