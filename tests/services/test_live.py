@@ -310,3 +310,32 @@ async def test_a_second_signal_ends_the_process(
     finally:
         redis.resume()
     assert worker.exit_code == 128 + signal.SIGTERM
+
+
+async def test_other_settings_on_old_state_are_refused(
+    kafka: Kafka, redis: RedisServer, tmp_path: Path
+) -> None:
+    """A worker with other thresholds ends with 2 and says so; the owner goes on."""
+    group = f"other-{os.getpid()}"
+    topics = (f"{group}-events", f"{group}-labels")
+    for topic in topics:
+        await kafka.create_topic(topic, PARTITIONS)
+        await kafka.create_topic(f"{topic}.dlq", PARTITIONS)
+    produced = await produce(
+        kafka, {"events": topics[0], "labels": topics[1]}, generate(few(seed=7))
+    )
+    system = LiveSystem(kafka, redis, tmp_path / group, group, topics, produced)
+    await system.start_workers(1)
+    await system.reach(1.0)
+    settings = {**system.environment, "STREAM_METRICS_METRICS__GOOD_GAIN": "3"}
+    stranger = Worker(system.folder, "stranger", settings)
+    stranger.launch()
+    await stranger.ended(60)
+
+    assert stranger.exit_code == 2
+    assert "other settings" in stranger.log_tail()
+    await wait_until(system.workers[0].ready, 30, "the owner is not ready again")
+    assert await system.stop_workers() == [0]
+    live, replayed = await system.compare(produced.last_us)
+    rows = "conversations.jsonl"
+    assert (live / rows).read_bytes() == (replayed / rows).read_bytes()
