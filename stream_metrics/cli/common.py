@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 from pydantic import ValidationError
@@ -72,7 +72,3 @@ def make_directory(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"--out {path}: {error.strerror}") from error
-
-
-EXIT_THRESHOLD: Final = 1
-EXIT_USAGE: Final = 2

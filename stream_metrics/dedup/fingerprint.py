@@ -23,6 +23,7 @@ from stream_metrics.dedup.normalise import (
     Url,
     field_form,
     is_uuid_form,
+    normalise_text,
     parse_url,
     single_text,
 )
@@ -262,13 +263,13 @@ class Fingerprinter:
 
     def _add_texts(self, made: Fingerprint, kind: EntityType, result: Result) -> None:
         digest = self.digester.of
-        if result.snippet and (text := " ".join(result.snippet.casefold().split())):
+        if result.snippet and (text := normalise_text(result.snippet)):
             made.snippet = digest("snippet", text)
             if len(text) >= LONG_TEXT:
                 made.flags |= LONG_SNIPPET
                 if len(text) > SNIPPET_PREFIX:
                     made.key_snippet = digest("snippet", text[:SNIPPET_PREFIX])[:KEY_BYTES]
-        if result.content and (text := " ".join(result.content.casefold().split())):
+        if result.content and (text := normalise_text(result.content)):
             made.content = digest("content", text)
             if len(text) >= LONG_TEXT:
                 made.flags |= LONG_CONTENT
@@ -276,7 +277,7 @@ class Fingerprinter:
                     made.flags |= IDENTICAL_CONTENT
                 if len(text) > CONTENT_PREFIX:
                     made.key_content = digest("content", text[:CONTENT_PREFIX])[:KEY_BYTES]
-        if result.title and (text := " ".join(result.title.casefold().split())):
+        if result.title and (text := normalise_text(result.title)):
             made.title = digest("title", text)
             if len(text) > TITLE_PREFIX:
                 made.key_title = digest("title", text[:TITLE_PREFIX])[:KEY_BYTES]

@@ -131,7 +131,7 @@ def scalar_form(value: Scalar | None) -> str | None:
     """
     kind = type(value)
     if kind is str:
-        text = " ".join(value.casefold().split())  # type: ignore[union-attr]
+        text = normalise_text(value)  # type: ignore[arg-type]
         if not text:
             return None
         if text[0] in "0123456789" and (instant := parse_rfc3339(text)) is not None:

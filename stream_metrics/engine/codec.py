@@ -85,17 +85,6 @@ def encode_changes(
     return hot, fingerprints
 
 
-def encode_whole(conversation: Conversation, digester: Digester) -> tuple[Parts, Parts]:
-    """Every part of a conversation."""
-    everything = Changes(
-        written=set(conversation.carriers),
-        fingerprinted={d for d, c in conversation.carriers.items() if c.searches},
-        turns=set(conversation.turns),
-        header=True,
-    )
-    return encode_changes(conversation, everything, digester)
-
-
 def _encode_turn(turn: Turn | None) -> bytes | None:
     if turn is None or not (turn.over_limit or turn.refused or turn.ghost or turn.qrels):
         return None

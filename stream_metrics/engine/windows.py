@@ -136,14 +136,6 @@ class Windows:
         if window in self.buckets:
             self.buckets[window][bucket, agent] = sums
 
-    def apply(
-        self, cells: Iterable[tuple[int, Cell]], names: Names, record_time_us: int
-    ) -> Touched:
-        """``changes``, installed at once."""
-        touched = self.changes(cells, names, record_time_us)
-        self.install(touched)
-        return touched
-
     def install(self, touched: Touched) -> None:
         """Take over changed buckets; they are replaced, so that a reader may hold the old ones."""
         for (window, bucket, agent), sums in touched.items():

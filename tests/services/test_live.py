@@ -41,14 +41,21 @@ def profile(seed: int) -> TrafficProfile:
     )
 
 
+async def new_topics(kafka: Kafka, group: str, *, dead_letters: bool = True) -> tuple[str, str]:
+    """The input topics of a group, with their dead-letter topics unless told otherwise."""
+    topics = (f"{group}-events", f"{group}-labels")
+    for topic in topics:
+        await kafka.create_topic(topic, PARTITIONS)
+        if dead_letters:
+            await kafka.create_topic(f"{topic}.dlq", PARTITIONS)
+    return topics
+
+
 async def topics_with_traffic(
     kafka: Kafka, redis: RedisServer, folder: Path, group: str, seed: int
 ) -> LiveSystem:
     """A system whose topics hold all of the traffic, and whose workers are not yet there."""
-    topics = (f"{group}-events", f"{group}-labels")
-    for topic in topics:
-        await kafka.create_topic(topic, PARTITIONS)
-        await kafka.create_topic(f"{topic}.dlq", PARTITIONS)
+    topics = await new_topics(kafka, group)
     produced = await produce(
         kafka, {"events": topics[0], "labels": topics[1]}, generate(profile(seed))
     )
@@ -212,9 +219,7 @@ async def test_fausts_own_command_starts_the_worker(
 ) -> None:
     """`faust -A stream_metrics.app worker` becomes ready, and ends with 0 when it is told to."""
     group = f"faust-{os.getpid()}"
-    topics = (f"{group}-events", f"{group}-labels")
-    for topic in topics:
-        await kafka.create_topic(topic, PARTITIONS)
+    topics = await new_topics(kafka, group, dead_letters=False)
     system = await empty_system(kafka, redis, tmp_path, group, topics)
     worker = FaustWorker(tmp_path, "faust-worker", system.environment)
 
@@ -233,9 +238,7 @@ async def test_missing_dead_letter_topics_are_waited_for(
 ) -> None:
     """Without dead-letter topics `/readyz` says so soon; once they are there, nothing is lost."""
     group = f"letters-{os.getpid()}"
-    topics = (f"{group}-events", f"{group}-labels")
-    for topic in topics:
-        await kafka.create_topic(topic, PARTITIONS)
+    topics = await new_topics(kafka, group, dead_letters=False)
     produced = await produce(
         kafka, {"events": topics[0], "labels": topics[1]}, generate(few(seed=4))
     )
@@ -265,10 +268,7 @@ async def test_a_record_with_a_huge_key_does_not_stop_the_partition(
 ) -> None:
     """A record whose key alone exceeds what a topic takes uncompressed is a dead letter too."""
     group = f"key-{os.getpid()}"
-    topics = (f"{group}-events", f"{group}-labels")
-    for topic in topics:
-        await kafka.create_topic(topic, PARTITIONS)
-        await kafka.create_topic(f"{topic}.dlq", PARTITIONS)
+    topics = await new_topics(kafka, group)
     producer = AIOKafkaProducer(
         bootstrap_servers=kafka.bootstrap_servers,
         compression_type="gzip",
@@ -317,10 +317,7 @@ async def test_other_settings_on_old_state_are_refused(
 ) -> None:
     """A worker with other thresholds ends with 2 and says so; the owner goes on."""
     group = f"other-{os.getpid()}"
-    topics = (f"{group}-events", f"{group}-labels")
-    for topic in topics:
-        await kafka.create_topic(topic, PARTITIONS)
-        await kafka.create_topic(f"{topic}.dlq", PARTITIONS)
+    topics = await new_topics(kafka, group)
     produced = await produce(
         kafka, {"events": topics[0], "labels": topics[1]}, generate(few(seed=7))
     )

@@ -175,7 +175,8 @@ def test_gauges_are_the_sums_of_the_owned_partitions(
         if len(step) == 4:
             at, seconds, agent, sums = step
             cell = Cell(NOW_US + seconds * 1_000_000, agent, sums)
-            all_partitions[at].apply([(1, cell)], names, NOW_US)
+            partition = all_partitions[at]
+            partition.install(partition.changes([(1, cell)], names, NOW_US))
             continue
         now[0] += step[0] * 1_000_000
         owned[:] = [all_partitions[at] for at in sorted(step[1])]
@@ -205,7 +206,7 @@ def test_a_scrape_shows_the_moment_it_was_prepared() -> None:
     before = gauges(collector)
 
     cell = Cell(NOW_US, "a", {"r": 7})
-    windows.apply([(1, cell)], Names(frozenset("a"), frozenset()), NOW_US)
+    windows.install(windows.changes([(1, cell)], Names(frozenset("a"), frozenset()), NOW_US))
 
     assert series_of(collector.render()) == before
     changed = gauges(collector)
