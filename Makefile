@@ -13,14 +13,31 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 BIN := .venv/bin
 READY := .venv/.ready
 PYTEST := $(BIN)/python -m pytest
-CODE := stream_metrics deploy tests $(wildcard benchmarks)
+PLAIN := tests/property $(addprefix tests/unit/test_, bad_input.py contract.py examples.py regressions.py)
+CODE := stream_metrics deploy tests kernel $(wildcard benchmarks)
 
-.PHONY: help setup demo test test-unit test-services check format stack bench profile services docs lock clean
+# The compiled kernel: the stamp of its last installation, and what it is made from. maturin comes
+# from .venv; cargo from PATH, or from where rustup puts it.
+KERNEL := .venv/.kernel
+KERNEL_SOURCES := $(shell find kernel/src -name '*.rs') $(addprefix kernel/, \
+	Cargo.toml Cargo.lock pyproject.toml stream_metrics_kernel.pyi)
+TOOLS := env PATH="$(CURDIR)/$(BIN):$(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin"
+
+.PHONY: help setup demo test test-unit test-services check format stack bench profile services \
+	kernel docs lock clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(READY) ## Make .venv with everything pinned, and the stream-metrics command in it
+setup: $(READY) ## Make .venv with everything pinned, and the compiled kernel if cargo is there
+	@if $(MAKE) --question $(KERNEL); then exit; fi; \
+	if ! $(TOOLS) sh -c 'command -v cargo' >/dev/null; then \
+		echo "no Rust compiler found: the Python code runs in place of the compiled kernel (make kernel installs one)"; \
+	elif $(MAKE) $(KERNEL); then exit; \
+	else echo "the kernel could not be built: the Python code runs in its place"; fi; \
+	if [ -e $(KERNEL) ]; then \
+		$(BIN)/python -m pip uninstall --quiet --yes stream-metrics-kernel; rm $(KERNEL); \
+	fi
 
 $(READY): pyproject.toml constraints.txt
 	@if [ ! -x $(BIN)/python ]; then \
@@ -42,16 +59,33 @@ $(READY): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
+kernel: $(READY) ## Build and install the compiled kernel; installs a Rust compiler if there is none
+	@$(TOOLS) python -m deploy.local compiler || { \
+		echo "or get one from https://rustup.rs" >&2; exit 1; \
+	}
+	@$(MAKE) $(KERNEL)
+
+$(KERNEL): $(KERNEL_SOURCES) | $(READY)
+	@echo "building the compiled kernel (half a minute the first time)"
+	@rm -rf kernel/target/wheels
+	@$(TOOLS) maturin build --release --locked --auditwheel skip --manifest-path kernel/Cargo.toml \
+		>.venv/kernel.log 2>&1 || { tail -n 30 .venv/kernel.log >&2; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-index --no-deps --force-reinstall \
+		kernel/target/wheels/*.whl
+	@touch $@
+
 demo: setup ## Play a recorded day through the engine and watch it in the terminal
 	@$(BIN)/stream-metrics demo
 
 services: setup ## Install Kafka, Redis, Prometheus and Alertmanager where they are missing
 	@$(BIN)/python -m deploy.local install
 
-test: services check test-unit test-services ## Run everything: checks, unit tests, tests on real servers
+test: kernel services check test-unit test-services ## Run everything: checks, unit tests, tests on real servers
 
-test-unit: setup ## Run the tests that need no server
+test-unit: kernel ## Run the tests that need no server
 	@$(PYTEST) -m "not service" -n auto --dist worksteal
+	@echo "once more without the kernel:"
+	@STREAM_METRICS_KERNEL=python $(PYTEST) -m "not service" -n auto --dist worksteal --quiet $(PLAIN)
 
 test-services: services ## Run the tests on real servers
 	@$(PYTEST) -m service
@@ -61,10 +95,17 @@ check: setup ## Format, lint, types, import rules
 	@$(BIN)/ruff check --quiet $(CODE)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@cd kernel; if $(TOOLS) cargo fmt --version >/dev/null 2>&1; then \
+		$(TOOLS) cargo fmt --check || { echo "run: make format" >&2; exit 1; }; \
+	else echo "left out: cargo fmt, which is not here"; fi
+	@cd kernel; if $(TOOLS) cargo clippy --version >/dev/null 2>&1; then \
+		$(TOOLS) cargo clippy --quiet --locked -- -D warnings; \
+	else echo "left out: cargo clippy, which is not here"; fi
 
 format: setup ## Format, and fix what can be fixed
 	@$(BIN)/ruff format $(CODE)
 	@$(BIN)/ruff check --fix $(CODE)
+	@cd kernel; if $(TOOLS) cargo fmt --version >/dev/null 2>&1; then $(TOOLS) cargo fmt; fi
 
 stack: services ## Run the whole live system as local processes until Ctrl-C
 	@$(BIN)/python -m deploy.local stack
@@ -85,5 +126,5 @@ lock: setup ## Pin the newest versions that pyproject.toml allows, with hashes
 		--custom-compile-command "make lock" --output-file constraints.txt
 
 clean: ## Remove .venv and what tools leave behind
-	rm -rf .venv build out .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
+	rm -rf .venv kernel/target build out .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -418,7 +418,7 @@ def _check_environment(settings_cls: type[BaseSettings]) -> None:
         if not name.upper().startswith("STREAM_METRICS_"):
             continue
         part = name.upper().removeprefix("STREAM_METRICS_").partition("__")[0].lower()
-        if part != "config" and part not in settings_cls.model_fields:
+        if part not in ("config", "kernel") and part not in settings_cls.model_fields:
             known = ", ".join(settings_cls.model_fields)
             raise ValueError(f"{name}: no such setting; the parts are {known}")
 

@@ -1,4 +1,4 @@
-"""``python -m deploy.local install | doctor | stack``. Install and doctor need Python alone."""
+"""``python -m deploy.local install | compiler | doctor | stack``. Only stack needs our packages."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     installing = commands.add_parser("install", help="install the servers that are missing")
     installing.add_argument("--browser", action="store_true", help="Chromium too")
+    commands.add_parser("compiler", help="install a Rust compiler if there is none")
     commands.add_parser("doctor", help="say what is there, what is missing and how to get it")
     commands.add_parser("stack", help="run the whole live system until Ctrl-C")
     chosen = parser.parse_args()
     if chosen.command == "install":
         browser = (install.CHROMIUM,) if chosen.browser else ()
         return install.install((*install.SERVERS, *browser))
+    if chosen.command == "compiler":
+        return install.install((install.CARGO,))
     if chosen.command == "doctor":
         return install.doctor()
     from deploy.local.stack import main as run_stack  # needs our packages, unlike the others

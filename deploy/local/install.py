@@ -59,6 +59,8 @@ JAVA = Need(
 )
 MAVEN = Need("mvn", ("maven",), "fetches Kafka")
 CHROMIUM = Need("chromium", ("chromium",), "shows the page in tests", ("chromium-browser",))
+# Debian 12 has two: cargo-web is the newer, and needs no git clone of the registry's index.
+CARGO = Need("cargo", ("cargo-web", "cargo"), "builds the compiled kernel")
 
 SERVERS = (REDIS, PROMETHEUS, PROMTOOL, ALERTMANAGER, JAVA, MAVEN)
 

@@ -1,0 +1,345 @@
+//! Fingerprints as bytes; the twin of `stream_metrics.dedup.pack`, which describes the format.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use pyo3::exceptions::{PyOverflowError, PyValueError};
+use pyo3::prelude::*;
+
+use super::digests::KNOWN_NAMES;
+use super::print::{Digest, Fingerprints, Key, Name, Print};
+use super::tables::Kind;
+
+const FIRST_IDENTITY: u8 = 11;
+const LAST_IDENTITY: u8 = 17;
+const KNOWN_ID: u8 = 32;
+const KNOWN_FIELD: u8 = 96;
+const NEW_ID: u8 = 160;
+const NEW_FIELD: u8 = 207;
+const NEW_SPAN: u8 = 47;
+const FAR_ID: u8 = 254;
+const FAR_FIELD: u8 = 255;
+
+/// The tag of an identifying parameter by its place in `url::IDENTITY_PARAMETERS`.
+pub fn identity_tag(place: usize) -> u8 {
+    FIRST_IDENTITY + place as u8
+}
+
+/// The searches of one event as the state keeps them.
+pub fn pack<'a>(searches: impl ExactSizeIterator<Item = &'a Fingerprints>) -> PyResult<Vec<u8>> {
+    let mut shared = Shared::default();
+    let mut body = Vec::new();
+    let mut packed = Vec::new();
+    write_size(&mut body, Size::Array, searches.len())?;
+    for search in searches {
+        write_size(&mut body, Size::Array, search.each.len())?;
+        for print in &search.each {
+            packed.clear();
+            packed.extend_from_slice(&shared.kind(&print.kind)?.to_be_bytes());
+            write_values(&mut packed, print, &mut shared)?;
+            write_size(&mut body, Size::Bin, packed.len())?;
+            body.extend_from_slice(&packed);
+        }
+    }
+    let mut whole = Vec::with_capacity(body.len() + 10 * shared.names.len() + 32);
+    write_size(&mut whole, Size::Array, 3)?;
+    write_size(&mut whole, Size::Array, shared.names.len())?;
+    for name in &shared.names {
+        write_size(&mut whole, Size::Bin, name.len())?;
+        whole.extend_from_slice(name);
+    }
+    write_size(&mut whole, Size::Array, shared.kinds.len())?;
+    for kind in &shared.kinds {
+        write_size(&mut whole, Size::Str, kind.name.len())?;
+        whole.extend_from_slice(kind.name.as_bytes());
+    }
+    whole.append(&mut body);
+    Ok(whole)
+}
+
+/// What the results of one event share.
+#[derive(Default)]
+struct Shared<'a> {
+    names: Vec<Key>,
+    name_places: HashMap<Key, u32>,
+    kinds: Vec<&'a Arc<Kind>>,
+    kind_places: HashMap<&'a str, u16>,
+    last_kind: Option<(&'a Arc<Kind>, u16)>,
+}
+
+impl<'a> Shared<'a> {
+    fn kind(&mut self, kind: &'a Arc<Kind>) -> PyResult<u16> {
+        match self.last_kind {
+            Some((last, place)) if Arc::ptr_eq(last, kind) => return Ok(place),
+            _ => {}
+        }
+        let place = match self.kind_places.get(kind.name.as_str()) {
+            Some(&place) => place,
+            None => {
+                let place = u16::try_from(self.kinds.len())
+                    .map_err(|_| PyOverflowError::new_err("too many entity types in one event"))?;
+                self.kinds.push(kind);
+                self.kind_places.insert(&kind.name, place);
+                place
+            }
+        };
+        self.last_kind = Some((kind, place));
+        Ok(place)
+    }
+
+    fn write_tag(&mut self, packed: &mut Vec<u8>, name: Name, tags: Tags) -> PyResult<()> {
+        let digest = match name {
+            Name::Known(place) => {
+                packed.push(tags.known + place);
+                return Ok(());
+            }
+            Name::Other(digest) => digest,
+        };
+        let place = match self.name_places.get(&digest) {
+            Some(&place) => place,
+            None => {
+                let place = u32::try_from(self.names.len())
+                    .map_err(|_| PyOverflowError::new_err("too many names in one event"))?;
+                self.names.push(digest);
+                self.name_places.insert(digest, place);
+                place
+            }
+        };
+        if place < u32::from(NEW_SPAN) {
+            packed.push(tags.new + place as u8);
+        } else {
+            packed.push(tags.far);
+            packed.extend_from_slice(&place.to_be_bytes());
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Tags {
+    known: u8,
+    new: u8,
+    far: u8,
+}
+
+const ID_TAGS: Tags = Tags {
+    known: KNOWN_ID,
+    new: NEW_ID,
+    far: FAR_ID,
+};
+const FIELD_TAGS: Tags = Tags {
+    known: KNOWN_FIELD,
+    new: NEW_FIELD,
+    far: FAR_FIELD,
+};
+
+fn write_values(packed: &mut Vec<u8>, print: &Print, shared: &mut Shared<'_>) -> PyResult<()> {
+    packed.push(print.flags);
+    let digests = [
+        &print.doc,
+        &print.doc_exact,
+        &print.url,
+        &print.parameters,
+        &print.title,
+        &print.snippet,
+        &print.content,
+    ];
+    for (tag, digest) in (1..).zip(digests) {
+        if let Some(digest) = digest {
+            packed.push(tag);
+            packed.extend_from_slice(digest);
+        }
+    }
+    let keys = [&print.key_title, &print.key_snippet, &print.key_content];
+    for (tag, key) in (8..).zip(keys) {
+        if let Some(key) = key {
+            packed.push(tag);
+            packed.extend_from_slice(key);
+        }
+    }
+    for (tag, digest) in &print.identity {
+        packed.push(*tag);
+        packed.extend_from_slice(digest);
+    }
+    for (values, tags) in [(&print.ids, ID_TAGS), (&print.fields, FIELD_TAGS)] {
+        for (name, digest) in values {
+            shared.write_tag(packed, *name, tags)?;
+            packed.extend_from_slice(digest);
+        }
+    }
+    Ok(())
+}
+
+/// What a size in MessagePack is the size of, by its marks for 8, 16 and 32 bits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Size {
+    Array,
+    Bin,
+    Str,
+}
+
+fn write_size(written: &mut Vec<u8>, what: Size, size: usize) -> PyResult<()> {
+    let size =
+        u32::try_from(size).map_err(|_| PyOverflowError::new_err("too large for MessagePack"))?;
+    let (bits_8, bits_16, bits_32) = match what {
+        Size::Array => (None, 0xdc, 0xdd),
+        Size::Bin => (Some(0xc4), 0xc5, 0xc6),
+        Size::Str => (Some(0xd9), 0xda, 0xdb),
+    };
+    match (what, bits_8, size) {
+        (Size::Array, _, 0..=15) => written.push(0x90 | size as u8),
+        (Size::Str, _, 0..=31) => written.push(0xa0 | size as u8),
+        (_, Some(mark), 0..=0xff) => written.extend_from_slice(&[mark, size as u8]),
+        (_, _, 0..=0xffff) => {
+            written.push(bits_16);
+            written.extend_from_slice(&(size as u16).to_be_bytes());
+        }
+        _ => {
+            written.push(bits_32);
+            written.extend_from_slice(&size.to_be_bytes());
+        }
+    }
+    Ok(())
+}
+
+/// The fingerprints of each of an event's searches. `kind` finds a type by its canonical name and
+/// `name` the name behind a stored digest.
+pub fn unpack(
+    data: &[u8],
+    kind: impl FnMut(&str) -> PyResult<Arc<Kind>>,
+    name: impl Fn(&Key) -> Name,
+) -> PyResult<Vec<Fingerprints>> {
+    let mut reader = Reader(data);
+    if reader.size(Size::Array)? != 3 {
+        return Err(malformed());
+    }
+    let names = reader.list(|reader| Ok(name(&reader.piece(Size::Bin).and_then(exactly)?)))?;
+    let mut kind = kind;
+    let kinds = reader.list(|reader| {
+        let text = std::str::from_utf8(reader.piece(Size::Str)?).map_err(|_| malformed())?;
+        kind(text)
+    })?;
+    let searches = reader.list(|reader| {
+        let each = reader.list(|reader| {
+            read_print(Reader(reader.piece(Size::Bin)?), &names, &kinds).map(Arc::new)
+        })?;
+        Ok(Fingerprints {
+            each,
+            urls_unparsed: 0,
+        })
+    })?;
+    match reader.0 {
+        [] => Ok(searches),
+        _ => Err(malformed()),
+    }
+}
+
+fn read_print(mut reader: Reader<'_>, names: &[Name], kinds: &[Arc<Kind>]) -> PyResult<Print> {
+    let kind = kinds.get(usize::from(u16::from_be_bytes(reader.array()?)));
+    let mut print = Print::new(Arc::clone(kind.ok_or_else(malformed)?));
+    print.flags = reader.byte()?;
+    while !reader.0.is_empty() {
+        let tag = reader.byte()?;
+        match tag {
+            1 => print.doc = Some(reader.array()?),
+            2 => print.doc_exact = Some(reader.array()?),
+            3 => print.url = Some(reader.array()?),
+            4 => print.parameters = Some(reader.array()?),
+            5 => print.title = Some(reader.array()?),
+            6 => print.snippet = Some(reader.array()?),
+            7 => print.content = Some(reader.array()?),
+            8 => print.key_title = Some(reader.array()?),
+            9 => print.key_snippet = Some(reader.array()?),
+            10 => print.key_content = Some(reader.array()?),
+            FIRST_IDENTITY..=LAST_IDENTITY => print.identity.push((tag, reader.array()?)),
+            KNOWN_ID..=NEW_ID_BEFORE => {
+                let (first, values) = match tag {
+                    KNOWN_FIELD.. => (KNOWN_FIELD, &mut print.fields),
+                    _ => (KNOWN_ID, &mut print.ids),
+                };
+                if usize::from(tag - first) >= KNOWN_NAMES.len() {
+                    return Err(malformed());
+                }
+                values.push((Name::Known(tag - first), reader.array()?));
+            }
+            NEW_ID.. => {
+                let (place, values) = match tag {
+                    FAR_ID => (u32::from_be_bytes(reader.array()?), &mut print.ids),
+                    FAR_FIELD => (u32::from_be_bytes(reader.array()?), &mut print.fields),
+                    NEW_FIELD.. => (u32::from(tag - NEW_FIELD), &mut print.fields),
+                    _ => (u32::from(tag - NEW_ID), &mut print.ids),
+                };
+                let name = usize::try_from(place)
+                    .ok()
+                    .and_then(|place| names.get(place));
+                let digest: Digest = reader.array()?;
+                values.push((*name.ok_or_else(malformed)?, digest));
+            }
+            _ => return Err(malformed()),
+        }
+    }
+    Ok(print)
+}
+
+const NEW_ID_BEFORE: u8 = NEW_ID - 1;
+
+/// What is still to be read.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> PyResult<&'a [u8]> {
+        if count > self.0.len() {
+            return Err(malformed());
+        }
+        let (taken, rest) = self.0.split_at(count);
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> PyResult<[u8; N]> {
+        self.take(N).and_then(exactly)
+    }
+
+    fn byte(&mut self) -> PyResult<u8> {
+        self.array().map(u8::from_be_bytes)
+    }
+
+    fn size(&mut self, what: Size) -> PyResult<usize> {
+        let size = match (what, self.byte()?) {
+            (Size::Array, mark @ 0x90..=0x9f) => u32::from(mark & 0x0f),
+            (Size::Str, mark @ 0xa0..=0xbf) => u32::from(mark & 0x1f),
+            (Size::Bin, 0xc4) | (Size::Str, 0xd9) => u32::from(self.byte()?),
+            (Size::Array, 0xdc) | (Size::Bin, 0xc5) | (Size::Str, 0xda) => {
+                u32::from(u16::from_be_bytes(self.array()?))
+            }
+            (Size::Array, 0xdd) | (Size::Bin, 0xc6) | (Size::Str, 0xdb) => {
+                u32::from_be_bytes(self.array()?)
+            }
+            _ => return Err(malformed()),
+        };
+        usize::try_from(size).map_err(|_| malformed())
+    }
+
+    fn piece(&mut self, what: Size) -> PyResult<&'a [u8]> {
+        let size = self.size(what)?;
+        self.take(size)
+    }
+
+    fn list<T>(&mut self, item: impl FnMut(&mut Self) -> PyResult<T>) -> PyResult<Vec<T>> {
+        let size = self.size(Size::Array)?;
+        // An item is at least a byte: what claims more is not worth the memory.
+        if size > self.0.len() {
+            return Err(malformed());
+        }
+        let mut item = item;
+        (0..size).map(|_| item(self)).collect()
+    }
+}
+
+fn exactly<const N: usize>(bytes: &[u8]) -> PyResult<[u8; N]> {
+    bytes.try_into().map_err(|_| malformed())
+}
+
+fn malformed() -> PyErr {
+    PyValueError::new_err("no packed fingerprints")
+}

@@ -1,0 +1,266 @@
+//! What makes two results of an entity type the same document, compiled from `tables.EntityType`.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+use super::digests::Digester;
+use super::print::Name;
+
+/// Names of the result's own attributes; never those of an ID component or of a field in rules.
+const OWN_NAMES: [&str; 4] = ["text", "title", "snippet", "content"];
+const EVERY: &str = "*";
+const SERIES_COMPONENT: &str = "original_id";
+const DEFAULT_TYPE: &str = "document"; // casefolded
+const MAX_OTHERS: usize = 1_000;
+
+/// What a rejection or a need speaks of; see `stream_metrics.dedup.tables`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    Text,
+    Title,
+    Snippet,
+    Content,
+    Id(Name),
+    Field(Name),
+    Every,
+    /// A name that stands in no fingerprint, so that it is never comparable.
+    Nothing,
+}
+
+impl Part {
+    fn of(name: &str, digester: &Digester) -> Self {
+        match name {
+            "text" => Part::Text,
+            "title" => Part::Title,
+            "snippet" => Part::Snippet,
+            "content" => Part::Content,
+            EVERY => Part::Every,
+            _ => match name.strip_prefix("id:") {
+                Some(component) if is_reserved(component) => Part::Nothing,
+                Some(component) => Part::Id(digester.name(component)),
+                None => Part::Field(digester.name(name)),
+            },
+        }
+    }
+
+    pub fn is_text(self) -> bool {
+        matches!(self, Part::Text | Part::Snippet | Part::Content)
+    }
+}
+
+/// Whether `DedupRules.names` leaves the name out: a fingerprint then holds the digest of a
+/// component or field of that name, which no row of the tables is compared with.
+fn is_reserved(name: &str) -> bool {
+    name == EVERY || OWN_NAMES.contains(&name)
+}
+
+#[derive(Clone, Debug)]
+pub struct Need {
+    pub count: usize,
+    pub parts: Vec<Part>,
+}
+
+/// One row of the tables.
+pub struct Kind {
+    pub name: String,
+    pub py_name: Py<PyString>,
+    pub rejects: Vec<Part>,
+    pub parts_differ: Vec<Part>,
+    pub confirms: Vec<Vec<Need>>,
+    /// `None`: all but those in `not_definitive`.
+    pub definitive: Option<Vec<Name>>,
+    pub not_definitive: Vec<Name>,
+    pub title_fallback: Option<String>,
+    /// The names of fields that rules speak of; `None`: any.
+    pub fields_used: Option<Vec<String>>,
+}
+
+impl Kind {
+    fn compile(row: &Bound<'_, PyAny>, digester: &Digester) -> PyResult<Self> {
+        let py = row.py();
+        let parts = |names: &Bound<'_, PyAny>| {
+            let parts = strings(names)?.into_iter();
+            PyResult::Ok(parts.map(|name| Part::of(&name, digester)).collect())
+        };
+        let components = |names: &Bound<'_, PyAny>| {
+            let names = strings(names)?.into_iter();
+            let names = names.filter(|name| !is_reserved(name));
+            PyResult::Ok(names.map(|name| digester.name(&name)).collect())
+        };
+        let mut confirms = Vec::new();
+        for rule in row.getattr(intern!(py, "confirms"))?.try_iter()? {
+            let mut needs = Vec::new();
+            for need in rule?.try_iter()? {
+                let need = need?;
+                let count: i64 = need.getattr(intern!(py, "count"))?.extract()?;
+                needs.push(Need {
+                    count: usize::try_from(count).unwrap_or(0),
+                    parts: parts(&need.getattr(intern!(py, "names"))?)?,
+                });
+            }
+            confirms.push(needs);
+        }
+        let definitive = row.getattr(intern!(py, "definitive"))?;
+        let fields_used = row.getattr(intern!(py, "fields_used"))?;
+        let name: String = row.getattr(intern!(py, "name"))?.extract()?;
+        Ok(Kind {
+            py_name: PyString::intern(py, &name).unbind(),
+            name,
+            rejects: parts(&row.getattr(intern!(py, "rejects"))?)?,
+            parts_differ: parts(&row.getattr(intern!(py, "parts_differ"))?)?,
+            confirms,
+            definitive: if definitive.is_none() {
+                None
+            } else {
+                Some(components(&definitive)?)
+            },
+            not_definitive: components(&row.getattr(intern!(py, "not_definitive"))?)?,
+            title_fallback: row.getattr(intern!(py, "title_fallback"))?.extract()?,
+            fields_used: if fields_used.is_none() {
+                None
+            } else {
+                Some(strings(&fields_used)?)
+            },
+        })
+    }
+
+    fn renamed(&self, py: Python<'_>, name: &str) -> Self {
+        Kind {
+            name: name.to_owned(),
+            py_name: PyString::new(py, name).unbind(),
+            rejects: self.rejects.clone(),
+            parts_differ: self.parts_differ.clone(),
+            confirms: self.confirms.clone(),
+            definitive: self.definitive.clone(),
+            not_definitive: self.not_definitive.clone(),
+            title_fallback: self.title_fallback.clone(),
+            fields_used: self.fields_used.clone(),
+        }
+    }
+
+    pub fn is_definitive(&self, component: Name) -> bool {
+        match &self.definitive {
+            None => !self.not_definitive.contains(&component),
+            Some(names) => names.contains(&component),
+        }
+    }
+}
+
+fn strings(names: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
+    names.try_iter()?.map(|name| name?.extract()).collect()
+}
+
+/// The switches in force; see `tables.DedupRules`.
+pub struct Rules {
+    pub identical_content: bool,
+    pub snippet_rejects: bool,
+    pub max_candidates: usize,
+    pub ignore_fields: Vec<String>,
+}
+
+/// The rows by name, and the switches.
+pub struct Tables {
+    pub rules: Rules,
+    /// The component that gives a candidate key although it does not identify.
+    pub series: Name,
+    by_folded: HashMap<String, Arc<Kind>>,
+    by_name: HashMap<String, Arc<Kind>>,
+    /// The row of a type that no table names, but for its name.
+    other: Kind,
+    others: Mutex<HashMap<Box<str>, Arc<Kind>>>,
+}
+
+impl Tables {
+    pub fn compile(
+        py: Python<'_>,
+        rules: &Bound<'_, PyAny>,
+        digester: &Digester,
+    ) -> PyResult<Self> {
+        let mut by_folded = HashMap::new();
+        let mut by_name = HashMap::new();
+        for row in rules.getattr(intern!(py, "types"))?.try_iter()? {
+            let row = row?;
+            let kind = Arc::new(Kind::compile(&row, digester)?);
+            by_folded.insert(casefold(py, &kind.name)?, Arc::clone(&kind));
+            for alias in strings(&row.getattr(intern!(py, "aliases"))?)? {
+                by_folded.insert(casefold(py, &alias)?, Arc::clone(&kind));
+            }
+            by_name.insert(kind.name.clone(), kind);
+        }
+        let identical: String = rules.getattr(intern!(py, "identical_content"))?.extract()?;
+        let other = py
+            .import(intern!(py, "stream_metrics.dedup.tables"))?
+            .call_method1(intern!(py, "other_type"), ("",))?;
+        Ok(Tables {
+            rules: Rules {
+                identical_content: identical == "duplicate",
+                snippet_rejects: rules.getattr(intern!(py, "snippet_rejects"))?.extract()?,
+                max_candidates: rules.getattr(intern!(py, "max_candidates"))?.extract()?,
+                ignore_fields: strings(&rules.getattr(intern!(py, "ignore_fields"))?)?,
+            },
+            series: digester.name(SERIES_COMPONENT),
+            by_folded,
+            by_name,
+            other: Kind::compile(&other, digester)?,
+            others: Mutex::default(),
+        })
+    }
+
+    /// The row for a type as a producer spells it; see `Fingerprinter.entity_type`.
+    pub fn kind(&self, py: Python<'_>, producer_name: Option<&str>) -> PyResult<Arc<Kind>> {
+        let name = match producer_name {
+            None | Some("") => return Ok(self.folded(py, DEFAULT_TYPE)),
+            Some(name) => name,
+        };
+        let mut buffer = [0; 64];
+        if let (true, Some(space)) = (name.is_ascii(), buffer.get_mut(..name.len())) {
+            space.copy_from_slice(name.as_bytes());
+            space.make_ascii_lowercase();
+            if let Ok(folded) = std::str::from_utf8(space) {
+                return Ok(self.folded(py, folded));
+            }
+        }
+        Ok(self.folded(py, &casefold(py, name)?))
+    }
+
+    /// The row for a canonical name, as a fingerprint carries it.
+    pub fn canonical(&self, py: Python<'_>, name: &str) -> PyResult<Arc<Kind>> {
+        Ok(match self.by_name.get(name) {
+            Some(kind) => Arc::clone(kind),
+            None => self.other(py, name),
+        })
+    }
+
+    fn folded(&self, py: Python<'_>, folded: &str) -> Arc<Kind> {
+        match self.by_folded.get(folded) {
+            Some(kind) => Arc::clone(kind),
+            None => self.other(py, folded),
+        }
+    }
+
+    fn other(&self, py: Python<'_>, name: &str) -> Arc<Kind> {
+        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kind) = others.get(name) {
+            return Arc::clone(kind);
+        }
+        if others.len() > MAX_OTHERS {
+            others.clear();
+        }
+        let kind = Arc::new(self.other.renamed(py, name));
+        others.insert(name.into(), Arc::clone(&kind));
+        kind
+    }
+}
+
+fn casefold(py: Python<'_>, text: &str) -> PyResult<String> {
+    if text.is_ascii() {
+        return Ok(text.to_ascii_lowercase());
+    }
+    PyString::new(py, text)
+        .call_method0(intern!(py, "casefold"))?
+        .extract()
+}

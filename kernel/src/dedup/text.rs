@@ -1,0 +1,230 @@
+//! Normalised text; the twin of `normalise.normalise_text`.
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::GILOnceCell;
+use pyo3::types::PyString;
+
+/// Normalised text and its length in code points.
+#[derive(Default)]
+pub struct Normal {
+    pub bytes: Vec<u8>,
+    pub chars: usize,
+}
+
+impl Normal {
+    /// Casefolds, makes every run of white space one space, and strips.
+    pub fn set(&mut self, py: Python<'_>, text: &str) -> PyResult<()> {
+        self.bytes.clear();
+        self.bytes.reserve(text.len());
+        let mut words = Words {
+            written: &mut self.bytes,
+            ended: false,
+        };
+        let mut rest = text;
+        while !rest.is_empty() {
+            let (run, others) = rest.split_at(ascii_size(rest.as_bytes()));
+            words.add_ascii(run.as_bytes());
+            let mut others = others.chars();
+            if let Some(character) = others.next() {
+                words.add_other(py, character)?;
+            }
+            rest = others.as_str();
+        }
+        self.chars = code_points(&self.bytes);
+        Ok(())
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// How many bytes the first `count` code points take.
+    pub fn size_of(&self, count: usize) -> usize {
+        if self.chars == self.bytes.len() {
+            return count.min(self.chars);
+        }
+        let starts = self.bytes.iter().enumerate();
+        let mut starts = starts.filter(|(_, byte)| !is_continuation(**byte));
+        starts.nth(count).map_or(self.bytes.len(), |(at, _)| at)
+    }
+
+    /// The first `count` code points.
+    pub fn prefix(&self, count: usize) -> &[u8] {
+        &self.bytes[..self.size_of(count)]
+    }
+}
+
+/// Appends a text after its length in code points.
+pub fn write_counted(written: &mut Vec<u8>, utf8: &[u8]) {
+    let mut digits = [0; 20];
+    let mut first = digits.len();
+    let mut rest = code_points(utf8);
+    loop {
+        first -= 1;
+        digits[first] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    written.extend_from_slice(&digits[first..]);
+    written.push(b':');
+    written.extend_from_slice(utf8);
+}
+
+fn code_points(utf8: &[u8]) -> usize {
+    utf8.iter().filter(|byte| !is_continuation(**byte)).count()
+}
+
+fn is_continuation(byte: u8) -> bool {
+    byte & 0xc0 == 0x80
+}
+
+/// How many bytes at the beginning are ASCII.
+fn ascii_size(text: &[u8]) -> usize {
+    if text.is_ascii() {
+        return text.len(); // the usual case, found many bytes at a time
+    }
+    let end = text.iter().position(|byte| !byte.is_ascii());
+    end.unwrap_or(text.len())
+}
+
+/// Whether all white space in an ASCII text is single spaces.
+fn is_plain(text: &[u8]) -> bool {
+    let others = match text.split_first() {
+        Some((_, others)) => others,
+        None => return true,
+    };
+    // Without a branch, so that the compiler takes many bytes at a time.
+    let control = |found, &byte: &u8| found | u8::from(byte < b' ');
+    let double =
+        |found, (&one, &next): (&u8, &u8)| found | (u8::from(one == b' ') & u8::from(next == b' '));
+    text.iter().fold(0, control) | text.iter().zip(others).fold(0, double) == 0
+}
+
+/// A text that is written word by word.
+struct Words<'a> {
+    written: &'a mut Vec<u8>,
+    /// Whether there was white space behind what is written.
+    ended: bool,
+}
+
+impl Words<'_> {
+    fn add_ascii(&mut self, text: &[u8]) {
+        if is_plain(text) {
+            self.add_plain(text);
+            return;
+        }
+        let is_space = |byte: &u8| matches!(byte, b'\t'..=b'\r' | 0x1c..=0x1f | b' ');
+        for (number, word) in text.split(is_space).enumerate() {
+            self.ended |= number > 0;
+            self.add(word);
+        }
+    }
+
+    /// Adds an ASCII text in which all white space is single spaces.
+    fn add_plain(&mut self, text: &[u8]) {
+        let (first, text) = match text {
+            [b' ', rest @ ..] => (true, rest),
+            _ => (false, text),
+        };
+        let (text, last) = match text {
+            [rest @ .., b' '] => (rest, true),
+            _ => (text, false),
+        };
+        self.ended |= first;
+        self.add(text);
+        self.ended |= last;
+    }
+
+    fn add_other(&mut self, py: Python<'_>, character: char) -> PyResult<()> {
+        let page = Page::of(py, character)?;
+        match page.folded[character as usize % PAGE] {
+            Folded::Space => self.ended = true,
+            Folded::One(folded) => {
+                self.begin();
+                let mut buffer = [0; 4];
+                let folded = folded.encode_utf8(&mut buffer);
+                self.written.extend_from_slice(folded.as_bytes());
+            }
+            Folded::Many(place) => {
+                self.begin();
+                let folded = page.many[usize::from(place)].as_bytes();
+                self.written.extend_from_slice(folded);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds ASCII characters of one word, or of words that are one space apart.
+    fn add(&mut self, text: &[u8]) {
+        if !text.is_empty() {
+            self.begin();
+            let before = self.written.len();
+            self.written.extend_from_slice(text);
+            self.written[before..].make_ascii_lowercase();
+        }
+    }
+
+    fn begin(&mut self) {
+        if self.ended && !self.written.is_empty() {
+            self.written.push(b' ');
+        }
+        self.ended = false;
+    }
+}
+#[derive(Clone, Copy)]
+enum Folded {
+    Space,
+    One(char),
+    Many(u8),
+}
+
+const PAGE: usize = 256;
+const PAGES: usize = 0x11_0000 / PAGE;
+
+/// How Python folds the characters of one page of Unicode, asked of Python itself when the first
+/// of them occurs: the versions of Unicode differ between releases of Python and of Rust.
+struct Page {
+    folded: [Folded; PAGE],
+    many: Vec<String>,
+}
+
+impl Page {
+    fn of(py: Python<'_>, character: char) -> PyResult<&'static Page> {
+        #[allow(clippy::declare_interior_mutable_const)]
+        const NONE: GILOnceCell<Box<Page>> = GILOnceCell::new();
+        static ALL: [GILOnceCell<Box<Page>>; PAGES] = [NONE; PAGES];
+        let number = character as usize / PAGE;
+        let page = ALL[number].get_or_try_init(py, || Page::ask(py, number).map(Box::new))?;
+        Ok(page)
+    }
+
+    fn ask(py: Python<'_>, number: usize) -> PyResult<Page> {
+        let mut folded = [Folded::Space; PAGE];
+        let mut many = Vec::new();
+        let codes = (number * PAGE) as u32..;
+        let mut buffer = [0; 4];
+        for (place, code) in folded.iter_mut().zip(codes) {
+            let character = match char::from_u32(code) {
+                Some(character) => character,
+                None => continue, // half of a surrogate pair
+            };
+            let text = PyString::new(py, character.encode_utf8(&mut buffer));
+            if text.call_method0(intern!(py, "isspace"))?.extract()? {
+                continue;
+            }
+            let text: String = text.call_method0(intern!(py, "casefold"))?.extract()?;
+            let mut characters = text.chars();
+            *place = match (characters.next(), characters.next()) {
+                (Some(one), None) => Folded::One(one),
+                _ => {
+                    many.push(text);
+                    Folded::Many((many.len() - 1) as u8) // at most 256 of them
+                }
+            };
+        }
+        Ok(Page { folded, many })
+    }
+}

@@ -1,0 +1,22 @@
+//! The compiled twin of what `stream_metrics` does most often.
+//!
+//! Each part does exactly what its Python twin does, byte for byte, or hands the case back to it.
+
+use pyo3::prelude::*;
+
+mod canonical;
+mod dedup;
+mod json;
+mod times;
+
+/// Raised with every change that the Python side must know of; see `stream_metrics.kernel`.
+const INTERFACE: u32 = 1;
+
+#[pymodule]
+fn stream_metrics_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("INTERFACE", INTERFACE)?;
+    canonical::register(module)?;
+    dedup::register(module)?;
+    times::register(module)?;
+    Ok(())
+}

@@ -1,0 +1,33 @@
+"""The compiled kernel, if it is installed: the same results as the Python code, sooner.
+
+``stream-metrics-kernel`` (the folder ``kernel``) is a package of its own, so that installing
+``stream-metrics`` needs no compiler. Each user of the kernel has a Python twin beside it; tests
+hold the two equal. ``STREAM_METRICS_KERNEL=python`` in the environment leaves the kernel aside.
+"""
+
+from __future__ import annotations
+
+import os
+from types import ModuleType
+from typing import Final
+
+INTERFACE: Final = 1  # of the kernel; one built for another version is not used
+
+
+def _load() -> ModuleType | None:
+    if os.environ.get("STREAM_METRICS_KERNEL", "") == "python":
+        return None
+    try:
+        import stream_metrics_kernel
+    except ImportError:
+        return None
+    found: ModuleType = stream_metrics_kernel
+    if getattr(found, "INTERFACE", None) != INTERFACE:
+        raise ImportError(
+            "stream-metrics-kernel belongs to another version of stream-metrics; install the two "
+            "from one release (make setup), or set STREAM_METRICS_KERNEL=python to do without"
+        )
+    return found
+
+
+kernel: Final = _load()
