@@ -2,18 +2,23 @@
 
 ``decode`` never raises on input: what it cannot accept comes back as a ``BadRecord``, which the
 worker puts on the dead-letter topic. The message of a ``BadRecord`` names places, never values.
+
+There are two ways. ``decode_fast`` needs the kernel and gives either the very event that
+``decode_slow`` gives, or None: whatever is wrong or unusual is left to ``decode_slow``, which alone
+knows how to refuse a record.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
 from stream_metrics.events.canonical import content_digest, decode_json
-from stream_metrics.events.limits import Limits, over_limit
+from stream_metrics.events.limits import Limits, over_limit, surely_within
 from stream_metrics.events.times import DAY_US, MICROS, micros_of_seconds, parse_rfc3339
 from stream_metrics.events.wire import (
     PAYLOADS,
@@ -24,10 +29,20 @@ from stream_metrics.events.wire import (
     TurnCompleted,
     convert,
 )
+from stream_metrics.kernel import kernel
 
 SCHEMA_VERSION: Final = 1
 EARLIEST_US: Final = 946_684_800 * MICROS  # 2000-01-01T00:00:00Z
 LATEST_US: Final = 4_102_444_800 * MICROS  # 2100-01-01T00:00:00Z
+
+# Digest, type, instant; then what ``surely_within`` asks for; whether ``ids`` may hold ``doc_id``.
+Envelope = tuple[bytes, str, int, int, int, int, int, bool]
+_ENVELOPE: Final[Callable[[bytes, int, int], Envelope | None] | None] = (
+    None if kernel is None else kernel.envelope
+)
+_TYPED: Final[dict[str, Callable[[bytes], Payload]]] = {
+    kind: msgspec.json.Decoder(payload).decode for kind, payload in PAYLOADS.items()
+}
 
 UNBOUNDED_NUMBER: Final = "a number is too large for a double"
 
@@ -95,6 +110,59 @@ def decode(
         limits: Bounds on sizes and counts.
         require_key: True for live records: without a key they are not accepted.
     """
+    if _ENVELOPE is not None and value is not None:
+        event = decode_fast(_ENVELOPE, value, key, timestamp_ms, limits, require_key)
+        if event is not None:
+            return event
+    return decode_slow(value, key, timestamp_ms, limits, require_key)
+
+
+def decode_fast(
+    envelope: Callable[[bytes, int, int], Envelope | None],
+    value: bytes,
+    key: bytes | None,
+    timestamp_ms: int | None,
+    limits: Limits,
+    require_key: bool,
+) -> Event | None:
+    """The event that ``decode_slow`` gives, or None if that is not certain."""
+    if len(value) > limits.record_bytes:
+        return None
+    found = envelope(value, SCHEMA_VERSION, limits.json_levels)
+    if found is None:
+        return None
+    digest, kind, occurred_us, longest_list, elements, widest, longest_url, doc_id_in_ids = found
+    if not EARLIEST_US <= occurred_us <= _latest(timestamp_ms):
+        return None
+    typed = _TYPED.get(kind)
+    if typed is None:
+        return None
+    try:
+        payload = typed(value)
+    except (ValueError, RecursionError):  # all of msgspec's decoding errors are ValueErrors
+        return None
+    if (
+        not surely_within(limits, longest_list, elements, widest, longest_url)
+        and over_limit(payload, limits) is not None
+    ):
+        return None
+    turn = 0 if isinstance(payload, Forget) else payload.turn
+    if (doc_id_in_ids or isinstance(payload, TurnCompleted)) and _inconsistent(payload) is not None:
+        return None
+    conversation_id = payload.conversation_id
+    if key != conversation_id.encode() and (key is not None or require_key):
+        return None
+    return Event(occurred_us, payload.event_id, digest, conversation_id, turn, payload)
+
+
+def decode_slow(
+    value: bytes | None,
+    key: bytes | None,
+    timestamp_ms: int | None,
+    limits: Limits,
+    require_key: bool,
+) -> Event | BadRecord:
+    """The event or the rejection, without the kernel."""
     if value is None:
         return BadRecord("not_json", "the record has no value (a tombstone)")
     if len(value) > limits.record_bytes:
@@ -149,9 +217,7 @@ def _decode_object(
     problem = _inconsistent(payload)
     if problem is not None:
         return BadRecord("invalid", problem)
-    # Kafka writes -1 for "no timestamp".
-    latest = LATEST_US if timestamp_ms is None or timestamp_ms < 0 else timestamp_ms * 1000 + DAY_US
-    if not EARLIEST_US <= occurred_us <= latest:
+    if not EARLIEST_US <= occurred_us <= _latest(timestamp_ms):
         return BadRecord(
             "time_out_of_range",
             "`occurred_at` is before 2000-01-01 or more than a day after the record's timestamp",
@@ -174,6 +240,11 @@ def _decode_object(
         turn,
         payload,
     )
+
+
+def _latest(timestamp_ms: int | None) -> int:
+    # Kafka writes -1 for "no timestamp".
+    return LATEST_US if timestamp_ms is None or timestamp_ms < 0 else timestamp_ms * 1000 + DAY_US
 
 
 def _payload(obj: dict[str, Any], kind: str) -> Payload | BadRecord:

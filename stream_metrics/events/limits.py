@@ -32,6 +32,31 @@ class Limits:
     turns_per_conversation: int = 100
 
 
+def surely_within(
+    limits: Limits, longest_list: int, elements: int, widest_object: int, longest_url: int
+) -> bool:
+    """Whether ``over_limit`` needs no look at a payload of which no more than this is known.
+
+    Args:
+        limits: The bounds.
+        longest_list: At least the elements of each list.
+        elements: At least the elements of all lists together.
+        widest_object: At least the members of each object.
+        longest_url: At least the bytes of each ``url``.
+    """
+    return (
+        longest_list <= limits.values_per_list
+        and elements <= limits.searches_per_event
+        and elements <= limits.results_per_event
+        and elements <= limits.labels_per_event
+        and elements <= limits.relevant_per_event
+        and widest_object <= limits.relevant_per_event
+        and widest_object <= limits.ids_per_result
+        and widest_object <= limits.fields_per_result
+        and longest_url <= limits.url_bytes
+    )
+
+
 def over_limit(payload: Payload, limits: Limits) -> str | None:
     """What of ``payload`` exceeds ``limits``, if anything; an entry that is null is absent."""
     if isinstance(payload, SearchIteration):
