@@ -8,22 +8,11 @@ contradict, decides.
 from __future__ import annotations
 
 from collections import Counter
-from typing import NamedTuple
+from typing import Protocol
 
 from stream_metrics.dedup.digests import Name
 from stream_metrics.dedup.fingerprint import Fingerprint, Fingerprinter, IdView
 from stream_metrics.dedup.verify import URL, compare_ids, id_view, text_verdict, verify
-
-
-class Decision(NamedTuple):
-    """What deduplication decided for one result.
-
-    ``document`` numbers the unique documents of the turn from 0, in order of first occurrence;
-    ``evidence`` is None for a first occurrence.
-    """
-
-    document: int
-    evidence: str | None
 
 
 class DedupCounts:
@@ -43,40 +32,56 @@ class DedupCounts:
         self.other_text = 0
 
 
-class TurnIndex:
+class _Search(Protocol):
+    @property
+    def each(self) -> list[Fingerprint]: ...
+
+
+class PlainIndex:
     """The results of one turn so far, by candidate key."""
 
     __slots__ = (
         "_by_key", "_counts", "_documents", "_fingerprinter", "_firsts", "_results", "_views",
     )  # fmt: skip
 
-    def __init__(self, fingerprinter: Fingerprinter, counts: DedupCounts) -> None:
+    def __init__(self, fingerprinter: Fingerprinter) -> None:
         self._fingerprinter = fingerprinter
-        self._counts = counts
+        self._counts = DedupCounts()
         self._by_key: dict[str, dict[bytes, list[int]]] = {}
         self._results: list[Fingerprint] = []
         self._documents: list[int] = []  # of each result
         self._firsts: list[int] = []  # of each document, its first result
         self._views: dict[int, _Members] = {}  # of documents with several members
 
-    def count_into(self, counts: DedupCounts) -> None:
-        """Where the next decisions are counted."""
+    def append(self, results: _Search, counts: DedupCounts) -> tuple[list[int], list[str]]:
+        """Place the next search: the document and the evidence of each of its results."""
         self._counts = counts
+        documents: list[int] = []
+        evidences: list[str] = []
+        for result in results.each:
+            document, evidence = self._append(result)
+            documents.append(document)
+            evidences.append(evidence)
+        return documents, evidences
 
-    def append(self, result: Fingerprint) -> Decision:
-        """Place the next result in canonical order."""
+    def append_decided(self, results: _Search, documents: list[int]) -> None:
+        """Place the next search, whose documents were decided before it was stored."""
+        self._counts = DedupCounts()
+        for result, document in zip(results.each, documents, strict=True):
+            self._append_decided(result, document)
+
+    def _append(self, result: Fingerprint) -> tuple[int, str]:
         limit = self._fingerprinter.rules.max_candidates
         found = self._enter(result)
         decision = self._decide(result, found, limit) if found else None
         if decision is None:
-            decision = Decision(len(self._firsts), None)
+            decision = (len(self._firsts), "")
             self._firsts.append(len(self._results))
         self._results.append(result)
-        self._documents.append(decision.document)
+        self._documents.append(decision[0])
         return decision
 
-    def append_decided(self, result: Fingerprint, document: int) -> None:
-        """Place the next result, whose document was decided before it was stored."""
+    def _append_decided(self, result: Fingerprint, document: int) -> None:
         self._enter(result)
         if document == len(self._firsts):
             self._firsts.append(len(self._results))
@@ -111,7 +116,9 @@ class TurnIndex:
                     sharing.append(position)
         return found
 
-    def _decide(self, result: Fingerprint, found: list[list[int]], limit: int) -> Decision | None:
+    def _decide(
+        self, result: Fingerprint, found: list[list[int]], limit: int
+    ) -> tuple[int, str] | None:
         rules, counts = self._fingerprinter.rules, self._counts
         kind = self._fingerprinter.canonical_type(result.type)
         position = len(self._results)
@@ -139,7 +146,7 @@ class TurnIndex:
                 result, other, rules
             ) is False:
                 counts.other_text += 1
-            return Decision(document, verdict.evidence)
+            return document, verdict.evidence
         if len(candidates) > limit:
             counts.truncated += 1
         return None

@@ -115,7 +115,7 @@ _TAG: Final = tuple(bytes((tag,)) for tag in range(256))
 
 
 class Unpacker:
-    """The packed results of one event; each is unpacked when asked for."""
+    """The packed results of one event."""
 
     __slots__ = ("_digester", "_packed")
 
@@ -123,9 +123,9 @@ class Unpacker:
         self._digester = digester
         self._packed = _DECODER.decode(data)
 
-    def search(self, index: int) -> list[Fingerprint]:
-        """The fingerprints of the event's search number ``index``."""
-        return [self._unpack(data) for data in self._packed.searches[index]]
+    def searches(self) -> list[list[Fingerprint]]:
+        """The fingerprints of each of the event's searches."""
+        return [[self._unpack(data) for data in search] for search in self._packed.searches]
 
     def _unpack(self, data: bytes) -> Fingerprint:
         f = Fingerprint(self._packed.types[int.from_bytes(data[:2], "big")])

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from stream_metrics.engine.config import NO_RELEASE, EngineConfig
 from stream_metrics.engine.state import Carrier, Cell, Iteration, Turn
-from stream_metrics.engine.turn import counted, rerank_of
+from stream_metrics.engine.turn import rerank_of
 from stream_metrics.events.times import round_scaled
 from stream_metrics.metrics.gain import Counts, last_good_iteration, settled, through
 
@@ -147,8 +147,8 @@ def gate_decision(turn: Turn, iteration: Iteration) -> str | None:
     return "search" if iteration.searches else None
 
 
-def iteration_cell(turn: Turn, iteration: Iteration, compact: int, config: EngineConfig) -> Cell:
-    """What one iteration adds; ``compact`` is its number among the counted ones."""
+def iteration_cell(turn: Turn, iteration: Iteration, config: EngineConfig) -> Cell:
+    """What one iteration adds."""
     time_us, carrier = source(turn, iteration)
     sums: dict[str, int] = {}
     decision = gate_decision(turn, iteration)
@@ -156,19 +156,21 @@ def iteration_cell(turn: Turn, iteration: Iteration, compact: int, config: Engin
         label = turn.gate_labels.get(iteration.number)
         needed = _NEEDED[None if label is None else label[1]]
         sums[f"q|{decision}|{needed}"] = 1
-    routed = False
+    routes: set[str] = set()
     if iteration.searches:
-        _add_counts(sums, iteration, compact, config)
+        _add_counts(sums, iteration, config)
         for search in iteration.searches:
             if search.route is not None:
-                routed = True
+                routes.add(search.route)
                 code = f"R|{escape(search.route)}|{_correct(turn, search.search_id, search.route)}"
                 sums[code] = sums.get(code, 0) + 1
             if search.baseline is not None and (value := rerank_of(turn, search)) is not None:
-                sums["ks|shown"] = sums.get("ks|shown", 0) + scaled(value.shown)
-                sums["ks|baseline"] = sums.get("ks|baseline", 0) + scaled(value.baseline)
                 sums["kc"] = sums.get("kc", 0) + 1
-    return Cell(time_us, _dimension(carrier, config), sums, routed)
+                if value.shown:
+                    sums["ks|shown"] = sums.get("ks|shown", 0) + scaled(value.shown)
+                if value.baseline:
+                    sums["ks|baseline"] = sums.get("ks|baseline", 0) + scaled(value.baseline)
+    return Cell(time_us, _dimension(carrier, config), sums, frozenset(routes))
 
 
 def _dimension(carrier: Carrier, config: EngineConfig) -> str:
@@ -183,14 +185,12 @@ def _correct(turn: Turn, search_id: str, route: str) -> str:
     return "yes" if label[1] == route else "no"
 
 
-def _add_counts(
-    sums: dict[str, int], iteration: Iteration, compact: int, config: EngineConfig
-) -> None:
+def _add_counts(sums: dict[str, int], iteration: Iteration, config: EngineConfig) -> None:
     results, unique, gain = iteration.results, iteration.unique, iteration.gain
     duplicates = results - unique
     sums["i"] = 1
     sums["s"] = len(iteration.searches)
-    curve = _CURVE_CODES[min(compact, 9)]
+    curve = _CURVE_CODES[min(iteration.compact, 9)]
     if results:
         sums["r"] = sums[curve[0]] = results
         if unique:
@@ -225,7 +225,7 @@ def counts_of(iteration: Iteration) -> Counts:
 
 def turn_cell(turn: Turn, config: EngineConfig) -> Cell | None:
     """What a turn adds at its last counted iteration; None without one."""
-    iterations = counted(turn)
+    iterations = turn.counted
     if not iterations:
         return None
     time_us, carrier = source(turn, iterations[-1])
@@ -244,4 +244,4 @@ def turn_cell(turn: Turn, config: EngineConfig) -> Cell | None:
     if needed is not None:
         sums[f"ts|iterations_for_all_good_results_{basis}"] = needed * NANO
         sums[f"tc|iterations_for_all_good_results_{basis}"] = 1
-    return Cell(time_us, _dimension(carrier, config), sums, routed=False)
+    return Cell(time_us, _dimension(carrier, config), sums)

@@ -19,8 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from stream_metrics.dedup.digests import Digester
-from stream_metrics.dedup.pack import Packer, Unpacker
+from stream_metrics.dedup.deduplicator import Deduplicator
 from stream_metrics.engine.config import OTHER
 from stream_metrics.engine.state import (
     COMPLETED,
@@ -33,7 +32,7 @@ from stream_metrics.engine.state import (
     Turn,
 )
 from stream_metrics.engine.step import Changes
-from stream_metrics.engine.turn import TYPE_LABELS
+from stream_metrics.engine.taken import TYPE_LABELS
 
 SCHEMA_VERSION: Final = 1
 
@@ -59,7 +58,7 @@ def turn_field(number: int) -> bytes:
 
 
 def encode_changes(
-    conversation: Conversation, changes: Changes, digester: Digester
+    conversation: Conversation, changes: Changes, dedup: Deduplicator
 ) -> tuple[Parts, Parts]:
     """The hot and fingerprint parts that ``changes`` rewrites; None deletes one."""
     hot: Parts = {}
@@ -81,7 +80,7 @@ def encode_changes(
     for digest in changes.written:
         hot[b"e" + digest] = encode_carrier(conversation.carriers[digest])
     for digest in changes.fingerprinted:
-        fingerprints[digest] = _encode_fingerprints(conversation.carriers[digest], digester)
+        fingerprints[digest] = _encode_fingerprints(conversation.carriers[digest], dedup)
     return hot, fingerprints
 
 
@@ -120,14 +119,10 @@ def _search_tuple(search: Search) -> tuple[Any, ...]:
     )
 
 
-def _encode_fingerprints(carrier: Carrier, digester: Digester) -> bytes | None:
+def _encode_fingerprints(carrier: Carrier, dedup: Deduplicator) -> bytes | None:
     if not carrier.searches:
         return None
-    packer = Packer(digester)
-    for search in carrier.searches:
-        assert search.fingerprints is not None
-        packer.add_search(search.fingerprints)
-    return packer.encode()
+    return dedup.pack([s.fingerprints for s in carrier.searches if s.fingerprints is not None])
 
 
 def decode_conversation(
@@ -207,15 +202,15 @@ def _decode_search(carrier: Carrier, parts: list[Any]) -> Search:
 
 
 def add_fingerprints(
-    conversation: Conversation, fingerprints: Mapping[bytes, bytes], digester: Digester
+    conversation: Conversation, fingerprints: Mapping[bytes, bytes], dedup: Deduplicator
 ) -> None:
     """Attach stored fingerprints to a decoded conversation's searches."""
     for digest, carrier in conversation.carriers.items():
         if carrier.searches:
-            unpacker = Unpacker(digester, fingerprints[digest])
-            for at, search in enumerate(carrier.searches):
-                search.fingerprints = unpacker.search(at)
-                conversation.extra_values += sum(f.extra_values for f in search.fingerprints)
+            found = dedup.unpack(fingerprints[digest])
+            for search, its in zip(carrier.searches, found, strict=True):
+                search.fingerprints = its
+                conversation.extra_values += its.extra_values
     conversation.has_fingerprints = True
 
 

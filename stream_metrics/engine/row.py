@@ -8,7 +8,7 @@ from typing import Any
 from stream_metrics.engine.cells import counts_of, gate_decision, source
 from stream_metrics.engine.config import DEFAULT_AGENT
 from stream_metrics.engine.state import Conversation, Turn
-from stream_metrics.engine.turn import counted, rerank_of
+from stream_metrics.engine.turn import rerank_of
 from stream_metrics.metrics.decisions import (
     GateCounts,
     Rerank,
@@ -40,7 +40,7 @@ def conversation_rows(conversation: Conversation, turn_scope: str = "last") -> l
 def turn_row(conversation: Conversation, turn: Turn) -> Row:
     """One turn's row."""
     agent, release = _origin(turn)
-    iterations = counted(turn)
+    iterations = turn.counted
     counts = [counts_of(iteration) for iteration in iterations]
     row: Row = {
         "conversation_id": conversation.conversation_id,
@@ -86,7 +86,7 @@ _FIGURES = ("cg", "rg", "dcg", "drg", "rag", "drag", "sre", "srr")
 
 
 def _totals(turn: Turn) -> Row:
-    counts = [counts_of(iteration) for iteration in counted(turn)]
+    counts = [counts_of(iteration) for iteration in turn.counted]
     results, unique, good, labelled, gain = (
         sum(column) for column in (zip(*counts, strict=True) if counts else ((),) * 5)
     )
@@ -125,10 +125,11 @@ def _totals(turn: Turn) -> Row:
 
 def _duplicates_of(turn: Turn) -> dict[str, str]:
     pairs = {}
-    for result_id, (search, at) in turn.handles.items():
-        if search.members[at] > 0:
-            first, place = turn.documents[search.documents[at]].members[0]
-            pairs[result_id] = first.result_ids[place]
+    for result_id, position in turn.handles.items():
+        first = turn.firsts[turn.documents[position]]
+        if first != position:
+            search = turn.holders[first]
+            pairs[result_id] = search.result_ids[first - search.first]
     return dict(sorted(pairs.items()))
 
 

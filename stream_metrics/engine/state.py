@@ -11,20 +11,25 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from stream_metrics.dedup.fingerprint import Fingerprint
-from stream_metrics.dedup.index import TurnIndex
+from stream_metrics.dedup.deduplicator import Fingerprints, Index
 from stream_metrics.engine.config import DEFAULT_AGENT
 
 Version = tuple[int, str, bytes]
 
 
+_NO_ROUTES: Final[frozenset[str]] = frozenset()
+
+
 class Cell(NamedTuple):
-    """Sums of one iteration or one turn, at its time and under its agent (or release)."""
+    """Sums of one iteration or one turn, at its time and under its agent (or release).
+
+    ``routes`` are those that some of the sums are by.
+    """
 
     time_us: int
     agent: str
     sums: dict[str, int]
-    routed: bool = True  # some of the sums may be by route
+    routes: frozenset[str] = _NO_ROUTES
 
 
 STALE: Final = Cell(0, "", {})
@@ -86,8 +91,8 @@ class Search:
     """
 
     __slots__ = (
-        "baseline", "carrier", "documents", "evidence", "fingerprints", "gains", "index",
-        "members", "ordinal", "result_ids", "route", "search_id", "types",
+        "baseline", "carrier", "documents", "evidence", "fingerprints", "first", "gains", "index",
+        "ordinal", "result_ids", "route", "search_id", "types",
     )  # fmt: skip
 
     def __init__(self, carrier: Carrier, search_id: str, ordinal: int, index: int) -> None:
@@ -100,10 +105,10 @@ class Search:
         self.gains: list[int | None] | None = None  # None: no inline gain at all
         self.baseline: list[int | None] | None = None  # None: no baseline rank at all
         self.documents: list[int] = []
-        self.members: list[int] = []  # of each result, its place among its document's members
         self.evidence: list[str] = []
         self.types: list[str] = []
-        self.fingerprints: list[Fingerprint] | None = None
+        self.fingerprints: Fingerprints | None = None
+        self.first = 0  # the turn's results before this search
 
     @property
     def place(self) -> tuple[int, int, int, int, str]:
@@ -126,37 +131,21 @@ class Completed:
     relevant: dict[bytes, int] | None
 
 
-class Document:
-    """A unique document of a turn: its occurrences in canonical order, and their labels.
-
-    ``counts[g]`` is the number of members labelled g; ``first_labelled`` the smallest member that
-    has a label, or -1; ``credited`` the gain that the iteration of the first occurrence counts;
-    ``ranked_in`` the iterations in which an occurrence has a baseline rank.
-    """
-
-    __slots__ = ("counts", "credited", "first_labelled", "members", "ranked_in")
-
-    def __init__(self) -> None:
-        self.members: list[tuple[Search, int]] = []
-        self.counts: list[int] | None = None
-        self.first_labelled = -1
-        self.credited: int | None = None
-        self.ranked_in: set[int] | None = None
-
-
 class Iteration:
     """The integers of one iteration, those that its figures are computed from.
 
-    ``cell`` is what it adds to the windows, as last worked out; ``STALE`` if it is not known.
+    ``compact`` is its number among the iterations that searched, from 1; 0 if it did not. ``cell``
+    is what it adds to the windows, as last worked out; ``STALE`` if it is not known.
     """
 
     __slots__ = (
-        "cell", "duplicates", "gain", "good", "labelled", "number", "results", "searches",
-        "unique",
+        "cell", "compact", "duplicates", "gain", "good", "labelled", "number", "results",
+        "searches", "unique",
     )  # fmt: skip
 
     def __init__(self, number: int) -> None:
         self.number = number
+        self.compact = 0
         self.searches: list[Search] = []
         self.results = 0
         self.unique = 0
@@ -170,13 +159,23 @@ class Iteration:
 class Turn:
     """One turn: its items by identity, and what is derived from them.
 
-    ``cell`` is what it adds to the windows beside its iterations, None for nothing, or ``STALE``.
+    The turn's results are numbered in canonical order, its documents in order of first occurrence.
+    Of each result there are its search (``holders``) and its document (``documents``); of each
+    document its first result (``firsts``), the gain that the iteration of this result counts
+    (``credited``) and, once one is labelled, the number of its results with each label, and which
+    is the first of them (``tallies``). ``result_labels`` are the labels of results, ``handles``
+    the results that labels name, ``ranked_in`` the iterations in which a document has a baseline
+    rank. ``counted`` are the iterations that searched, in order.
+
+    ``cell`` is what the turn adds to the windows beside its iterations, None for nothing, or
+    ``STALE``.
     """
 
     __slots__ = (
-        "cell", "completed", "documents", "first_by_doc", "gate_labels", "gates", "ghost",
-        "handles", "index", "iterations", "labels", "number", "order", "over_limit", "qrels",
-        "refused", "results", "routing_labels", "searches",
+        "cell", "completed", "counted", "credited", "documents", "first_by_doc", "firsts",
+        "gate_labels", "gates", "ghost", "handles", "holders", "index", "iterations", "labels",
+        "number", "order", "over_limit", "qrels", "ranked_in", "refused", "result_labels",
+        "results", "routing_labels", "searches", "tallies",
     )  # fmt: skip
 
     def __init__(self, number: int) -> None:
@@ -193,15 +192,26 @@ class Turn:
         self.over_limit = False
         self.refused = 0
         # derived
-        self.order: list[Search] = []
-        self.iterations: dict[int, Iteration] = {}
-        self.documents: list[Document] = []
-        self.handles: dict[str, tuple[Search, int]] = {}
         self.results = 0
         self.qrels: int | None = None  # iterations until all relevant were retrieved
-        self.index: TurnIndex | None = None
-        self.first_by_doc: dict[bytes, int] | None = None  # document digest to iteration
         self.cell: Cell | None = STALE
+        self.clear()
+
+    def clear(self) -> None:
+        """Drop what is derived from the items one by one, to derive it again."""
+        self.order: list[Search] = []
+        self.iterations: dict[int, Iteration] = {}
+        self.counted: list[Iteration] = []
+        self.holders: list[Search] = []
+        self.documents: list[int] = []
+        self.firsts: list[int] = []
+        self.credited: list[int | None] = []
+        self.tallies: dict[int, list[int]] = {}
+        self.result_labels: dict[int, int] = {}
+        self.handles: dict[str, int] = {}
+        self.ranked_in: dict[int, set[int]] = {}
+        self.index: Index | None = None
+        self.first_by_doc: dict[bytes, int] | None = None  # document digest to iteration
 
     @property
     def exists(self) -> bool:

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import count
+from operator import ne
 
-from stream_metrics.dedup.fingerprint import Fingerprinter
+from stream_metrics.dedup.deduplicator import Deduplicator
 from stream_metrics.dedup.index import DedupCounts
 from stream_metrics.engine.cells import iteration_cell, turn_cell
-from stream_metrics.engine.config import DEFAULT_AGENT, EngineConfig
+from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.state import (
     COMPLETED,
     LABELS,
@@ -28,28 +30,20 @@ from stream_metrics.engine.state import (
     Turn,
     Version,
 )
+from stream_metrics.engine.taken import Taken, TakenIteration, TakenSearch
 from stream_metrics.engine.turn import (
     TurnKeeper,
-    counted,
     iteration_of,
     labels_conflict,
-    member_label,
-    type_label,
 )
-from stream_metrics.events.decode import Event
-from stream_metrics.events.wire import (
-    Forget,
-    RelevanceLabels,
-    SearchIteration,
-    TurnCompleted,
-)
-from stream_metrics.events.wire import Search as SentSearch
+from stream_metrics.events.wire import Forget, Label, RelevanceLabels, TurnCompleted
 
 
 class Observations:
     """Operational counts of a batch; never part of the state.
 
-    ``events``: by (type, outcome). ``label_delays_us``: label events' time after what they name.
+    ``events``: by (type, outcome). ``label_delays_us``: labels by their event's time
+    after that of what they name.
     """
 
     __slots__ = ("counts", "dedup", "events", "label_delays_us")
@@ -58,7 +52,7 @@ class Observations:
         self.events: Counter[tuple[str, str]] = Counter()
         self.counts: Counter[str] = Counter()
         self.dedup = DedupCounts()
-        self.label_delays_us: list[int] = []
+        self.label_delays_us: Counter[int] = Counter()
 
 
 @dataclass(slots=True)
@@ -82,11 +76,10 @@ class _TurnWork:
     """What a batch has done to one turn so far."""
 
     __slots__ = (
-        "before", "before_turn", "compact", "pending", "qrels", "rebuild", "retracted", "touched",
+        "before", "before_turn", "pending", "qrels", "rebuild", "retracted", "touched",
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.compact: dict[int, int] | None = None  # compact numbers before the batch
         self.before: dict[int, Cell] = {}
         self.before_turn: Cell | None = None
         self.touched: set[int] = set()
@@ -99,14 +92,14 @@ class _TurnWork:
 LONGEST_ROUTE = 65  # a label beyond it can match no route, which has 64 characters at most
 
 EVENT_TYPES: dict[type, str] = {
-    SearchIteration: "search_iteration",
+    TakenIteration: "search_iteration",
     RelevanceLabels: "relevance_labels",
     TurnCompleted: "turn_completed",
     Forget: "forget",
 }
 
 
-def needs_fingerprints(event: Event) -> bool:
+def needs_fingerprints(event: Taken) -> bool:
     """Whether an event can only be applied with the conversation's fingerprints at hand."""
     return type(event.payload) is not RelevanceLabels
 
@@ -114,20 +107,21 @@ def needs_fingerprints(event: Event) -> bool:
 class Step:
     """Applies events to conversations under one configuration.
 
-    ``fingerprinter_of`` gives the fingerprinter of a digest key by its id, because a conversation
+    ``dedup_of`` gives the deduplicator of a digest key by its id, because a conversation
     keeps the key that it began with.
     """
 
-    def __init__(
-        self, config: EngineConfig, fingerprinter_of: Callable[[str], Fingerprinter]
-    ) -> None:
+    def __init__(self, config: EngineConfig, dedup_of: Callable[[str], Deduplicator]) -> None:
         self.config = config
-        self.fingerprinter_of = fingerprinter_of
+        self.dedup_of = dedup_of
 
     def apply(
-        self, conversation: Conversation, events: Iterable[Event], seen: Observations
+        self, conversation: Conversation, events: Iterable[Taken], seen: Observations
     ) -> Changes:
-        """Apply ``events`` in the order given; changes ``conversation`` in place."""
+        """Apply ``events`` in the order given; changes ``conversation`` in place.
+
+        Their digests must be made with the conversation's key.
+        """
         batch = _Batch(self, conversation, seen)
         for event in events:
             batch.add(event)
@@ -135,10 +129,9 @@ class Step:
 
     def restore(self, conversation: Conversation) -> None:
         """Derive what the stored items imply, after a load."""
-        keeper = TurnKeeper(self.config, self.fingerprinter_of(conversation.key_id), DedupCounts())
+        keeper = TurnKeeper(self.config, self.dedup_of(conversation.key_id), DedupCounts())
         for turn in conversation.turns.values():
-            turn.order, turn.iterations, turn.documents, turn.handles = [], {}, [], {}
-            turn.index, turn.first_by_doc = None, None
+            turn.clear()
             turn.cell = STALE
             for search in sorted(turn.searches.values(), key=lambda s: s.place):
                 keeper.place(turn, search)
@@ -156,15 +149,15 @@ class _Batch:
         self._seen = seen
         self._config = step.config
         self._limits = step.config.limits
-        self._fingerprinter = step.fingerprinter_of(conversation.key_id)
-        self._keeper = TurnKeeper(step.config, self._fingerprinter, seen.dedup, self._touch_number)
+        self._dedup = step.dedup_of(conversation.key_id)
+        self._keeper = TurnKeeper(step.config, self._dedup, seen.dedup, self._touch_number)
         self._changes = Changes()
         self._work: dict[int, _TurnWork] = {}
         self._early: list[tuple[Turn, Carrier, str | int]] = []
 
     # -- events ---------------------------------------------------------------------------------
 
-    def add(self, event: Event) -> None:
+    def add(self, event: Taken) -> None:
         """Take one event's items; those that lose against what stands are without effect."""
         conversation, payload = self._conversation, event.payload
         kind = EVENT_TYPES[type(payload)]
@@ -186,11 +179,11 @@ class _Batch:
             if turn is None:
                 self._seen.events[kind, "over_limit"] += 1
                 return
-        elif type(payload) is SearchIteration and not turn.exists and self._full(searching=True):
+        elif type(payload) is TakenIteration and not turn.exists and self._full(searching=True):
             self._seen.events[kind, "over_limit"] += 1
             return
         work = self._begin(turn)
-        if type(payload) is SearchIteration:
+        if type(payload) is TakenIteration:
             carrier = self._add_searches(turn, work, event, payload)
         elif type(payload) is RelevanceLabels:
             carrier = self._add_labels(turn, work, event, payload)
@@ -204,9 +197,9 @@ class _Batch:
         self._changes.written.add(carrier.digest)
         self._seen.events[kind, "applied"] += 1
 
-    def _new_turn(self, event: Event) -> Turn | None:
+    def _new_turn(self, event: Taken) -> Turn | None:
         """Make room for a turn, unless the conversation already holds as many as it may."""
-        if self._full(searching=type(event.payload) is SearchIteration):
+        if self._full(searching=type(event.payload) is TakenIteration):
             return None
         turn = self._conversation.turns[event.turn] = Turn(event.turn)
         self._keeper.clear(turn)
@@ -247,10 +240,7 @@ class _Batch:
         if iteration is not None and (iteration.searches or number in turn.gates):
             cell = iteration.cell
             if cell is STALE:
-                if work.compact is None:
-                    work.compact = {it.number: i for i, it in enumerate(counted(turn), 1)}
-                compact = work.compact.get(number, 0)
-                cell = iteration_cell(turn, iteration, compact, self._config)
+                cell = iteration_cell(turn, iteration, self._config)
             work.before[number] = cell
 
     def _touch_number(self, turn: Turn, number: int) -> None:
@@ -290,19 +280,16 @@ class _Batch:
     # -- search iterations ----------------------------------------------------------------------
 
     def _add_searches(
-        self, turn: Turn, work: _TurnWork, event: Event, payload: SearchIteration
+        self, turn: Turn, work: _TurnWork, event: Taken, payload: TakenIteration
     ) -> Carrier:
         carrier = Carrier(SEARCHES, turn.number, event.version)
         carrier.iteration = payload.iteration
-        carrier.agent = payload.agent or DEFAULT_AGENT
+        carrier.agent = payload.agent
         carrier.release = payload.release
         if payload.gate is not None:
-            self._add_gate(turn, work, carrier, payload.gate.decision)
-        seen: set[str] = set()
-        for index, sent in enumerate(payload.searches or ()):
-            if sent.search_id not in seen:
-                seen.add(sent.search_id)
-                self._add_search(turn, work, carrier, sent, index)
+            self._add_gate(turn, work, carrier, payload.gate)
+        for sent in payload.searches:
+            self._add_search(turn, work, carrier, sent)
         if carrier.empty:
             self._keep_ghost(turn, event.version)
         return carrier
@@ -332,20 +319,18 @@ class _Batch:
         numbers.update(turn.gates)
         return number not in numbers and len(numbers) >= limit
 
-    def _add_search(
-        self, turn: Turn, work: _TurnWork, carrier: Carrier, sent: SentSearch, index: int
-    ) -> None:
+    def _add_search(self, turn: Turn, work: _TurnWork, carrier: Carrier, sent: TakenSearch) -> None:
         standing = turn.searches.get(sent.search_id)
         if not self._beats(None if standing is None else standing.carrier, carrier.version):
             return
-        size = len(sent.results or ())
+        size = len(sent.result_ids)
         held = turn.results - (len(standing.result_ids) if standing else 0)
         if held + size > self._limits.results_per_turn or self._too_many_iterations(
             turn, carrier.iteration
         ):
             self._refuse(turn)
             return
-        search = self._search(carrier, sent, index)
+        search = self._search(carrier, sent)
         turn.results = held + size
         turn.searches[sent.search_id] = search
         carrier.searches.append(search)
@@ -354,23 +339,18 @@ class _Batch:
             self._replace(turn, work, standing)
         work.pending.append(search)
 
-    def _search(self, carrier: Carrier, sent: SentSearch, index: int) -> Search:
-        search = Search(carrier, sent.search_id, sent.ordinal or 0, index)
-        if sent.routing is not None:
-            search.route = sent.routing.selected
-        results = sent.results or ()
-        search.result_ids = [result.result_id for result in results]
-        if any(result.gain is not None for result in results):
-            search.gains = [result.gain for result in results]
-        if any(result.baseline_rank is not None for result in results):
-            search.baseline = [result.baseline_rank for result in results]
-        fingerprint = self._fingerprinter.of
-        search.fingerprints = [fingerprint(result) for result in results]
-        search.types = [type_label(f.type) for f in search.fingerprints]
-        self._conversation.extra_values += sum(f.extra_values for f in search.fingerprints)
-        for result, made in zip(results, search.fingerprints, strict=True):
-            if made.url is None and result.url:
-                self._seen.counts["urls_unparsed"] += 1
+    def _search(self, carrier: Carrier, sent: TakenSearch) -> Search:
+        search = Search(carrier, sent.search_id, sent.ordinal, sent.position)
+        search.route = sent.route
+        search.result_ids, search.gains, search.baseline = (
+            sent.result_ids,
+            sent.gains,
+            sent.baseline,
+        )
+        search.fingerprints, search.types = sent.fingerprints, sent.types
+        self._conversation.extra_values += sent.fingerprints.extra_values
+        if sent.fingerprints.urls_unparsed:
+            self._seen.counts["urls_unparsed"] += sent.fingerprints.urls_unparsed
         return search
 
     def _replace(self, turn: Turn, work: _TurnWork, standing: Search) -> None:
@@ -386,12 +366,11 @@ class _Batch:
     # -- labels ---------------------------------------------------------------------------------
 
     def _add_labels(
-        self, turn: Turn, work: _TurnWork, event: Event, payload: RelevanceLabels
+        self, turn: Turn, work: _TurnWork, event: Taken, payload: RelevanceLabels
     ) -> Carrier:
         carrier = Carrier(LABELS, turn.number, event.version)
-        for label in payload.labels or ():
-            if label.result_id not in carrier.labels:
-                self._add_label(turn, work, carrier, label.result_id, label.gain)
+        if payload.labels:
+            self._add_result_labels(turn, carrier, payload.labels)
         for routing in payload.routing or ():
             if routing.search_id in carrier.routing_labels:
                 continue
@@ -427,46 +406,47 @@ class _Batch:
                 self._release(standing_gate[0])
         return carrier
 
-    def _add_label(
-        self, turn: Turn, work: _TurnWork, carrier: Carrier, result_id: str, gain: int | None
-    ) -> None:
-        standing = turn.labels.get(result_id)
-        if not self._beats(standing and standing[0], carrier.version):
-            return
-        holder = turn.handles.get(result_id)
-        old: int | None = None
-        if holder is None:
-            self._early.append((turn, carrier, result_id))
-        else:
-            self._seen.label_delays_us.append(carrier.occurred_us - holder[0].carrier.occurred_us)
-            old = member_label(turn, *holder)
-        carrier.labels[result_id] = gain
-        turn.labels[result_id] = (carrier, gain)
-        if standing is not None:
-            self._seen.counts["labels_revised"] += 1
-            del standing[0].labels[result_id]
-            self._release(standing[0])
-        if holder is not None and old != gain:
-            self._relabel(turn, work, holder, old, gain)
+    def _add_result_labels(self, turn: Turn, carrier: Carrier, sent: list[Label]) -> None:
+        mine, labels, handles, now_us = (
+            carrier.labels,
+            turn.labels,
+            turn.handles,
+            carrier.occurred_us,
+        )
+        delays, held = self._seen.label_delays_us, turn.result_labels
+        for label in sent:
+            result_id, gain = label.result_id, label.gain
+            if result_id in mine:
+                continue
+            standing = labels.get(result_id)
+            if standing is not None:
+                if not self._beats(standing[0], carrier.version):
+                    continue
+                self._seen.counts["labels_revised"] += 1
+                del standing[0].labels[result_id]
+                self._release(standing[0])
+            mine[result_id] = gain
+            labels[result_id] = (carrier, gain)
+            position = handles.get(result_id)
+            if position is None:
+                self._early.append((turn, carrier, result_id))
+                continue
+            since_us = now_us - turn.holders[position].carrier.occurred_us
+            delays[since_us] = delays.get(since_us, 0) + 1
+            if held.get(position) != gain:
+                self._relabel(turn, position, gain)
 
-    def _relabel(
-        self,
-        turn: Turn,
-        work: _TurnWork,
-        holder: tuple[Search, int],
-        old: int | None,
-        new: int | None,
-    ) -> None:
-        document = turn.documents[holder[0].documents[holder[1]]]
-        before = labels_conflict(document)
-        self._keeper.relabel(turn, holder[0], holder[1], old, new)
-        if labels_conflict(document) and not before:
+    def _relabel(self, turn: Turn, position: int, gain: int | None) -> None:
+        tally = turn.tallies.get(turn.documents[position])
+        before = tally is None or labels_conflict(tally)
+        self._keeper.relabel(turn, position, gain)
+        if not before and tally is not None and labels_conflict(tally):
             self._seen.counts["label_conflicts"] += 1
 
     # -- the end of a turn, forgetting ----------------------------------------------------------
 
     def _complete(
-        self, turn: Turn, work: _TurnWork, event: Event, payload: TurnCompleted
+        self, turn: Turn, work: _TurnWork, event: Taken, payload: TurnCompleted
     ) -> Carrier:
         carrier = Carrier(COMPLETED, turn.number, event.version)
         standing = turn.completed
@@ -476,7 +456,7 @@ class _Batch:
         digests: dict[bytes, int] | None = None
         if relevant is not None:
             pairs = [(doc, 2) for doc in relevant] if type(relevant) is list else relevant.items()  # type: ignore[union-attr]
-            document = self._fingerprinter.document
+            document = self._dedup.document
             digests = {document(doc): grade for doc, grade in pairs if grade is not None}
         carrier.completed = turn.completed = Completed(carrier, digests)
         work.qrels = True
@@ -562,11 +542,12 @@ class _Batch:
 
     def _observe_early(self, turn: Turn, carrier: Carrier, result_id: str) -> None:
         """Whether a label that came before its result in this batch still waits for it."""
-        holder = turn.handles.get(result_id)
-        if holder is None:
+        position = turn.handles.get(result_id)
+        if position is None:
             self._seen.counts["labels_waiting"] += 1
         else:
-            self._seen.label_delays_us.append(carrier.occurred_us - holder[0].carrier.occurred_us)
+            since_us = carrier.occurred_us - turn.holders[position].carrier.occurred_us
+            self._seen.label_delays_us[since_us] += 1
 
     def _finish_turn(self, turn: Turn, work: _TurnWork) -> None:
         pending = sorted(work.pending, key=lambda search: search.place)
@@ -580,8 +561,8 @@ class _Batch:
                 self._touch(turn, work, search.carrier.iteration)
                 self._keeper.append(turn, search)
         for search in pending:
-            holders = (turn.handles[result_id] for result_id in search.result_ids)
-            conflicts = sum(1 for at, h in enumerate(holders) if h[0] is not search or h[1] != at)
+            held = map(turn.handles.__getitem__, search.result_ids)
+            conflicts = sum(map(ne, held, count(search.first)))
             if conflicts:
                 self._seen.counts["result_id_conflicts"] += conflicts
             gate = turn.gates.get(search.carrier.iteration)
@@ -603,22 +584,33 @@ class _Batch:
                 self._changes.written.add(search.carrier.digest)
 
     def _add_cells(self, turn: Turn, work: _TurnWork) -> None:
-        cells = self._changes.cells
-        cells.extend((-1, cell) for cell in work.before.values())
-        numbers = turn.iterations.keys() if work.retracted else work.touched
-        compact = {it.number: i for i, it in enumerate(counted(turn), 1)} if numbers else {}
-        for number in numbers:
+        before = work.before
+        for number in turn.iterations.keys() if work.retracted else work.touched:
             iteration = turn.iterations.get(number)
             if iteration is not None and (iteration.searches or number in turn.gates):
-                cell = iteration_cell(turn, iteration, compact.get(number, 0), self._config)
-                iteration.cell = cell
-                cells.append((1, cell))
-        after = turn.cell = turn_cell(turn, self._config)
-        if work.before_turn != after:
-            if work.before_turn is not None:
-                cells.append((-1, work.before_turn))
+                iteration.cell = iteration_cell(turn, iteration, self._config)
+                self._exchange(before.pop(number, None), iteration.cell)
+        for gone in before.values():
+            self._exchange(gone, None)
+        turn.cell = turn_cell(turn, self._config)
+        self._exchange(work.before_turn, turn.cell)
+
+    def _exchange(self, before: Cell | None, after: Cell | None) -> None:
+        """Windows are to have ``after`` in place of ``before``: only what differs is passed on."""
+        cells = self._changes.cells
+        if before is None or after is None or before[:2] != after[:2]:
+            if before is not None:
+                cells.append((-1, before))
             if after is not None:
                 cells.append((1, after))
+        elif before.sums != after.sums:
+            old = before.sums
+            sums = {
+                c: value - old.get(c, 0) for c, value in after.sums.items() if old.get(c) != value
+            }
+            for code in old.keys() - after.sums.keys():
+                sums[code] = -old[code]
+            cells.append((1, Cell(after.time_us, after.agent, sums, before.routes | after.routes)))
 
 
 def waiting_labels(turn: Turn) -> int:

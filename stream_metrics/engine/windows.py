@@ -18,6 +18,7 @@ from stream_metrics.events.times import MICROS
 
 Sums = dict[str, int]
 Touched = dict[tuple[str, int, str], Sums]
+_Level = dict[tuple[int, str], Sums]  # by bucket and agent
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _WINDOW_UNITS: Final = (("h", 3_600), ("m", 60), ("s", 1))
@@ -80,7 +81,7 @@ class Names:
 
     def sums(self, cell: Cell) -> Sums:
         """A cell's sums with routes as series name them."""
-        if not cell.routed:
+        if cell.routes <= self.routes:
             return cell.sums
         named: Sums = {}
         for code, value in cell.sums.items():
@@ -94,13 +95,7 @@ class Names:
 
 def routes_of(cells: Iterable[Cell]) -> set[str]:
     """The routes that cells speak of."""
-    return {
-        split_code(code)[1][0]
-        for cell in cells
-        if cell.routed
-        for code in cell.sums
-        if code.startswith("R|")
-    }
+    return set().union(*(cell.routes for cell in cells))
 
 
 def first_names(found: Iterable[str], configured: Iterable[str], limit: int) -> frozenset[str]:
@@ -115,6 +110,9 @@ def first_names(found: Iterable[str], configured: Iterable[str], limit: int) -> 
 
 def add(into: Sums, sums: Mapping[str, int], sign: int) -> None:
     """Add or take away; a sum that becomes 0 is dropped."""
+    if not into and sign == 1:
+        into.update(sums)
+        return
     for code, value in sums.items():
         total = into.get(code, 0) + sign * value
         if total:
@@ -130,6 +128,16 @@ class Windows:
         self.windows = tuple(windows)
         self.buckets: dict[str, dict[tuple[int, str], Sums]] = {w.name: {} for w in self.windows}
         self._base_us = gcd(*(w.bucket_us for w in self.windows))
+        self._plan = self._coarsening()
+
+    def _coarsening(self) -> list[tuple[Window, int]]:
+        """Each window with the widest buckets narrower than its own that fit into them."""
+        plan: list[tuple[Window, int]] = []
+        widths = [self._base_us]
+        for window in sorted(self.windows, key=lambda w: w.bucket_us):
+            plan.append((window, max(w for w in widths if window.bucket_us % w == 0)))
+            widths.append(window.bucket_us)
+        return plan
 
     def load(self, window: str, bucket: int, agent: str, sums: Sums) -> None:
         """Set one bucket as it was stored."""
@@ -151,39 +159,41 @@ class Windows:
 
         Buckets that left their window before ``record_time_us`` are given with no sums.
         """
-        base: dict[tuple[int, str], Sums] = {}
+        base: _Level = {}
         for sign, cell in cells:
             key = (cell.time_us // self._base_us, names.agent(cell.agent))
             into = base.get(key)
             if into is None:
                 into = base[key] = {}
             add(into, names.sums(cell), sign)
+        levels = {self._base_us: base}
         touched: Touched = {}
-        for window in self.windows:
-            self._change_window(window, base, record_time_us, touched)
+        for window, source_us in self._plan:
+            level = levels.get(window.bucket_us)
+            if level is None:
+                level = levels[window.bucket_us] = _coarser(
+                    levels[source_us], window.bucket_us // source_us
+                )
+            self._change_window(window, level, record_time_us, touched)
         return touched
 
     def _change_window(
-        self,
-        window: Window,
-        base: dict[tuple[int, str], Sums],
-        record_time_us: int,
-        touched: Touched,
+        self, window: Window, level: _Level, record_time_us: int, touched: Touched
     ) -> None:
         oldest = oldest_bucket(window, record_time_us)
-        factor = window.bucket_us // self._base_us
-        buckets = self.buckets[window.name]
-        changes: dict[tuple[int, str], Sums] = {}
-        for (number, agent), sums in base.items():
-            bucket = number // factor
+        buckets, heads = self.buckets[window.name], _heads(window.name)
+        for (bucket, agent), sums in level.items():
             if bucket < oldest or not sums:
                 continue
-            into = changes.get((bucket, agent))
-            if into is None:
-                into = changes[bucket, agent] = dict(buckets.get((bucket, agent), ()))
-            add(into, _in_window(sums, window.name), 1)
-        for (bucket, agent), sums in changes.items():
-            touched[window.name, bucket, agent] = sums
+            into = dict(buckets.get((bucket, agent), ()))
+            for code, value in sums.items():
+                if _HEAD[code] in heads:
+                    total = into.get(code, 0) + value
+                    if total:
+                        into[code] = total
+                    else:
+                        into.pop(code, None)
+            touched[window.name, bucket, agent] = into
         for bucket, agent in buckets:
             if bucket < oldest:
                 touched[window.name, bucket, agent] = {}
@@ -212,10 +222,42 @@ def oldest_bucket(window: Window, record_time_us: int) -> int:
     return (record_time_us - window.length_us) // window.bucket_us
 
 
+def _coarser(level: _Level, factor: int) -> _Level:
+    """The same sums in buckets ``factor`` times as wide."""
+    wider: _Level = {}
+    for (bucket, agent), sums in level.items():
+        key = (bucket // factor, agent)
+        into = wider.get(key)
+        if into is None:
+            wider[key] = dict(sums)
+        else:
+            add(into, sums, 1)
+    return wider
+
+
 def _in_window(sums: Sums, window: str) -> Sums:
     """Those of ``sums`` whose series the window has."""
-    heads = _HEADS.get(window, _EVERYWHERE)
-    return {code: value for code, value in sums.items() if code.partition("|")[0] in heads}
+    heads = _heads(window)
+    return {code: value for code, value in sums.items() if _HEAD[code] in heads}
+
+
+def _heads(window: str) -> frozenset[str]:
+    """What the codes of the window's series begin with."""
+    return _HEADS.get(window, _EVERYWHERE)
+
+
+class _HeadOf(dict[str, str]):
+    """What a code begins with, kept for the codes that come again and again."""
+
+    def __missing__(self, code: str) -> str:
+        if len(self) >= _HEADS_KEPT:
+            self.clear()
+        head = self[code] = code.partition("|")[0]
+        return head
+
+
+_HEADS_KEPT: Final = 8_192
+_HEAD: Final = _HeadOf()
 
 
 _EVERYWHERE: Final = frozenset(code for code, series in CODES.items() if series.windows is None)

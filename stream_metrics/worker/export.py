@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from stream_metrics.dedup.digests import Digester
-from stream_metrics.dedup.fingerprint import Fingerprinter
+from stream_metrics.dedup.deduplicator import deduplicator
 from stream_metrics.engine.codec import decode_conversation, decode_sums, stored_conversation_id
 from stream_metrics.engine.config import WINDOW_BUCKETS, EngineConfig
 from stream_metrics.engine.row import Row, conversation_rows
@@ -71,8 +70,8 @@ async def export_state(
     store: StateStore, config: EngineConfig, windows: tuple[Window, ...], turn_scope: str
 ) -> Export:
     """Read a namespace without disturbing it; each conversation is as of one moment."""
-    fingerprinter = Fingerprinter(config.rules, Digester())
-    step = Step(config, lambda _: fingerprinter)
+    dedup = deduplicator(config.rules, b"")
+    step = Step(config, lambda _: dedup)
     found = Export(dimension=config.dimension)
     for partition in await store.partitions():
         state = await store.describe(partition)

@@ -19,8 +19,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
-from stream_metrics.dedup.digests import Digester
-from stream_metrics.dedup.fingerprint import Fingerprinter
+from stream_metrics.dedup.deduplicator import Deduplicator, deduplicator
 from stream_metrics.engine.codec import (
     add_fingerprints,
     decode_conversation,
@@ -37,6 +36,7 @@ from stream_metrics.engine.step import (
     needs_fingerprints,
     waiting_labels,
 )
+from stream_metrics.engine.taken import Taken, take
 from stream_metrics.engine.windows import Names, Touched, Window, Windows, routes_of
 from stream_metrics.events.decode import BadRecord, Event, decode
 from stream_metrics.ports import (
@@ -140,7 +140,7 @@ class _Work:
 
     key: ConversationKey
     conversation_id: str
-    events: list[tuple[Event, Record]] = field(default_factory=list)
+    events: list[tuple[Taken, Record]] = field(default_factory=list)
     conversation: Conversation | None = None
     changes: Changes | None = None
     last_record_ms: int = 0
@@ -155,6 +155,10 @@ def conversation_key(conversation_id: str) -> ConversationKey:
     return hashlib.blake2b(
         conversation_id.encode(), digest_size=16, person=b"conversation"
     ).digest()
+
+
+def _bug(record: Record, error: Exception) -> DeadLetter:
+    return DeadLetter(record, "internal_error", f"a bug: {type(error).__name__}")
 
 
 class StatePartition:
@@ -181,8 +185,8 @@ class StatePartition:
         self._cache = cache
         self._names = names
         self._telemetry = telemetry
-        self._fingerprinters: dict[str, Fingerprinter] = {}
-        self._step = Step(options.engine, self._fingerprinter)
+        self._dedups: dict[str, Deduplicator] = {}
+        self._step = Step(options.engine, self._dedup)
         self._batches = 0
 
     # -- ownership ------------------------------------------------------------------------------
@@ -278,16 +282,23 @@ class StatePartition:
         works: dict[ConversationKey, _Work] = {}
         keys: dict[str, ConversationKey] = {}
         limits, require_key = self._options.engine.limits, self._options.require_key
+        key_id = self._options.key_id
+        dedup = self._dedup(key_id)
         for record in records:
-            event = decode(
+            decoded = decode(
                 record.value,
                 key=record.key,
                 timestamp_ms=record.timestamp_ms,
                 limits=limits,
                 require_key=require_key,
             )
-            if isinstance(event, BadRecord):
-                letters.append(DeadLetter(record, event.reason, event.message))
+            if isinstance(decoded, BadRecord):
+                letters.append(DeadLetter(record, decoded.reason, decoded.message))
+                continue
+            try:
+                event = take(decoded, dedup, key_id)
+            except Exception as error:
+                letters.append(_bug(record, error))
                 continue
             conversation_id = event.conversation_id
             key = keys.get(conversation_id)
@@ -337,8 +348,8 @@ class StatePartition:
             for work, fingerprints_of in zip(without, found, strict=True):
                 conversation = work.conversation
                 assert conversation is not None
-                digester = self._fingerprinter(conversation.key_id).digester
-                add_fingerprints(conversation, fingerprints_of, digester)
+                dedup = self._dedup(conversation.key_id)
+                add_fingerprints(conversation, fingerprints_of, dedup)
                 self._step.restore(conversation)
 
     def _restore(self, conversation_id: str, parts: StoredConversation) -> Conversation:
@@ -346,8 +357,8 @@ class StatePartition:
         if not parts.hot:
             return conversation
         if parts.fingerprints is not None:
-            digester = self._fingerprinter(conversation.key_id).digester
-            add_fingerprints(conversation, parts.fingerprints, digester)
+            dedup = self._dedup(conversation.key_id)
+            add_fingerprints(conversation, parts.fingerprints, dedup)
         self._step.restore(conversation)
         return conversation
 
@@ -360,10 +371,23 @@ class StatePartition:
     ) -> None:
         assert work.conversation is not None
         try:
-            events = [event for event, _ in work.events]
+            events = self._with_its_key(work)
             work.changes = self._step.apply(work.conversation, events, observations)
         except Exception as error:
             await self._isolate(work, error, observations, letters, retry)
+
+    def _with_its_key(self, work: _Work) -> list[Taken]:
+        """The events of ``work``, digested with the key that its conversation began with."""
+        assert work.conversation is not None
+        key_id = work.conversation.key_id
+        if key_id == self._options.key_id:
+            return [event for event, _ in work.events]
+        dedup, limits = self._dedup(key_id), self._options.engine.limits
+        again = [
+            decode(record.value, timestamp_ms=record.timestamp_ms, limits=limits)
+            for _, record in work.events
+        ]
+        return [take(event, dedup, key_id) for event in again if isinstance(event, Event)]
 
     async def _isolate(
         self,
@@ -378,25 +402,24 @@ class StatePartition:
         parts = (await self._ask(lambda: self._store.load(self.number, [(work.key, True)]), retry))[
             0
         ]
-        good: list[tuple[Event, Record]] = []
-        for event, record in work.events:
+        good: list[Taken] = []
+        for event, (_, record) in zip(self._with_its_key(work), work.events, strict=True):
             trial = self._restore(work.conversation_id, parts)
             try:
-                self._step.apply(trial, [e for e, _ in (*good, (event, record))], Observations())
+                self._step.apply(trial, [*good, event], Observations())
             except Exception as found:
                 error = found
-                kind = type(error).__name__
-                letters.append(DeadLetter(record, "internal_error", f"a bug: {kind}"))
+                letters.append(_bug(record, error))
             else:
-                good.append((event, record))
+                good.append(event)
         work.conversation = self._restore(work.conversation_id, parts)
-        work.changes = self._step.apply(work.conversation, [e for e, _ in good], observations)
+        work.changes = self._step.apply(work.conversation, good, observations)
 
     def _write_of(self, work: _Work) -> ConversationWrite:
         assert work.conversation is not None
         assert work.changes is not None
-        digester = self._fingerprinter(work.conversation.key_id).digester
-        hot, fingerprints = encode_changes(work.conversation, work.changes, digester)
+        dedup = self._dedup(work.conversation.key_id)
+        hot, fingerprints = encode_changes(work.conversation, work.changes, dedup)
         return ConversationWrite(work.key, hot, fingerprints, work.last_record_ms)
 
     async def _batch(
@@ -532,8 +555,8 @@ class StatePartition:
         self._telemetry.observe(observations)
         return len(keys)
 
-    def _fingerprinter(self, key_id: str) -> Fingerprinter:
-        made = self._fingerprinters.get(key_id)
+    def _dedup(self, key_id: str) -> Deduplicator:
+        made = self._dedups.get(key_id)
         if made is None:
             key = self._options.keys.get(key_id)
             if key is None:
@@ -541,9 +564,7 @@ class StatePartition:
                     f"a conversation was digested with key {key_id!r}, which is not configured; "
                     "set `state.digest_key` to the key that the namespace began with"
                 )
-            rules = self._options.engine.rules
-            made = Fingerprinter(rules, Digester(key, rules.names()))
-            self._fingerprinters[key_id] = made
+            made = self._dedups[key_id] = deduplicator(self._options.engine.rules, key)
         return made
 
 

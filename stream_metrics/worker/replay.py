@@ -6,14 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from stream_metrics.dedup.digests import Digester
-from stream_metrics.dedup.fingerprint import Fingerprinter
+from stream_metrics.dedup.deduplicator import deduplicator
 from stream_metrics.engine.cells import iteration_cell, turn_cell
 from stream_metrics.engine.config import MAX_ROUTES, EngineConfig
 from stream_metrics.engine.row import Row, conversation_rows, reranks
 from stream_metrics.engine.state import Cell, Conversation
 from stream_metrics.engine.step import Observations, Step
-from stream_metrics.engine.turn import counted
+from stream_metrics.engine.taken import Taken, take
 from stream_metrics.engine.windows import (
     DEFAULT_WINDOWS,
     Names,
@@ -69,11 +68,12 @@ class Replay:
         self._turn_scope = turn_scope
         self._agents, self._routes = tuple(agents), tuple(routes)
         self._windows = tuple(windows)
-        fingerprinter = Fingerprinter(self.config.rules, Digester(b"", self.config.rules.names()))
-        self._step = Step(self.config, lambda _: fingerprinter)
+        dedup = deduplicator(self.config.rules, b"")
+        self._dedup = dedup
+        self._step = Step(self.config, lambda _: dedup)
         self._conversations: dict[str, Conversation] = {}
         self._seen: dict[str, _Seen] = {}
-        self._chunk: dict[str, list[Event]] = {}
+        self._chunk: dict[str, list[Taken]] = {}
         self._chunk_size = 0
 
     def feed(self, record: Record) -> None:
@@ -90,7 +90,7 @@ class Replay:
             self.rejected.append(Rejected(number, event.reason, event.message))
             return
         self._note(event)
-        self._chunk.setdefault(event.conversation_id, []).append(event)
+        self._chunk.setdefault(event.conversation_id, []).append(take(event, self._dedup, ""))
         self._chunk_size += 1
         if self._chunk_size >= CHUNK:
             self.flush()
@@ -192,10 +192,9 @@ def conversation_cells(conversation: Conversation, config: EngineConfig) -> list
     """Everything that a conversation adds to the windows, from its state as it stands."""
     cells: list[Cell] = []
     for turn in conversation.turns.values():
-        compact = {it.number: i for i, it in enumerate(counted(turn), 1)}
         for number, iteration in turn.iterations.items():
             if iteration.searches or number in turn.gates:
-                cells.append(iteration_cell(turn, iteration, compact.get(number, 0), config))
+                cells.append(iteration_cell(turn, iteration, config))
         whole = turn_cell(turn, config)
         if whole is not None:
             cells.append(whole)

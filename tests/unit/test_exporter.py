@@ -412,7 +412,7 @@ def test_a_batch_is_folded_in(operations: Operations, registry: CollectorRegistr
         }
     )
     seen.dedup.truncated, seen.dedup.contradictions, seen.dedup.other_text = 1, 2, 3
-    seen.label_delays_us.extend([-5, 0, 1_000_000, 1_000_001, 10**12])
+    seen.label_delays_us.update([-5, 0, 1_000_000, 1_000_001, 10**12])
     operations.observe(seen)
     operations.observe(seen)
     found = scrape(registry)

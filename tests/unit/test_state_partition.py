@@ -13,14 +13,14 @@ from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.state import Conversation
 from stream_metrics.engine.step import Changes, Observations
+from stream_metrics.engine.taken import Taken
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.events.decode import Event
 from stream_metrics.ports import Record
 from stream_metrics.worker.cache import CONVERSATION_WEIGHT, ConversationCache
 from stream_metrics.worker.export import Export, NowTooEarly, export_state
 from stream_metrics.worker.partition import Lost, StatePartition, conversation_key
 from stream_metrics.worker.replay import Replay
-from tests.property.test_partition import IDENTITY, TOPIC, once, opened
+from tests.property.test_partition import IDENTITY, TOPIC, once, opened, options
 
 NOON_S = 1_718_020_800
 DAY_MS = 86_400_000
@@ -100,6 +100,20 @@ async def test_what_leaves_the_cache_comes_back() -> None:
     assert (row["results"], row["unique"], row["duplicates_of"]) == (4, 3, {"2-0": "1-1"})
 
 
+async def test_a_conversation_keeps_the_key_that_it_began_with() -> None:
+    """After the digest key was changed, results are still found in what was digested before."""
+    fed = await Fed.new(cache_results=0)
+    await fed.take(search("c", 1, NOON_S, "a", "b"))
+    both = options().keys | {"new": b"a new key"}
+    state = await opened(fed.store, fed.letters, 0, keys=both, key_id="new")
+    later = Fed(fed.store, fed.letters, state)
+    await later.take(search("c", 2, NOON_S + 1, "b", "c"), search("d", 1, NOON_S, "b"))
+
+    rows = {row["conversation_id"]: row for row in (await later.export()).rows}
+    assert rows["c"]["duplicates_of"] == {"2-0": "1-1"}
+    assert rows["d"]["unique"] == 1
+
+
 def test_the_cache_drops_what_was_used_longest_ago() -> None:
     """The cache keeps the conversations used last, by the results that they hold."""
     cache = ConversationCache(max_results=2 * CONVERSATION_WEIGHT)
@@ -129,7 +143,7 @@ async def test_a_bug_sets_one_event_aside() -> None:
     await fed.take(search("c", 1, NOON_S, "a"))
     healthy = fed.state._step.apply
 
-    def failing(conversation: Conversation, events: Iterable[Event], seen: Observations) -> Changes:
+    def failing(conversation: Conversation, events: Iterable[Taken], seen: Observations) -> Changes:
         taken: list[Any] = list(events)
         changes = healthy(conversation, taken, seen)
         if any(event.event_id == "e-2" for event in taken):

@@ -94,13 +94,13 @@ class FastHistogram(Collector):
         self._sum = 0.0
         registry.register(self)
 
-    def observe(self, value: float) -> None:
-        """Count one observation; less than 0 counts as 0, so that the sum never falls."""
+    def observe(self, value: float, times: int = 1) -> None:
+        """Count ``value``; less than 0 counts as 0, so that the sum never falls."""
         if value > 0:
-            self._counts[bisect_left(self._bounds, value)] += 1
-            self._sum += value
+            self._counts[bisect_left(self._bounds, value)] += times
+            self._sum += value * times
         else:
-            self._counts[0] += 1
+            self._counts[0] += times
 
     def describe(self) -> Iterator[HistogramMetricFamily]:
         """The family without samples."""
@@ -249,8 +249,8 @@ class Operations:
         self._truncated.inc(dedup.truncated)
         self._contradictions.inc(dedup.contradictions)
         self._other_text.inc(dedup.other_text)
-        for delay_us in observations.label_delays_us:
-            self._label_delay.observe(delay_us / 1e6)
+        for delay_us, n in observations.label_delays_us.items():
+            self._label_delay.observe(delay_us / 1e6, n)
 
     def bad_records(self, counts: Mapping[str, int]) -> None:
         """Dead letters of a batch, by reason."""
