@@ -171,7 +171,7 @@ class _Batch:
         if event.digest in conversation.carriers:
             self._seen.events[kind, "redelivered"] += 1
             return
-        if event.turn < conversation.last_turn:
+        if len(conversation.turns) > 1 and event.turn < conversation.last_turn:
             self._seen.counts["stale"] += 1
         turn = conversation.turns.get(event.turn)
         if turn is None:

@@ -1,7 +1,7 @@
 //! Deduplication: the twin of `stream_metrics.dedup`.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use pyo3::exceptions::PyUnicodeEncodeError;
 use pyo3::intern;
@@ -13,6 +13,7 @@ pub mod digests;
 mod forms;
 pub mod index;
 mod make;
+mod memo;
 mod pack;
 pub mod print;
 pub mod tables;
@@ -23,6 +24,7 @@ pub mod verify;
 use digests::Digester;
 use index::Index;
 use make::{Made, Maker};
+use memo::Memo;
 use print::{Fingerprints, Key, Name};
 use tables::Tables;
 
@@ -36,6 +38,7 @@ struct Deduplicator {
     rules: Py<PyAny>,
     key: Py<PyBytes>,
     twin: GILOnceCell<Py<PyAny>>,
+    memo: Mutex<Memo>,
 }
 
 #[pymethods]
@@ -56,6 +59,7 @@ impl Deduplicator {
             rules: rules.unbind(),
             key: key.unbind(),
             twin: GILOnceCell::new(),
+            memo: Mutex::default(),
         })
     }
 
@@ -63,14 +67,28 @@ impl Deduplicator {
         let mut maker = Maker::new(&self.tables, &self.digester);
         let mut each = Vec::with_capacity(results.len()?);
         let mut urls_unparsed = 0;
+        // Nobody else holds it: no call below comes back here, except that of the twin, which makes
+        // no fingerprint of ours. If it were held, results would only be made once more.
+        let mut memo = self.memo.try_lock().ok();
         for result in results.try_iter()? {
             let result = result?;
+            if let Some(memo) = &mut memo {
+                if let Some((print, url_unparsed)) = memo.get(&result)? {
+                    each.push(print);
+                    urls_unparsed += usize::from(url_unparsed);
+                    continue;
+                }
+            }
             match maker.make(&result) {
                 Ok(Made {
                     print,
                     url_unparsed,
                 }) => {
-                    each.push(Arc::new(print));
+                    let print = Arc::new(print);
+                    if let Some(memo) = &mut memo {
+                        memo.put(&print, url_unparsed);
+                    }
+                    each.push(print);
                     urls_unparsed += usize::from(url_unparsed);
                 }
                 Err(error) if error.is_instance_of::<PyUnicodeEncodeError>(result.py()) => {
