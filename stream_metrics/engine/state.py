@@ -211,7 +211,7 @@ class Turn:
         self.handles: dict[str, int] = {}
         self.ranked_in: dict[int, set[int]] = {}
         self.index: Index | None = None
-        self.first_by_doc: dict[bytes, int] | None = None  # document digest to iteration
+        self.first_by_doc: dict[bytes, int] | None = None  # once needed: digest to iteration
 
     @property
     def exists(self) -> bool:

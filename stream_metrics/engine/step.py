@@ -568,7 +568,7 @@ class _Batch:
             gate = turn.gates.get(search.carrier.iteration)
             if gate is not None and gate.gate == "skip":
                 self._seen.counts["gate_conflicts"] += 1
-        if (pending or work.rebuild or work.qrels) and turn.first_by_doc is not None:
+        if (pending or work.rebuild or work.qrels) and self._conversation.has_fingerprints:
             qrels = self._keeper.qrels(turn)
             if qrels != turn.qrels:
                 turn.qrels = qrels

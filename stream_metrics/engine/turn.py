@@ -8,6 +8,7 @@ same steps.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 
 from stream_metrics.dedup.deduplicator import Deduplicator
 from stream_metrics.dedup.index import DedupCounts
@@ -52,7 +53,6 @@ class TurnKeeper:
         """Drop what is derived; the items stay."""
         turn.clear()
         turn.index = self.dedup.index()
-        turn.first_by_doc = {}
 
     def rebuild(self, turn: Turn) -> None:
         """Derive everything again from the items; fingerprints must be loaded."""
@@ -72,11 +72,9 @@ class TurnKeeper:
     def index_again(self, turn: Turn) -> None:
         """Fill the candidate index of a loaded turn; its decisions are stored and stay."""
         turn.index = self.dedup.index()
-        turn.first_by_doc = {}
         for search in turn.order:
             assert search.fingerprints is not None
             turn.index.append_decided(search.fingerprints, search.documents)
-            self._note_documents(turn, search)
 
     def place(self, turn: Turn, search: Search) -> None:
         """Count a search whose documents are decided: handles, documents, its iteration."""
@@ -92,22 +90,26 @@ class TurnKeeper:
         turn.holders.extend([search] * len(search.result_ids))
         turn.documents.extend(search.documents)
         firsts = turn.firsts
-        for at, document in enumerate(search.documents):
-            if document == len(firsts):
-                firsts.append(position + at)
-                iteration.unique += 1
-            else:
-                same = turn.holders[firsts[document]].carrier.iteration == number
-                key = (search.types[at], search.evidence[at], same)
-                iteration.duplicates[key] = iteration.duplicates.get(key, 0) + 1
-        turn.credited.extend([None] * (len(firsts) - len(turn.credited)))
+        known = len(firsts)
+        if not any(search.evidence):
+            firsts.extend(range(position, position + len(search.documents)))
+        else:
+            for at, document in enumerate(search.documents):
+                if document == len(firsts):
+                    firsts.append(position + at)
+                else:
+                    same = turn.holders[firsts[document]].carrier.iteration == number
+                    key = (search.types[at], search.evidence[at], same)
+                    iteration.duplicates[key] = iteration.duplicates.get(key, 0) + 1
+        iteration.unique += len(firsts) - known
+        turn.credited.extend([None] * (len(firsts) - known))
         if search.baseline is not None:
             for at, rank in enumerate(search.baseline):
                 if rank is not None:
                     turn.ranked_in.setdefault(search.documents[at], set()).add(number)
         self._place_labels(turn, search)
-        if search.fingerprints is not None and turn.first_by_doc is not None:
-            self._note_documents(turn, search)
+        if turn.first_by_doc is not None:
+            _note_documents(turn.first_by_doc, search)
 
     def _place_labels(self, turn: Turn, search: Search) -> None:
         """Give the search's results their handles and labels.
@@ -117,19 +119,17 @@ class TurnKeeper:
         inline gain.
         """
         handles, labels, gains = turn.handles, turn.labels, search.gains
+        if gains is None and not labels and handles.keys().isdisjoint(search.result_ids):
+            held = dict(zip(search.result_ids, count(search.first), strict=False))
+            if len(held) == len(search.result_ids):
+                handles.update(held)
+                return
         for position, result_id in enumerate(search.result_ids, search.first):
             label = None if gains is None else gains[position - search.first]
             if handles.setdefault(result_id, position) == position and result_id in labels:
                 label = labels[result_id][1]
             if label is not None:
                 self.relabel(turn, position, label)
-
-    def _note_documents(self, turn: Turn, search: Search) -> None:
-        assert search.fingerprints is not None
-        assert turn.first_by_doc is not None
-        for document in search.fingerprints.documents:
-            if document is not None:
-                turn.first_by_doc.setdefault(document, search.carrier.iteration)
 
     def relabel(self, turn: Turn, position: int, label: int | None) -> None:
         """Give one result another label, and its document's iteration what follows from it."""
@@ -152,6 +152,8 @@ class TurnKeeper:
             while gain >= 0 and not tally[gain]:
                 gain -= 1
             standing = gain if gain >= 0 else None
+        elif tally[FIRST] < 0:  # the only label
+            tally[FIRST], standing = position, label
         else:
             standing = _first_label(turn, document, tally, position)
         if standing != turn.credited[document]:
@@ -181,10 +183,16 @@ class TurnKeeper:
     def qrels(self, turn: Turn) -> int | None:
         """Iterations until every relevant document was retrieved, from ``relevant``; or None."""
         completed = turn.completed
-        if completed is None or completed.relevant is None or not turn.first_by_doc:
+        if completed is None or completed.relevant is None or not turn.holders:
             return None
         good = [d for d, grade in completed.relevant.items() if grade >= self.config.good_gain]
         if not good:
+            return None
+        if turn.first_by_doc is None:
+            turn.first_by_doc = {}
+            for search in turn.order:
+                _note_documents(turn.first_by_doc, search)
+        if not turn.first_by_doc:
             return None
         needed = 1
         for document in good:
@@ -195,12 +203,18 @@ class TurnKeeper:
         return min(needed, ITERATIONS_CAP)
 
 
+def _note_documents(first_by_doc: dict[bytes, int], search: Search) -> None:
+    assert search.fingerprints is not None
+    for document in search.fingerprints.documents:
+        if document is not None:
+            first_by_doc.setdefault(document, search.carrier.iteration)
+
+
 def _first_label(turn: Turn, document: int, tally: list[int], changed: int) -> int | None:
     """The label of the document's first result that has one, after ``changed`` got another."""
     labels = turn.result_labels
     if changed in labels:
-        if tally[FIRST] < 0 or changed < tally[FIRST]:
-            tally[FIRST] = changed
+        tally[FIRST] = min(tally[FIRST], changed)
     elif tally[FIRST] == changed:
         position = changed if any(tally[:FIRST]) else -1
         while position >= 0 and position not in labels:
