@@ -186,5 +186,9 @@ class DedupRules:
         found: set[str] = set()
         for kind in self.types:
             found |= (kind.definitive or frozenset()) | kind.not_definitive
-            found |= {name.removeprefix("id:") for name in kind.names_in_rules()}
-        return frozenset(found - OWN_NAMES - {"*"})
+            for name in kind.names_in_rules():
+                if name.startswith("id:"):
+                    found.add(name[3:])
+                elif name not in OWN_NAMES:
+                    found.add(name)
+        return frozenset(found - {"*"})

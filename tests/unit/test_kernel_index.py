@@ -323,7 +323,7 @@ PAGE = "https://docs.example/page?id="
         ({"url": PAGE + "1", "content": "c" * 50}, {"url": PAGE + "2"}, "url different"),
         ({"url": PAGE + "1&a=1", "content": "c" * 50}, {"url": PAGE + "1"}, "text duplicate"),
         ({"url": PAGE + "1&a=1", "content": "c" * 49}, {"url": PAGE + "1"}, "fields inconclusive"),
-        ({"entity_type": "Row", "ids": {"title": "A"}}, {}, "fields inconclusive"),
+        ({"entity_type": "Row", "ids": {"title": "A"}}, {}, "fields duplicate"),
         ({"entity_type": "Row", "ids": {"*": "A"}}, {}, "fields inconclusive"),
     ],
 )

@@ -11,7 +11,6 @@ use super::digests::Digester;
 use super::print::Name;
 
 /// Names of the result's own attributes; never those of an ID component or of a field in rules.
-const OWN_NAMES: [&str; 4] = ["text", "title", "snippet", "content"];
 const EVERY: &str = "*";
 const SERIES_COMPONENT: &str = "original_id";
 const DEFAULT_TYPE: &str = "document"; // casefolded
@@ -27,7 +26,7 @@ pub enum Part {
     Id(Name),
     Field(Name),
     Every,
-    /// A name that stands in no fingerprint, so that it is never comparable.
+    /// A component called `*`, which stands for itself in no row: never comparable.
     Nothing,
 }
 
@@ -40,7 +39,7 @@ impl Part {
             "content" => Part::Content,
             EVERY => Part::Every,
             _ => match name.strip_prefix("id:") {
-                Some(component) if is_reserved(component) => Part::Nothing,
+                Some(EVERY) => Part::Nothing,
                 Some(component) => Part::Id(digester.name(component)),
                 None => Part::Field(digester.name(name)),
             },
@@ -50,12 +49,6 @@ impl Part {
     pub fn is_text(self) -> bool {
         matches!(self, Part::Text | Part::Snippet | Part::Content)
     }
-}
-
-/// Whether `DedupRules.names` leaves the name out: a fingerprint then holds the digest of a
-/// component or field of that name, which no row of the tables is compared with.
-fn is_reserved(name: &str) -> bool {
-    name == EVERY || OWN_NAMES.contains(&name)
 }
 
 #[derive(Clone, Debug)]
@@ -87,8 +80,7 @@ impl Kind {
             PyResult::Ok(parts.map(|name| Part::of(&name, digester)).collect())
         };
         let components = |names: &Bound<'_, PyAny>| {
-            let names = strings(names)?.into_iter();
-            let names = names.filter(|name| !is_reserved(name));
+            let names = strings(names)?.into_iter().filter(|name| name != EVERY);
             PyResult::Ok(names.map(|name| digester.name(&name)).collect())
         };
         let mut confirms = Vec::new();
