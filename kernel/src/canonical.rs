@@ -10,12 +10,16 @@ use crate::times::{micros_of_seconds, rfc3339_micros};
 const DIGEST_BYTES: usize = 16;
 const MOST_LEVELS: i64 = 200; // the slow way can recurse so far, whatever a caller allows
 
-fn scan(raw: &Bound<'_, PyBytes>, max_levels: i64) -> Option<Canonical> {
-    let levels = max_levels.clamp(0, MOST_LEVELS);
-    canonical(raw.as_bytes(), usize::try_from(levels).ok()?)
+fn scan(raw: &[u8], max_levels: i64) -> Option<Canonical> {
+    scan_text(std::str::from_utf8(raw).ok()?, max_levels)
 }
 
-fn digest<'py>(py: Python<'py>, found: &Canonical) -> Bound<'py, PyBytes> {
+pub fn scan_text(text: &str, max_levels: i64) -> Option<Canonical> {
+    let levels = max_levels.clamp(0, MOST_LEVELS);
+    canonical(text, usize::try_from(levels).ok()?)
+}
+
+pub fn digest<'py>(py: Python<'py>, found: &Canonical) -> Bound<'py, PyBytes> {
     PyBytes::new(py, &Sha256::digest(&found.text)[..DIGEST_BYTES])
 }
 
@@ -41,7 +45,21 @@ fn content_digest<'py>(
     raw: &Bound<'py, PyBytes>,
     max_levels: i64,
 ) -> Option<Bound<'py, PyBytes>> {
-    Some(digest(py, &scan(raw, max_levels)?))
+    Some(digest(py, &scan(raw.as_bytes(), max_levels)?))
+}
+
+/// `type` and instant of an event of this version.
+pub fn kind_and_instant(found: &Canonical, version: i64) -> Option<(&[u8], i64)> {
+    if !found.is_object() {
+        return None;
+    }
+    match found.member(b"version") {
+        None | Some(b"null") => {}
+        Some(value) if value == version.to_string().as_bytes() => {}
+        Some(_) => return None,
+    }
+    let kind = plain_text(found.member(b"type")?)?;
+    Some((kind, instant(found.member(b"occurred_at")?)?))
 }
 
 type Envelope<'py> = (
@@ -65,20 +83,11 @@ fn envelope<'py>(
     version: i64,
     max_levels: i64,
 ) -> Option<Envelope<'py>> {
-    let found = scan(raw, max_levels)?;
-    if !found.is_object() {
-        return None;
-    }
-    match found.member(b"version") {
-        None | Some(b"null") => {}
-        Some(value) if value == version.to_string().as_bytes() => {}
-        Some(_) => return None,
-    }
-    let kind = std::str::from_utf8(plain_text(found.member(b"type")?)?).ok()?;
-    let occurred_us = instant(found.member(b"occurred_at")?)?;
+    let found = scan(raw.as_bytes(), max_levels)?;
+    let (kind, occurred_us) = kind_and_instant(&found, version)?;
     Some((
         digest(py, &found),
-        PyString::new(py, kind),
+        PyString::new(py, std::str::from_utf8(kind).ok()?),
         occurred_us,
         found.longest_list,
         found.elements,

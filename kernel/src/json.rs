@@ -15,6 +15,42 @@ const DIGITS_THAT_A_DOUBLE_KEEPS: usize = 15;
 const MOST_MOVES: usize = 16; // of a byte, on average: once for each object around it
 const LEVEL_OF_IDS: usize = 6; // event, `searches`, search, `results`, result, `ids`
 
+/// A value or a name, as it was sent; places are those of the text as it was sent.
+///
+/// Behind an object stand its names and values in turn, behind a list its values.
+#[derive(Clone, Copy, Debug)]
+pub enum Token {
+    /// `behind` is the place among the tokens that follows on all that is inside.
+    Object {
+        members: u32,
+        behind: u32,
+    },
+    List {
+        elements: u32,
+        behind: u32,
+    },
+    /// What stands between the quotes, without escapes.
+    Plain {
+        start: u32,
+        end: u32,
+    },
+    /// What stands between the quotes, with escapes.
+    Escaped {
+        start: u32,
+        end: u32,
+    },
+    Integer {
+        start: u32,
+        end: u32,
+    },
+    Decimal {
+        start: u32,
+        end: u32,
+    },
+    Truth(bool),
+    Null,
+}
+
 /// `"key":value` in the canonical text.
 struct Member {
     prefix: u64, // of the key: its first bytes, which mostly decide the order
@@ -45,6 +81,7 @@ struct Frame {
     content: usize, // where its content begins in the canonical text
     members: usize, // its first member
     elements: usize, // of a list
+    token: usize,
 }
 
 /// The canonical text, and upper bounds on what it holds.
@@ -61,6 +98,8 @@ pub struct Canonical {
     pub longest_url: usize,
     /// Whether a key `doc_id` stands where `ids` of a result may be.
     pub doc_id_in_ids: bool,
+    /// What was read, in the order in which it was sent.
+    pub tokens: Vec<Token>,
     members: Vec<Member>, // of the open objects; in the end those of the outermost one
 }
 
@@ -77,12 +116,14 @@ impl Canonical {
     }
 }
 
-/// The canonical form of `raw`, which may nest up to `max_levels` deep.
-pub fn canonical(raw: &[u8], max_levels: usize) -> Option<Canonical> {
-    std::str::from_utf8(raw).ok()?;
+/// The canonical form of `text`, which may nest up to `max_levels` deep.
+pub fn canonical(text: &str, max_levels: usize) -> Option<Canonical> {
+    let raw = text.as_bytes();
+    u32::try_from(raw.len()).ok()?; // so is each place in it
     let found = Canonical {
         text: Vec::with_capacity(raw.len() + 8),
         members: Vec::with_capacity(32),
+        tokens: Vec::with_capacity(raw.len() / 8),
         ..Canonical::default()
     };
     let scan = Scan {
@@ -116,15 +157,19 @@ impl Scan<'_> {
                         return None;
                     }
                     self.at += 1;
+                    let is_object = open == b'{';
+                    let token = self.found.tokens.len();
+                    self.found.tokens.push(Token::Null); // until it is closed
                     self.frames.push(Frame {
-                        is_object: open == b'{',
+                        is_object,
                         ordered: true,
                         content: self.length(),
                         members: self.found.members.len(),
                         elements: 0,
+                        token,
                     });
                     if self.next_visible()? != open + 2 {
-                        if open == b'{' {
+                        if is_object {
                             self.key()?;
                         }
                         continue;
@@ -136,9 +181,9 @@ impl Scan<'_> {
                     self.string()?;
                     self.note_text(start);
                 }
-                b't' => self.word(b"true")?,
-                b'f' => self.word(b"false")?,
-                b'n' => self.word(b"null")?,
+                b't' => self.word(b"true", Token::Truth(true))?,
+                b'f' => self.word(b"false", Token::Truth(false))?,
+                b'n' => self.word(b"null", Token::Null)?,
                 _ => self.number()?,
             }
             if self.behind_value()? {
@@ -206,11 +251,12 @@ impl Scan<'_> {
         self.raw.get(self.at).copied()
     }
 
-    fn word(&mut self, word: &[u8]) -> Option<()> {
+    fn word(&mut self, word: &[u8], token: Token) -> Option<()> {
         if !self.raw[self.at..].starts_with(word) {
             return None;
         }
         self.at += word.len();
+        self.found.tokens.push(token);
         Some(())
     }
 
@@ -256,13 +302,19 @@ impl Scan<'_> {
     /// Reads a text; true if its canonical form has an escape.
     fn string(&mut self) -> Option<bool> {
         self.at += 1;
-        let mut escaped = false;
+        let start = self.at as u32;
+        let (mut escapes, mut escaped) = (false, false);
         loop {
             let rest = &self.raw[self.at..];
             let plain = plain_length(rest);
             let end = *rest.get(plain)?;
             self.at += plain;
             if end == b'"' {
+                let end = self.at as u32;
+                self.found.tokens.push(match escapes {
+                    false => Token::Plain { start, end },
+                    true => Token::Escaped { start, end },
+                });
                 self.at += 1;
                 return Some(escaped);
             }
@@ -271,6 +323,7 @@ impl Scan<'_> {
             }
             self.copy();
             self.at += 1;
+            escapes = true;
             escaped |= self.escape()?;
             self.copied = self.at;
         }
@@ -278,20 +331,7 @@ impl Scan<'_> {
 
     /// Reads an escape, behind its backslash; true if the canonical form has one, too.
     fn escape(&mut self) -> Option<bool> {
-        let kind = *self.raw.get(self.at)?;
-        self.at += 1;
-        let character = match kind {
-            b'"' => '"',
-            b'\\' => '\\',
-            b'/' => '/',
-            b'b' => '\x08',
-            b'f' => '\x0c',
-            b'n' => '\n',
-            b'r' => '\r',
-            b't' => '\t',
-            b'u' => self.coded()?,
-            _ => return None,
-        };
+        let character = escape(self.raw, &mut self.at)?;
         let text = &mut self.found.text;
         match character {
             '"' => text.extend_from_slice(b"\\\""),
@@ -308,30 +348,6 @@ impl Scan<'_> {
             }
         }
         Some(true)
-    }
-
-    fn coded(&mut self) -> Option<char> {
-        let unit = self.unit()?;
-        if !(0xd800..0xdc00).contains(&unit) {
-            return char::from_u32(unit); // none for the lower half of a pair
-        }
-        if !self.raw[self.at..].starts_with(b"\\u") {
-            return None;
-        }
-        self.at += 2;
-        let lower = self.unit()?;
-        if !(0xdc00..0xe000).contains(&lower) {
-            return None;
-        }
-        char::from_u32(0x10000 + ((unit - 0xd800) << 10) + (lower - 0xdc00))
-    }
-
-    fn unit(&mut self) -> Option<u32> {
-        let digits = self.raw.get(self.at..self.at + 4)?;
-        self.at += 4;
-        digits.iter().try_fold(0, |value, byte| {
-            Some(value << 4 | char::from(*byte).to_digit(16)?)
-        })
     }
 
     fn number(&mut self) -> Option<()> {
@@ -351,7 +367,10 @@ impl Scan<'_> {
                 if minus && (rest[sign] == b'0' || whole > DIGITS_OF_EVERY_I64) {
                     return None;
                 }
+                let start = self.at as u32;
                 self.at += point;
+                let end = self.at as u32;
+                self.found.tokens.push(Token::Integer { start, end });
                 return Some(());
             }
         }
@@ -361,6 +380,10 @@ impl Scan<'_> {
         if fraction.is_empty() || matches!(rest.get(end), Some(b'e' | b'E')) {
             return None;
         }
+        self.found.tokens.push(Token::Decimal {
+            start: self.at as u32,
+            end: (self.at + end) as u32,
+        });
         if is_repr(&rest[sign..point], fraction) {
             self.at += end;
             return Some(());
@@ -404,7 +427,8 @@ impl Scan<'_> {
     /// Closes the innermost object or list at its last bracket, and puts its members in order.
     fn close(&mut self) -> Option<()> {
         let frame = self.frames.pop()?;
-        if frame.is_object {
+        let behind = self.found.tokens.len() as u32;
+        let token = if frame.is_object {
             if !frame.ordered {
                 self.copy();
                 self.sort(&frame)?;
@@ -415,11 +439,20 @@ impl Scan<'_> {
             if !self.frames.is_empty() {
                 found.members.truncate(frame.members);
             }
+            Token::Object {
+                members: width as u32,
+                behind,
+            }
         } else {
             let found = &mut self.found;
             found.longest_list = found.longest_list.max(frame.elements);
             found.elements += frame.elements;
-        }
+            Token::List {
+                elements: frame.elements as u32,
+                behind,
+            }
+        };
+        *self.found.tokens.get_mut(frame.token)? = token;
         self.at += 1;
         Some(())
     }
@@ -452,6 +485,62 @@ impl Scan<'_> {
         text.extend_from_slice(&self.sorted);
         Some(())
     }
+}
+
+/// What a text stands for, given what is between its quotes.
+pub fn unescaped(text: &str) -> Option<String> {
+    let mut written = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(plain) = rest.bytes().position(|byte| byte == b'\\') {
+        written.push_str(&rest[..plain]);
+        let mut at = plain + 1;
+        written.push(escape(rest.as_bytes(), &mut at)?);
+        rest = rest.get(at..)?;
+    }
+    written.push_str(rest);
+    Some(written)
+}
+
+/// Reads an escape, of which the backslash stands before `at`.
+fn escape(raw: &[u8], at: &mut usize) -> Option<char> {
+    let kind = *raw.get(*at)?;
+    *at += 1;
+    Some(match kind {
+        b'"' => '"',
+        b'\\' => '\\',
+        b'/' => '/',
+        b'b' => '\x08',
+        b'f' => '\x0c',
+        b'n' => '\n',
+        b'r' => '\r',
+        b't' => '\t',
+        b'u' => coded(raw, at)?,
+        _ => return None,
+    })
+}
+
+fn coded(raw: &[u8], at: &mut usize) -> Option<char> {
+    let first = unit(raw, at)?;
+    if !(0xd800..0xdc00).contains(&first) {
+        return char::from_u32(first); // none for the lower half of a pair
+    }
+    if !raw[*at..].starts_with(b"\\u") {
+        return None;
+    }
+    *at += 2;
+    let lower = unit(raw, at)?;
+    if !(0xdc00..0xe000).contains(&lower) {
+        return None;
+    }
+    char::from_u32(0x10000 + ((first - 0xd800) << 10) + (lower - 0xdc00))
+}
+
+fn unit(raw: &[u8], at: &mut usize) -> Option<u32> {
+    let digits = raw.get(*at..*at + 4)?;
+    *at += 4;
+    digits.iter().try_fold(0, |value, byte| {
+        Some(value << 4 | char::from(*byte).to_digit(16)?)
+    })
 }
 
 /// The first bytes of the key that stands at the start of `text`, as a number of their order.

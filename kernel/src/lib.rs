@@ -8,9 +8,10 @@ mod canonical;
 mod dedup;
 mod json;
 mod times;
+mod wire;
 
 /// Raised with every change that the Python side must know of; see `stream_metrics.kernel`.
-const INTERFACE: u32 = 1;
+const INTERFACE: u32 = 2;
 
 #[pymodule]
 fn stream_metrics_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {

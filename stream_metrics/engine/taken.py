@@ -1,12 +1,15 @@
 """What the engine takes of an event: of a result its digests, and no text.
 
 Texts are digested as soon as an event is decoded. Nothing behind this line holds one, and a batch
-needs the memory of one event's texts, not of all.
+needs the memory of one event's texts, not of all. The kernel goes from the record's bytes to the
+digests at once, if the event is a search iteration and surely valid; ``decode`` and ``take`` do the
+same for all events, and alone know how to refuse a record.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -14,7 +17,15 @@ from stream_metrics.dedup.deduplicator import Deduplicator, Fingerprints
 from stream_metrics.dedup.tables import NAMED_TYPES
 from stream_metrics.engine.config import DEFAULT_AGENT, OTHER
 from stream_metrics.engine.state import Version
-from stream_metrics.events.decode import Event
+from stream_metrics.events.decode import (
+    EARLIEST_US,
+    SCHEMA_VERSION,
+    BadRecord,
+    Event,
+    decode,
+    latest_us,
+)
+from stream_metrics.events.limits import Limits
 from stream_metrics.events.wire import (
     Forget,
     RelevanceLabels,
@@ -22,6 +33,7 @@ from stream_metrics.events.wire import (
     SearchIteration,
     TurnCompleted,
 )
+from stream_metrics.kernel import kernel
 
 TYPE_LABELS = tuple(kind.name for kind in NAMED_TYPES)
 _TYPE_LABELS = {name: name for name in TYPE_LABELS}
@@ -80,6 +92,70 @@ def take(event: Event, dedup: Deduplicator, key_id: str) -> Taken:
         key_id,
         _iteration(sent, dedup) if type(sent) is SearchIteration else sent,  # type: ignore[arg-type]
     )
+
+
+class Intake:
+    """Takes records with ``dedup``, whose key is called ``key_id``.
+
+    ``require_key``: without a key of their own, records are not accepted.
+    """
+
+    def __init__(
+        self, dedup: Deduplicator, key_id: str, limits: Limits, *, require_key: bool = False
+    ) -> None:
+        self._dedup, self._key_id = dedup, key_id
+        self._limits, self._require_key = limits, require_key
+        self._certain: Callable[..., tuple[Any, ...] | None] | None = None
+        self._bounds: object = None
+        if kernel is not None and isinstance(dedup, kernel.Deduplicator):
+            self._certain = dedup.take
+            self._bounds = kernel.Bounds(limits, SCHEMA_VERSION, _TYPE_LABELS, OTHER)
+
+    def take(
+        self, value: bytes | None, *, key: bytes | None = None, timestamp_ms: int | None = None
+    ) -> Taken | BadRecord:
+        """What ``take`` makes of the record's event, or why there is none."""
+        if value is not None:
+            taken = self.take_fast(value, key, timestamp_ms)
+            if taken is not None:
+                return taken
+        event = decode(
+            value,
+            key=key,
+            timestamp_ms=timestamp_ms,
+            limits=self._limits,
+            require_key=self._require_key,
+        )
+        return event if isinstance(event, BadRecord) else take(event, self._dedup, self._key_id)
+
+    def take_fast(self, value: bytes, key: bytes | None, timestamp_ms: int | None) -> Taken | None:
+        """What ``take`` makes of a search iteration, or None if that is not certain."""
+        if self._certain is None or (key is None and self._require_key):
+            return None
+        found = self._certain(value, key, self._bounds)
+        if found is None:
+            return None
+        (
+            occurred_us, event_id, digest, conversation_id, turn,
+            iteration, agent, release, gate, searches,
+        ) = found  # fmt: skip
+        if not EARLIEST_US <= occurred_us <= latest_us(timestamp_ms):
+            return None
+        return Taken(
+            occurred_us,
+            event_id,
+            digest,
+            conversation_id,
+            turn,
+            self._key_id,
+            TakenIteration(
+                iteration,
+                agent or DEFAULT_AGENT,
+                release,
+                gate,
+                [TakenSearch._make(search) for search in searches],
+            ),
+        )
 
 
 def type_label(canonical: str) -> str:

@@ -132,7 +132,7 @@ def decode_fast(
     if found is None:
         return None
     digest, kind, occurred_us, longest_list, elements, widest, longest_url, doc_id_in_ids = found
-    if not EARLIEST_US <= occurred_us <= _latest(timestamp_ms):
+    if not EARLIEST_US <= occurred_us <= latest_us(timestamp_ms):
         return None
     typed = _TYPED.get(kind)
     if typed is None:
@@ -217,7 +217,7 @@ def _decode_object(
     problem = _inconsistent(payload)
     if problem is not None:
         return BadRecord("invalid", problem)
-    if not EARLIEST_US <= occurred_us <= _latest(timestamp_ms):
+    if not EARLIEST_US <= occurred_us <= latest_us(timestamp_ms):
         return BadRecord(
             "time_out_of_range",
             "`occurred_at` is before 2000-01-01 or more than a day after the record's timestamp",
@@ -242,7 +242,8 @@ def _decode_object(
     )
 
 
-def _latest(timestamp_ms: int | None) -> int:
+def latest_us(timestamp_ms: int | None) -> int:
+    """The latest instant that an event of a record with this timestamp may have."""
     # Kafka writes -1 for "no timestamp".
     return LATEST_US if timestamp_ms is None or timestamp_ms < 0 else timestamp_ms * 1000 + DAY_US
 

@@ -36,9 +36,9 @@ from stream_metrics.engine.step import (
     needs_fingerprints,
     waiting_labels,
 )
-from stream_metrics.engine.taken import Taken, take
+from stream_metrics.engine.taken import Intake, Taken
 from stream_metrics.engine.windows import Names, Touched, Window, Windows, routes_of
-from stream_metrics.events.decode import BadRecord, Event, decode
+from stream_metrics.events.decode import BadRecord
 from stream_metrics.ports import (
     BatchWrite,
     ConversationKey,
@@ -283,22 +283,15 @@ class StatePartition:
         keys: dict[str, ConversationKey] = {}
         limits, require_key = self._options.engine.limits, self._options.require_key
         key_id = self._options.key_id
-        dedup = self._dedup(key_id)
+        intake = Intake(self._dedup(key_id), key_id, limits, require_key=require_key)
         for record in records:
-            decoded = decode(
-                record.value,
-                key=record.key,
-                timestamp_ms=record.timestamp_ms,
-                limits=limits,
-                require_key=require_key,
-            )
-            if isinstance(decoded, BadRecord):
-                letters.append(DeadLetter(record, decoded.reason, decoded.message))
-                continue
             try:
-                event = take(decoded, dedup, key_id)
+                event = intake.take(record.value, key=record.key, timestamp_ms=record.timestamp_ms)
             except Exception as error:
                 letters.append(_bug(record, error))
+                continue
+            if isinstance(event, BadRecord):
+                letters.append(DeadLetter(record, event.reason, event.message))
                 continue
             conversation_id = event.conversation_id
             key = keys.get(conversation_id)
@@ -382,12 +375,11 @@ class StatePartition:
         key_id = work.conversation.key_id
         if key_id == self._options.key_id:
             return [event for event, _ in work.events]
-        dedup, limits = self._dedup(key_id), self._options.engine.limits
+        intake = Intake(self._dedup(key_id), key_id, self._options.engine.limits)
         again = [
-            decode(record.value, timestamp_ms=record.timestamp_ms, limits=limits)
-            for _, record in work.events
+            intake.take(record.value, timestamp_ms=record.timestamp_ms) for _, record in work.events
         ]
-        return [take(event, dedup, key_id) for event in again if isinstance(event, Event)]
+        return [event for event in again if isinstance(event, Taken)]
 
     async def _isolate(
         self,

@@ -12,7 +12,7 @@ from stream_metrics.engine.config import MAX_ROUTES, EngineConfig
 from stream_metrics.engine.row import Row, conversation_rows, reranks
 from stream_metrics.engine.state import Cell, Conversation
 from stream_metrics.engine.step import Observations, Step
-from stream_metrics.engine.taken import Taken, take
+from stream_metrics.engine.taken import Intake, Taken
 from stream_metrics.engine.windows import (
     DEFAULT_WINDOWS,
     Names,
@@ -22,7 +22,7 @@ from stream_metrics.engine.windows import (
     windows_at,
     windows_document,
 )
-from stream_metrics.events.decode import BadRecord, Event, decode
+from stream_metrics.events.decode import BadRecord
 from stream_metrics.events.wire import Forget
 from stream_metrics.metrics.decisions import Rerank
 from stream_metrics.ports import Record
@@ -69,7 +69,7 @@ class Replay:
         self._agents, self._routes = tuple(agents), tuple(routes)
         self._windows = tuple(windows)
         dedup = deduplicator(self.config.rules, b"")
-        self._dedup = dedup
+        self._intake = Intake(dedup, "", self.config.limits)
         self._step = Step(self.config, lambda _: dedup)
         self._conversations: dict[str, Conversation] = {}
         self._seen: dict[str, _Seen] = {}
@@ -80,17 +80,12 @@ class Replay:
         """Take the next record."""
         number = self.records
         self.records += 1
-        event = decode(
-            record.value,
-            key=record.key,
-            timestamp_ms=record.timestamp_ms,
-            limits=self.config.limits,
-        )
+        event = self._intake.take(record.value, key=record.key, timestamp_ms=record.timestamp_ms)
         if isinstance(event, BadRecord):
             self.rejected.append(Rejected(number, event.reason, event.message))
             return
         self._note(event)
-        self._chunk.setdefault(event.conversation_id, []).append(take(event, self._dedup, ""))
+        self._chunk.setdefault(event.conversation_id, []).append(event)
         self._chunk_size += 1
         if self._chunk_size >= CHUNK:
             self.flush()
@@ -105,7 +100,7 @@ class Replay:
         self._chunk = {}
         self._chunk_size = 0
 
-    def _note(self, event: Event) -> None:
+    def _note(self, event: Taken) -> None:
         self.last_event_us = max(self.last_event_us, event.occurred_us)
         seen = self._seen.get(event.conversation_id)
         if seen is None:

@@ -4,8 +4,9 @@ use std::io::Write;
 
 use pyo3::prelude::*;
 use pyo3::sync::GILOnceCell;
-use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString};
+use pyo3::types::{PyFloat, PyString};
 
+use super::sent::{Value, Values};
 use super::text::{write_counted, Normal};
 use crate::times::rfc3339_micros;
 
@@ -22,14 +23,16 @@ pub struct Forms {
 
 impl Forms {
     /// Makes the form of a field's value; false if it is absent.
-    pub fn field(&mut self, value: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let list = match value.downcast_exact::<PyList>() {
-            Ok(list) => list,
-            Err(_) => return self.scalar(value),
-        };
-        let mut forms = Vec::with_capacity(list.len());
-        for item in list.iter() {
-            if self.scalar(&item)? {
+    pub fn field(&mut self, py: Python<'_>, mut values: Values<'_>) -> PyResult<bool> {
+        if values.len() == 1 {
+            return match values.next() {
+                Some(value) => self.scalar(py, value),
+                None => Ok(false),
+            };
+        }
+        let mut forms = Vec::new();
+        for value in values {
+            if self.scalar(py, value)? {
                 forms.push(self.form.clone());
             }
         }
@@ -49,62 +52,43 @@ impl Forms {
     }
 
     /// The normalised text of a field that is a text or a list of one text.
-    pub fn single_text(&mut self, value: &Bound<'_, PyAny>) -> PyResult<Option<&Normal>> {
-        let mut value = value.clone();
-        if let Ok(list) = value.downcast_exact::<PyList>() {
-            let mut present = None;
-            for item in list.iter() {
-                if self.scalar(&item)? {
-                    if present.is_some() {
-                        return Ok(None);
-                    }
-                    present = Some(item);
+    pub fn single_text(&mut self, py: Python<'_>, values: Values<'_>) -> PyResult<Option<&Normal>> {
+        let mut present = None;
+        for value in values {
+            if self.scalar(py, value)? {
+                if present.is_some() {
+                    return Ok(None);
                 }
-            }
-            match present {
-                Some(item) => value = item,
-                None => return Ok(None),
+                present = Some(value);
             }
         }
-        match value.downcast_exact::<PyString>() {
-            Ok(text) => self.normal.set(value.py(), text.to_str()?)?,
-            Err(_) => return Ok(None),
+        match present {
+            Some(Value::Text(text)) => {
+                self.normal.set(py, text)?;
+                Ok(Some(&self.normal))
+            }
+            _ => Ok(None),
         }
-        Ok(Some(&self.normal).filter(|normal| !normal.is_empty()))
     }
 
-    fn scalar(&mut self, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    fn scalar(&mut self, py: Python<'_>, value: Value<'_>) -> PyResult<bool> {
         self.form.clear();
-        if let Ok(text) = value.downcast_exact::<PyString>() {
-            return self.text(value.py(), text.to_str()?);
-        }
-        if value.is_none() {
-            return Ok(false);
-        }
-        if let Ok(truth) = value.downcast_exact::<PyBool>() {
-            let form = if truth.is_true() { b"b1" } else { b"b0" };
-            self.form.extend_from_slice(form);
-            return Ok(true);
-        }
-        if let Ok(number) = value.downcast_exact::<PyFloat>() {
-            let number = number.value();
-            if number.fract() == 0.0 && number.abs() < WHOLE {
+        match value {
+            Value::Text(text) => return self.text(py, text),
+            Value::Truth(truth) => self
+                .form
+                .extend_from_slice(if truth { b"b1" } else { b"b0" }),
+            Value::Integer(digits) => {
+                self.form.push(b'n');
+                self.form.extend_from_slice(digits.as_bytes());
+            }
+            Value::Float(number) if number.fract() == 0.0 && number.abs() < WHOLE => {
                 write!(self.form, "n{}", number as i64)?;
-                return Ok(true);
             }
-            if number.fract() != 0.0 {
-                // Rust breaks ties between two shortest forms in another way than Python.
-                let repr = value.repr()?;
-                write!(self.form, "n{}", repr.to_str()?)?;
-                return Ok(true);
-            }
-        } else if value.is_exact_instance_of::<PyInt>() {
-            if let Ok(number) = value.extract::<i64>() {
-                write!(self.form, "n{}", number)?;
-                return Ok(true);
-            }
+            Value::Float(number) => self.hard_float(py, number)?,
+            Value::Null | Value::List(_) | Value::Entries(_) => return Ok(false),
         }
-        self.asked(value)
+        Ok(true)
     }
 
     fn text(&mut self, py: Python<'_>, text: &str) -> PyResult<bool> {
@@ -125,19 +109,19 @@ impl Forms {
         Ok(true)
     }
 
-    /// What Python says of a value that is none of the usual.
-    fn asked(&mut self, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    /// What Python says: Rust breaks ties between two shortest forms in another way.
+    fn hard_float(&mut self, py: Python<'_>, number: f64) -> PyResult<()> {
+        let number = PyFloat::new(py, number);
+        if number.value().fract() != 0.0 {
+            write!(self.form, "n{}", number.repr()?.to_str()?)?;
+            return Ok(());
+        }
         static SCALAR_FORM: GILOnceCell<Py<PyAny>> = GILOnceCell::new();
         let scalar_form =
-            SCALAR_FORM.import(value.py(), "stream_metrics.dedup.normalise", "scalar_form")?;
-        let form: Option<String> = scalar_form.call1((value,))?.extract()?;
-        self.form.clear();
-        match form {
-            None => Ok(false),
-            Some(form) => {
-                self.form.extend_from_slice(form.as_bytes());
-                Ok(true)
-            }
-        }
+            SCALAR_FORM.import(py, "stream_metrics.dedup.normalise", "scalar_form")?;
+        let form = scalar_form.call1((number,))?;
+        let form = form.downcast::<PyString>()?.to_str()?;
+        self.form.extend_from_slice(form.as_bytes());
+        Ok(())
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString};
+use pyo3::types::PyString;
 
 use super::digests::{key_of, Digester, Slot};
 use super::forms::Forms;
@@ -13,6 +13,7 @@ use super::pack::identity_tag;
 use super::print::{
     Digest, Key, Print, DEFINITIVE, IDENTICAL_CONTENT, LONG_CONTENT, LONG_SNIPPET, NO_TITLE_KEY,
 };
+use super::sent::{Entries, Reader, Value};
 use super::tables::{Kind, Tables};
 use super::text::{write_counted, Normal};
 use super::url::{self, Parsed, Url, IDENTITY_PARAMETERS};
@@ -22,11 +23,18 @@ const IDENTICAL_TEXT: usize = 200;
 const SNIPPET_PREFIX: usize = 100;
 const CONTENT_PREFIX: usize = 500;
 const TITLE_PREFIX: usize = 100;
+const TITLE_FIELDS: [&str; 3] = ["subject", "file_name", "display_name"];
 
 /// A result's fingerprint, and whether it has a URL that is none.
 pub struct Made {
     pub print: Print,
     pub url_unparsed: bool,
+}
+
+struct Texts<'a> {
+    title: Option<&'a str>,
+    snippet: Option<&'a str>,
+    content: Option<&'a str>,
 }
 
 /// Makes fingerprints, with the room that this takes.
@@ -49,18 +57,23 @@ impl<'a> Maker<'a> {
         }
     }
 
-    pub fn make(&mut self, result: &Bound<'_, PyAny>) -> PyResult<Made> {
-        let py = result.py();
-        let kind = match text_of(result.getattr(intern!(py, "entity_type"))?)? {
-            Some(name) => self.tables.kind(py, Some(name.to_str()?))?,
-            None => self.tables.kind(py, None)?,
+    /// The fingerprint of what `Sent` wrote.
+    pub fn make(&mut self, py: Python<'_>, sent: &str) -> PyResult<Made> {
+        let mut parts = Reader::new(sent);
+        let kind = self.tables.kind(py, parts.text())?;
+        let doc_id = parts.text();
+        let url = parts.text().filter(|url| !url.is_empty());
+        let texts = Texts {
+            title: parts.text(),
+            snippet: parts.text(),
+            content: parts.text(),
         };
+        let ids = parts.entries();
+        let fields = parts.entries();
+
         let mut print = Print::new(Arc::clone(&kind));
-        if let Some(ids) = dict_of(result.getattr(intern!(py, "ids"))?)? {
-            self.add_ids(&mut print, &kind, &ids)?;
-        }
-        if let Some(doc_id) = text_of(result.getattr(intern!(py, "doc_id"))?)? {
-            let doc_id = doc_id.to_str()?;
+        self.add_ids(py, &mut print, &kind, ids)?;
+        if let Some(doc_id) = doc_id {
             let digest = self.digester.doc.digest(doc_id.as_bytes());
             print.doc = Some(digest);
             if is_uuid_form(doc_id) && doc_id.bytes().any(|byte| byte.is_ascii_uppercase()) {
@@ -70,8 +83,7 @@ impl<'a> Maker<'a> {
             }
         }
         let mut url_unparsed = false;
-        if let Some(text) = filled(result.getattr(intern!(py, "url"))?)? {
-            let text = text.to_str()?;
+        if let Some(text) = url {
             let url = match url::parse(text) {
                 Parsed::Url(url) => Some(url),
                 Parsed::Absent => None,
@@ -82,39 +94,37 @@ impl<'a> Maker<'a> {
                 None => url_unparsed = true,
             }
         }
-        let fields = dict_of(result.getattr(intern!(py, "fields"))?)?;
-        self.add_texts(&mut print, result)?;
-        if let Some(fields) = fields {
-            if print.title.is_none() {
-                self.title_from_fields(&mut print, &kind, &fields)?;
-            }
-            self.add_fields(&mut print, &kind, &fields)?;
+        self.add_texts(py, &mut print, &texts)?;
+        if print.title.is_none() && fields.len() > 0 {
+            self.title_from_fields(py, &mut print, &kind, fields)?;
         }
+        self.add_fields(py, &mut print, &kind, fields)?;
         Ok(Made {
             print,
             url_unparsed,
         })
     }
 
-    fn add_ids(&self, print: &mut Print, kind: &Kind, ids: &Bound<'_, PyDict>) -> PyResult<()> {
-        for (name, value) in items(ids) {
-            let name = name.downcast::<PyString>()?;
-            let name = name.to_str()?;
+    fn add_ids(
+        &self,
+        py: Python<'_>,
+        print: &mut Print,
+        kind: &Kind,
+        ids: Entries<'_>,
+    ) -> PyResult<()> {
+        print.ids.reserve_exact(ids.len());
+        for (name, values) in ids {
             let named = self.digester.named(name);
             let caseless = matches!(name, "alias" | "upn" | "email");
             let before = print.ids.len();
-            let mut add = |value: Bound<'_, PyAny>| -> PyResult<()> {
-                if let Some(value) = filled(value)? {
-                    let value = id_form(&value, caseless)?;
-                    print
-                        .ids
-                        .push((named.name, named.id.digest(value.as_bytes())));
+            for value in values {
+                if let Value::Text(text) = value {
+                    if !text.is_empty() {
+                        let form = id_form(py, text, caseless)?;
+                        let digest = named.id.digest(form.as_bytes());
+                        print.ids.push((named.name, digest));
+                    }
                 }
-                Ok(())
-            };
-            match value.downcast::<PyList>() {
-                Ok(values) => values.iter().try_for_each(add)?,
-                Err(_) => add(value)?,
             }
             if print.ids.len() - before > 1 {
                 let mut values = print.ids.split_off(before);
@@ -156,8 +166,7 @@ impl<'a> Maker<'a> {
         }
     }
 
-    fn add_texts(&mut self, print: &mut Print, result: &Bound<'_, PyAny>) -> PyResult<()> {
-        let py = result.py();
+    fn add_texts(&mut self, py: Python<'_>, print: &mut Print, texts: &Texts<'_>) -> PyResult<()> {
         let Digester {
             title,
             snippet,
@@ -165,7 +174,7 @@ impl<'a> Maker<'a> {
             ..
         } = self.digester;
         let text = &mut self.normal;
-        if normalise(text, result.getattr(intern!(py, "snippet"))?)? {
+        if normalise(py, text, texts.snippet)? {
             let (key, digest) = digests(snippet, text, SNIPPET_PREFIX);
             print.key_snippet = key;
             print.snippet = Some(digest);
@@ -173,7 +182,7 @@ impl<'a> Maker<'a> {
                 print.flags |= LONG_SNIPPET;
             }
         }
-        if normalise(text, result.getattr(intern!(py, "content"))?)? {
+        if normalise(py, text, texts.content)? {
             let (key, digest) = digests(content, text, CONTENT_PREFIX);
             print.key_content = key;
             print.content = Some(digest);
@@ -184,7 +193,7 @@ impl<'a> Maker<'a> {
                 print.flags |= IDENTICAL_CONTENT;
             }
         }
-        if normalise(text, result.getattr(intern!(py, "title"))?)? {
+        if normalise(py, text, texts.title)? {
             let (key, digest) = digests(title, text, TITLE_PREFIX);
             print.key_title = key;
             print.title = Some(digest);
@@ -194,29 +203,23 @@ impl<'a> Maker<'a> {
 
     fn title_from_fields(
         &mut self,
+        py: Python<'_>,
         print: &mut Print,
         kind: &Kind,
-        fields: &Bound<'_, PyDict>,
+        fields: Entries<'_>,
     ) -> PyResult<()> {
-        let py = fields.py();
-        if let Some(name) = &kind.title_fallback {
-            if let Some(value) = fields.get_item(name)? {
-                if self.forms.field(&value)? {
-                    print.title = Some(match self.forms.form.split_first() {
-                        Some((b's', text)) => self.digester.title.digest(text),
-                        _ => self.digester.title_form.digest(&self.forms.form),
-                    });
-                }
+        let fallback = kind.title_fallback.as_deref();
+        if let Some(values) = fallback.and_then(|name| fields.of(name)) {
+            if self.forms.field(py, values)? {
+                print.title = Some(match self.forms.form.split_first() {
+                    Some((b's', text)) => self.digester.title.digest(text),
+                    _ => self.digester.title_form.digest(&self.forms.form),
+                });
             }
         }
-        let names = [
-            intern!(py, "subject"),
-            intern!(py, "file_name"),
-            intern!(py, "display_name"),
-        ];
-        for name in names {
-            if let Some(value) = fields.get_item(name)? {
-                if let Some(text) = self.forms.single_text(&value)? {
+        for name in TITLE_FIELDS {
+            if let Some(values) = fields.of(name) {
+                if let Some(text) = self.forms.single_text(py, values)? {
                     let digest = self.digester.title.digest(text.prefix(TITLE_PREFIX));
                     print.key_title = Some(key_of(&digest));
                     return Ok(());
@@ -231,23 +234,22 @@ impl<'a> Maker<'a> {
 
     fn add_fields(
         &mut self,
+        py: Python<'_>,
         print: &mut Print,
         kind: &Kind,
-        fields: &Bound<'_, PyDict>,
+        fields: Entries<'_>,
     ) -> PyResult<()> {
-        for (name, value) in items(fields) {
-            let name = name.downcast::<PyString>()?;
-            let name = name.to_str()?;
+        let used = kind.fields_used.as_ref().map_or(usize::MAX, Vec::len);
+        print.fields.reserve_exact(fields.len().min(used));
+        for (name, values) in fields {
             let counts = match &kind.fields_used {
-                None => !self
-                    .tables
-                    .rules
-                    .ignore_fields
-                    .iter()
-                    .any(|other| other == name),
+                None => {
+                    let mut ignored = self.tables.rules.ignore_fields.iter();
+                    !ignored.any(|other| other == name)
+                }
                 Some(used) => used.iter().any(|other| other == name),
             };
-            if counts && self.forms.field(&value)? {
+            if counts && self.forms.field(py, values)? {
                 let named = self.digester.named(name);
                 let digest = named.field.digest(&self.forms.form);
                 print.fields.push((named.name, digest));
@@ -257,40 +259,12 @@ impl<'a> Maker<'a> {
     }
 }
 
-/// Collected at once, so that nothing can change the dict meanwhile.
-fn items<'py>(dict: &Bound<'py, PyDict>) -> Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
-    dict.iter().collect()
-}
-
-fn text_of(value: Bound<'_, PyAny>) -> PyResult<Option<Bound<'_, PyString>>> {
-    if value.is_none() {
-        return Ok(None);
-    }
-    Ok(Some(value.downcast_into::<PyString>()?))
-}
-
-/// A text that is there and not empty.
-fn filled(value: Bound<'_, PyAny>) -> PyResult<Option<Bound<'_, PyString>>> {
-    let text = text_of(value)?;
-    match text {
-        Some(text) if text.len()? > 0 => Ok(Some(text)),
-        _ => Ok(None),
-    }
-}
-
-fn dict_of(value: Bound<'_, PyAny>) -> PyResult<Option<Bound<'_, PyDict>>> {
-    if value.is_none() {
-        return Ok(None);
-    }
-    Ok(Some(value.downcast_into::<PyDict>()?))
-}
-
 /// Normalises a text that may be absent; false if nothing of it remains.
-fn normalise(normal: &mut Normal, value: Bound<'_, PyAny>) -> PyResult<bool> {
-    match text_of(value)? {
+fn normalise(py: Python<'_>, normal: &mut Normal, text: Option<&str>) -> PyResult<bool> {
+    match text {
         None => Ok(false),
         Some(text) => {
-            normal.set(text.py(), text.to_str()?)?;
+            normal.set(py, text)?;
             Ok(!normal.is_empty())
         }
     }
@@ -306,10 +280,9 @@ fn digests(slot: &Slot, text: &Normal, prefix: usize) -> (Option<Key>, Digest) {
 }
 
 /// An identifier as it is compared.
-fn id_form<'a>(value: &'a Bound<'_, PyString>, caseless: bool) -> PyResult<Cow<'a, str>> {
-    let text = value.to_str()?;
+fn id_form<'a>(py: Python<'_>, text: &'a str, caseless: bool) -> PyResult<Cow<'a, str>> {
     if caseless && !text.is_ascii() {
-        let folded = value.call_method0(intern!(value.py(), "casefold"))?;
+        let folded = PyString::new(py, text).call_method0(intern!(py, "casefold"))?;
         return Ok(Cow::Owned(folded.extract()?));
     }
     let fold = (caseless || is_uuid_form(text)) && text.bytes().any(|b| b.is_ascii_uppercase());

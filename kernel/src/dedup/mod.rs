@@ -1,7 +1,7 @@
 //! Deduplication: the twin of `stream_metrics.dedup`.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use pyo3::exceptions::PyUnicodeEncodeError;
 use pyo3::intern;
@@ -16,6 +16,7 @@ mod make;
 mod memo;
 mod pack;
 pub mod print;
+pub mod sent;
 pub mod tables;
 mod text;
 mod url;
@@ -26,7 +27,38 @@ use index::Index;
 use make::{Made, Maker};
 use memo::Memo;
 use print::{Fingerprints, Key, Name};
+use sent::Sent;
 use tables::Tables;
+
+use crate::canonical::{digest, kind_and_instant, scan_text};
+use crate::wire::{Bounds, Search, SearchIteration, SentResult, Text};
+
+const KIND: &str = "search_iteration";
+
+type TakenSearch<'py> = (
+    Bound<'py, PyString>,         // id
+    i64,                          // ordinal
+    usize,                        // position
+    Option<Bound<'py, PyString>>, // route
+    Bound<'py, PyList>,           // of the results: ids
+    Option<Bound<'py, PyList>>,   // gains
+    Option<Bound<'py, PyList>>,   // baseline ranks
+    Fingerprints,
+    Bound<'py, PyList>, // types, as metrics name them
+);
+
+type Taken<'py> = (
+    i64,                          // `occurred_at`
+    Bound<'py, PyString>,         // event
+    Bound<'py, PyBytes>,          // digest
+    Bound<'py, PyString>,         // conversation
+    i64,                          // turn
+    i64,                          // iteration
+    Option<Bound<'py, PyString>>, // agent
+    Option<Bound<'py, PyString>>, // release
+    Option<Bound<'py, PyString>>, // the gate's decision
+    Bound<'py, PyList>,           // searches
+);
 
 /// See `stream_metrics.dedup.deduplicator.Deduplicator`.
 #[pyclass(frozen, module = "stream_metrics_kernel")]
@@ -64,45 +96,72 @@ impl Deduplicator {
     }
 
     fn fingerprints(&self, results: &Bound<'_, PyAny>) -> PyResult<Fingerprints> {
-        let mut maker = Maker::new(&self.tables, &self.digester);
-        let mut each = Vec::with_capacity(results.len()?);
-        let mut urls_unparsed = 0;
-        // Nobody else holds it: no call below comes back here, except that of the twin, which makes
-        // no fingerprint of ours. If it were held, results would only be made once more.
-        let mut memo = self.memo.try_lock().ok();
+        let py = results.py();
+        let mut prints = self.prints(results.len()?);
+        let mut sent = Sent::default();
         for result in results.try_iter()? {
             let result = result?;
-            if let Some(memo) = &mut memo {
-                if let Some((print, url_unparsed)) = memo.get(&result)? {
-                    each.push(print);
-                    urls_unparsed += usize::from(url_unparsed);
-                    continue;
-                }
-            }
-            match maker.make(&result) {
-                Ok(Made {
-                    print,
-                    url_unparsed,
-                }) => {
-                    let print = Arc::new(print);
-                    if let Some(memo) = &mut memo {
-                        memo.put(&print, url_unparsed);
-                    }
-                    each.push(print);
-                    urls_unparsed += usize::from(url_unparsed);
-                }
-                Err(error) if error.is_instance_of::<PyUnicodeEncodeError>(result.py()) => {
+            sent.clear();
+            match sent.result(&result) {
+                Ok(()) => prints.add(py, sent.as_str())?,
+                Err(error) if error.is_instance_of::<PyUnicodeEncodeError>(py) => {
                     let made = self.made_by_twin(&result)?;
-                    each.extend(made.each);
-                    urls_unparsed += made.urls_unparsed;
+                    prints.made.each.extend(made.each);
+                    prints.made.urls_unparsed += made.urls_unparsed;
                 }
                 Err(error) => return Err(error),
             }
         }
-        Ok(Fingerprints {
-            each,
-            urls_unparsed,
-        })
+        Ok(prints.made)
+    }
+
+    /// What `stream_metrics.engine.taken.take` holds of a search iteration.
+    ///
+    /// None if the slow way has to decide.
+    #[pyo3(signature = (value, key, bounds))]
+    fn take<'py>(
+        &self,
+        value: &Bound<'py, PyBytes>,
+        key: Option<&[u8]>,
+        bounds: &Bounds,
+    ) -> PyResult<Option<Taken<'py>>> {
+        let py = value.py();
+        let text = match std::str::from_utf8(value.as_bytes()) {
+            Ok(text) if text.len() <= bounds.record_bytes && text.contains(KIND) => text,
+            _ => return Ok(None),
+        };
+        let found = match scan_text(text, bounds.json_levels) {
+            Some(found) if !found.doc_id_in_ids => found,
+            _ => return Ok(None),
+        };
+        let occurred_us = match kind_and_instant(&found, bounds.version) {
+            Some((kind, occurred_us)) if kind == KIND.as_bytes() => occurred_us,
+            _ => return Ok(None),
+        };
+        let event = match SearchIteration::read(text, &found.tokens, bounds) {
+            Some(event) => event,
+            None => return Ok(None),
+        };
+        if key.map_or(false, |key| key != event.conversation_id.as_bytes()) {
+            return Ok(None);
+        }
+        let searches = PyList::empty(py);
+        for search in &event.searches {
+            searches.append(self.taken_search(py, search, event.sent.as_str(), bounds)?)?;
+        }
+        let text = |text: &Text<'_>| PyString::new(py, text);
+        Ok(Some((
+            occurred_us,
+            text(&event.event_id),
+            digest(py, &found),
+            text(&event.conversation_id),
+            event.turn,
+            event.iteration,
+            event.agent.as_ref().map(text),
+            event.release.as_ref().map(text),
+            event.gate.map(|gate| PyString::intern(py, gate)),
+            searches,
+        )))
     }
 
     fn document<'py>(&self, doc_id: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyBytes>> {
@@ -143,7 +202,85 @@ impl Deduplicator {
     }
 }
 
+/// The fingerprints of one search, as they are made.
+struct Prints<'a> {
+    maker: Maker<'a>,
+    /// Nobody else holds it: nothing that is called while it is held comes back here. If it were
+    /// held, results would only be made once more.
+    memo: Option<MutexGuard<'a, Memo>>,
+    made: Fingerprints,
+}
+
+impl Prints<'_> {
+    fn add(&mut self, py: Python<'_>, sent: &str) -> PyResult<()> {
+        let hash = memo::hash(sent);
+        let remembered = self.memo.as_mut().and_then(|memo| memo.get(hash, sent));
+        let (print, url_unparsed) = match remembered {
+            Some(found) => found,
+            None => {
+                let Made {
+                    print,
+                    url_unparsed,
+                } = self.maker.make(py, sent)?;
+                let print = Arc::new(print);
+                if let Some(memo) = &mut self.memo {
+                    memo.put(hash, sent, &print, url_unparsed);
+                }
+                (print, url_unparsed)
+            }
+        };
+        self.made.each.push(print);
+        self.made.urls_unparsed += usize::from(url_unparsed);
+        Ok(())
+    }
+}
+
 impl Deduplicator {
+    fn prints(&self, results: usize) -> Prints<'_> {
+        Prints {
+            maker: Maker::new(&self.tables, &self.digester),
+            memo: self.memo.try_lock().ok(),
+            made: Fingerprints {
+                each: Vec::with_capacity(results),
+                urls_unparsed: 0,
+            },
+        }
+    }
+
+    fn taken_search<'py>(
+        &self,
+        py: Python<'py>,
+        search: &Search<'_>,
+        sent: &str,
+        bounds: &Bounds,
+    ) -> PyResult<TakenSearch<'py>> {
+        let results = &search.results;
+        let mut prints = self.prints(results.len());
+        for result in results {
+            prints.add(py, sent.get(result.parts.clone()).unwrap_or_default())?;
+        }
+        let labels = bounds.labels(py, &prints.made.each)?;
+        let ids = results
+            .iter()
+            .map(|result| PyString::new(py, &result.result_id));
+        let numbers = |number: fn(&SentResult<'_>) -> Option<i64>| {
+            let sent = results.iter().any(|result| number(result).is_some());
+            sent.then(|| PyList::new(py, results.iter().map(number)))
+                .transpose()
+        };
+        Ok((
+            PyString::new(py, &search.search_id),
+            search.ordinal,
+            search.position,
+            search.route.as_ref().map(|route| PyString::new(py, route)),
+            PyList::new(py, ids)?,
+            numbers(|result| result.gain)?,
+            numbers(|result| result.baseline_rank)?,
+            prints.made,
+            labels,
+        ))
+    }
+
     /// What Python makes of a result with half of a surrogate pair in one of its texts.
     fn made_by_twin(&self, result: &Bound<'_, PyAny>) -> PyResult<Fingerprints> {
         static TWIN: GILOnceCell<Py<PyType>> = GILOnceCell::new();
@@ -169,6 +306,7 @@ impl Deduplicator {
 }
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Bounds>()?;
     module.add_class::<Deduplicator>()?;
     module.add_class::<Fingerprints>()?;
     module.add_class::<Index>()

@@ -1,0 +1,510 @@
+//! A search iteration as `stream_metrics.events.wire` describes it, straight from the record.
+//!
+//! What is certain is read; whatever is wrong, or more unusual than it is worth, is None. The slow
+//! way then decides.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyString};
+
+use crate::dedup::print::Print;
+use crate::dedup::sent::Sent;
+use crate::dedup::tables::Kind;
+use crate::json::{unescaped, Token};
+
+const HANDLE: usize = 128;
+const NAME: usize = 64;
+const DOC_ID: usize = 256;
+const COUNT: i64 = (1 << 31) - 1;
+const GAIN: i64 = 4;
+const MOST_SEARCHES: usize = 256; // their ids are compared each with each
+
+/// What one record may hold (`stream_metrics.events.limits.Limits`), its version, and how metrics
+/// name types.
+#[pyclass(frozen, module = "stream_metrics_kernel")]
+pub struct Bounds {
+    pub record_bytes: usize,
+    pub json_levels: i64,
+    pub version: i64,
+    searches: usize,
+    results: usize,
+    ids: usize,
+    fields: usize,
+    values: usize,
+    url_bytes: usize,
+    labels: Py<PyDict>,
+    other_label: Py<PyString>,
+}
+
+#[pymethods]
+impl Bounds {
+    #[new]
+    fn new(
+        limits: &Bound<'_, PyAny>,
+        version: i64,
+        labels: Py<PyDict>,
+        other_label: Py<PyString>,
+    ) -> PyResult<Self> {
+        let bound = |name: &str| -> PyResult<usize> {
+            let value: i64 = limits.getattr(name)?.extract()?;
+            Ok(usize::try_from(value).unwrap_or(0))
+        };
+        Ok(Bounds {
+            record_bytes: bound("record_bytes")?,
+            json_levels: limits.getattr("json_levels")?.extract()?,
+            version,
+            searches: bound("searches_per_event")?.min(MOST_SEARCHES),
+            results: bound("results_per_event")?,
+            ids: bound("ids_per_result")?,
+            fields: bound("fields_per_result")?,
+            values: bound("values_per_list")?,
+            url_bytes: bound("url_bytes")?,
+            labels,
+            other_label,
+        })
+    }
+}
+
+impl Bounds {
+    /// How metrics name the types of results.
+    pub fn labels<'py>(
+        &self,
+        py: Python<'py>,
+        prints: &[Arc<Print>],
+    ) -> PyResult<Bound<'py, PyList>> {
+        let labels = self.labels.bind(py);
+        let mut found = Vec::with_capacity(prints.len());
+        let mut last: Option<(&Arc<Kind>, Bound<'py, PyAny>)> = None;
+        for print in prints {
+            let label = match &last {
+                Some((kind, label)) if Arc::ptr_eq(kind, &print.kind) => label.clone(),
+                _ => match labels.get_item(&print.kind.py_name)? {
+                    Some(label) => label,
+                    None => self.other_label.bind(py).clone().into_any(),
+                },
+            };
+            found.push(label.clone());
+            last = Some((&print.kind, label));
+        }
+        PyList::new(py, found)
+    }
+}
+
+pub type Text<'a> = Cow<'a, str>;
+
+/// The payload of a `search_iteration`; of searches with one id the first.
+#[derive(Default)]
+pub struct SearchIteration<'a> {
+    pub conversation_id: Text<'a>,
+    pub event_id: Text<'a>,
+    pub turn: i64,
+    pub iteration: i64,
+    pub agent: Option<Text<'a>>,
+    pub release: Option<Text<'a>>,
+    pub gate: Option<&'a str>,
+    pub searches: Vec<Search<'a>>,
+    /// What the fingerprints of all results are made from.
+    pub sent: Sent,
+}
+
+#[derive(Default)]
+pub struct Search<'a> {
+    pub search_id: Text<'a>,
+    pub ordinal: i64,
+    pub position: usize,
+    pub route: Option<Text<'a>>,
+    pub results: Vec<SentResult<'a>>,
+}
+
+pub struct SentResult<'a> {
+    pub result_id: Text<'a>,
+    pub gain: Option<i64>,
+    pub baseline_rank: Option<i64>,
+    /// Where in `SearchIteration::sent` its parts stand.
+    pub parts: Range<usize>,
+}
+
+impl<'a> SearchIteration<'a> {
+    /// Reads the event that `tokens` of `text` are; its envelope is not looked at.
+    pub fn read(text: &'a str, tokens: &'a [Token], bounds: &Bounds) -> Option<Self> {
+        let mut tape = Tape {
+            text,
+            tokens,
+            at: 0,
+        };
+        let mut event = SearchIteration {
+            sent: Sent::with_capacity(text.len()),
+            ..SearchIteration::default()
+        };
+        for _ in 0..tape.object()? {
+            match tape.name()? {
+                "conversation_id" => event.conversation_id = tape.text(HANDLE)?,
+                "event_id" => event.event_id = tape.text(HANDLE)?,
+                "turn" => event.turn = tape.integer(1, COUNT)?,
+                "iteration" => event.iteration = tape.integer(1, COUNT)?,
+                "agent" => event.agent = tape.optional(|tape| tape.text(NAME))?,
+                "release" => event.release = tape.optional(|tape| tape.text(NAME))?,
+                "gate" => event.gate = tape.optional(Tape::gate)?,
+                "searches" => {
+                    let sent = &mut event.sent;
+                    let searches = tape.optional(|tape| tape.searches(sent, bounds))?;
+                    event.searches = searches.unwrap_or_default();
+                }
+                _ => tape.skip()?,
+            }
+        }
+        let complete = !event.conversation_id.is_empty()
+            && !event.event_id.is_empty()
+            && event.turn > 0
+            && event.iteration > 0
+            && tape.at == tokens.len();
+        complete.then_some(event)
+    }
+}
+
+struct Tape<'a> {
+    text: &'a str,
+    tokens: &'a [Token],
+    at: usize,
+}
+
+impl<'a> Tape<'a> {
+    #[inline]
+    fn next(&mut self) -> Option<Token> {
+        let token = self.tokens.get(self.at).copied();
+        self.at += 1;
+        token
+    }
+
+    fn skip(&mut self) -> Option<()> {
+        if let Token::Object { behind, .. } | Token::List { behind, .. } = self.next()? {
+            self.at = behind as usize;
+        }
+        Some(())
+    }
+
+    #[inline]
+    fn span(&self, start: u32, end: u32) -> Option<&'a str> {
+        self.text.get(start as usize..end as usize)
+    }
+
+    /// How many members follow.
+    fn object(&mut self) -> Option<u32> {
+        match self.next()? {
+            Token::Object { members, .. } => Some(members),
+            _ => None,
+        }
+    }
+
+    /// How many elements follow.
+    fn list(&mut self) -> Option<usize> {
+        match self.next()? {
+            Token::List { elements, .. } => Some(elements as usize),
+            _ => None,
+        }
+    }
+
+    /// The name of a member; None if it has escapes.
+    #[inline]
+    fn name(&mut self) -> Option<&'a str> {
+        match self.next()? {
+            Token::Plain { start, end } => self.span(start, end),
+            _ => None,
+        }
+    }
+
+    /// Reads what may be null as well.
+    fn optional<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<Option<T>> {
+        match self.tokens.get(self.at)? {
+            Token::Null => {
+                self.at += 1;
+                Some(None)
+            }
+            _ => read(self).map(Some),
+        }
+    }
+
+    #[inline]
+    fn any_text(&mut self) -> Option<Text<'a>> {
+        match self.next()? {
+            Token::Plain { start, end } => self.span(start, end).map(Cow::Borrowed),
+            Token::Escaped { start, end } => unescaped(self.span(start, end)?).map(Cow::Owned),
+            _ => None,
+        }
+    }
+
+    /// A text of 1 to `most` code points.
+    fn text(&mut self, most: usize) -> Option<Text<'a>> {
+        let text = self.any_text()?;
+        let fits = text.len() <= most || text.chars().count() <= most;
+        (fits && !text.is_empty()).then_some(text)
+    }
+
+    fn integer(&mut self, least: i64, most: i64) -> Option<i64> {
+        let value: i64 = match self.next()? {
+            Token::Integer { start, end } => self.span(start, end)?.parse().ok()?,
+            _ => return None,
+        };
+        (least..=most).contains(&value).then_some(value)
+    }
+
+    fn number(&mut self) -> Option<()> {
+        match self.next()? {
+            Token::Integer { .. } | Token::Decimal { .. } => Some(()),
+            _ => None,
+        }
+    }
+
+    fn gate(&mut self) -> Option<&'a str> {
+        let mut decision = None;
+        for _ in 0..self.object()? {
+            match self.name()? {
+                "decision" => decision = Some(self.name()?),
+                "score" => drop(self.optional(Self::number)?),
+                _ => self.skip()?,
+            }
+        }
+        decision.filter(|decision| matches!(*decision, "search" | "skip"))
+    }
+
+    fn route(&mut self) -> Option<Text<'a>> {
+        let mut selected = None;
+        for _ in 0..self.object()? {
+            match self.name()? {
+                "selected" => selected = Some(self.text(NAME)?),
+                "scores" => drop(self.optional(Self::scores)?),
+                _ => self.skip()?,
+            }
+        }
+        selected
+    }
+
+    fn scores(&mut self) -> Option<()> {
+        for _ in 0..self.object()? {
+            self.skip()?; // the name, whatever it is
+            self.optional(Self::number)?;
+        }
+        Some(())
+    }
+
+    fn searches(&mut self, sent: &mut Sent, bounds: &Bounds) -> Option<Vec<Search<'a>>> {
+        let count = self.list()?;
+        if count > bounds.searches {
+            return None;
+        }
+        let mut searches: Vec<Search<'a>> = Vec::with_capacity(count);
+        let mut results_left = bounds.results;
+        for position in 0..count {
+            let search = self.search(position, &mut results_left, sent, bounds)?;
+            if !searches.iter().any(|s| s.search_id == search.search_id) {
+                searches.push(search);
+            }
+        }
+        Some(searches)
+    }
+
+    fn search(
+        &mut self,
+        position: usize,
+        results_left: &mut usize,
+        sent: &mut Sent,
+        bounds: &Bounds,
+    ) -> Option<Search<'a>> {
+        let mut search = Search {
+            position,
+            ..Search::default()
+        };
+        for _ in 0..self.object()? {
+            match self.name()? {
+                "search_id" => search.search_id = self.text(HANDLE)?,
+                "ordinal" => {
+                    let ordinal = self.optional(|tape| tape.integer(0, COUNT))?;
+                    search.ordinal = ordinal.unwrap_or(0);
+                }
+                "query" => drop(self.optional(Self::any_text)?),
+                "routing" => search.route = self.optional(Self::route)?,
+                "results" => {
+                    let results = self.optional(|tape| tape.results(results_left, sent, bounds))?;
+                    search.results = results.unwrap_or_default();
+                }
+                _ => self.skip()?,
+            }
+        }
+        (!search.search_id.is_empty()).then_some(search)
+    }
+
+    fn results(
+        &mut self,
+        left: &mut usize,
+        sent: &mut Sent,
+        bounds: &Bounds,
+    ) -> Option<Vec<SentResult<'a>>> {
+        let count = self.list()?;
+        *left = left.checked_sub(count)?;
+        let mut results = Vec::with_capacity(count);
+        for _ in 0..count {
+            results.push(self.result(sent, bounds)?);
+        }
+        Some(results)
+    }
+
+    fn result(&mut self, sent: &mut Sent, bounds: &Bounds) -> Option<SentResult<'a>> {
+        let mut result_id = None;
+        let (mut gain, mut baseline_rank) = (None, None);
+        let mut places = Places::default();
+        for _ in 0..self.object()? {
+            let place = match self.name()? {
+                "result_id" => {
+                    result_id = Some(self.text(HANDLE)?);
+                    continue;
+                }
+                "gain" => {
+                    gain = self.optional(|tape| tape.integer(0, GAIN))?;
+                    continue;
+                }
+                "baseline_rank" => {
+                    baseline_rank = self.optional(|tape| tape.integer(1, COUNT))?;
+                    continue;
+                }
+                "score" => {
+                    self.optional(Self::number)?;
+                    continue;
+                }
+                "entity_type" => &mut places.entity_type,
+                "doc_id" => &mut places.doc_id,
+                "url" => &mut places.url,
+                "title" => &mut places.title,
+                "snippet" => &mut places.snippet,
+                "content" => &mut places.content,
+                "ids" => &mut places.ids,
+                "fields" => &mut places.fields,
+                _ => {
+                    self.skip()?;
+                    continue;
+                }
+            };
+            *place = Some(self.at);
+            self.skip()?;
+        }
+        let behind = self.at;
+        let start = sent.as_str().len();
+        self.write(&places, sent, bounds)?;
+        self.at = behind;
+        Some(SentResult {
+            result_id: result_id?,
+            gain,
+            baseline_rank,
+            parts: start..sent.as_str().len(),
+        })
+    }
+
+    /// Writes what `Sent::result` writes of the same result as a Python object.
+    fn write(&mut self, places: &Places, sent: &mut Sent, bounds: &Bounds) -> Option<()> {
+        if self.begin(places.entity_type, sent) {
+            sent.text(&self.text(NAME)?);
+        }
+        if self.begin(places.doc_id, sent) {
+            sent.text(&self.text(DOC_ID)?);
+        }
+        if self.begin(places.url, sent) {
+            let url = self.any_text()?;
+            if url.len() > bounds.url_bytes {
+                return None;
+            }
+            sent.text(&url);
+        }
+        for place in [places.title, places.snippet, places.content] {
+            if self.begin(place, sent) {
+                sent.text(&self.any_text()?);
+            }
+        }
+        if self.begin(places.ids, sent) {
+            self.write_entries(bounds.ids, bounds.values, sent, Self::write_text)?;
+        }
+        if self.begin(places.fields, sent) {
+            self.write_entries(bounds.fields, bounds.values, sent, Self::write_scalar)?;
+        }
+        Some(())
+    }
+
+    /// Goes to where a part stands; false, with null written, if it is absent.
+    fn begin(&mut self, place: Option<usize>, sent: &mut Sent) -> bool {
+        match place {
+            Some(place) if !matches!(self.tokens.get(place), Some(Token::Null)) => {
+                self.at = place;
+                true
+            }
+            _ => {
+                sent.null();
+                false
+            }
+        }
+    }
+
+    fn write_entries(
+        &mut self,
+        most: usize,
+        most_values: usize,
+        sent: &mut Sent,
+        write: fn(&mut Self, &mut Sent) -> Option<()>,
+    ) -> Option<()> {
+        let count = self.object()? as usize;
+        if count > most {
+            return None; // unless enough of them are null
+        }
+        sent.entries(count);
+        for _ in 0..count {
+            sent.text(&self.any_text()?);
+            match self.tokens.get(self.at)? {
+                Token::List { elements, .. } => {
+                    let elements = *elements as usize;
+                    if elements > most_values {
+                        return None;
+                    }
+                    self.at += 1;
+                    sent.list(elements);
+                    for _ in 0..elements {
+                        write(self, sent)?;
+                    }
+                }
+                _ => write(self, sent)?,
+            }
+        }
+        Some(())
+    }
+
+    fn write_text(&mut self, sent: &mut Sent) -> Option<()> {
+        match self.optional(Self::any_text)? {
+            Some(text) => sent.text(&text),
+            None => sent.null(),
+        }
+        Some(())
+    }
+
+    fn write_scalar(&mut self, sent: &mut Sent) -> Option<()> {
+        match *self.tokens.get(self.at)? {
+            Token::Integer { start, end } => sent.integer(self.span(start, end)?),
+            Token::Decimal { start, end } => sent.float(self.span(start, end)?.parse().ok()?),
+            Token::Truth(truth) => sent.truth(truth),
+            _ => return self.write_text(sent),
+        }
+        self.at += 1;
+        Some(())
+    }
+}
+
+/// Where among the tokens the parts of a result stand.
+#[derive(Default)]
+struct Places {
+    entity_type: Option<usize>,
+    doc_id: Option<usize>,
+    url: Option<usize>,
+    title: Option<usize>,
+    snippet: Option<usize>,
+    content: Option<usize>,
+    ids: Option<usize>,
+    fields: Option<usize>,
+}
