@@ -15,11 +15,14 @@ INTERFACE: Final = 2  # of the kernel; one built for another version is not used
 
 
 def _load() -> ModuleType | None:
-    if os.environ.get("STREAM_METRICS_KERNEL", "") == "python":
+    chosen = os.environ.get("STREAM_METRICS_KERNEL", "")
+    if chosen == "python":
         return None
+    if chosen:
+        raise ImportError("STREAM_METRICS_KERNEL is set to neither python nor nothing")
     try:
         import stream_metrics_kernel
-    except ImportError:
+    except ModuleNotFoundError:  # one that is there and cannot be loaded is worth an error
         return None
     found: ModuleType = stream_metrics_kernel
     if getattr(found, "INTERFACE", None) != INTERFACE:

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from stream_metrics.dedup.deduplicator import Deduplicator
+from stream_metrics.dedup.deduplicator import Deduplicator, Fingerprints
 from stream_metrics.engine.config import OTHER
 from stream_metrics.engine.state import (
     COMPLETED,
@@ -122,7 +122,11 @@ def _search_tuple(search: Search) -> tuple[Any, ...]:
 def _encode_fingerprints(carrier: Carrier, dedup: Deduplicator) -> bytes | None:
     if not carrier.searches:
         return None
-    return dedup.pack([s.fingerprints for s in carrier.searches if s.fingerprints is not None])
+    searches: list[Fingerprints] = []
+    for search in carrier.searches:
+        assert search.fingerprints is not None  # whoever replaces a search has loaded them
+        searches.append(search.fingerprints)
+    return dedup.pack(searches)
 
 
 def decode_conversation(

@@ -171,9 +171,10 @@ class _Batch:
         if event.digest in conversation.carriers:
             self._seen.events[kind, "redelivered"] += 1
             return
-        if len(conversation.turns) > 1 and event.turn < conversation.last_turn:
-            self._seen.counts["stale"] += 1
         turn = conversation.turns.get(event.turn)
+        others = len(conversation.turns) > (turn is not None)
+        if others and event.turn < conversation.last_turn:
+            self._seen.counts["stale"] += 1
         if turn is None:
             turn = self._new_turn(event)
             if turn is None:

@@ -1,9 +1,9 @@
 """What the engine takes of an event: of a result its digests, and no text.
 
-Texts are digested as soon as an event is decoded. Nothing behind this line holds one, and a batch
-needs the memory of one event's texts, not of all. The kernel goes from the record's bytes to the
-digests at once, if the event is a search iteration and surely valid; ``decode`` and ``take`` do the
-same for all events, and alone know how to refuse a record.
+The texts of results are digested as soon as an event is decoded, so that a batch holds them decoded
+one event at a time. (Its records are held to its end; so is ``turn_completed`` as it was sent.) The
+kernel goes from the record's bytes to the digests at once, if the event is a search iteration and
+surely valid; ``decode`` and ``take`` do the same for all events, and alone know how to refuse one.
 """
 
 from __future__ import annotations

@@ -364,22 +364,21 @@ class StatePartition:
     ) -> None:
         assert work.conversation is not None
         try:
-            events = self._with_its_key(work)
+            events = [self._with_its_key(work, *event) for event in work.events]
             work.changes = self._step.apply(work.conversation, events, observations)
         except Exception as error:
             await self._isolate(work, error, observations, letters, retry)
 
-    def _with_its_key(self, work: _Work) -> list[Taken]:
-        """The events of ``work``, digested with the key that its conversation began with."""
+    def _with_its_key(self, work: _Work, event: Taken, record: Record) -> Taken:
+        """``event``, digested with the key that its conversation began with."""
         assert work.conversation is not None
         key_id = work.conversation.key_id
-        if key_id == self._options.key_id:
-            return [event for event, _ in work.events]
+        if key_id == event.key_id:
+            return event
         intake = Intake(self._dedup(key_id), key_id, self._options.engine.limits)
-        again = [
-            intake.take(record.value, timestamp_ms=record.timestamp_ms) for _, record in work.events
-        ]
-        return [event for event in again if isinstance(event, Taken)]
+        again = intake.take(record.value, timestamp_ms=record.timestamp_ms)
+        assert isinstance(again, Taken)  # as it was the first time
+        return again
 
     async def _isolate(
         self,
@@ -395,9 +394,10 @@ class StatePartition:
             0
         ]
         good: list[Taken] = []
-        for event, (_, record) in zip(self._with_its_key(work), work.events, strict=True):
+        for sent, record in work.events:
             trial = self._restore(work.conversation_id, parts)
             try:
+                event = self._with_its_key(work, sent, record)
                 self._step.apply(trial, [*good, event], Observations())
             except Exception as found:
                 error = found

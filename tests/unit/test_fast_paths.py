@@ -1,0 +1,152 @@
+"""What a mutation of the fast paths must not survive."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from stream_metrics.dedup.deduplicator import deduplicator
+from stream_metrics.engine.config import EngineConfig
+from stream_metrics.engine.state import Cell, Conversation
+from stream_metrics.engine.step import Observations, Step
+from stream_metrics.engine.taken import Taken, take
+from stream_metrics.engine.windows import Names, Windows, parse_window, windows_at
+from stream_metrics.events.decode import Event, decode
+
+NOON_S = 1_718_020_800
+SECOND = 1_000_000
+
+
+class Fed:
+    """One conversation that events are applied to, each as a batch of its own."""
+
+    def __init__(self, **changes: Any) -> None:
+        self.config = replace(EngineConfig(), **changes)
+        self.dedup = deduplicator(self.config.rules, b"")
+        self.step = Step(self.config, lambda _: self.dedup)
+        self.conversation = Conversation("c")
+        self.seen = Observations()
+        self.cells: list[tuple[int, Cell]] = []
+        self.number = 0
+
+    def event(self, kind: str, **fields: Any) -> Taken:
+        """A valid event, newer than all before it."""
+        self.number += 1
+        body = {"type": kind, "event_id": f"e{self.number:03}", "conversation_id": "c", "turn": 1,
+                "occurred_at": NOON_S + self.number, **fields}  # fmt: skip
+        event = decode(json.dumps(body).encode(), limits=self.config.limits)
+        assert isinstance(event, Event)
+        return take(event, self.dedup, "")
+
+    def take(self, *events: Taken) -> None:
+        """Apply ``events`` as one batch."""
+        changes = self.step.apply(self.conversation, events, self.seen)
+        self.cells += changes.cells
+
+    def search(self, search_id: str, *docs: str, **fields: Any) -> Taken:
+        """A search; result n of it is called ``search_id-n`` and has the n-th of ``docs``."""
+        results = [
+            {"result_id": f"{search_id}-{n}", "doc_id": doc} for n, doc in enumerate(docs, 1)
+        ]
+        extra = {k: fields.pop(k) for k in ("routing",) if k in fields}
+        sent = {"search_id": search_id, "results": results, **extra}
+        return self.event("search_iteration", **{"iteration": 1, **fields}, searches=[sent])
+
+    def labels(self, **gains: int | None) -> Taken:
+        """Labels by result id, with ``_`` for ``-``."""
+        given = [{"result_id": r.replace("_", "-"), "gain": g} for r, g in gains.items()]
+        return self.event("relevance_labels", labels=given)
+
+
+@pytest.mark.parametrize(("mode", "after"), [("first", 2), ("max", 4)])
+def test_a_withdrawn_label_lets_the_next_duplicates_stand(mode: str, after: int) -> None:
+    """Inheritance from duplicates applies again, in canonical order."""
+    fed = Fed(gain_of_document=mode)
+    fed.take(fed.search("s", "D", "D", "X", "D"))
+    fed.take(fed.labels(s_1=3, s_2=2, s_4=4))
+    fed.take(fed.labels(s_1=None))
+    iteration = fed.conversation.turns[1].iterations[1]
+    assert (iteration.gain, iteration.good, iteration.labelled) == (after, 1, 1)
+    fed.take(fed.labels(s_2=None, s_4=None))
+    assert (iteration.gain, iteration.good, iteration.labelled) == (0, 0, 0)
+
+
+def test_a_result_id_that_stands_twice_is_counted() -> None:
+    """In one search or in several; the first in canonical order holds the handle."""
+    fed = Fed()
+    same = [{"result_id": "r"}, {"result_id": "r"}, {"result_id": "q"}]
+    more = [{"result_id": "q"}, {"result_id": "p"}]
+    first = {"search_id": "a", "results": same}
+    fed.take(fed.event("search_iteration", iteration=1, searches=[first]))
+    assert fed.seen.counts["result_id_conflicts"] == 1
+    second = {"search_id": "b", "results": more}
+    fed.take(fed.event("search_iteration", iteration=2, searches=[second]))
+    assert fed.seen.counts["result_id_conflicts"] == 2
+
+
+def test_an_event_below_the_only_turn_is_stale() -> None:
+    """Its own turn need not be there yet."""
+    fed = Fed()
+    fed.take(fed.event("search_iteration", iteration=1, turn=2))
+    fed.take(fed.event("search_iteration", iteration=1, turn=2))
+    assert fed.seen.counts["stale"] == 0
+    fed.take(fed.event("search_iteration", iteration=1, turn=1))
+    assert fed.seen.counts["stale"] == 1
+
+
+def test_a_label_in_its_results_batch_has_a_delay() -> None:
+    """The label comes first in the batch, and waits for nothing at its end."""
+    fed = Fed()
+    search = fed.search("s", "D")
+    fed.take(fed.labels(s_1=3), search)
+    assert fed.seen.label_delays_us == {SECOND: 1}
+    assert fed.seen.counts["labels_waiting"] == 0
+
+
+def test_routes_without_a_name_are_taken_back_as_they_were_counted() -> None:
+    """A search moves from a route without series of its own to one that has."""
+    fed = Fed()
+    at = NOON_S + 1
+    first = fed.search("s", "D", routing={"selected": "hidden"}, occurred_at=at)
+    again = fed.search("s", "D", routing={"selected": "named"}, occurred_at=at)
+    names = Names(frozenset({"default"}), frozenset({"named"}))
+    windows = Windows((parse_window("5m"),))
+    for event, counted in ((first, "R|other|unknown"), (again, "R|named|unknown")):
+        before = len(fed.cells)
+        fed.take(event)
+        windows.install(windows.changes(fed.cells[before:], names, at * SECOND))
+        ((_, _, sums),) = windows.sums_at(at * SECOND)
+        assert {c: v for c, v in sums.items() if c.startswith("R|")} == {counted: 1}
+
+
+@pytest.mark.parametrize(
+    "names", [("1m", "7m", "1h"), ("90s", "24h", "11m"), ("5m",), ("24h", "1m", "5m", "6h")]
+)
+def test_any_windows_hold_what_their_cells_say(names: tuple[str, ...]) -> None:
+    """Buckets that are coarsened step by step agree with sums straight from the cells."""
+    specs = tuple(map(parse_window, names))
+    start = NOON_S * SECOND
+    cells = [Cell(start + 37 * SECOND * n, "default", {"r": 1 + n, "i": 1}) for n in range(400)]
+    known = Names(frozenset({"default"}), frozenset())
+    windows = Windows(specs)
+    for at in range(0, len(cells), 7):
+        touched = windows.changes([(1, c) for c in cells[at : at + 7]], known, start)
+        windows.install(touched)
+    for step in (0, 50, 399):
+        now = start + 37 * SECOND * step
+        assert sorted(map(repr, windows.sums_at(now))) == sorted(
+            map(repr, windows_at(cells, known, now, specs))
+        )
+
+
+def test_what_has_left_its_window_makes_no_bucket() -> None:
+    """A late cell changes the windows that still show its time, and no other."""
+    start = NOON_S * SECOND
+    windows = Windows((parse_window("1m"), parse_window("1h")))
+    known = Names(frozenset({"default"}), frozenset())
+    late = Cell(start, "default", {"r": 1})
+    windows.install(windows.changes([(1, late)], known, start + 600 * SECOND))
+    assert {name: len(buckets) for name, buckets in windows.buckets.items()} == {"1m": 0, "1h": 1}
