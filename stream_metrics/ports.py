@@ -130,12 +130,17 @@ class Identity:
 
 @dataclass(slots=True)
 class PartitionState:
-    """A state partition without its conversations."""
+    """A state partition without its conversations.
+
+    ``last_batch`` is the id of the batch written last: while it stays, nothing has changed but
+    perhaps the owner.
+    """
 
     identity: Identity | None
     token: bytes | None
     positions: dict[str, Position]
     buckets: dict[tuple[str, int, str], bytes] = field(default_factory=dict)
+    last_batch: bytes = b""
 
 
 class StoreUnavailable(Exception):

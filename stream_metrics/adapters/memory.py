@@ -90,7 +90,9 @@ class MemoryStore:
         held = self._partition(partition)
         if held is None:
             return PartitionState(None, None, {})
-        return PartitionState(_copied(held.identity), held.token, dict(held.positions))
+        return PartitionState(
+            _copied(held.identity), held.token, dict(held.positions), last_batch=held.batch_id
+        )
 
     async def claim(
         self, partition: int, token: bytes, identity: Identity, start: Mapping[str, Position]

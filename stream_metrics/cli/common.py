@@ -72,3 +72,14 @@ def make_directory(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"--out {path}: {error.strerror}") from error
+
+
+def printable(text: str) -> str:
+    r"""``text`` on one line and without anything that a terminal would act on.
+
+    >>> printable("a\x1b[2Jb")
+    'a\\x1b[2Jb'
+    """
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
+    )

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from stream_metrics.engine.config import NO_RELEASE, EngineConfig
-from stream_metrics.engine.state import Carrier, Cell, Iteration, Turn
+from stream_metrics.engine.state import Carrier, Cell, Conversation, Iteration, Turn
 from stream_metrics.engine.turn import rerank_of
 from stream_metrics.events.times import round_scaled
 from stream_metrics.metrics.gain import Counts, last_good_iteration, settled, through
@@ -245,3 +245,16 @@ def turn_cell(turn: Turn, config: EngineConfig) -> Cell | None:
         sums[f"ts|iterations_for_all_good_results_{basis}"] = needed * NANO
         sums[f"tc|iterations_for_all_good_results_{basis}"] = 1
     return Cell(time_us, _dimension(carrier, config), sums)
+
+
+def conversation_cells(conversation: Conversation, config: EngineConfig) -> list[Cell]:
+    """Everything that a conversation adds to the windows, from its state as it stands."""
+    cells: list[Cell] = []
+    for turn in conversation.turns.values():
+        for number, iteration in turn.iterations.items():
+            if iteration.searches or number in turn.gates:
+                cells.append(iteration_cell(turn, iteration, config))
+        whole = turn_cell(turn, config)
+        if whole is not None:
+            cells.append(whole)
+    return cells

@@ -67,6 +67,14 @@ def parse_window(name: str) -> Window:
 
 DEFAULT_WINDOWS: Final = tuple(parse_window(n) for n in ("1m", "5m", "30m", "1h", "6h", "24h"))
 
+# Before a window's name: the part of its buckets that is of conversations that have expired.
+LEFT: Final = "left:"
+
+
+def left_windows(windows: Iterable[Window]) -> tuple[Window, ...]:
+    """The windows under whose names is kept what expired conversations left in ``windows``."""
+    return tuple(Window(LEFT + window.name, window.length_us) for window in windows)
+
 
 @dataclass(frozen=True, slots=True)
 class Names:
@@ -198,6 +206,11 @@ class Windows:
             if bucket < oldest:
                 touched[window.name, bucket, agent] = {}
 
+    @property
+    def empty(self) -> bool:
+        """Whether no window has a bucket."""
+        return not any(self.buckets.values())
+
     def sums_at(self, now_us: int) -> Iterator[tuple[str, str, Sums]]:
         """(window, agent, sums) over the 60 buckets that end with the one of ``now_us``."""
         for window in self.windows:
@@ -243,7 +256,7 @@ def _in_window(sums: Sums, window: str) -> Sums:
 
 def _heads(window: str) -> frozenset[str]:
     """What the codes of the window's series begin with."""
-    return _HEADS.get(window, _EVERYWHERE)
+    return _HEADS.get(window.removeprefix(LEFT), _EVERYWHERE)
 
 
 class _HeadOf(dict[str, str]):
@@ -281,6 +294,25 @@ def windows_at(
             if last - WINDOW_BUCKETS < cell.time_us // window.bucket_us <= last:
                 add(totals.setdefault((window.name, agent), {}), _in_window(sums, window.name), 1)
     return [(window, agent, sums) for (window, agent), sums in totals.items()]
+
+
+def buckets_of(
+    cells: Iterable[Cell], names: Names, windows: Iterable[Window], record_time_us: int
+) -> Touched:
+    """The buckets that ``cells`` add up to, one by one; those that left their window are not there.
+
+    The plain way to what ``Windows.changes`` keeps up to date.
+    """
+    specs = [(window, oldest_bucket(window, record_time_us)) for window in windows]
+    found: Touched = {}
+    for cell in cells:
+        agent, sums = names.agent(cell.agent), names.sums(cell)
+        for window, oldest in specs:
+            bucket = cell.time_us // window.bucket_us
+            if bucket >= oldest:
+                into = found.setdefault((window.name, bucket, agent), {})
+                add(into, _in_window(sums, window.name), 1)
+    return found
 
 
 def window_rows(

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 from stream_metrics.dedup.deduplicator import Deduplicator, deduplicator
+from stream_metrics.engine.cells import conversation_cells
 from stream_metrics.engine.codec import (
     add_fingerprints,
     decode_conversation,
@@ -37,7 +38,14 @@ from stream_metrics.engine.step import (
     waiting_labels,
 )
 from stream_metrics.engine.taken import Intake, Taken
-from stream_metrics.engine.windows import Names, Touched, Window, Windows, routes_of
+from stream_metrics.engine.windows import (
+    Names,
+    Touched,
+    Window,
+    Windows,
+    left_windows,
+    routes_of,
+)
 from stream_metrics.events.decode import BadRecord
 from stream_metrics.ports import (
     BatchWrite,
@@ -179,6 +187,7 @@ class StatePartition:
         self.token = token
         self.positions: dict[str, Position] = {}
         self.windows = Windows(options.windows)
+        self._left = Windows(left_windows(options.windows))  # of expired conversations, for audits
         self._options = options
         self._store = store
         self._dead_letters = dead_letters
@@ -198,8 +207,11 @@ class StatePartition:
         self._names.forget()
         self.positions = dict(state.positions)
         self.windows = Windows(self._options.windows)
+        self._left = Windows(left_windows(self._options.windows))
         for (window, bucket, agent), data in state.buckets.items():
-            self.windows.load(window, bucket, agent, decode_sums(data))
+            sums = decode_sums(data)
+            self.windows.load(window, bucket, agent, sums)
+            self._left.load(window, bucket, agent, sums)
 
     @property
     def record_time_ms(self) -> int:
@@ -253,15 +265,14 @@ class StatePartition:
         writes = [self._write_of(work) for work in works.values()]
         stepped = clock()
         positions = self._positions_after(records, works)
-        batch, touched = await self._batch(works, writes, positions, len(records), retry)
+        batch, taken = await self._batch(works, writes, positions, len(records), retry)
         if letters:
             letters.sort(key=lambda letter: (letter.record.topic, letter.record.offset))
             await retry(lambda: self._dead_letters.send(letters))
         sent = clock()
         await self._write(batch, retry)
         written = clock()
-        self.windows.install(touched)
-        self.positions = positions
+        taken()
         for work in works.values():
             if work.conversation is not None:
                 work.conversation.stored = True
@@ -421,16 +432,25 @@ class StatePartition:
         positions: dict[str, Position],
         records: int,
         retry: Retry[object],
-    ) -> tuple[BatchWrite, Touched]:
+        expired: Sequence[Cell] = (),
+    ) -> tuple[BatchWrite, Callable[[], None]]:
+        """The batch to write, and what takes it over in memory once it is written.
+
+        ``expired`` is what conversations that go now leave in the windows.
+        """
         cells = [
             cell
             for work in works.values()
             if work.changes is not None
             for cell in work.changes.cells
         ]
-        names = await self._ask(lambda: self._names.names(cells), retry)
+        staying = [(1, cell) for cell in expired]
+        names = await self._ask(lambda: self._names.names([*cells, *staying]), retry)
         record_time_us = 1000 * max((p.record_time_ms for p in positions.values()), default=0)
         touched = self.windows.changes(cells, names, record_time_us)
+        left: Touched = {}
+        if staying or not self._left.empty:
+            left = self._left.changes(staying, names, record_time_us)
         self._batches += 1
         batch = BatchWrite(
             partition=self.number,
@@ -441,7 +461,7 @@ class StatePartition:
             expected={topic: position.offset for topic, position in self.positions.items()},
             positions=positions,
             conversations=writes,
-            buckets={place: encode_sums(sums) for place, sums in touched.items()},
+            buckets={place: encode_sums(sums) for place, sums in (touched | left).items()},
         )
         size, arguments = estimate(batch)
         large = size > CALL_BYTES or arguments > CALL_ARGUMENTS
@@ -449,7 +469,13 @@ class StatePartition:
             for work in works.values():
                 self._cache.drop(self.number, work.key)
             raise TooLarge
-        return batch, touched
+
+        def taken() -> None:
+            self.windows.install(touched)
+            self._left.install(left)
+            self.positions = positions
+
+        return batch, taken
 
     async def _write(self, batch: BatchWrite, retry: Retry[object]) -> None:
         result = await self._ask(lambda: self._store.write(batch), retry)
@@ -520,14 +546,17 @@ class StatePartition:
         }
         if positions == self.positions:
             return
-        batch, _ = await self._batch({}, [], positions, 0, retry)
+        batch, taken = await self._batch({}, [], positions, 0, retry)
         await self._write(batch, retry)
-        self.positions = positions
+        taken()
 
     # -- expiry ---------------------------------------------------------------------------------
 
     async def expire(self, horizon_ms: int, retry: Retry[object]) -> int:
-        """Delete conversations whose last record is older than ``horizon_ms`` - ttl."""
+        """Delete conversations whose last record is older than ``horizon_ms`` - ttl.
+
+        What they added to the windows stays, and is noted beside them.
+        """
         before = horizon_ms - self._options.ttl_ms
         keys = await self._ask(lambda: self._store.idle(self.number, before, EXPIRE_AT_ONCE), retry)
         if not keys:
@@ -536,14 +565,18 @@ class StatePartition:
         stored = await self._ask(
             lambda: self._store.load(self.number, [(key, False) for key in keys]), retry
         )
+        cells: list[Cell] = []
         for key, parts in zip(keys, stored, strict=True):
             self._cache.drop(self.number, key)
-            turns = self._restore("", parts).turns.values()
+            conversation = self._restore("", parts)
+            turns = conversation.turns.values()
             observations.counts["labels_orphan"] += sum(waiting_labels(turn) for turn in turns)
+            cells += conversation_cells(conversation, self._options.engine)
         writes = [ConversationWrite(key, delete=True) for key in keys]
-        batch, touched = await self._batch({}, writes, dict(self.positions), 0, retry)
+        positions = dict(self.positions)
+        batch, taken = await self._batch({}, writes, positions, 0, retry, cells)
         await self._write(batch, retry)
-        self.windows.install(touched)
+        taken()
         self._telemetry.observe(observations)
         return len(keys)
 

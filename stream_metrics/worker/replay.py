@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stream_metrics.dedup.deduplicator import deduplicator
-from stream_metrics.engine.cells import iteration_cell, turn_cell
+from stream_metrics.engine.cells import conversation_cells
 from stream_metrics.engine.config import MAX_ROUTES, EngineConfig
 from stream_metrics.engine.row import Row, conversation_rows, reranks
-from stream_metrics.engine.state import Cell, Conversation
+from stream_metrics.engine.state import Conversation
 from stream_metrics.engine.step import Observations, Step
 from stream_metrics.engine.taken import Intake, Taken
 from stream_metrics.engine.windows import (
@@ -181,16 +181,3 @@ class Replay:
     def _orphans(self, conversation_id: str, number: int) -> int:
         turn = self._conversations[conversation_id].turns[number]
         return sum(1 for result_id in turn.labels if result_id not in turn.handles)
-
-
-def conversation_cells(conversation: Conversation, config: EngineConfig) -> list[Cell]:
-    """Everything that a conversation adds to the windows, from its state as it stands."""
-    cells: list[Cell] = []
-    for turn in conversation.turns.values():
-        for number, iteration in turn.iterations.items():
-            if iteration.searches or number in turn.gates:
-                cells.append(iteration_cell(turn, iteration, config))
-        whole = turn_cell(turn, config)
-        if whole is not None:
-            cells.append(whole)
-    return cells

@@ -99,6 +99,21 @@ async def test_a_later_claim_changes_the_owner_only(pair: Pair) -> None:
     assert state == PartitionState(IDENTITY, b"new", START)
 
 
+async def test_the_last_batch_tells_whether_anything_was_written(pair: Pair) -> None:
+    """A write changes it, also one that moves no position; a refused one and a claim do not."""
+    await claim(pair.one)
+    await pair.one.write(batch(1, ConversationWrite(A, {b"p": b"1"})))
+    first = (await pair.two.describe(3)).last_batch
+    await pair.one.write(batch(1, since=0, batch_id=b"refused"))
+    await claim(pair.two, b"new")
+    second = (await pair.two.describe(3)).last_batch
+    gone = ConversationWrite(A, delete=True)
+    await pair.two.write(batch(1, gone, token=b"new", since=1, batch_id=b"expiry"))
+
+    assert (first, second) == (b"to 1", b"to 1")
+    assert (await pair.one.describe(3)).last_batch == b"expiry"
+
+
 async def test_partitions_are_listed_in_order(store: StateStore) -> None:
     """Every claimed partition is listed once, by number."""
     for partition in (11, 2, 3, 2):

@@ -89,7 +89,8 @@ def read_state(meta: Meta) -> PartitionState:
             int(record_time),
             int(event_time),
         )
-    return PartitionState(identity, meta[names.TOKEN], positions)
+    last_batch = meta.get(names.BATCH_ID, b"")
+    return PartitionState(identity, meta[names.TOKEN], positions, last_batch=last_batch)
 
 
 def read_windows(meta: Meta) -> list[str]:

@@ -1,0 +1,157 @@
+"""``stream-metrics audit``: do the stored windows add up to the stored conversations?"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from stream_metrics.adapters.redis.connect import connect
+from stream_metrics.adapters.redis.errors import StoreRefused
+from stream_metrics.cli.common import ConfigOption, UsageError, load_settings, printable
+from stream_metrics.engine.cells import CODES, split_code
+from stream_metrics.ports import StoreUnavailable
+from stream_metrics.runtime import identity, redis_options
+from stream_metrics.settings import Settings, mask_url
+from stream_metrics.worker.audit import Audit, AuditOptions, Difference
+from stream_metrics.worker.audit import audit as compare
+from stream_metrics.worker.partition import OtherIdentity
+
+PAUSE_SECONDS = 0.2
+SHOWN = 100
+SUMS = ("stored", "computed")
+WIDTH = 250  # a terminal breaks lines itself; nothing is cut in a file
+
+
+def audit(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a difference.")] = False,
+    wait: Annotated[
+        float,
+        typer.Option(min=0, help="Seconds to keep trying on a partition that is written to."),
+    ] = 30.0,
+    config: ConfigOption = None,
+) -> None:
+    """Recompute the windows from the conversations in Redis, and report every difference.
+
+    Reads only; workers may go on. Exit code 0: all sums are as they must be. 1: some are not.
+    2: it could not be found out. Needs the worker's settings.
+    """
+    settings = load_settings(config)
+    where = mask_url(settings.redis.url)
+    try:
+        found = asyncio.run(_audit(settings, wait))
+    except (StoreUnavailable, StoreRefused) as error:
+        raise UsageError(f"redis {where}: {error}") from error
+    except OtherIdentity as error:
+        raise UsageError(f"audit with the worker's settings: {error}") from error
+    if not found.partitions and not found.busy:
+        raise UsageError(
+            f"namespace {settings.namespace!r} holds no state; is redis.namespace the worker's?"
+        )
+    if as_json:
+        for difference in found.differences:
+            typer.echo(json.dumps(_object(difference, settings.metrics.dimension)))
+    elif found.differences:
+        _table(found.differences, settings.metrics.dimension)
+    _summary(found, Console(stderr=as_json, highlight=False, soft_wrap=True), wait)
+    if found.differences or found.unreadable:
+        raise typer.Exit(1)
+    if found.busy:
+        raise typer.Exit(2)
+
+
+async def _audit(settings: Settings, wait: float) -> Audit:
+    options = AuditOptions(
+        identity(settings, {}),
+        settings.engine_config(),
+        settings.metrics.window_specs(),
+        settings.metrics.agents,
+        settings.metrics.routes,
+    )
+    until = time.monotonic() + wait
+
+    async def again() -> bool:
+        await asyncio.sleep(PAUSE_SECONDS)
+        return time.monotonic() < until
+
+    store = connect(redis_options(settings))
+    try:
+        return await compare(store, options, again)
+    finally:
+        await store.close()
+
+
+def _series(code: str) -> tuple[str, dict[str, str]]:
+    """A series' name and its labels; a code that stands for nothing is its own name."""
+    if code.partition("|")[0] not in CODES:
+        return code, {}
+    series, labels = split_code(code)
+    return series.name, dict(zip(series.labels, labels, strict=False))
+
+
+def _time(micros: int) -> str:
+    try:
+        return datetime.fromtimestamp(micros / 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (OverflowError, ValueError, OSError):
+        return str(micros)
+
+
+def _object(difference: Difference, dimension: str) -> dict[str, Any]:
+    series, labels = _series(difference.code)
+    return {
+        "partition": difference.partition,
+        "window": difference.window,
+        "time": _time(difference.time_us),
+        dimension: difference.agent,
+        "series": series,
+        "labels": labels,
+        "stored": difference.stored,
+        "computed": difference.computed,
+    }
+
+
+def _table(differences: list[Difference], dimension: str) -> None:
+    table = Table(box=None, pad_edge=False)
+    for head in ("partition", "window", "bucket", dimension, "series", *SUMS):
+        table.add_column(head, no_wrap=True, justify="right" if head in SUMS else "left")
+    for found in differences[:SHOWN]:
+        series, labels = _series(found.code)
+        values = ",".join(f'{name}="{value}"' for name, value in labels.items())
+        cells = (
+            str(found.partition), found.window, _time(found.time_us), found.agent,
+            f"{series}{{{values}}}" if values else series,
+            f"{found.stored:,}", f"{found.computed:,}",
+        )  # fmt: skip
+        table.add_row(*(Text(printable(cell)) for cell in cells))
+    Console(width=WIDTH).print(table)
+    if len(differences) > SHOWN:
+        typer.echo(f"... and {len(differences) - SHOWN:,} more; --json lists all")
+
+
+def _summary(found: Audit, console: Console, wait: float) -> None:
+    for problem in found.unreadable:
+        console.print(Text(f"unreadable: {printable(problem)}"))
+    results = []
+    if found.differences:
+        results.append(f"{len(found.differences):,} differ")
+    if found.unreadable:
+        results.append(f"{len(found.unreadable):,} parts of the state cannot be read")
+    console.print(
+        f"{found.partitions:,} partitions, {found.conversations:,} conversations, "
+        f"{found.sums:,} sums compared: {', '.join(results) or 'no difference'}"
+    )
+    if results:
+        console.print('What to do: docs/operations.md, "Audit"')
+    if found.busy:
+        numbers = ", ".join(map(str, found.busy))
+        console.print(
+            f"not compared: partitions {numbers}, written to all the time for {wait:g} seconds. "
+            "Try --wait with more, at a quieter time, or on a copy of this Redis (redis.url)"
+        )

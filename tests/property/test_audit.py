@@ -1,0 +1,56 @@
+"""Whatever came, expired or was forgotten: windows and conversations of a sound state agree."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.ports import Record
+from stream_metrics.worker.audit import Audit, audit
+from tests.property.test_partition import TOPIC, once, opened
+from tests.strategies import KeyedRecord, arrivals, streams
+from tests.unit.test_audit import OPTIONS, never
+
+TTL_MS = 86_400_000
+
+
+async def audits(
+    batches: list[list[KeyedRecord]], cache_results: int, horizons: dict[int, int]
+) -> list[Audit]:
+    """An audit after each batch; before those in ``horizons`` what is old enough expires."""
+    store, letters = MemoryStore(), MemoryDeadLetters()
+    partition = await opened(store, letters, cache_results)
+    found, offset = [], 0
+    for number, batch in enumerate(batches):
+        if number in horizons:
+            newest = partition.record_time_ms
+            await partition.expire(newest + TTL_MS - horizons[number], once)
+            partition = await opened(store, letters, cache_results)
+        records = [
+            Record(value, key, timestamp_ms, TOPIC, 0, offset + at)
+            for at, (key, value, timestamp_ms) in enumerate(batch)
+        ]
+        offset += len(records)
+        await partition.process(records, once)
+        found.append(await audit(store, OPTIONS, never))
+    return found
+
+
+@given(st.data())
+def test_a_sound_state_has_no_difference(data: st.DataObject) -> None:
+    """After any batches, with conversations expiring in between, the audit finds nothing."""
+    stream = data.draw(streams())
+    batches = data.draw(arrivals(stream))
+    cache_results = data.draw(st.sampled_from([0, 100_000]))
+    horizons = data.draw(
+        st.dictionaries(st.integers(1, 6), st.sampled_from([-1, 0, 1, 1_000, 3_600_000]))
+    )
+
+    found = asyncio.run(audits(batches, cache_results, horizons))
+
+    assert [(one.differences, one.unreadable, one.busy) for one in found] == [([], [], [])] * len(
+        batches
+    )

@@ -1,0 +1,341 @@
+"""The audit over the memory store, and over a real Redis: it finds what is wrong, and only that."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from uuid import uuid4
+
+import pytest
+
+from deploy.local.servers import RedisServer
+from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.adapters.redis.connect import RedisOptions, connect
+from stream_metrics.engine.codec import decode_sums, encode_sums
+from stream_metrics.engine.config import EngineConfig
+from stream_metrics.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.ports import (
+    BatchWrite,
+    ConversationKey,
+    ConversationWrite,
+    Record,
+    StateStore,
+    StoredConversation,
+    Written,
+)
+from stream_metrics.traffic import TrafficProfile, generate
+from stream_metrics.worker.audit import Audit, AuditOptions, audit
+from stream_metrics.worker.partition import OtherIdentity, StatePartition, conversation_key
+from tests.property.test_partition import IDENTITY, TOPIC, once, opened
+from tests.unit.test_state_partition import DAY_MS, NOON_S, search
+
+OPTIONS = AuditOptions(IDENTITY, EngineConfig(), DEFAULT_WINDOWS)
+TRAFFIC = TrafficProfile(seed=3, conversations=30, duration_seconds=600, invalid=0.02)
+Bucket = tuple[str, int, str]
+
+
+async def never() -> bool:
+    """Once is enough."""
+    return False
+
+
+async def filled(store: StateStore) -> StatePartition:
+    """A partition that has read the traffic."""
+    partition = await opened(store, MemoryDeadLetters(), cache_results=10_000)
+    records = [
+        Record(record.value, record.key, record.timestamp_ms, TOPIC, 0, offset)
+        for offset, record in enumerate(generate(TRAFFIC))
+    ]
+    await partition.process(records, once)
+    return partition
+
+
+async def change(
+    store: StateStore,
+    *conversations: ConversationWrite,
+    buckets: Mapping[Bucket, bytes | None] | None = None,
+) -> None:
+    """Write past the worker."""
+    batch = BatchWrite(0, b"token", uuid4().bytes, {}, {}, conversations, buckets or {})
+    assert await store.write(batch) == Written()
+
+
+async def a_bucket(store: StateStore) -> tuple[Bucket, dict[str, int]]:
+    """The newest bucket of the 24h window."""
+    found = await store.buckets(0)
+    place = max(place for place in found if place[0] == "24h")
+    return place, decode_sums(found[place])
+
+
+async def a_conversation(store: StateStore) -> tuple[ConversationKey, StoredConversation]:
+    """A conversation with a search and a label."""
+    listed = [(key, found) async for key, found in store.conversations(0)]
+    return max(listed, key=lambda pair: len(pair[1].hot))
+
+
+@asynccontextmanager
+async def real(redis: RedisServer) -> AsyncIterator[StateStore]:
+    """A namespace of its own."""
+    store = connect(RedisOptions(url=redis.url, namespace=f"audit-{uuid4()}"))
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def codes(found: Audit) -> set[str]:
+    """The series that differ."""
+    return {difference.code for difference in found.differences}
+
+
+async def test_a_sound_state_has_no_difference() -> None:
+    """Traffic with late labels and disorder leaves nothing to report."""
+    store = MemoryStore()
+    await filled(store)
+
+    found = await audit(store, OPTIONS, never)
+
+    assert (found.differences, found.unreadable, found.busy) == ([], [], [])
+    assert (found.partitions, found.conversations) == (1, TRAFFIC.conversations)
+    assert found.sums > 1_000
+
+
+async def test_a_changed_bucket_is_found() -> None:
+    """One sum of one bucket is off by one: that sum is reported, with its place."""
+    store = MemoryStore()
+    await filled(store)
+    place, sums = await a_bucket(store)
+    await change(store, buckets={place: encode_sums({**sums, "r": sums["r"] + 1})})
+
+    found = (await audit(store, OPTIONS, never)).differences
+
+    assert [(d.partition, d.window, d.agent, d.code) for d in found] == [(0, "24h", place[2], "r")]
+    assert (found[0].stored, found[0].computed) == (sums["r"] + 1, sums["r"])
+    assert found[0].time_us == place[1] * DEFAULT_WINDOWS[-1].bucket_us
+
+
+async def test_a_lost_bucket_is_found() -> None:
+    """Every sum of a bucket that is not there is reported with 0 stored."""
+    store = MemoryStore()
+    await filled(store)
+    place, sums = await a_bucket(store)
+    await change(store, buckets={place: None})
+
+    found = (await audit(store, OPTIONS, never)).differences
+
+    assert {d.code: (d.stored, d.computed) for d in found} == {c: (0, n) for c, n in sums.items()}
+
+
+async def test_a_lost_conversation_is_found() -> None:
+    """A conversation that went without expiring leaves sums that nothing explains."""
+    store = MemoryStore()
+    await filled(store)
+    key, _ = await a_conversation(store)
+    await change(store, ConversationWrite(key, delete=True))
+
+    found = (await audit(store, OPTIONS, never)).differences
+
+    assert {"r", "s", "i", "t"} <= {difference.code for difference in found}
+    assert all(difference.stored > difference.computed for difference in found)
+
+
+async def test_a_doubled_conversation_is_found() -> None:
+    """A conversation that is stored under two keys adds more than the buckets hold."""
+    store = MemoryStore()
+    await filled(store)
+    _, held = await a_conversation(store)
+    await change(store, ConversationWrite(conversation_key("copy"), dict(held.hot)))
+
+    found = (await audit(store, OPTIONS, never)).differences
+
+    assert {"r", "s", "i", "t"} <= {difference.code for difference in found}
+    assert all(difference.stored < difference.computed for difference in found)
+
+
+async def test_a_changed_label_is_found() -> None:
+    """Without the part that holds its labels, a conversation gains less than the buckets hold."""
+    store = MemoryStore()
+    partition = await opened(store, MemoryDeadLetters(), cache_results=10)
+    await partition.process(
+        [
+            Record(value, key, stamp, TOPIC, 0, offset)
+            for offset, (key, value, stamp) in enumerate(
+                [search("c", 1, NOON_S, "a", "b"), label("c", "1-0", 4)]
+            )
+        ],
+        once,
+    )
+    key, held = await a_conversation(store)
+    labels = next(name for name, part in held.hot.items() if b"1-0" in part and b"s-1" not in part)
+    await change(store, ConversationWrite(key, {labels: None}))
+
+    found = await audit(store, OPTIONS, never)
+
+    assert {"G", "g", "l"} <= codes(found)
+    assert not codes(found) & {"r", "u", "s"}
+
+
+def label(conversation: str, result_id: str, gain: int) -> tuple[bytes, bytes, int]:
+    """A label of a result."""
+    text = (
+        f'{{"type":"relevance_labels","event_id":"l","occurred_at":{NOON_S + 5},'
+        f'"conversation_id":"{conversation}","turn":1,'
+        f'"labels":[{{"result_id":"{result_id}","gain":{gain}}}]}}'
+    )
+    return conversation.encode(), text.encode(), (NOON_S + 5) * 1000
+
+
+async def test_what_makes_no_sense_is_named() -> None:
+    """Bytes that cannot be read are reported by their place, and the rest is compared."""
+    store = MemoryStore()
+    await filled(store)
+    place, _ = await a_bucket(store)
+    key, held = await a_conversation(store)
+    part = next(name for name in held.hot if name.startswith(b"e"))
+    await change(store, ConversationWrite(key, {part: b"\xc1"}), buckets={place: b"\xc1"})
+
+    found = await audit(store, OPTIONS, never)
+
+    assert len(found.unreadable) == 2
+    assert key.hex() in found.unreadable[1] + found.unreadable[0]
+    assert found.differences
+
+
+async def test_what_an_expired_conversation_left_is_known() -> None:
+    """On a partition where nothing comes any more, expired conversations stay in the windows."""
+    store = MemoryStore()
+    partition = await filled(store)
+    horizon = partition.record_time_ms + DAY_MS + 1
+    assert await partition.expire(horizon, once) == TRAFFIC.conversations
+
+    found = await audit(store, OPTIONS, never)
+
+    assert (found.conversations, found.differences) == (0, [])
+    assert found.sums > 1_000
+
+
+async def test_a_changed_bucket_is_found_among_expired_conversations() -> None:
+    """What expired conversations left hides no error."""
+    store = MemoryStore()
+    partition = await filled(store)
+    await partition.expire(partition.record_time_ms + DAY_MS + 1, once)
+    place, sums = await a_bucket(store)
+    await change(store, buckets={place: encode_sums({**sums, "r": sums["r"] + 1})})
+
+    assert codes(await audit(store, OPTIONS, never)) == {"r"}
+
+
+async def test_what_expired_conversations_left_goes_with_the_window() -> None:
+    """A day later nothing is kept of them, in the windows or beside."""
+    store = MemoryStore()
+    partition = await filled(store)
+    await partition.expire(partition.record_time_ms + DAY_MS + 1, once)
+    later = partition.record_time_ms // 1000 + 2 * 86_400
+    offset = partition.positions[TOPIC].offset
+    key, value, stamp = search("later", 1, later, "a")
+
+    await partition.process([Record(value, key, stamp, TOPIC, 0, offset)], once)
+
+    assert not [place for place in await store.buckets(0) if place[0].startswith("left:")]
+    assert (await audit(store, OPTIONS, never)).differences == []
+
+
+async def test_agents_beyond_the_cap_are_other() -> None:
+    """Agents that came too late for series of their own are compared as `other`."""
+    store = MemoryStore()
+    partition = await opened(store, MemoryDeadLetters(), cache_results=10)
+    records = []
+    for number in range(60):
+        key, value, stamp = search(f"c{number}", 1, NOON_S, "a")
+        named = value.replace(b'"turn"', b'"agent":"agent-%d","turn"' % number)
+        records.append(Record(named, key, stamp, TOPIC, 0, number))
+    await partition.process(records, once)
+
+    assert "other" in {agent for _, _, agent in await store.buckets(0)}
+    assert (await audit(store, OPTIONS, never)).differences == []
+
+
+async def test_other_settings_are_refused() -> None:
+    """Windows that other settings made are not compared."""
+    store = MemoryStore()
+    await filled(store)
+    other = replace(OPTIONS, identity=replace(IDENTITY, fingerprint="other"))
+
+    with pytest.raises(OtherIdentity, match="other settings"):
+        await audit(store, other, never)
+
+
+class BusyStore(MemoryStore):
+    """A store that a worker writes to while it is read, so many times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.times = 0
+
+    async def buckets(self, partition: int) -> dict[Bucket, bytes]:
+        """After the buckets were read, a record comes."""
+        found = await super().buckets(partition)
+        if self.times > 0:
+            self.times -= 1
+            writer = await opened(self, MemoryDeadLetters(), cache_results=10)
+            offset = writer.positions[TOPIC].offset
+            key, value, stamp = search(f"busy-{self.times}", 1, TRAFFIC.start, "a")
+            await writer.process([Record(value, key, stamp, TOPIC, 0, offset)], once)
+        return found
+
+
+async def always() -> bool:
+    """As often as it takes."""
+    return True
+
+
+async def test_a_partition_that_is_written_to_is_read_again() -> None:
+    """Two writes while it is read: the third reading is of one moment, and counts."""
+    store = BusyStore()
+    await filled(store)
+    store.times = 2
+
+    found = await audit(store, OPTIONS, always)
+
+    assert (found.differences, found.busy, store.times) == ([], [], 0)
+    assert found.conversations == TRAFFIC.conversations + 2
+
+
+async def test_a_partition_that_is_always_written_to_is_said_to_be_so() -> None:
+    """Without a quiet moment it is not compared, and nothing is claimed of it."""
+    store = BusyStore()
+    await filled(store)
+    store.times = 1
+
+    found = await audit(store, OPTIONS, never)
+
+    assert (found.busy, found.partitions, found.differences) == ([0], 0, [])
+
+
+async def test_expiry_while_it_is_read_counts_as_a_write(redis_server: RedisServer) -> None:
+    """Deleting conversations moves no position, but another reading is seen to be needed."""
+    async with real(redis_server) as store:
+        partition = await filled(store)
+        before = await store.describe(0)
+        await partition.expire(partition.record_time_ms + DAY_MS + 1, once)
+        after = await store.describe(0)
+
+    assert before.positions == after.positions
+    assert before.last_batch != after.last_batch
+
+
+async def test_an_audit_over_redis(redis_server: RedisServer) -> None:
+    """A real Redis: sound at first, also after expiry, and a changed bucket is found."""
+    async with real(redis_server) as store:
+        partition = await filled(store)
+        assert (await audit(store, OPTIONS, never)).differences == []
+        half = TRAFFIC.start * 1000 + 300_000
+        assert 0 < await partition.expire(half + DAY_MS, once) < TRAFFIC.conversations
+        sound = await audit(store, OPTIONS, never)
+        place, sums = await a_bucket(store)
+        await change(store, buckets={place: encode_sums({**sums, "s": 1_000_000})})
+        found = await audit(store, OPTIONS, never)
+
+    assert (sound.differences, sound.unreadable) == ([], [])
+    assert codes(found) == {"s"}
