@@ -3,7 +3,8 @@
 A conversation is two maps of small parts, so that an event writes what it changed and no more.
 
 hot parts
-    ``c``            header: schema, conversation id, digest key id, forgotten version
+    ``c``            header: schema, conversation id, digest key id, forgotten version;
+                     the id is empty in a tombstone: a conversation that was forgotten, all of it
     ``t`` + number   header of a turn, where it says more than nothing
     ``e`` + digest   one carrier: an event with the items of it that stand
 fingerprint parts
@@ -63,15 +64,11 @@ def encode_changes(
     """The hot and fingerprint parts that ``changes`` rewrites; None deletes one."""
     hot: Parts = {}
     fingerprints: Parts = {}
-    if changes.header or not conversation.stored:
-        hot[_HEADER] = _ENCODER.encode(
-            (
-                SCHEMA_VERSION,
-                conversation.conversation_id,
-                conversation.key_id,
-                conversation.forgotten,
-            )
-        )
+    forgotten = conversation.forgotten
+    if changes.header or not conversation.stored or forgotten is not None:
+        tombstone = forgotten is not None and not conversation.turns
+        name = "" if tombstone else conversation.conversation_id
+        hot[_HEADER] = _ENCODER.encode((SCHEMA_VERSION, name, conversation.key_id, forgotten))
     for number in changes.turns:
         hot[turn_field(number)] = _encode_turn(conversation.turns.get(number))
     for digest in changes.dropped:
@@ -134,14 +131,15 @@ def decode_conversation(
 ) -> Conversation:
     """The conversation that ``hot`` holds, items only; a new one with ``key_id`` if it is empty.
 
-    Raises ``UnknownSchema`` for parts that another release wrote.
+    ``conversation_id`` is for those that do not hold their own: new ones and tombstones. Raises
+    ``UnknownSchema`` for parts that another release wrote.
     """
     if _HEADER not in hot:
         return Conversation(conversation_id, key_id)
     schema, stored_id, stored_key, forgotten = _DECODER.decode(hot[_HEADER])
     if schema != SCHEMA_VERSION:
         raise UnknownSchema(f"a conversation has schema {schema}; this release reads 1")
-    conversation = Conversation(stored_id, stored_key)
+    conversation = Conversation(stored_id or conversation_id, stored_key)
     conversation.stored = True
     conversation.has_fingerprints = False
     if forgotten is not None:
@@ -158,7 +156,7 @@ def decode_conversation(
 
 
 def stored_conversation_id(hot: Mapping[bytes, bytes]) -> str:
-    """The conversation id in a stored header."""
+    """The conversation id in a stored header; empty for a tombstone."""
     conversation_id: str = _DECODER.decode(hot[_HEADER])[1]
     return conversation_id
 

@@ -218,12 +218,24 @@ class Turn:
         """Only a search_iteration event makes a turn exist."""
         return bool(self.searches or self.gates) or self.ghost is not None
 
+    @property
+    def empty(self) -> bool:
+        """Whether nothing stands that an event has brought."""
+        return not (
+            self.exists
+            or self.completed
+            or self.labels
+            or self.routing_labels
+            or self.gate_labels
+        )
+
 
 @dataclass(slots=True)
 class Conversation:
     """All turns of a conversation, and the events whose items still stand.
 
-    ``forgotten`` is the version up to which it was erased. ``key_id`` names the digest key that
+    ``forgotten`` is the version up to which it was erased; without turns the conversation is then
+    a tombstone, which keeps the version and not the id. ``key_id`` names the digest key that
     its fingerprints were made with. ``stored`` says that the store has its header;
     ``has_fingerprints`` that they are loaded. ``extra_values`` counts the values of results with
     unusually many.

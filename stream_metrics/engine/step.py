@@ -162,8 +162,7 @@ class _Batch:
         conversation, payload = self._conversation, event.payload
         kind = EVENT_TYPES[type(payload)]
         if type(payload) is Forget:
-            self._forget(event.version)
-            self._seen.events[kind, "applied"] += 1
+            self._seen.events[kind, self._forget(event.version)] += 1
             return
         if conversation.forgotten is not None and event.version[:2] <= conversation.forgotten[:2]:
             self._seen.events[kind, "forgotten"] += 1
@@ -466,11 +465,14 @@ class _Batch:
             self._release(standing.carrier)
         return carrier
 
-    def _forget(self, version: Version) -> None:
-        """Erase every item of a version at or below this one, and rebuild what is left."""
+    def _forget(self, version: Version) -> str:
+        """Erase every item of a version at or below this one, and rebuild what is left.
+
+        Returns what became of the event.
+        """
         conversation, changes = self._conversation, self._changes
         if conversation.forgotten is not None and version <= conversation.forgotten:
-            return
+            return "redelivered" if version == conversation.forgotten else "superseded"
         conversation.forgotten = version
         changes.header = True
         limit = version[:2]
@@ -486,6 +488,9 @@ class _Batch:
                 self._begin(turn)
                 turn.ghost = None
                 changes.turns.add(turn.number)
+            if turn.empty:  # also one that has only ever refused
+                self._begin(turn)
+        return "applied"
 
     def _erase(self, carrier: Carrier) -> None:
         turn = self._conversation.turns[carrier.turn]
@@ -517,9 +522,7 @@ class _Batch:
         for number, work in self._work.items():
             turn = turns[number]
             self._finish_turn(turn, work)
-            if not (turn.exists or turn.completed) and not (
-                turn.labels or turn.routing_labels or turn.gate_labels
-            ):
+            if turn.empty:
                 del turns[number]
                 self._changes.turns.add(number)
         if self._early:

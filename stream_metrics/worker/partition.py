@@ -47,6 +47,7 @@ from stream_metrics.engine.windows import (
     routes_of,
 )
 from stream_metrics.events.decode import BadRecord
+from stream_metrics.events.wire import Forget
 from stream_metrics.ports import (
     BatchWrite,
     ConversationKey,
@@ -315,14 +316,20 @@ class StatePartition:
         return works
 
     def _note_new(self, work: _Work, seen: Observations) -> None:
-        """Count what is odd about a conversation that the store does not know."""
+        """Count what is odd about a conversation that the store does not know.
+
+        A forget comes on every partition, so that it says nothing about where a key belongs.
+        """
         options = self._options
+        events = [event for event, _ in work.events if type(event.payload) is not Forget]
+        if not events:
+            return
         if options.partitioner is not None:
             expected = options.partitioner(work.conversation_id.encode())
             if expected != self.number:
                 seen.counts["partitioner_mismatches"] += 1
         expired_us = 1000 * (self.record_time_ms - options.ttl_ms)
-        seen.counts["expired"] += sum(event.occurred_us < expired_us for event, _ in work.events)
+        seen.counts["expired"] += sum(event.occurred_us < expired_us for event in events)
 
     async def _open(
         self, works: dict[ConversationKey, _Work], seen: Observations, retry: Retry[object]

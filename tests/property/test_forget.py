@@ -1,0 +1,162 @@
+"""A forget that comes on every partition, in any order, before and after a store went back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import zlib
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream_metrics.adapters.memory import MemoryDeadLetters, MemorySnapshot, MemoryStore
+from stream_metrics.engine.config import EngineConfig
+from stream_metrics.engine.row import canonical
+from stream_metrics.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.ports import Identity, Position, Record
+from stream_metrics.worker.cache import ConversationCache
+from stream_metrics.worker.export import Export, export_state
+from stream_metrics.worker.partition import SharedNames, StatePartition
+from stream_metrics.worker.replay import Replay
+from stream_metrics.worker.telemetry import Silent
+from tests import oracle
+from tests.property.test_partition import once, options
+from tests.strategies import arrivals, streams
+
+PARTITIONS = 3
+TOPICS = ("events", "labels")
+IDENTITY = Identity("group", 1, "fingerprint", dict.fromkeys(TOPICS, PARTITIONS))
+Sent = tuple[bytes, bytes]
+
+
+class Topics:
+    """Input topics of three partitions, and state partitions over one store that read them."""
+
+    def __init__(self, cache_results: int = 1_000) -> None:
+        self.store = MemoryStore()
+        self.logs: dict[tuple[str, int], list[Record]] = {
+            (topic, number): [] for topic in TOPICS for number in range(PARTITIONS)
+        }
+        self._options = replace(options(), identity=IDENTITY)
+        self._cache_results = cache_results
+        self._open: dict[int, StatePartition] = {}
+
+    def append(self, topic: str, number: int, key: bytes, value: bytes) -> None:
+        """One record at the end of a partition."""
+        log = self.logs[topic, number]
+        log.append(Record(value, key, None, topic, number, len(log)))
+
+    def send(self, key: bytes, value: bytes, topic: str | None = None) -> None:
+        """To the partition of the key; a forget to every partition of every topic."""
+        if is_forget(value):
+            for place in self.logs:
+                self.append(*place, key, value)
+        else:
+            topic = topic or TOPICS[zlib.crc32(value) % 2]
+            self.append(topic, zlib.crc32(key) % PARTITIONS, key, value)
+
+    async def read(self, topics: Iterable[str] = TOPICS) -> None:
+        """Take what the store has not got yet, topic by topic in the order given."""
+        for number in range(PARTITIONS):
+            partition = self._open.get(number)
+            if partition is None:
+                partition = self._open[number] = await self._claimed(number)
+            for topic in topics:
+                new = self.logs[topic, number][partition.positions[topic].offset :]
+                await partition.process(new, once)
+
+    async def _claimed(self, number: int) -> StatePartition:
+        partition = StatePartition(
+            number,
+            self._options,
+            self.store,
+            MemoryDeadLetters(),
+            ConversationCache(self._cache_results),
+            SharedNames(self.store, self._options),
+            Silent(),
+            b"token",
+        )
+        start = {topic: Position(0) for topic in TOPICS}
+        partition.adopt(await self.store.claim(number, b"token", IDENTITY, start))
+        return partition
+
+    def restart(self, past: MemorySnapshot | None = None) -> None:
+        """New workers, over the store as it is or as it was."""
+        if past is not None:
+            self.store.restore(past)
+        self._open = {}
+
+    async def export(self) -> Export:
+        """What the store holds."""
+        return await export_state(self.store, EngineConfig(), DEFAULT_WINDOWS, "all")
+
+    async def everything(self) -> bytes:
+        """Every part of every conversation."""
+        parts: list[bytes] = []
+        for number in await self.store.partitions():
+            keys = [key async for key, _ in self.store.conversations(number)]
+            for held in await self.store.load(number, [(key, True) for key in keys]):
+                for name, value in (held.hot | (held.fingerprints or {})).items():
+                    parts += (name, value)
+        return b"\n".join(parts)
+
+    def replay(self) -> Replay:
+        """All records of all partitions, as a recording would have them."""
+        replay = Replay(turn_scope="all")
+        for log in self.logs.values():
+            for record in log:
+                replay.feed(record)
+        return replay
+
+
+def is_forget(value: bytes) -> bool:
+    """Whether it says so, valid or not."""
+    try:
+        event: Any = json.loads(value)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(event, dict) and event.get("type") == "forget"
+
+
+async def run(
+    batches: list[list[Sent]], cache_results: int, remembered: int, restarts: dict[int, bool]
+) -> Topics:
+    """All batches; before some the workers restart, over the store as it was at ``remembered``."""
+    topics = Topics(cache_results)
+    past: MemorySnapshot | None = None
+    for number, batch in enumerate(batches):
+        if number == remembered:
+            past = topics.store.snapshot()
+        if number in restarts:
+            topics.restart(past if restarts[number] else None)
+        for key, value in batch:
+            topics.send(key, value)
+        await topics.read(TOPICS if number % 2 else TOPICS[::-1])
+    return topics
+
+
+@given(st.data())
+def test_forgets_on_every_partition_in_any_order(data: st.DataObject) -> None:
+    """Rows and windows are the reference's, and a replay of all partitions gives the same."""
+    stream = [(key, value, None) for key, value, _ in data.draw(streams())]
+    batches = [
+        [(key, value) for key, value, _ in batch] for batch in data.draw(arrivals(list(stream)))
+    ]
+    cache_results = data.draw(st.sampled_from([0, 100_000]))
+    remembered = data.draw(st.integers(0, 4))
+    restarts = data.draw(st.dictionaries(st.integers(1, 6), st.booleans()))
+    reference = [oracle.Record(value, key, None) for key, value, _ in stream]
+    expected = oracle.evaluate(reference, turn_scope="all", keyed=True)
+
+    topics = asyncio.run(run(batches, cache_results, remembered, restarts))
+    export, replay = asyncio.run(topics.export()), topics.replay()
+
+    rows = [canonical(row) for row in export.rows]
+    windows = canonical(export.windows_document(None)) + "\n"
+    assert rows == expected.rows
+    assert windows == expected.windows()
+    assert rows == [canonical(row) for row in replay.rows()]
+    assert windows == canonical(replay.windows()) + "\n"
