@@ -11,7 +11,7 @@ from rich.console import Console
 
 from stream_metrics import __version__
 from stream_metrics.adapters.files import InputError
-from stream_metrics.cli import audit, demo, live, offline, traffic
+from stream_metrics.cli import audit, demo, dlq, forget, live, offline, traffic
 from stream_metrics.cli.common import UsageError
 
 app = typer.Typer(
@@ -31,12 +31,14 @@ app.command("worker")(live.worker)
 app.command("check")(live.check)
 app.command("export")(live.export)
 app.command("audit")(audit.audit)
+app.command("forget")(forget.forget)
 app.command("replay")(offline.replay)
 app.command("generate")(traffic.generate)
 app.command("config")(offline.config)
 app.command("schema")(offline.schema)
 dead_letters = typer.Typer(help="Dead letters: records that could not be used, and why.")
-dead_letters.command("list")(live.dlq_list)
+dead_letters.command("list")(dlq.dlq_list)
+dead_letters.command("resubmit")(dlq.dlq_resubmit)
 app.add_typer(dead_letters, name="dlq", no_args_is_help=True)
 
 

@@ -1,24 +1,19 @@
-"""Commands around a live system: ``worker``, ``check``, ``export``, ``dlq list``."""
+"""Commands around a live system: ``worker``, ``check``, ``export``."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sys
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 from rich.console import Console
 from rich.table import Table
 
-from stream_metrics.adapters.kafka.dead_letters import HEADER_PREFIX
-from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.topics import partition_counts
 from stream_metrics.adapters.redis.check import check as check_redis
 from stream_metrics.adapters.redis.connect import connect
@@ -35,7 +30,7 @@ from stream_metrics.cli.common import (
 )
 from stream_metrics.ports import StoreUnavailable
 from stream_metrics.runtime import redis_options
-from stream_metrics.settings import KafkaSettings, Settings, mask_url
+from stream_metrics.settings import Settings, mask_url
 from stream_metrics.worker.export import NowTooEarly, export_state
 
 
@@ -170,86 +165,3 @@ async def _export(settings: Settings, scope: str) -> Any:
         )
     finally:
         await store.close()
-
-
-def dlq_list(
-    topic: Annotated[
-        str | None, typer.Option(help="Only letters of this input topic.", show_default=False)
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 1_000_000,
-    config: ConfigOption = None,
-) -> None:
-    """List dead letters: where each record stood and why it was turned away.
-
-    A letter may be there twice after a failure; topic, partition and offset identify it, and each
-    is listed once.
-    """
-    settings = load_settings(config)
-    if topic is not None and topic not in settings.kafka.topics:
-        raise UsageError(f"--topic {topic!r} is no input topic; use one of kafka.topics")
-    topics = [topic] if topic else list(settings.kafka.topics)
-    try:
-        letters = asyncio.run(_letters(settings, topics, limit))
-    except (KafkaError, OSError, TimeoutError) as error:
-        raise UsageError(f"kafka {settings.kafka.bootstrap_servers}: {error}") from error
-    if as_json:
-        for letter in letters:
-            typer.echo(json.dumps(letter))
-        return
-    table = Table("topic", "partition", "offset", "reason", "message", box=None, pad_edge=False)
-    for letter in letters:
-        cells = ("topic", "partition", "offset", "error.class", "error.message")
-        table.add_row(*(str(letter[name]) for name in cells))
-    Console().print(table)
-
-
-async def _letters(settings: Settings, topics: list[str], limit: int) -> list[dict[str, Any]]:
-    found: dict[tuple[str, int, int], dict[str, Any]] = {}
-    consumer = AIOKafkaConsumer(**client_options(settings.kafka), isolation_level="read_committed")
-    try:
-        await consumer.start()
-        for topic in topics:
-            letters = topic + settings.kafka.dead_letter_suffix
-            async for headers in _headers(settings.kafka, consumer, letters):
-                place = (headers["topic"], headers["partition"], headers["offset"])
-                found[place] = headers
-    finally:
-        await consumer.stop()
-    return [found[place] for place in sorted(found)][:limit]
-
-
-async def _headers(
-    settings: KafkaSettings, consumer: AIOKafkaConsumer, topic: str
-) -> AsyncIterator[dict[str, Any]]:
-    """The headers of every letter on a topic, up to the ends as they are now."""
-    counts = await partition_counts(settings, [topic])
-    places = [TopicPartition(topic, number) for number in range(counts.get(topic, 0))]
-    if not places:
-        raise UsageError(f"topic {topic} does not exist; the worker needs it too. Create it")
-    consumer.assign(places)
-    await consumer.seek_to_beginning()
-    ends = await consumer.end_offsets(places)
-    left = {place for place in places if await consumer.position(place) < ends[place]}
-    while left:
-        for records in (await consumer.getmany(timeout_ms=500)).values():
-            for record in records:
-                letter = _letter(record)
-                if letter is not None:
-                    yield letter
-        left = {place for place in left if await consumer.position(place) < ends[place]}
-
-
-def _letter(record: Any) -> dict[str, Any] | None:
-    """A letter's headers; None for a record that no worker of ours has put there."""
-    headers: dict[str, Any] = {
-        name.removeprefix(HEADER_PREFIX): value.decode("utf-8", "replace")
-        for name, value in record.headers
-        if name.startswith(HEADER_PREFIX)
-    }
-    try:
-        for name in ("partition", "offset"):
-            headers[name] = int(headers[name])
-    except (KeyError, ValueError):
-        return None
-    return headers if {"topic", "error.class", "error.message"} <= headers.keys() else None

@@ -222,11 +222,7 @@ class Turn:
     def empty(self) -> bool:
         """Whether nothing stands that an event has brought."""
         return not (
-            self.exists
-            or self.completed
-            or self.labels
-            or self.routing_labels
-            or self.gate_labels
+            self.exists or self.completed or self.labels or self.routing_labels or self.gate_labels
         )
 
 

@@ -11,15 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.process import ChildProcess, ServerFailed, free_port
 from deploy.local.servers import RedisServer
 from deploy.local.waiting import wait_until
 from stream_metrics.adapters.files import record_line
+from stream_metrics.adapters.kafka.topics import partition_counts
 from stream_metrics.adapters.redis.connect import RedisOptions, connect
 from stream_metrics.ports import Record, StoreUnavailable
+from stream_metrics.settings import KafkaSettings
 from stream_metrics.traffic import TrafficRecord
 
 PARTITIONS = 4
@@ -139,9 +141,41 @@ async def produce(
     return Produced(tuple(records), frozenset(broken), searches)
 
 
+async def stored(kafka: Kafka, topics: Iterable[str]) -> list[Any]:
+    """Every record that the topics hold now, as the client gives it, partition by partition."""
+    counts = await partition_counts(
+        KafkaSettings(bootstrap_servers=kafka.bootstrap_servers), topics
+    )
+    places = [TopicPartition(topic, n) for topic, count in counts.items() for n in range(count)]
+    consumer = AIOKafkaConsumer(bootstrap_servers=kafka.bootstrap_servers)
+    await consumer.start()
+    found: dict[TopicPartition, list[Any]] = {place: [] for place in places}
+    try:
+        consumer.assign(places)
+        await consumer.seek_to_beginning()
+        ends = await consumer.end_offsets(places)
+        while any([await consumer.position(place) < ends[place] for place in places]):
+            for place, records in (await consumer.getmany(timeout_ms=500)).items():
+                found[place] += records
+    finally:
+        await consumer.stop()
+    return [record for records in found.values() for record in records]
+
+
+async def recorded(kafka: Kafka, topics: Iterable[str]) -> tuple[Record, ...]:
+    """The same as records of ours."""
+    return tuple(
+        Record(r.value, r.key, r.timestamp, r.topic, r.partition, r.offset)
+        for r in await stored(kafka, topics)
+    )
+
+
 @dataclass
 class LiveSystem:
-    """A consumer group over topics with traffic, its Redis and its workers."""
+    """A consumer group over topics with traffic, its Redis and its workers.
+
+    ``settings`` are variables beside those that every system has.
+    """
 
     kafka: Kafka
     redis: RedisServer
@@ -150,6 +184,7 @@ class LiveSystem:
     topics: tuple[str, ...]
     produced: Produced
     workers: list[Worker] = field(default_factory=list)
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -164,6 +199,7 @@ class LiveSystem:
             "STREAM_METRICS_REDIS__SOCKET_TIMEOUT_SECONDS": "2",
             "STREAM_METRICS_STATE__DIGEST_KEY": "a secret of the tests",
             "STREAM_METRICS_STATE__BATCH_RECORDS": "100",
+            **self.settings,
         }
 
     async def start_workers(self, count: int) -> None:
@@ -191,8 +227,8 @@ class LiveSystem:
 
     @property
     def total(self) -> int:
-        """Records in the topics."""
-        return len(self.produced.records)
+        """Records in the topics, those that were deleted since included."""
+        return sum(self.produced.ends.values())
 
     async def reach(self, share: float, deadline_seconds: float = 240) -> int:
         """Wait until that share of the records is in the state; returns how many are."""
@@ -212,7 +248,8 @@ class LiveSystem:
         )
 
     async def command(self, *arguments: str) -> tuple[int, str]:
-        """Run ``stream-metrics`` with the system's settings; exit code and standard output."""
+        """Run ``stream-metrics`` with the system's settings; exit code, and what it wrote: to
+        standard output, or to standard error where the code is not 0."""
         import os
 
         process = await asyncio.create_subprocess_exec(

@@ -1,0 +1,358 @@
+"""``stream-metrics dlq``: list dead letters, and send their records again after a fix."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final, TypeVar
+
+import msgspec
+import typer
+from aiokafka.errors import KafkaError
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from stream_metrics.adapters.kafka.letters import (
+    Forgotten,
+    Letter,
+    NoDeadLetterTopic,
+    Place,
+    Resubmitted,
+    Until,
+    place_text,
+    read_letters,
+    resubmission,
+    resubmitted_mark,
+)
+from stream_metrics.adapters.kafka.produce import producing, send_all
+from stream_metrics.adapters.kafka.topics import partition_counts
+from stream_metrics.cli.common import ConfigOption, UsageError, load_settings, printable
+from stream_metrics.events.decode import REASONS, Event, decode
+from stream_metrics.events.limits import Limits
+from stream_metrics.settings import Settings
+
+AT_ONCE: Final = 100
+REFUSED_LISTED: Final = 20
+WIDTH: Final = 250  # a terminal breaks lines itself; nothing is cut in a file
+
+T = TypeVar("T")
+
+TopicOption = Annotated[
+    str | None,
+    typer.Option("--topic", help="Only letters of this input topic.", show_default=False),
+]
+
+
+class _Names(msgspec.Struct):
+    conversation_id: str
+
+
+_NAMES: Final = msgspec.json.Decoder(_Names)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A letter without its value: whose it is, and the version of its event if it is valid now."""
+
+    letter: Letter
+    conversations: frozenset[str]
+    version: Until | None
+
+    @classmethod
+    def of(cls, letter: Letter, limits: Limits) -> Listed:
+        """What is to be remembered of ``letter``."""
+        record = letter.record
+        event = decode(
+            record.value, key=record.key, timestamp_ms=record.timestamp_ms, limits=limits
+        )
+        version = event.version[:2] if isinstance(event, Event) else None
+        short = replace(letter, record=replace(record, value=None))
+        return cls(short, frozenset(_conversations(letter)), version)
+
+
+@dataclass(slots=True)
+class Pile:
+    """What the dead-letter topics hold: each letter once, and the marks about them."""
+
+    letters: dict[Place, Listed] = field(default_factory=dict)
+    resubmitted: dict[Place, str] = field(default_factory=dict)
+    forgotten: dict[str, Until] = field(default_factory=dict)
+
+    def is_forgotten(self, listed: Listed) -> bool:
+        """Whether the letter is of a forgotten conversation and its event is not newer."""
+        return any(
+            name in self.forgotten
+            and (listed.version is None or listed.version <= self.forgotten[name])
+            for name in listed.conversations
+        )
+
+
+def _conversations(letter: Letter) -> set[str]:
+    """The conversations that a letter names: by its key, and by its value."""
+    names: set[str] = set()
+    record = letter.record
+    try:
+        if record.key is not None:
+            names.add(record.key.decode())
+    except UnicodeDecodeError:
+        pass
+    try:
+        if record.value is not None:
+            names.add(_NAMES.decode(record.value).conversation_id)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    return names
+
+
+async def read_pile(settings: Settings, topics: list[str]) -> Pile:
+    """Everything on the dead-letter topics of ``topics``, without the values."""
+    pile, limits = Pile(), settings.engine_config().limits
+    async for found in read_letters(settings.kafka, topics):
+        if isinstance(found, Resubmitted):
+            pile.resubmitted[found.place] = found.at
+        elif isinstance(found, Forgotten):
+            until = pile.forgotten.get(found.conversation, found.until)
+            pile.forgotten[found.conversation] = max(until, found.until)
+        else:
+            pile.letters.setdefault(found.place, Listed.of(found, limits))
+    return pile
+
+
+def in_kafka(settings: Settings, work: Coroutine[Any, Any, T]) -> T:
+    """Run ``work``; Kafka's errors and missing topics become a ``UsageError``."""
+    try:
+        return asyncio.run(work)
+    except NoDeadLetterTopic as error:
+        raise UsageError(str(error)) from error
+    except (KafkaError, OSError, TimeoutError) as error:
+        where = settings.kafka.bootstrap_servers
+        raise UsageError(f"kafka {where}: {type(error).__name__}: {error}") from error
+
+
+def _topics(settings: Settings, topic: str | None) -> list[str]:
+    if topic is not None and topic not in settings.kafka.topics:
+        raise UsageError(f"--topic {topic!r} is no input topic; use one of kafka.topics")
+    return [topic] if topic else list(settings.kafka.topics)
+
+
+def table_of(letters: list[Listed], state: Callable[[Listed], str]) -> Table:
+    """Letters for people."""
+    table = Table(box=None, pad_edge=False)
+    for head in ("topic", "partition", "offset", "reason", "state", "message"):
+        table.add_column(head, no_wrap=True)
+    for listed in letters:
+        headers = listed.letter.headers
+        names = ("topic", "partition", "offset", "error.class")
+        cells = [*(str(headers[n]) for n in names), state(listed), headers["error.message"]]
+        table.add_row(*(Text(printable(cell)) for cell in cells))
+    return table
+
+
+def _state(pile: Pile, listed: Listed) -> str:
+    if pile.is_forgotten(listed):
+        return "forgotten"
+    at = pile.resubmitted.get(listed.letter.place)
+    if at is not None:
+        return f"re-submitted {at}"
+    return "cut" if listed.letter.cut else ""
+
+
+def dlq_list(
+    topic: TopicOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 1_000_000,
+    config: ConfigOption = None,
+) -> None:
+    """List dead letters: where each record stood and why it was turned away.
+
+    A letter may be there twice after a failure; topic, partition and offset identify it, and each
+    is listed once. The state says whether it was re-submitted, is cut (its value was too large to
+    be kept whole), or belongs to a forgotten conversation.
+    """
+    settings = load_settings(config)
+    pile = in_kafka(settings, read_pile(settings, _topics(settings, topic)))
+    letters = [pile.letters[place] for place in sorted(pile.letters)][:limit]
+    if as_json:
+        for listed in letters:
+            more = {
+                "resubmitted": pile.resubmitted.get(listed.letter.place),
+                "forgotten": pile.is_forgotten(listed),
+            }
+            typer.echo(json.dumps(listed.letter.headers | more))
+        return
+    if not letters:
+        typer.echo("no dead letters")
+        return
+    Console(width=WIDTH).print(table_of(letters, lambda listed: _state(pile, listed)))
+
+
+@dataclass(slots=True)
+class _Choice:
+    """What is to be sent, and how many of the letters that were asked for are not, and why."""
+
+    letters: list[Listed] = field(default_factory=list)
+    passed: Counter[str] = field(default_factory=Counter)
+
+
+def dlq_resubmit(
+    topic: TopicOption = None,
+    reason: Annotated[
+        str | None,
+        typer.Option(help="Only letters with this reason, such as over_limit.", show_default=False),
+    ] = None,
+    place: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only this letter: TOPIC/PARTITION/OFFSET; several times for several.",
+            show_default=False,
+        ),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All letters.")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Also those that were re-submitted before.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be sent, and send nothing.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    config: ConfigOption = None,
+) -> None:
+    """Send the records of dead letters again, after a fix: to where they stood, unchanged.
+
+    Key, value, partition and timestamp are the original ones; an event that counted already counts
+    nothing. Choose letters by --topic, --reason and --place (all given must match), or --all. Not
+    sent: letters whose value was cut, letters of forgotten conversations, and those re-submitted
+    before.
+    """
+    settings = load_settings(config)
+    places = {parse_place(text, settings) for text in place or ()}
+    if everything == bool(topic or reason or places):
+        raise UsageError("say which letters: --topic, --reason or --place, or else --all")
+    if reason is not None and reason not in REASONS:
+        raise UsageError(f"--reason {reason!r}: use one of {', '.join(REASONS)}")
+    topics = _topics(settings, topic)
+    pile = in_kafka(settings, read_pile(settings, topics))
+    if absent := places - pile.letters.keys():
+        raise UsageError(f"no dead letter of {', '.join(sorted(map(place_text, absent)))}")
+    choice = choose(pile, reason, places, again=again)
+    _say(choice)
+    if not choice.letters or dry_run:
+        if choice.letters:
+            Console(width=WIDTH).print(table_of(choice.letters, lambda _: ""))
+            typer.echo("nothing was sent (--dry-run)")
+        return
+    _confirm(len(choice.letters), yes=yes)
+    sent, refused = in_kafka(settings, _resubmit(settings, topics, choice.letters))
+    typer.echo(f"{sent:,} re-submitted")
+    if refused:
+        for line in refused[:REFUSED_LISTED]:
+            typer.echo(f"not sent: {line}", err=True)
+        raise UsageError(
+            f"{len(refused):,} letters were not sent; mend what Kafka says, and run this again"
+        )
+
+
+def parse_place(text: str, settings: Settings) -> Place:
+    topic, _, rest = text.rpartition("/")[0].rpartition("/")
+    offset = text.rpartition("/")[2]
+    if not (topic and rest.isdecimal() and offset.isdecimal()):
+        raise UsageError(f"--place {text!r}: write TOPIC/PARTITION/OFFSET, as `dlq list` shows it")
+    if topic not in settings.kafka.topics:
+        raise UsageError(f"--place {text!r}: {topic!r} is no input topic; use one of kafka.topics")
+    return topic, int(rest), int(offset)
+
+
+def choose(pile: Pile, reason: str | None, places: set[Place], *, again: bool) -> _Choice:
+    choice = _Choice()
+    for place, listed in sorted(pile.letters.items()):
+        if places and place not in places:
+            continue
+        if reason is not None and listed.letter.headers["error.class"] != reason:
+            continue
+        if pile.is_forgotten(listed):
+            choice.passed["of forgotten conversations"] += 1
+        elif listed.letter.cut:
+            choice.passed["cut: their key or value is not whole"] += 1
+        elif place in pile.resubmitted and not again:
+            choice.passed["re-submitted before (--again sends them once more)"] += 1
+        else:
+            choice.letters.append(listed)
+    return choice
+
+
+def _say(choice: _Choice) -> None:
+    kinds = Counter(
+        (listed.letter.record.topic, listed.letter.headers["error.class"])
+        for listed in choice.letters
+    )
+    for (topic, reason), count in sorted(kinds.items()):
+        typer.echo(f"{count:,} letters to re-submit to {topic}, turned away as {printable(reason)}")
+    for why, count in sorted(choice.passed.items()):
+        typer.echo(f"{count:,} letters not: {why}")
+    if not choice.letters:
+        typer.echo("nothing to re-submit")
+
+
+def _confirm(count: int, *, yes: bool) -> None:
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError("nobody is there to confirm; give --yes to re-submit without a question")
+    if not typer.confirm(f"Re-submit {count:,} records?"):
+        raise UsageError("nothing was sent")
+
+
+async def _resubmit(
+    settings: Settings, topics: list[str], chosen: list[Listed]
+) -> tuple[int, list[str]]:
+    """Send the chosen letters' records, and mark those that are stored; (how many, what failed)."""
+    counts = await partition_counts(settings.kafka, topics)
+    at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    sent, refused = 0, []
+    async with producing(settings.kafka) as producer:
+        async for part in _whole(settings, topics, chosen):
+            there = []
+            for letter in part:
+                if letter.record.partition < counts.get(letter.record.topic, 0):
+                    there.append(letter)
+                else:
+                    refused.append(f"{place_text(letter.place)}: there is no such partition")
+            answers = await send_all(producer, map(resubmission, there))
+            stored = []
+            for letter, error in zip(there, answers, strict=True):
+                if error is None:
+                    stored.append(letter)
+                else:
+                    refused.append(f"{place_text(letter.place)}: {type(error).__name__}: {error}")
+            sent += len(stored)
+            marks = await send_all(producer, (resubmitted_mark(one, at) for one in stored))
+            for error in filter(None, marks):
+                raise UsageError(
+                    f"{sent:,} records were re-submitted, but cannot be marked as such: "
+                    f"{type(error).__name__}: {error}. Sending them again does no harm"
+                )
+    return sent, refused
+
+
+async def _whole(
+    settings: Settings, topics: list[str], chosen: list[Listed]
+) -> AsyncIterator[list[Letter]]:
+    """The chosen letters with their values, read once more, some at a time, each once."""
+    wanted = {listed.letter.lies_at for listed in chosen}
+    concerned = {listed.letter.record.topic for listed in chosen}
+    part: list[Letter] = []
+    async for found in read_letters(settings.kafka, [t for t in topics if t in concerned]):
+        if isinstance(found, Letter) and found.lies_at in wanted:
+            wanted.discard(found.lies_at)
+            part.append(found)
+            if len(part) >= AT_ONCE:
+                yield part
+                part = []
+    if part:
+        yield part

@@ -1,0 +1,212 @@
+"""``stream-metrics forget``: erase conversations from state, rows and windows."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import uuid
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+
+from stream_metrics.adapters.kafka.letters import NoDeadLetterTopic, Until, forgotten_mark
+from stream_metrics.adapters.kafka.produce import Outgoing, producing, send_all
+from stream_metrics.adapters.kafka.topics import partition_counts
+from stream_metrics.cli.common import ConfigOption, UsageError, load_settings
+from stream_metrics.cli.dlq import WIDTH, Listed, in_kafka, read_pile, table_of
+from stream_metrics.events.decode import EARLIEST_US, Event, decode
+from stream_metrics.events.limits import Limits
+from stream_metrics.events.times import DAY_US, parse_rfc3339
+from stream_metrics.settings import Settings
+
+AT_ONCE: Final = 1_000
+LONGEST: Final = 128
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def forget(
+    conversations: Annotated[
+        list[str] | None,
+        typer.Argument(help="Ids of conversations.", metavar="CONVERSATION...", show_default=False),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(help="A file with an id a line; - for standard input.", show_default=False),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            help="Erase events that occurred up to then (RFC 3339). Default: now.",
+            show_default=False,
+        ),
+    ] = None,
+    config: ConfigOption = None,
+) -> None:
+    """Erase conversations: a [bold]forget[/bold] event of each goes to every input partition.
+
+    Workers take each conversation out of rows, windows and Redis as they read it, and ignore its
+    events up to then whenever they come. Its dead letters are listed, and are
+    never re-submitted. What Kafka itself holds goes by the topics' retention.
+    """
+    settings = load_settings(config)
+    ids = _ids(conversations or [], file)
+    version = (_until(until), f"forget-{uuid.uuid4().hex}")
+    events = {conversation: _event(conversation, version) for conversation in ids}
+    partitions = in_kafka(settings, _write(settings, events))
+    topics = list(settings.kafka.topics)
+    typer.echo(
+        f"forget written for {len(ids):,} conversations, to {partitions:,} partitions each of "
+        f"{', '.join(topics)}: events up to {_text(version[0])}"
+    )
+    for topic in topics:
+        _mark(settings, topic, ids, version)
+
+
+def _ids(given: list[str], file: Path | None) -> list[str]:
+    """The ids to forget, each once; raises ``UsageError`` for what can be none."""
+    found = dict.fromkeys(given)  # in the order given
+    if file is not None:
+        try:
+            text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"--file {file}: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise UsageError(f"--file {file}: not UTF-8 at byte {error.start}") from error
+        lines = (line.removesuffix("\r") for line in text.split("\n"))
+        found |= dict.fromkeys(line for line in lines if line)
+    ids = list(found)
+    if not ids:
+        raise UsageError("name the conversations to forget, or give --file")
+    for conversation in ids:
+        if not 1 <= len(conversation) <= LONGEST or not _encodable(conversation):
+            raise UsageError(
+                f"{conversation[:40]!r} is no conversation id; one has 1 to {LONGEST} characters"
+            )
+    return ids
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _until(text: str | None) -> int:
+    now_us = time.time_ns() // 1000
+    if text is None:
+        return now_us
+    instant = parse_rfc3339(text)
+    if instant is None:
+        raise UsageError(f"--until {text!r}: write 2024-05-01T12:00:00Z")
+    if not EARLIEST_US <= instant <= now_us + DAY_US - 60_000_000:
+        raise UsageError(f"--until {text!r}: take a time from 2000 on, at most a day ahead")
+    return instant
+
+
+def _text(micros: int) -> str:
+    moment = EPOCH + timedelta(microseconds=micros)
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def _event(conversation: str, version: Until) -> bytes:
+    """The ``forget`` event of a conversation, as every worker takes it."""
+    value = json.dumps(
+        {
+            "type": "forget",
+            "version": 1,
+            "event_id": version[1],
+            "occurred_at": _text(version[0]),
+            "conversation_id": conversation,
+        },
+        ensure_ascii=False,
+    ).encode()
+    event = decode(value, key=conversation.encode(), limits=Limits(), require_key=True)
+    assert isinstance(event, Event)
+    assert event.version[:2] == version
+    return value
+
+
+async def _write(settings: Settings, events: dict[str, bytes]) -> int:
+    """Write each event to every partition of every input topic; how many partitions one has.
+
+    One topic would reach every state partition. But each keeps its records for a time of its own,
+    and whoever reads a topic again must find the forget behind the events.
+    """
+    topics = settings.kafka.topics
+    counts = await partition_counts(settings.kafka, topics)
+    missing = [topic for topic in topics if topic not in counts]
+    if missing:
+        raise UsageError(f"input topics do not exist: {', '.join(missing)}; see kafka.topics")
+    await _send(
+        settings,
+        (
+            Outgoing(topic, number, conversation.encode(), value)
+            for conversation, value in events.items()
+            for topic in topics
+            for number in range(counts[topic])
+        ),
+        "the conversations are not forgotten",
+    )
+    return max(counts.values())
+
+
+async def _send(settings: Settings, records: Iterable[Outgoing], otherwise: str) -> None:
+    todo = iter(records)
+    async with producing(settings.kafka) as producer:
+        while part := list(islice(todo, AT_ONCE)):
+            for record, error in zip(part, await send_all(producer, part), strict=True):
+                if error is not None:
+                    raise UsageError(
+                        f"cannot write to {record.topic}, partition {record.partition}: "
+                        f"{type(error).__name__}: {error}; {otherwise}, run this again"
+                    )
+
+
+def _mark(settings: Settings, topic: str, ids: list[str], version: Until) -> None:
+    """Note on a dead-letter topic what is forgotten, and list the letters that it concerns."""
+    wanted = frozenset(ids)
+    try:
+        found = in_kafka(settings, _letters(settings, topic, wanted, version))
+    except UsageError as error:
+        if isinstance(error.__cause__, NoDeadLetterTopic):
+            typer.echo(f"no dead letters: topic {topic}{settings.kafka.dead_letter_suffix} is not")
+            return
+        raise UsageError(
+            f"{error}. The events are written, but the dead letters of {topic} are not marked: "
+            "run this again before any of them is re-submitted"
+        ) from error
+    if not found:
+        typer.echo(f"no dead letters of them from {topic}")
+        return
+    typer.echo(f"{len(found):,} dead letters of them from {topic}, not to be re-submitted:")
+    Console(width=WIDTH).print(table_of(found, lambda _: "forgotten"))
+
+
+async def _letters(
+    settings: Settings, topic: str, wanted: frozenset[str], version: Until
+) -> list[Listed]:
+    letters = topic + settings.kafka.dead_letter_suffix
+    pile = await read_pile(settings, [topic])
+    counts = await partition_counts(settings.kafka, [letters])
+    marks = (
+        forgotten_mark(letters, number, conversation, version)
+        for conversation in sorted(wanted)
+        for number in range(counts[letters])
+    )
+    await _send(settings, marks, "its dead letters are not marked")
+    for conversation in wanted:
+        until = pile.forgotten.get(conversation, version)
+        pile.forgotten[conversation] = max(until, version)
+    return [
+        listed
+        for _, listed in sorted(pile.letters.items())
+        if listed.conversations & wanted and pile.is_forgotten(listed)
+    ]

@@ -1,0 +1,183 @@
+"""Which letters are re-submitted, and that sending a record twice changes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from stream_metrics.adapters.kafka.letters import Letter, Place, resubmission, resubmitted_mark
+from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.cli.common import UsageError
+from stream_metrics.cli.dlq import Listed, Pile, choose, parse_place
+from stream_metrics.engine.config import EngineConfig
+from stream_metrics.engine.row import canonical
+from stream_metrics.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.events import Limits
+from stream_metrics.ports import Record
+from stream_metrics.settings import Settings
+from stream_metrics.traffic import TrafficProfile, generate
+from stream_metrics.worker.export import export_state
+from stream_metrics.worker.replay import Replay
+from tests.property.test_partition import TOPIC, once, opened
+from tests.unit.test_state_partition import NOON_S, search
+
+TRAFFIC = TrafficProfile(seed=8, conversations=20, duration_seconds=600, invalid=0.02)
+STRICT = EngineConfig(limits=replace(Limits(), results_per_event=4))
+
+
+def letter(
+    offset: int = 0, reason: str = "over_limit", conversation: str = "c", **more: str
+) -> Letter:
+    """A letter of a search."""
+    key, value, stamp = search(conversation, offset + 1, NOON_S + offset, "a")
+    headers = {
+        "topic": "searches",
+        "partition": 0,
+        "offset": offset,
+        "error.class": reason,
+        "error.message": "too much",
+    }
+    record = Record(value, key, stamp, "searches", 0, offset)
+    return Letter(record, headers | more, ("searches.dlq", 0, 100 + offset))
+
+
+def pile(*letters: Letter) -> Pile:
+    """What was read of these letters."""
+    return Pile({one.place: Listed.of(one, Limits()) for one in letters})
+
+
+def chosen(read: Pile, reason: str | None = None, *places: Place, again: bool = False) -> list[int]:
+    """The offsets of the letters that are to be sent."""
+    choice = choose(read, reason, set(places), again=again)
+    return [listed.letter.place[2] for listed in choice.letters]
+
+
+def test_all_letters_are_chosen_by_default() -> None:
+    """Neither reason nor place leaves one out."""
+    assert chosen(pile(letter(0), letter(1, "invalid"))) == [0, 1]
+
+
+def test_letters_are_chosen_by_reason() -> None:
+    """Letters with other reasons stay."""
+    assert chosen(pile(letter(0), letter(1, "invalid")), "invalid") == [1]
+
+
+def test_letters_are_chosen_by_place() -> None:
+    """Letters of other places stay."""
+    assert chosen(pile(letter(0), letter(1)), None, ("searches", 0, 1)) == [1]
+
+
+@pytest.mark.parametrize("how", ["truncated", "key_truncated"])
+def test_a_letter_that_is_cut_is_passed_over(how: str) -> None:
+    """Its record is not there as a whole, and the number of such letters is told."""
+    choice = choose(pile(letter(0), letter(1, **{how: "9999"})), None, set(), again=False)
+
+    assert [listed.letter.place[2] for listed in choice.letters] == [0]
+    assert choice.passed == {"cut: their key or value is not whole": 1}
+
+
+def test_a_letter_is_sent_once_unless_asked_for_again() -> None:
+    """A mark of an earlier run keeps it back; `--again` does not heed it."""
+    read = pile(letter(0), letter(1))
+    read.resubmitted["searches", 0, 0] = "2024-06-10T12:00:00Z"
+
+    assert chosen(read) == [1]
+    assert chosen(read, again=True) == [0, 1]
+
+
+def test_letters_of_forgotten_conversations_are_passed_over() -> None:
+    """Also with `--again`, and also if only the value names the conversation."""
+    stray = letter(2)
+    stray = replace(stray, record=replace(stray.record, key=b"another"))
+    read = pile(letter(0), letter(1, conversation="d"), stray)
+    read.forgotten["c"] = ((NOON_S + 60) * 1_000_000, "f")
+
+    assert chosen(read) == [1]
+    assert chosen(read, again=True) == [1]
+
+
+def test_what_is_newer_than_the_forget_is_sent() -> None:
+    """A forget reaches up to its version."""
+    read = pile(letter(0), letter(5))
+    read.forgotten["c"] = (NOON_S * 1_000_000 + 1, "f")
+
+    assert chosen(read) == [5]
+
+
+def test_what_is_still_invalid_is_never_taken_for_newer() -> None:
+    """Of a record that cannot be read nobody knows when it occurred."""
+    broken = letter(5)
+    broken = replace(broken, record=replace(broken.record, value=b"{"))
+    read = pile(broken)
+    read.forgotten["c"] = (1, "f")
+
+    assert chosen(read) == []
+
+
+def test_a_record_is_sent_as_it_was() -> None:
+    """Key, value, place and timestamp are the original ones; a header tells where it stood."""
+    one = letter(7)
+
+    sent = resubmission(one)
+
+    record = one.record
+    assert (sent.topic, sent.partition) == (record.topic, record.partition)
+    assert (sent.key, sent.value, sent.timestamp_ms) == (
+        record.key,
+        record.value,
+        record.timestamp_ms,
+    )
+    assert sent.headers == (("stream-metrics.resubmitted_from", b"searches/0/7"),)
+
+
+def test_a_mark_lies_beside_its_letter_and_holds_nothing_of_it() -> None:
+    """It has the letter's place, a key of its own and no value."""
+    mark = resubmitted_mark(letter(7), "2024-06-10T12:00:00Z")
+
+    assert (mark.topic, mark.partition, mark.value) == ("searches.dlq", 0, None)
+    assert mark.key == b"resubmitted searches/0/7"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "search-iterations", "search-iterations/1", "search-iterations/x/1", "/1/2", "a/1/2"],
+)
+def test_a_place_that_is_none_is_refused(text: str) -> None:
+    """The message says how places are written, or which topics there are."""
+    with pytest.raises(UsageError, match=r"TOPIC/PARTITION/OFFSET|kafka\.topics"):
+        parse_place(text, Settings.model_validate({}))
+
+
+def test_a_place_is_read_as_it_is_listed() -> None:
+    """Topic, partition and offset."""
+    settings = Settings.model_validate({})
+
+    assert parse_place("search-iterations/3/14", settings) == ("search-iterations", 3, 14)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_resubmitted_records_count_as_if_they_had_never_been_refused(times: int) -> None:
+    """Refused under a limit, sent again after it was raised, once or twice: a replay's figures."""
+    store, letters = MemoryStore(), MemoryDeadLetters()
+    records = [
+        Record(record.value, record.key, record.timestamp_ms, TOPIC, 0, offset)
+        for offset, record in enumerate(generate(TRAFFIC))
+    ]
+    strict = await opened(store, letters, cache_results=1_000, engine=STRICT)
+    await strict.process(records, once)
+    refused = [one.record for one in letters.letters if one.reason == "over_limit"]
+    assert len(refused) > 20
+    partition = await opened(store, letters, cache_results=1_000)
+    for _ in range(times):
+        first = partition.positions[TOPIC].offset
+        again = [replace(record, offset=first + n) for n, record in enumerate(refused)]
+        await partition.process(again, once)
+
+    replay = Replay()
+    for record in records:
+        replay.feed(record)
+    now_us = 1000 * (records[-1].timestamp_ms or 0)
+    export = await export_state(store, EngineConfig(), DEFAULT_WINDOWS, "last")
+    assert [canonical(row) for row in export.rows] == [canonical(row) for row in replay.rows()]
+    assert export.windows_document(now_us) == replay.windows(now_us)
