@@ -69,7 +69,11 @@ class Listed:
         """What is to be remembered of ``letter``."""
         record = letter.record
         event = decode(
-            record.value, key=record.key, timestamp_ms=record.timestamp_ms, limits=limits
+            record.value,
+            key=record.key,
+            timestamp_ms=record.timestamp_ms,
+            limits=limits,
+            require_key=True,
         )
         version = event.version[:2] if isinstance(event, Event) else None
         short = replace(letter, record=replace(record, value=None))
@@ -244,7 +248,7 @@ def dlq_resubmit(
     _say(choice)
     if not choice.letters or dry_run:
         if choice.letters:
-            Console(width=WIDTH).print(table_of(choice.letters, lambda _: ""))
+            Console(width=WIDTH).print(table_of(choice.letters, _prospect))
             typer.echo("nothing was sent (--dry-run)")
         return
     _confirm(len(choice.letters), yes=yes)
@@ -278,9 +282,9 @@ def choose(pile: Pile, reason: str | None, places: set[Place], *, again: bool) -
         if pile.is_forgotten(listed):
             choice.passed["of forgotten conversations"] += 1
         elif listed.letter.cut:
-            choice.passed["cut: their key or value is not whole"] += 1
+            choice.passed["cut (key or value is not whole)"] += 1
         elif place in pile.resubmitted and not again:
-            choice.passed["re-submitted before (--again sends them once more)"] += 1
+            choice.passed["re-submitted before (--again sends them too)"] += 1
         else:
             choice.letters.append(listed)
     return choice
@@ -292,11 +296,19 @@ def _say(choice: _Choice) -> None:
         for listed in choice.letters
     )
     for (topic, reason), count in sorted(kinds.items()):
-        typer.echo(f"{count:,} letters to re-submit to {topic}, turned away as {printable(reason)}")
+        typer.echo(f"to re-submit to {topic}, turned away as {printable(reason)}: {count:,}")
+    if vain := sum(listed.version is None for listed in choice.letters):
+        typer.echo(
+            f"among them still invalid by the settings here, and turned away again: {vain:,}"
+        )
     for why, count in sorted(choice.passed.items()):
-        typer.echo(f"{count:,} letters not: {why}")
+        typer.echo(f"passed over, {why}: {count:,}")
     if not choice.letters:
         typer.echo("nothing to re-submit")
+
+
+def _prospect(listed: Listed) -> str:
+    return "still invalid" if listed.version is None else ""
 
 
 def _confirm(count: int, *, yes: bool) -> None:

@@ -61,8 +61,8 @@ def forget(
     partitions = in_kafka(settings, _write(settings, events))
     topics = list(settings.kafka.topics)
     typer.echo(
-        f"forget written for {len(ids):,} conversations, to {partitions:,} partitions each of "
-        f"{', '.join(topics)}: events up to {_text(version[0])}"
+        f"conversations: {len(ids):,}; a forget of each is written to {partitions:,} partitions of "
+        f"{' and '.join(topics)}, and erases events up to {_text(version[0])}"
     )
     for topic in topics:
         _mark(settings, topic, ids, version)
@@ -177,16 +177,17 @@ def _mark(settings: Settings, topic: str, ids: list[str], version: Until) -> Non
         found = in_kafka(settings, _letters(settings, topic, wanted, version))
     except UsageError as error:
         if isinstance(error.__cause__, NoDeadLetterTopic):
-            typer.echo(f"no dead letters: topic {topic}{settings.kafka.dead_letter_suffix} is not")
+            suffix = settings.kafka.dead_letter_suffix
+            typer.echo(f"dead letters from {topic}: none, there is no topic {topic}{suffix}")
             return
         raise UsageError(
             f"{error}. The events are written, but the dead letters of {topic} are not marked: "
             "run this again before any of them is re-submitted"
         ) from error
     if not found:
-        typer.echo(f"no dead letters of them from {topic}")
+        typer.echo(f"dead letters of them from {topic}: none")
         return
-    typer.echo(f"{len(found):,} dead letters of them from {topic}, not to be re-submitted:")
+    typer.echo(f"dead letters of them from {topic}, never to be re-submitted: {len(found):,}")
     Console(width=WIDTH).print(table_of(found, lambda _: "forgotten"))
 
 

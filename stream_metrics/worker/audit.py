@@ -146,7 +146,6 @@ def _compare(
         else:
             stored[name, bucket, agent] = dict(sums)
     found.partitions += 1
-    found.conversations += len(reading.conversations)
     for window in options.windows:
         oldest = oldest_bucket(window, reading.record_time_us)
         places = {place for place in stored.keys() | computed.keys() if place[0] == window.name}
@@ -181,6 +180,7 @@ def _cells(number: int, reading: _Reading, engine: EngineConfig, found: Audit) -
                 f"partition {number}: conversation {key.hex()}: {type(error).__name__}"
             )
         else:
+            found.conversations += bool(conversation.turns)  # the others are tombstones
             yield from cells
 
 

@@ -89,7 +89,7 @@ async def test_forgotten_midway_and_again_after_a_rewind(
     listed.write_text("".join(f"{name}\n" for name in sorted(forgotten)))
     code, said = await system.command("forget", "--file", str(listed))
     assert code == 0, said
-    assert f"{len(forgotten)} conversations, to {PARTITIONS} partitions" in said
+    assert f"conversations: {len(forgotten)}; a forget of each is written to {PARTITIONS}" in said
     late = await produce(kafka, streams, sent[len(sent) // 2 :])
     records = await recorded(kafka, topics)
     assert len(records) == len(sent) + len(forgotten) * PARTITIONS * len(topics)
@@ -149,4 +149,4 @@ async def letters_are_left(
     assert places <= marked
     code, text = await system.command("dlq", "resubmit", "--all", "--dry-run")
     assert code == 0, text
-    assert f"{len(marked)} letters not: of forgotten conversations" in text
+    assert f"passed over, of forgotten conversations: {len(marked)}" in text

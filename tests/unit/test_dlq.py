@@ -74,7 +74,7 @@ def test_a_letter_that_is_cut_is_passed_over(how: str) -> None:
     choice = choose(pile(letter(0), letter(1, **{how: "9999"})), None, set(), again=False)
 
     assert [listed.letter.place[2] for listed in choice.letters] == [0]
-    assert choice.passed == {"cut: their key or value is not whole": 1}
+    assert choice.passed == {"cut (key or value is not whole)": 1}
 
 
 def test_a_letter_is_sent_once_unless_asked_for_again() -> None:

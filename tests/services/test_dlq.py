@@ -1,0 +1,145 @@
+"""Dead letters on real servers: turned away under a low limit, sent again once it was raised."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka.admin import RecordsToDelete
+from aiokafka.structs import TopicPartition
+
+from deploy.local.kafka.cluster import Kafka, admin
+from deploy.local.servers import RedisServer
+from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate
+from tests.services.live import LiveSystem, Produced, produce, recorded, stored
+from tests.services.test_live import new_topics
+
+pytestmark = pytest.mark.service
+
+LONG = 12  # records with a long URL
+LOW = {
+    "STREAM_METRICS_LIMITS__URL_BYTES": "300",
+    "STREAM_METRICS_KAFKA__DEAD_LETTER_MAX_BYTES": "3000",
+}
+
+
+def with_long_url(number: int, at_s: float, url_bytes: int) -> TrafficRecord:
+    """A search that is valid under the usual limits only."""
+    results = [
+        {"result_id": "r-1", "doc_id": "a", "url": "https://example.org/" + "x" * url_bytes},
+        {"result_id": "r-2", "doc_id": "a"},
+    ]
+    event = {
+        "type": "search_iteration",
+        "event_id": f"long-{number}",
+        "occurred_at": at_s,
+        "conversation_id": f"long-{number}",
+        "turn": 1,
+        "iteration": 1,
+        "searches": [{"search_id": "s-1", "results": results}],
+    }
+    key, value = f"long-{number}".encode(), json.dumps(event).encode()
+    return TrafficRecord("events", key, value, int(at_s * 1000), False)
+
+
+async def delete_before(kafka: Kafka, ends: dict[tuple[str, int], int]) -> None:
+    """Delete what lies before these offsets, as Kafka's retention does."""
+    wanted = {TopicPartition(*place): RecordsToDelete(end) for place, end in ends.items()}
+    async with admin(kafka.bootstrap_servers) as client:
+        await client.delete_records(wanted)
+
+
+async def resubmit(system: LiveSystem, *options: str) -> str:
+    """Run the command; what it said."""
+    code, text = await system.command("dlq", "resubmit", *options)
+    assert code == 0, text
+    return text
+
+
+def places(records: list[Any]) -> set[str]:
+    """Where re-submitted records stood, by their header."""
+    return {
+        value.decode()
+        for record in records
+        for name, value in record.headers
+        if name == "stream-metrics.resubmitted_from"
+    }
+
+
+async def test_resubmitted_after_a_raised_limit(
+    kafka: Kafka, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    """Records that a low limit turned away, and that Kafka has deleted since, come back from the
+    dead-letter topic: with the limit raised, state is a replay's in which they were valid."""
+    group = f"dlq-{os.getpid()}"
+    topics = await new_topics(kafka, group)
+    streams = {"events": topics[0], "labels": topics[1]}
+    start_s = int(time.time()) - 1_500
+    long = await produce(
+        kafka, streams, [with_long_url(n, start_s + n, 1_000) for n in range(LONG)]
+    )
+    cut = await produce(kafka, streams, [with_long_url(99, start_s + 99, 4_000)])
+    profile = TrafficProfile(
+        seed=12, conversations=60, start=start_s, duration_seconds=900, invalid=0.05
+    )
+    usual = await produce(kafka, streams, generate(profile))
+    everything = Produced(
+        long.records + cut.records + usual.records,
+        long.broken | cut.broken | usual.broken,
+        usual.searches,
+    )
+    strict = LiveSystem(
+        kafka, redis_server, tmp_path / "low", f"{group}-low", topics, everything, settings=LOW
+    )
+    await strict.start_workers(1)
+    await strict.reach(1.0)
+    assert await strict.dead_letters() == everything.broken
+    assert await strict.stop_workers() == [0]
+    await delete_before(kafka, replace(cut, records=long.records + cut.records).ends)
+
+    left = {(r.topic, r.partition, r.offset) for r in await recorded(kafka, topics)}
+    assert not left & (long.broken | cut.broken)
+
+    valid = Produced(long.records + usual.records, usual.broken, usual.searches)
+    raised = LiveSystem(kafka, redis_server, tmp_path / "usual", group, topics, valid)
+    await raised.start_workers(1)
+    said = await resubmit(raised, "--reason", "over_limit", "--dry-run")
+    assert f"to re-submit to {topics[0]}, turned away as over_limit: {LONG}" in said
+    assert "passed over, cut" in said
+    assert places(await stored(kafka, topics)) == set()
+    said = await resubmit(raised, "--reason", "over_limit", "--yes")
+    assert f"{LONG} re-submitted" in said
+
+    sent = [r for r in await stored(kafka, topics) if r.headers]
+    where = {f"{r.topic}/{r.partition}/{r.offset}": r for r in long.records}
+    assert places(sent) == where.keys()
+    for record in sent:
+        original = where[places([record]).pop()]
+        assert (record.topic, record.partition) == (original.topic, original.partition)
+        assert (record.key, record.value) == (original.key, original.value)
+        assert record.timestamp == original.timestamp_ms
+    said = await resubmit(raised, "--reason", "over_limit", "--yes")
+    assert f"passed over, re-submitted before (--again sends them too): {LONG}" in said
+    assert len([r for r in await stored(kafka, topics) if r.headers]) == LONG
+    await resubmit(raised, "--topic", topics[0], "--reason", "over_limit", "--again", "--yes")
+    assert len([r for r in await stored(kafka, topics) if r.headers]) == 2 * LONG
+
+    raised.produced = replace(valid, records=await recorded(kafka, topics))
+    await raised.reach(1.0)
+    raised.produced = valid
+    live, replayed = await raised.compare(everything.last_us)
+    for name in ("conversations.jsonl", "windows.json"):
+        assert (live / name).read_bytes() == (replayed / name).read_bytes(), name
+    assert b'"long-0"' in (live / "conversations.jsonl").read_bytes()
+    code, text = await raised.command("dlq", "list", "--json")
+    assert code == 0, text
+    letters = [json.loads(line) for line in text.splitlines()]
+    again = {(x["topic"], x["partition"], x["offset"]) for x in letters if x["resubmitted"]}
+    assert again == long.broken
+    assert await raised.dead_letters() == everything.broken
+    assert await raised.stop_workers() == [0]
