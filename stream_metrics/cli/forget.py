@@ -55,8 +55,8 @@ def forget(
     never re-submitted. What Kafka itself holds goes by the topics' retention.
     """
     settings = load_settings(config)
-    ids = _ids(conversations or [], file)
-    version = (_until(until), f"forget-{uuid.uuid4().hex}")
+    ids = read_ids(conversations or [], file)
+    version = (parse_until(until), f"forget-{uuid.uuid4().hex}")
     events = {conversation: _event(conversation, version) for conversation in ids}
     partitions = in_kafka(settings, _write(settings, events))
     topics = list(settings.kafka.topics)
@@ -68,7 +68,7 @@ def forget(
         _mark(settings, topic, ids, version)
 
 
-def _ids(given: list[str], file: Path | None) -> list[str]:
+def read_ids(given: list[str], file: Path | None) -> list[str]:
     """The ids to forget, each once; raises ``UsageError`` for what can be none."""
     found = dict.fromkeys(given)  # in the order given
     if file is not None:
@@ -99,7 +99,7 @@ def _encodable(text: str) -> bool:
     return True
 
 
-def _until(text: str | None) -> int:
+def parse_until(text: str | None) -> int:
     now_us = time.time_ns() // 1000
     if text is None:
         return now_us

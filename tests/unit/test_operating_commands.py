@@ -1,0 +1,149 @@
+"""What `audit` and `forget` say and end with, as whoever types them sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from typer.testing import CliRunner
+
+from deploy.local.servers import RedisServer
+from stream_metrics.adapters.memory import MemoryDeadLetters
+from stream_metrics.adapters.redis.connect import RedisOptions, connect
+from stream_metrics.cli import app
+from stream_metrics.cli.common import UsageError
+from stream_metrics.cli.forget import parse_until, read_ids
+from stream_metrics.engine.codec import encode_sums
+from stream_metrics.ports import Position, Record
+from stream_metrics.runtime import identity
+from stream_metrics.settings import Settings
+from tests.property.test_partition import TOPIC, once, opened
+from tests.unit.test_audit import a_bucket, change
+from tests.unit.test_state_partition import NOON_S, search
+
+
+@pytest.fixture
+def namespace(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> RedisOptions:
+    """A namespace with the state of one conversation, which the settings point to."""
+    options = RedisOptions(url=redis_server.url, namespace=f"commands-{uuid4()}")
+    monkeypatch.setenv("STREAM_METRICS_REDIS__URL", options.url)
+    monkeypatch.setenv("STREAM_METRICS_REDIS__NAMESPACE", options.namespace)
+
+    async def fill() -> None:
+        store = connect(options)
+        ours = identity(Settings(), {TOPIC: 1})
+        await store.claim(0, b"token", ours, {TOPIC: Position(0)})
+        partition = await opened(store, MemoryDeadLetters(), 10, identity=ours)
+        key, value, stamp = search("c", 1, NOON_S, "a", "b")
+        await partition.process([Record(value, key, stamp, TOPIC, 0, 0)], once)
+        await store.close()
+
+    asyncio.run(fill())
+    return options
+
+
+def spoil(options: RedisOptions) -> None:
+    """Change one sum of one bucket."""
+
+    async def work() -> None:
+        store = connect(options)
+        place, sums = await a_bucket(store)
+        await change(store, buckets={place: encode_sums({**sums, "r": 99})})
+        await store.close()
+
+    asyncio.run(work())
+
+
+def test_an_audit_without_a_difference_ends_with_0(namespace: RedisOptions) -> None:
+    """It says how much was compared."""
+    done = CliRunner().invoke(app, ["audit"])
+
+    assert done.exit_code == 0
+    assert "1 partitions, 1 conversations" in done.stdout
+    assert "no difference" in done.stdout
+
+
+def test_an_audit_with_a_difference_ends_with_1(namespace: RedisOptions) -> None:
+    """It shows the place, and both sums."""
+    spoil(namespace)
+
+    done = CliRunner().invoke(app, ["audit"])
+
+    assert done.exit_code == 1
+    line = next(line for line in done.stdout.splitlines() if "results" in line)
+    assert line.split() == ["0", "24h", "2024-06-10T12:00:00Z", "default", "results", "99", "2"]
+
+
+def test_an_audit_as_json_has_differences_alone_on_standard_output(
+    namespace: RedisOptions,
+) -> None:
+    """One object a line; what is meant for people goes to standard error."""
+    spoil(namespace)
+
+    done = CliRunner().invoke(app, ["audit", "--json"])
+
+    (found,) = map(json.loads, done.stdout.splitlines())
+    assert (found["series"], found["stored"], found["computed"]) == ("results", 99, 2)
+    assert "1 differ" in done.stderr
+
+
+def test_an_audit_of_nothing_is_an_error(
+    namespace: RedisOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A namespace without state is a slip in the settings."""
+    monkeypatch.setenv("STREAM_METRICS_REDIS__NAMESPACE", "nobody-is-here")
+
+    with pytest.raises(UsageError, match="holds no state"):
+        CliRunner().invoke(app, ["audit"], catch_exceptions=False)
+
+
+def test_an_audit_with_other_settings_is_an_error(
+    namespace: RedisOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other thresholds make other windows; that is no difference to report."""
+    monkeypatch.setenv("STREAM_METRICS_METRICS__GOOD_GAIN", "3")
+
+    with pytest.raises(UsageError, match="other settings"):
+        CliRunner().invoke(app, ["audit"], catch_exceptions=False)
+
+
+def test_conversations_to_forget_are_taken_once_each(tmp_path: Path) -> None:
+    """Arguments, then the lines of the file as they stand, without empty ones."""
+    listed = tmp_path / "ids.txt"
+    listed.write_bytes("b\r\na\n\n köln 3 \nb".encode())
+
+    assert read_ids(["a"], listed) == ["a", "b", " köln 3 "]
+
+
+@pytest.mark.parametrize("name", ["x" * 129, "\ud800"])
+def test_what_is_no_conversation_id_is_refused(name: str) -> None:
+    """No event could have it."""
+    with pytest.raises(UsageError, match="1 to 128 characters"):
+        read_ids([name], None)
+
+
+def test_forgetting_nobody_is_refused(tmp_path: Path) -> None:
+    """An empty file is a slip."""
+    listed = tmp_path / "ids.txt"
+    listed.write_text("\n")
+
+    with pytest.raises(UsageError, match="--file"):
+        read_ids([], listed)
+
+
+def test_a_forget_reaches_up_to_now_by_default() -> None:
+    """In microseconds."""
+    before = time.time_ns() // 1000
+
+    assert before <= parse_until(None) <= time.time_ns() // 1000
+
+
+@pytest.mark.parametrize("text", ["yesterday", "1999-12-31T23:59:59Z", "2099-01-01T00:00:00Z"])
+def test_a_forget_up_to_a_time_that_workers_refuse_is_refused(text: str) -> None:
+    """Such an event would be a dead letter."""
+    with pytest.raises(UsageError, match="--until"):
+        parse_until(text)
