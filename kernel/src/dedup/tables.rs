@@ -1,6 +1,7 @@
 //! What makes two results of an entity type the same document, compiled from `tables.EntityType`.
 
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::intern;
@@ -57,10 +58,23 @@ pub struct Need {
     pub parts: Vec<Part>,
 }
 
-/// One row of the tables.
+/// An entity type by its canonical name. Many that no table names share one row.
 pub struct Kind {
     pub name: String,
     pub py_name: Py<PyString>,
+    row: Arc<Row>,
+}
+
+impl Deref for Kind {
+    type Target = Row;
+
+    fn deref(&self) -> &Row {
+        &self.row
+    }
+}
+
+/// What a row of the tables says beside its name.
+pub struct Row {
     pub rejects: Vec<Part>,
     pub parts_differ: Vec<Part>,
     pub confirms: Vec<Vec<Need>>,
@@ -99,9 +113,7 @@ impl Kind {
         let definitive = row.getattr(intern!(py, "definitive"))?;
         let fields_used = row.getattr(intern!(py, "fields_used"))?;
         let name: String = row.getattr(intern!(py, "name"))?.extract()?;
-        Ok(Kind {
-            py_name: PyString::intern(py, &name).unbind(),
-            name,
+        let row = Row {
             rejects: parts(&row.getattr(intern!(py, "rejects"))?)?,
             parts_differ: parts(&row.getattr(intern!(py, "parts_differ"))?)?,
             confirms,
@@ -117,6 +129,11 @@ impl Kind {
             } else {
                 Some(strings(&fields_used)?)
             },
+        };
+        Ok(Kind {
+            py_name: PyString::intern(py, &name).unbind(),
+            name,
+            row: Arc::new(row),
         })
     }
 
@@ -124,16 +141,12 @@ impl Kind {
         Kind {
             name: name.to_owned(),
             py_name: PyString::new(py, name).unbind(),
-            rejects: self.rejects.clone(),
-            parts_differ: self.parts_differ.clone(),
-            confirms: self.confirms.clone(),
-            definitive: self.definitive.clone(),
-            not_definitive: self.not_definitive.clone(),
-            title_fallback: self.title_fallback.clone(),
-            fields_used: self.fields_used.clone(),
+            row: Arc::clone(&self.row),
         }
     }
+}
 
+impl Row {
     pub fn is_definitive(&self, component: Name) -> bool {
         match &self.definitive {
             None => !self.not_definitive.contains(&component),
