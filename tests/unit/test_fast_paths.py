@@ -8,13 +8,17 @@ from typing import Any
 
 import pytest
 
+from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.dedup.deduplicator import deduplicator
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.state import Cell, Conversation
 from stream_metrics.engine.step import Observations, Step
-from stream_metrics.engine.taken import Taken, take
-from stream_metrics.engine.windows import Names, Windows, parse_window, windows_at
-from stream_metrics.events.decode import Event, decode
+from stream_metrics.engine.taken import Intake, Taken, take
+from stream_metrics.engine.windows import DEFAULT_WINDOWS, Names, Windows, parse_window, windows_at
+from stream_metrics.events.decode import BadRecord, Event, decode
+from stream_metrics.ports import Record
+from stream_metrics.worker.export import export_state
+from tests.property.test_partition import TOPIC, once, opened, options
 
 NOON_S = 1_718_020_800
 SECOND = 1_000_000
@@ -150,3 +154,39 @@ def test_what_has_left_its_window_makes_no_bucket() -> None:
     late = Cell(start, "default", {"r": 1})
     windows.install(windows.changes([(1, late)], known, start + 600 * SECOND))
     assert {name: len(buckets) for name, buckets in windows.buckets.items()} == {"1m": 0, "1h": 1}
+
+
+def sent(number: int, doc: str) -> Record:
+    """A record with a search of one result."""
+    results = [{"result_id": f"r{number}", "doc_id": doc}]
+    body = {"type": "search_iteration", "event_id": f"e{number}", "conversation_id": "c", "turn": 1,
+            "occurred_at": NOON_S + number, "iteration": number + 1,
+            "searches": [{"search_id": f"s{number}", "results": results}]}  # fmt: skip
+    return Record(json.dumps(body).encode(), b"c", None, TOPIC, 0, number)
+
+
+@pytest.mark.parametrize("broken_key", ["k", "new"])
+async def test_a_bug_in_digesting_sets_one_event_aside(
+    monkeypatch: pytest.MonkeyPatch, broken_key: str
+) -> None:
+    """Whichever key it shows with; the others are digested with their conversation's."""
+    store, letters = MemoryStore(), MemoryDeadLetters()
+    state = await opened(store, letters, 0)
+    await state.process([sent(0, "D")], once)
+    both = options().keys | {"new": b"a new key"}
+    state = await opened(store, letters, 0, keys=both, key_id="new")
+
+    healthy = Intake.take
+
+    def failing(self: Intake, value: bytes | None, **more: Any) -> Taken | BadRecord:
+        taken = healthy(self, value, **more)
+        if isinstance(taken, Taken) and (taken.event_id, taken.key_id) == ("e1", broken_key):
+            raise RuntimeError
+        return taken
+
+    monkeypatch.setattr(Intake, "take", failing)
+    await state.process([sent(1, "E"), sent(2, "D")], once)
+
+    assert [(x.record.offset, x.reason) for x in letters.letters] == [(1, "internal_error")]
+    export = await export_state(store, EngineConfig(), DEFAULT_WINDOWS, "last")
+    assert export.rows[0]["duplicates_of"] == {"r2": "r0"}

@@ -156,11 +156,6 @@ impl Digester {
         })
     }
 
-    /// The digest of `text` in a slot that is not prepared.
-    pub fn of(&self, slot: &str, text: &[u8]) -> Digest {
-        Slot::new(&self.keyed, slot).digest(text)
-    }
-
     /// How the name of an ID component or field stands in a fingerprint.
     pub fn name(&self, name: &str) -> Name {
         self.named(name).name
