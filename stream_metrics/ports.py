@@ -119,6 +119,19 @@ WriteResult = Written | Fenced | Moved
 
 
 @dataclass(frozen=True, slots=True)
+class Wiping:
+    """The wipe has begun and is not done: what is left is no state any more; call again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wiped:
+    """Nothing of the state partition is left."""
+
+
+WipeResult = Wiping | Wiped | Fenced
+
+
+@dataclass(frozen=True, slots=True)
 class Identity:
     """What a state partition was built for and with; another identity must not write to it."""
 
@@ -174,6 +187,30 @@ class StateStore(Protocol):
 
     async def write(self, batch: BatchWrite) -> WriteResult:
         """All of the batch or nothing of it."""
+        ...
+
+    async def wipe(self, partition: int, token: bytes | None = None) -> WipeResult:
+        """One short step of deleting a state partition; repeat until it is ``Wiped``.
+
+        The first step takes owner, identity and positions away: from then on nobody may write, and
+        nothing that is left is shown as state. It is refused (``Fenced``) unless ``token`` is the
+        owner's, or None. Later steps may be anybody's; a claim takes those that are left.
+        """
+        ...
+
+    async def unfinished(self) -> list[int]:
+        """The partitions whose wipe has begun and is not done."""
+        ...
+
+    async def dissolve(self) -> None:
+        """Delete what partitions share, such as registries, of a namespace that is given up.
+
+        ``ValueError`` while any partition is left.
+        """
+        ...
+
+    async def count(self, partition: int) -> int:
+        """How many conversations the partition holds."""
         ...
 
     async def buckets(self, partition: int) -> dict[tuple[str, int, str], bytes]:

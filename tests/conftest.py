@@ -36,6 +36,7 @@ SERVICE_FIXTURES = frozenset(
     {
         "alertmanager_factory",
         "browser_path",
+        "cluster_process",
         "kafka",
         "kafka_factory",
         "prometheus_factory",
@@ -43,8 +44,10 @@ SERVICE_FIXTURES = frozenset(
         "redis_factory",
         "redis_process",
         "redis_server",
+        "sentinel_process",
     }
 )
+REDISES = frozenset({"redis", "sentinel", "cluster"})
 SERVICE_FOLDER = Path(__file__).parent / "services"
 
 
@@ -56,7 +59,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if (
             SERVICE_FOLDER in item.path.parents
             or fixtures & SERVICE_FIXTURES
-            or parameters.get("kind") == "redis"  # one of the stores of the contract tests
+            or parameters.get("kind") in REDISES  # one of the stores of the contract tests
         ):
             item.add_marker(pytest.mark.service)
 

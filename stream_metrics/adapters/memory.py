@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from stream_metrics.ports import (
     BatchWrite,
@@ -22,10 +23,15 @@ from stream_metrics.ports import (
     Position,
     StoredConversation,
     StoreUnavailable,
+    Wiped,
+    WipeResult,
+    Wiping,
     WriteResult,
     Written,
 )
 from stream_metrics.worker.batches import check_batch, check_claim
+
+WIPED_AT_ONCE: Final = 256  # conversations in one step of a wipe
 
 Parts = dict[bytes, bytes]
 
@@ -45,6 +51,7 @@ class _Partition:
     batch_id: bytes = b""
     buckets: dict[tuple[str, int, str], bytes] = field(default_factory=dict)
     conversations: dict[ConversationKey, _Conversation] = field(default_factory=dict)
+    wiping: bool = False  # what is left is no state any more
 
     @property
     def offsets(self) -> dict[str, int]:
@@ -100,7 +107,7 @@ class MemoryStore:
         """See ``StateStore.claim``; ``ValueError`` for arguments that no store takes."""
         check_claim(partition, token, start)
         held = self._partition(partition)
-        if held is None:
+        if held is None:  # unknown, or what a wipe has left
             held = _Partition(_copied(identity), token, dict(start))
             self._content.partitions[partition] = held
         held.token = token
@@ -144,6 +151,40 @@ class MemoryStore:
         _apply(held, batch)
         return Written()
 
+    async def wipe(self, partition: int, token: bytes | None = None) -> WipeResult:
+        """See ``StateStore.wipe``."""
+        self._require()
+        held = self._content.partitions.get(partition)
+        if held is None:
+            return Wiped()
+        if not held.wiping:
+            if token is not None and token != held.token:
+                return Fenced()
+            held.wiping = True
+            return Wiping()
+        for key in list(held.conversations)[:WIPED_AT_ONCE]:
+            del held.conversations[key]
+        if held.conversations:
+            return Wiping()
+        del self._content.partitions[partition]
+        return Wiped()
+
+    async def unfinished(self) -> list[int]:
+        """See ``StateStore.unfinished``; in rising order."""
+        self._require()
+        return sorted(n for n, held in self._content.partitions.items() if held.wiping)
+
+    async def dissolve(self) -> None:
+        """See ``StateStore.dissolve``."""
+        self._require()
+        if self._content.partitions:
+            raise ValueError("the namespace holds state partitions")
+        self._content.registries.clear()
+
+    async def count(self, partition: int) -> int:
+        """See ``StateStore.count``."""
+        return len(self._conversations(partition))
+
     async def buckets(self, partition: int) -> dict[tuple[str, int, str], bytes]:
         """See ``StateStore.buckets``."""
         held = self._partition(partition)
@@ -174,7 +215,7 @@ class MemoryStore:
     async def partitions(self) -> list[int]:
         """See ``StateStore.partitions``; in rising order."""
         self._require()
-        return sorted(self._content.partitions)
+        return sorted(n for n, held in self._content.partitions.items() if not held.wiping)
 
     async def conversations(
         self, partition: int
@@ -194,7 +235,8 @@ class MemoryStore:
 
     def _partition(self, partition: int) -> _Partition | None:
         self._require()
-        return self._content.partitions.get(partition)
+        held = self._content.partitions.get(partition)
+        return None if held is None or held.wiping else held
 
     def _conversations(self, partition: int) -> dict[ConversationKey, _Conversation]:
         held = self._partition(partition)

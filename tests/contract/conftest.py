@@ -1,19 +1,27 @@
-"""Fixtures: the same store in memory and in a real Redis, seen by two workers."""
+"""Fixtures: the same store in memory and in real Redises, seen by two workers."""
 
 from __future__ import annotations
 
+import subprocess
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import pytest_asyncio
-from redis.asyncio import Redis
+from redis.asyncio import Redis, RedisCluster
 
+from deploy.local.process import blocking
+from deploy.local.waiting import wait_until
 from stream_metrics.adapters.memory import MemoryStore
 from stream_metrics.adapters.redis.connect import RedisOptions, connect
 from stream_metrics.ports import StateStore
 from tests.contract.redis_process import RedisProcess, running
+
+SENTINEL = """port {port}
+sentinel monitor state 127.0.0.1 {master} 1
+"""
 
 
 @dataclass
@@ -35,9 +43,47 @@ def redis_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisPro
         yield process
 
 
-@pytest.fixture(params=["memory", "redis"])
+@pytest.fixture(scope="session")
+def sentinel_process(
+    tmp_path_factory: pytest.TempPathFactory, redis_process: RedisProcess
+) -> Iterator[RedisProcess]:
+    """A Sentinel that leads to ``redis_process``."""
+    process = RedisProcess(tmp_path_factory.mktemp("sentinel"))
+    config = process.folder / "sentinel.conf"
+    config.write_text(SENTINEL.format(port=process.port, master=redis_process.port))
+    try:
+        yield process.start(str(config), "--sentinel")
+    finally:
+        process.kill()
+
+
+@pytest.fixture(scope="session")
+def cluster_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisProcess]:
+    """One of three masters that form a Cluster."""
+    config = ("--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf")
+    processes = []
+    try:
+        for _ in range(3):
+            processes.append(RedisProcess(tmp_path_factory.mktemp("node"), *config).start())
+        places = [f"127.0.0.1:{process.port}" for process in processes]
+        create = ["redis-cli", "--cluster", "create", *places, "--cluster-yes"]
+        subprocess.run(create, check=True, capture_output=True)
+        blocking(wait_until(lambda: all(map(serves, processes)), 30, "the Cluster is down"))
+        yield processes[0]
+    finally:
+        for process in processes:
+            process.kill()
+
+
+def serves(node: RedisProcess) -> bool:
+    """Whether this node of a Cluster sees all slots served."""
+    ask = ["redis-cli", "-p", str(node.port), "cluster", "info"]
+    return b"cluster_state:ok" in subprocess.run(ask, check=True, capture_output=True).stdout
+
+
+@pytest.fixture(params=["memory", "redis", "sentinel", "cluster"])
 def kind(request: pytest.FixtureRequest) -> str:
-    """Which of the two stores."""
+    """Which of the stores."""
     return str(request.param)
 
 
@@ -47,6 +93,12 @@ def make_pair(kind: str, request: pytest.FixtureRequest) -> Callable[[], Pair]:
     if kind == "memory":
         return memory_pair
     process: RedisProcess = request.getfixturevalue("redis_process")
+    if kind == "cluster":
+        url = request.getfixturevalue("cluster_process").url
+        return lambda: redis_pair(url, cluster=True)
+    if kind == "sentinel":
+        place = f"127.0.0.1:{request.getfixturevalue('sentinel_process').port}"
+        return lambda: redis_pair(process.url, sentinel=place)
     return lambda: redis_pair(process.url)
 
 
@@ -54,6 +106,8 @@ def make_pair(kind: str, request: pytest.FixtureRequest) -> Callable[[], Pair]:
 async def pair(make_pair: Callable[[], Pair]) -> AsyncIterator[Pair]:
     """An empty namespace."""
     made = make_pair()
+    for store in (made.one, made.two):
+        await store.partitions()  # a Cluster's client fails if its first calls come at once
     yield made
     await made.one.close()
     await made.two.close()
@@ -80,17 +134,24 @@ def memory_pair() -> Pair:
     return Pair(store, store, remember)
 
 
-def redis_pair(url: str, *, cluster: bool = False) -> Pair:
+def redis_pair(url: str, *, cluster: bool = False, sentinel: str | None = None) -> Pair:
     """Two clients of one namespace that nobody else uses."""
-    options = RedisOptions(url=url, namespace=f"t{uuid.uuid4().hex}", cluster=cluster)
+    options = RedisOptions(
+        url="redis://" if sentinel else url,
+        namespace=f"t{uuid.uuid4().hex}",
+        cluster=cluster,
+        sentinels=(sentinel,) if sentinel else (),
+        sentinel_service="state",
+    )
+    client: Any = RedisCluster if cluster else Redis
+    pattern = f"sm:{options.namespace}:*"
 
     async def remember() -> Callable[[], Awaitable[None]]:
-        async with Redis.from_url(url) as raw:
-            pattern = f"sm:{options.namespace}:*"
+        async with client.from_url(url) as raw:
             dumps = {key: await raw.dump(key) async for key in raw.scan_iter(pattern)}
 
         async def go_back() -> None:
-            async with Redis.from_url(url) as raw:
+            async with client.from_url(url) as raw:
                 async for key in raw.scan_iter(pattern):
                     await raw.delete(key)
                 for key, dump in dumps.items():

@@ -32,6 +32,8 @@ from stream_metrics.ports import (
     Position,
     StateStore,
     StoreUnavailable,
+    Wiped,
+    Wiping,
     Written,
 )
 from stream_metrics.worker.batches import estimate
@@ -61,6 +63,12 @@ def batch(offset: int = 1, **changes: object) -> BatchWrite:
 async def claim(store: StateStore) -> None:
     """Become the owner of partition 0, from offset 0."""
     await store.claim(0, b"owner", IDENTITY, {"searches": Position(0)})
+
+
+async def wipe(store: StateStore) -> None:
+    """Take all steps on partition 0."""
+    while await store.wipe(0) != Wiped():
+        pass
 
 
 async def works(store: StateStore) -> bool:
@@ -269,7 +277,42 @@ async def test_a_server_that_forgot_the_scripts_learns_them(store: RedisStore, r
     assert await store.write(batch()) == Written()
 
 
+@redis_asyncio
+async def test_a_wipe_leaves_no_key(store: RedisStore, raw: Redis) -> None:
+    """Of a namespace with one partition the layout is left, and nothing once it is dissolved."""
+    await claim(store)
+    await store.write(batch())
+    await store.admit("agents", ["a"], [], 1)
+
+    await wipe(store)
+    assert set(await dump(raw, store)) == {store.keys.layout, store.keys.registry("agents")}
+
+    await store.dissolve()
+    assert not await dump(raw, store)
+
+
 # -- errors
+
+
+@redis_asyncio
+@pytest.mark.parametrize("steps", [0, 1, 2, 3])
+async def test_a_wipe_goes_on_after_an_outage(
+    own: RedisStore, own_process: RedisProcess, steps: int
+) -> None:
+    """A server killed before any step: the wipe fails, and goes on when the server is back."""
+    many = [ConversationWrite(n.to_bytes(16, "big"), {b"p": b"1"}) for n in range(600)]
+    await own.write(batch(conversations=many))
+    for _ in range(steps):
+        assert await own.wipe(0) == Wiping()
+    own_process.kill()
+    with pytest.raises(StoreUnavailable):
+        await own.wipe(0)
+    own_process.start()
+
+    assert await own.partitions() == ([] if steps else [0])
+    await wipe(own)
+    async with Redis.from_url(own_process.url) as raw:
+        assert set(await dump(raw, own)) == {own.keys.layout}
 
 
 @redis_asyncio
@@ -383,7 +426,7 @@ async def test_an_acl_user_with_its_prefix_is_enough(
 ) -> None:
     """The documented rights suffice; one command less is refused at the claim, not mid-batch."""
     commands = (
-        "hset hsetnx hget hmget hgetall hdel hexists zadd zrem zrange zrangebyscore zscan "
+        "hset hsetnx hget hmget hgetall hdel hexists zadd zrem zrange zrangebyscore zscan zcard "
         "unlink type evalsha eval info"
     )
     allowed = [f"+{command}" for command in commands.split()]
@@ -394,7 +437,11 @@ async def test_an_acl_user_with_its_prefix_is_enough(
     assert await store.idle(0, 100, 1)
     assert await store.partitions() == [0]
     assert await store.admit("agents", ["a"], [], 1) == {"a"}
+    assert await store.count(0) == 1
     assert not any(problem.fatal for problem in await check(store))
+    await wipe(store)
+    await store.dissolve()
+    assert not await dump(raw, store)
 
     await raw.acl_setuser("narrow", True, commands=["-unlink"])
 

@@ -1,4 +1,4 @@
-"""What every ``StateStore`` does, in memory and in a real Redis alike."""
+"""What every ``StateStore`` does, in memory and in real Redises alike."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from stream_metrics.ports import (
     Position,
     StateStore,
     StoredConversation,
+    Wiped,
+    Wiping,
     Written,
 )
 from stream_metrics.worker.batches import BatchTooLarge
@@ -55,6 +57,13 @@ def batch(
 async def claim(store: StateStore, token: bytes = b"owner") -> PartitionState:
     """Become the owner of partition 3."""
     return await store.claim(3, token, IDENTITY, START)
+
+
+async def wipe(store: StateStore, partition: int = 3) -> None:
+    """Take all steps."""
+    async with asyncio.timeout(30):
+        while await store.wipe(partition) != Wiped():
+            pass
 
 
 async def contents(store: StateStore, partition: int = 3) -> object:
@@ -352,6 +361,172 @@ async def test_a_batch_may_be_large(store: StateStore) -> None:
     await store.write(batch(2, ConversationWrite(A, gone), since=1))
 
     assert await store.load(3, [(A, False)]) == [StoredConversation({}, None)]
+
+
+# -- wipe
+
+
+MANY = [n.to_bytes(16, "big") for n in range(600)]  # more than one step takes
+
+
+async def fill(store: StateStore) -> None:
+    """Claim partition 3 and write many conversations and a bucket of each of two windows."""
+    await claim(store)
+    found = [ConversationWrite(key, {b"p": key}, {b"f": key}, 5) for key in MANY]
+    windows: dict[tuple[str, int, str], bytes | None] = {("5m", 1, "a"): b"1", ("1h", 1, "a"): b"2"}
+    assert await store.write(batch(1, *found, buckets=windows)) == Written()
+
+
+async def seen(store: StateStore) -> object:
+    """All that can be seen of partition 3 by any method."""
+    return (
+        await contents(store),
+        await store.load(3, [(key, True) for key in MANY]),
+        await store.load_fingerprints(3, MANY),
+        await store.buckets(3),
+        await store.count(3),
+        await store.partitions(),
+    )
+
+
+async def test_conversations_are_counted(store: StateStore) -> None:
+    """The count is that of the conversations which were written and not deleted."""
+    assert await store.count(3) == 0
+    await fill(store)
+    await store.write(batch(2, ConversationWrite(MANY[0], delete=True), since=1))
+
+    assert await store.count(3) == len(MANY) - 1
+
+
+async def test_a_wiped_partition_was_never_there(pair: Pair) -> None:
+    """After all steps nothing is seen of it, by any handle; other partitions stay."""
+    nothing = await seen(pair.two)
+    await fill(pair.one)
+    assert await seen(pair.two) != nothing
+
+    await wipe(pair.one)
+
+    assert await seen(pair.two) == nothing
+    assert await pair.two.unfinished() == []
+    assert await pair.two.wipe(3) == Wiped()
+
+
+async def test_a_wipe_leaves_other_partitions(store: StateStore) -> None:
+    """Only the partition that is named goes."""
+    await fill(store)
+    await store.claim(4, b"owner", IDENTITY, START)
+    before = await contents(store, 4)
+
+    await wipe(store)
+
+    assert await contents(store, 4) == before
+    assert await store.partitions() == [4]
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+async def test_a_wipe_that_was_cut_off_left_no_state(pair: Pair, steps: int) -> None:
+    """From the first step on nothing is seen, though keys are left; the partition is named."""
+    nothing = await seen(pair.two)
+    await fill(pair.one)
+
+    for _ in range(steps):
+        assert await pair.one.wipe(3) == Wiping()
+
+    assert await seen(pair.two) == nothing
+    assert await pair.two.unfinished() == [3]
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+async def test_another_finishes_a_wipe(pair: Pair, steps: int) -> None:
+    """Whoever calls next goes on where the wipe was cut off, whatever token it has."""
+    await fill(pair.one)
+    for _ in range(steps):
+        await pair.one.wipe(3, b"owner")
+
+    taken = 0
+    while await pair.two.wipe(3, b"another") != Wiped():
+        taken += 1
+
+    assert taken <= 4 - steps
+    assert await pair.one.unfinished() == []
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+async def test_a_claim_finishes_a_wipe(pair: Pair, steps: int) -> None:
+    """A claim after a wipe that was cut off begins anew, at the start given, with nothing old."""
+    await fill(pair.one)
+    for _ in range(steps):
+        await pair.one.wipe(3)
+    start = {"searches": Position(40), "labels": Position(50)}
+
+    state = await pair.two.claim(3, b"new", IDENTITY, start)
+
+    assert state == PartitionState(IDENTITY, b"new", start)
+    assert await pair.two.load(3, [(MANY[-1], True)]) == [StoredConversation({}, {})]
+    assert (await pair.two.unfinished(), await pair.two.count(3)) == ([], 0)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 9])
+async def test_a_former_owner_cannot_write_after_a_wipe(pair: Pair, steps: int) -> None:
+    """Its write is refused while the wipe goes on, when it is done, and after the next claim."""
+    await fill(pair.two)
+    for _ in range(steps):
+        await pair.one.wipe(3)
+    late = batch(2, ConversationWrite(A, {b"p": b"late"}), since=1)
+
+    assert await pair.two.write(late) == Fenced()
+    assert await pair.two.write(batch(1)) == Fenced(), "the last batch once more"
+    await pair.one.claim(3, b"new", IDENTITY, {"searches": Position(1), "labels": Position(7)})
+    assert await pair.two.write(late) == Fenced()
+    assert await pair.one.count(3) == 0
+
+
+async def test_only_the_owner_begins_a_wipe(pair: Pair) -> None:
+    """A wipe with another token than the owner's is refused, and nothing is gone."""
+    await fill(pair.one)
+    before = await seen(pair.two)
+
+    assert await pair.two.wipe(3, b"former") == Fenced()
+    assert await seen(pair.two) == before
+    assert await pair.one.wipe(3, b"owner") == Wiping()
+
+
+async def test_a_late_step_does_not_touch_what_came_after(pair: Pair) -> None:
+    """A wiper that slept while another finished, claimed and wrote is refused."""
+    await fill(pair.one)
+    await pair.one.wipe(3, b"owner")
+    await wipe(pair.two)
+    await claim(pair.two, b"new")
+    await pair.two.write(batch(1, ConversationWrite(MANY[0], {b"p": b"new"}), token=b"new"))
+    before = await seen(pair.two)
+
+    assert await pair.one.wipe(3, b"owner") == Fenced()
+    assert await seen(pair.two) == before
+
+
+async def test_two_wipers_at_once_finish(pair: Pair) -> None:
+    """Steps of two wipers in any order end with nothing."""
+    await fill(pair.one)
+
+    await asyncio.gather(*(wipe(store) for store in (pair.one, pair.two) * 3))
+
+    assert (await pair.one.partitions(), await pair.one.unfinished()) == ([], [])
+
+
+async def test_what_partitions_share_is_dissolved_last(store: StateStore) -> None:
+    """While a partition is left, also in part, registries stay; then they go."""
+    await fill(store)
+    await store.admit("agents", ["a"], [], 1)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="partitions"):
+            await store.dissolve()
+        await store.wipe(3)
+    await wipe(store)
+    assert await store.admit("agents", ["b"], [], 1) == {"a"}
+
+    await store.dissolve()
+
+    assert await store.admit("agents", ["b"], [], 1) == {"b"}
 
 
 # -- arguments that no store takes

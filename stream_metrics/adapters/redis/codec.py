@@ -94,7 +94,7 @@ def read_state(meta: Meta) -> PartitionState:
 
 
 def read_windows(meta: Meta) -> list[str]:
-    """The windows that ever had a bucket."""
+    """The windows that ever had a bucket, also of what a wipe has left."""
     return [bytes_text(window) for window in _suffixes(meta, names.WINDOW)]
 
 

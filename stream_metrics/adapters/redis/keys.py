@@ -26,10 +26,12 @@ from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 
 PREFIX: Final = "sm"
 LAYOUT_VERSION: Final = 1
+REGISTRIES: Final = ("agents", "releases", "routes")
 
 # fields of ``meta``
 TOKEN: Final = b"token"
 BATCH_ID: Final = b"batch"
+WIPING: Final = b"wiping"  # beside window names all that a wipe leaves there until its end
 GROUP: Final = b"i:group"
 SCHEMA_VERSION: Final = b"i:schema"
 FINGERPRINT: Final = b"i:fingerprint"

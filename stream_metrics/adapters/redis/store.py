@@ -9,13 +9,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from secrets import token_bytes
 from typing import Any, Final
 
 from redis.asyncio import Redis, RedisCluster
 
 from stream_metrics.adapters.redis import codec
 from stream_metrics.adapters.redis.errors import demoted, translated
-from stream_metrics.adapters.redis.keys import TOKEN, Keys, PartitionKeys, choose_tag
+from stream_metrics.adapters.redis.keys import (
+    REGISTRIES,
+    TOKEN,
+    WIPING,
+    Keys,
+    PartitionKeys,
+    choose_tag,
+)
 from stream_metrics.adapters.redis.script import Client, Script
 from stream_metrics.ports import (
     BatchWrite,
@@ -25,11 +33,15 @@ from stream_metrics.ports import (
     PartitionState,
     Position,
     StoredConversation,
+    Wiped,
+    WipeResult,
+    Wiping,
     WriteResult,
 )
 from stream_metrics.worker.batches import check_batch, check_claim
 
-PAGE: Final = 256  # conversations read at once when walking a partition
+PAGE: Final = 256  # conversations read or deleted at once when walking a partition
+MARK_BYTES: Final = 8
 
 Buckets = dict[tuple[str, int, str], bytes]
 Closer = Callable[[], Awaitable[None]]
@@ -50,6 +62,7 @@ class RedisStore:
         self._claim = Script("claim")
         self._write = Script("write")
         self._admit = Script("admit")
+        self._wipe = Script("wipe")
 
     async def describe(self, partition: int) -> PartitionState:
         """See ``StateStore.describe``."""
@@ -69,7 +82,8 @@ class RedisStore:
         begin = [*codec.identity_fields(identity), *codec.position_fields(start)]
         async with self._translating():
             keys = await self._choose(partition, identity)
-            flat = await self._claim.run(self.client, [keys.meta], [token, *begin])
+            while not (flat := await self._claim.run(self.client, [keys.meta], [token, *begin])):
+                await self._wipe_step(keys, b"")
             meta = dict(zip(flat[::2], flat[1::2], strict=True))
             state = codec.read_state(meta)
             state.buckets = await self._buckets(keys, meta)
@@ -87,7 +101,7 @@ class RedisStore:
                     wanted.append(names.hot(key))
                     if with_fingerprints:
                         wanted.append(names.fingerprints(key))
-            found = iter(await self._hashes(wanted))
+            found = iter(await self._owned(names, wanted))
         return [
             StoredConversation(next(found, {}), next(found, {}) if with_fingerprints else None)
             for _, with_fingerprints in keys
@@ -99,9 +113,8 @@ class RedisStore:
         """See ``StateStore.load_fingerprints``."""
         async with self._translating():
             names = await self._keys(partition)
-            if names is None:
-                return [{} for _ in keys]
-            return await self._hashes([names.fingerprints(key) for key in keys])
+            wanted = [names.fingerprints(key) for key in keys] if names else []
+            return await self._owned(names, wanted) or [{} for _ in keys]
 
     async def write(self, batch: BatchWrite) -> WriteResult:
         """See ``StateStore.write``; ``ValueError`` for a batch that no store takes."""
@@ -112,6 +125,39 @@ class RedisStore:
                 return Fenced()
             call_keys, arguments = codec.write_call(batch, keys)
             return codec.read_result(await self._write.run(self.client, call_keys, arguments))
+
+    async def wipe(self, partition: int, token: bytes | None = None) -> WipeResult:
+        """See ``StateStore.wipe``; ``PAGE`` conversations a step."""
+        async with self._translating():
+            keys = await self._keys(partition)
+            return await self._wipe_step(keys, token or b"") if keys else Wiped()
+
+    async def unfinished(self) -> list[int]:
+        """See ``StateStore.unfinished``; in rising order."""
+        async with self._translating():
+            return await self._with(WIPING)
+
+    async def dissolve(self) -> None:
+        """See ``StateStore.dissolve``; the layout goes last."""
+        async with self._translating():
+            if await self._with(TOKEN) or await self._with(WIPING):
+                raise ValueError("the namespace holds state partitions")
+            for kind in REGISTRIES:
+                await self._do("UNLINK", self.keys.registry(kind))
+            await self._do("UNLINK", self.keys.layout)
+            self._partitions.clear()
+
+    async def count(self, partition: int) -> int:
+        """See ``StateStore.count``."""
+        async with self._translating():
+            keys = await self._keys(partition)
+            if keys is None:
+                return 0
+            pipeline = self._pipeline()
+            pipeline.execute_command("HEXISTS", keys.meta, TOKEN)
+            pipeline.execute_command("ZCARD", keys.idle)
+            owned, held = await pipeline.execute()
+            return int(held) if owned else 0
 
     async def buckets(self, partition: int) -> Buckets:
         """See ``StateStore.buckets``; each window as of one moment."""
@@ -125,10 +171,13 @@ class RedisStore:
             keys = await self._keys(partition)
             if keys is None or limit <= 0:
                 return []
-            found: list[ConversationKey] = await self._do(
+            pipeline = self._pipeline()
+            pipeline.execute_command("HEXISTS", keys.meta, TOKEN)
+            pipeline.execute_command(
                 "ZRANGEBYSCORE", keys.idle, "-inf", f"({before_ms}", "LIMIT", 0, limit
             )
-            return found
+            owned, found = await pipeline.execute()
+            return list(found) if owned else []
 
     async def admit(
         self, kind: str, names: Sequence[str], configured: Sequence[str], limit: int
@@ -143,15 +192,7 @@ class RedisStore:
     async def partitions(self) -> list[int]:
         """See ``StateStore.partitions``; in rising order."""
         async with self._translating():
-            layout = await self._all(self.keys.layout)
-            chosen = sorted((int(partition), tag.decode()) for partition, tag in layout.items())
-            pipeline = self._pipeline()
-            for _, tag in chosen:
-                pipeline.execute_command("HEXISTS", self.keys.partition(tag).meta, TOKEN)
-            there = await pipeline.execute() if chosen else []
-        return [
-            partition for (partition, _), is_there in zip(chosen, there, strict=True) if is_there
-        ]
+            return await self._with(TOKEN)
 
     async def conversations(
         self, partition: int
@@ -175,8 +216,8 @@ class RedisStore:
             for first in range(0, len(page), PAGE):
                 part = page[first : first + PAGE]
                 async with self._translating():
-                    found = await self._hashes([names.hot(key) for key in part])
-                for key, hot in zip(part, found, strict=True):
+                    found = await self._owned(names, [names.hot(key) for key in part])
+                for key, hot in zip(part, found or [{}] * len(part), strict=True):
                     if hot:
                         yield key, StoredConversation(hot)
             if cursor == 0:
@@ -206,7 +247,51 @@ class RedisStore:
         keys = self._partitions[partition] = self.keys.partition(stored.decode())
         return keys
 
+    async def _wipe_step(self, keys: PartitionKeys, token: bytes) -> WipeResult:
+        """Begin, or delete the next page; with no page left, the windows and ``meta``."""
+        meta = await self._all(keys.meta)
+        mark = meta.get(WIPING)
+        call_keys, arguments = [keys.meta, keys.idle], [token, mark or token_bytes(MARK_BYTES)]
+        if mark is not None:
+            page: list[ConversationKey] = await self._do("ZRANGE", keys.idle, 0, PAGE - 1)
+            arguments += page
+            for key in page:
+                call_keys += [keys.hot(key), keys.fingerprints(key)]
+            if not page:
+                call_keys += [keys.window(window) for window in codec.read_windows(meta)]
+        result = await self._wipe.run(self.client, call_keys, arguments)
+        if result == b"fenced":
+            return Fenced()
+        return Wiped() if result == b"wiped" else Wiping()
+
+    async def _with(self, field: bytes) -> list[int]:
+        """The partitions whose ``meta`` has the field, in rising order."""
+        layout = await self._all(self.keys.layout)
+        chosen = sorted((int(partition), tag.decode()) for partition, tag in layout.items())
+        if not chosen:
+            return []
+        pipeline = self._pipeline()
+        for _, tag in chosen:
+            pipeline.execute_command("HEXISTS", self.keys.partition(tag).meta, field)
+        there = await pipeline.execute()
+        return [number for (number, _), has in zip(chosen, there, strict=True) if has]
+
+    async def _owned(
+        self, names: PartitionKeys | None, keys: Sequence[bytes]
+    ) -> list[dict[bytes, bytes]]:
+        """The content of each; nothing of a partition that nobody owns: what a wipe has left."""
+        if names is None or not keys:
+            return []
+        pipeline = self._pipeline()
+        pipeline.execute_command("HEXISTS", names.meta, TOKEN)
+        for key in keys:
+            pipeline.execute_command("HGETALL", key)
+        owned, *found = await pipeline.execute()
+        return list(found) if owned else []
+
     async def _buckets(self, keys: PartitionKeys, meta: codec.Meta) -> Buckets:
+        if WIPING in meta:
+            return {}
         windows = codec.read_windows(meta)
         stored = await self._hashes([keys.window(window) for window in windows])
         return {

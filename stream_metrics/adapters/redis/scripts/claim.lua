@@ -1,7 +1,7 @@
 -- Become the owner of a state partition.
 -- KEYS: meta
 -- ARGV: token, then field and value of everything that a new partition begins with
--- Returns all of meta. The checks stand before the first write.
+-- Returns all of meta, or nothing while a wipe is not done. The checks stand before the first write.
 
 local NEEDED = {'HSET', 'HDEL', 'HGET', 'HMGET', 'HGETALL', 'ZADD', 'ZREM', 'UNLINK', 'TYPE'}
 
@@ -16,6 +16,9 @@ if redis.acl_check_cmd then
   end
 end
 
+if redis.call('HGET', KEYS[1], 'wiping') then
+  return {}
+end
 if not redis.call('HGET', KEYS[1], 'i:group') then
   for i = 2, #ARGV, 1000 do
     redis.call('HSET', KEYS[1], unpack(ARGV, i, math.min(i + 999, #ARGV)))

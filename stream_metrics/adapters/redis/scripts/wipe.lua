@@ -1,0 +1,46 @@
+-- One step of deleting a state partition.
+-- KEYS: meta, idle, then what to delete in this step
+-- ARGV: token that must be the owner's, or ''; mark; then the members of idle to forget
+-- Returns 'begun', 'fenced', 'wiping' or 'wiped'. The first step sets the mark and takes all else
+-- out of meta but the names of the windows; later steps must know the mark. The last one, which
+-- names no members and finds idle empty, deletes meta too.
+
+if #KEYS < 2 or #ARGV < 2 or ARGV[2] == '' then
+  return redis.error_reply('ERR wipe: wrong arguments')
+end
+
+local held = redis.call('HMGET', KEYS[1], 'token', 'wiping')
+if not held[2] then
+  if #KEYS > 2 or #ARGV > 2 then
+    return 'wiping' -- somebody else has finished meanwhile
+  end
+  local meta = redis.call('HGETALL', KEYS[1])
+  if #meta == 0 then
+    return 'wiped'
+  end
+  if ARGV[1] ~= '' and held[1] ~= ARGV[1] then
+    return 'fenced'
+  end
+  redis.call('HSET', KEYS[1], 'wiping', ARGV[2])
+  for i = 1, #meta, 2 do
+    if string.sub(meta[i], 1, 2) ~= 'w:' then
+      redis.call('HDEL', KEYS[1], meta[i])
+    end
+  end
+  return 'begun'
+end
+if held[2] ~= ARGV[2] then
+  return 'wiping'
+end
+
+for i = 3, #KEYS, 1000 do
+  redis.call('UNLINK', unpack(KEYS, i, math.min(i + 999, #KEYS)))
+end
+for i = 3, #ARGV, 1000 do
+  redis.call('ZREM', KEYS[2], unpack(ARGV, i, math.min(i + 999, #ARGV)))
+end
+if #ARGV > 2 or redis.call('TYPE', KEYS[2]).ok ~= 'none' then
+  return 'wiping'
+end
+redis.call('UNLINK', KEYS[1])
+return 'wiped'
