@@ -1,10 +1,11 @@
 """The reference pages that are made from code: ``docs/metrics.md`` and ``docs/settings.md``.
 
-Written by ``python -m docs.generate``; a test compares the committed copies.
+Written by ``python -m stream_metrics.cli.docs docs``; a test compares the committed copies.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_origin
@@ -386,3 +387,7 @@ def write(docs: Path) -> None:
     """Write the pages into the directory ``docs``."""
     for name, text in pages().items():
         (docs / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))
