@@ -57,6 +57,9 @@ class KafkaSettings(_Part):
     start: Literal["earliest", "latest"] = Field(
         "earliest", description="where a group begins that has neither state nor commits"
     )
+    on_offset_gap: Literal["halt", "rebuild", "continue"] = "halt"
+    """What to do if records that the state needs are gone: hold that partition, wipe its state and
+    read its topics again from their start, or go on with what there is."""
     dead_letter_suffix: str = ".dlq"
     """A topic's dead letters go to its name with this behind it."""
     max_poll_records: int = Field(2_000, ge=1, description="records fetched at once")
@@ -142,8 +145,6 @@ class StateSettings(_Part):
     cache_results: int = Field(
         250_000, ge=0, description="results of open conversations that a worker keeps in memory"
     )
-    offset_gap: Literal["halt"] = "halt"
-    """What to do if records that the state needs are gone: hold that partition."""
     batch_records: int = Field(400, ge=1, le=900, description="records in one atomic write")
 
     @field_validator("ttl")

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from stream_metrics.ports import (
     BatchWrite,
@@ -30,8 +29,6 @@ from stream_metrics.ports import (
     Written,
 )
 from stream_metrics.worker.batches import check_batch, check_claim
-
-WIPED_AT_ONCE: Final = 256  # conversations in one step of a wipe
 
 Parts = dict[bytes, bytes]
 
@@ -82,6 +79,7 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self.available = True
+        self.wiped_at_once = 256  # conversations in one step of a wipe
         self._content = _Content()
 
     def snapshot(self) -> MemorySnapshot:
@@ -162,7 +160,7 @@ class MemoryStore:
                 return Fenced()
             held.wiping = True
             return Wiping()
-        for key in list(held.conversations)[:WIPED_AT_ONCE]:
+        for key in list(held.conversations)[: self.wiped_at_once]:
             del held.conversations[key]
         if held.conversations:
             return Wiping()

@@ -551,8 +551,11 @@ class StatePartition:
             topic: replace(position, offset=max(position.offset, offsets.get(topic, 0)))
             for topic, position in self.positions.items()
         }
-        if positions == self.positions:
-            return
+        if positions != self.positions:
+            await self.move(positions, retry)
+
+    async def move(self, positions: dict[str, Position], retry: Retry[object]) -> None:
+        """Go on from other positions; all else stays. Raises ``Lost``."""
         batch, taken = await self._batch({}, [], positions, 0, retry)
         await self._write(batch, retry)
         taken()

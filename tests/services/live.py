@@ -54,9 +54,27 @@ class Worker(ChildProcess):
         """Whether it says so."""
         return (await self.readyz())[0] == 200
 
+    async def pages(self) -> bool:
+        """Whether it serves its pages."""
+        return (await self.readyz())[0] != 0
+
     async def readyz(self) -> tuple[int, dict[str, Any]]:
         """Status and body of ``/readyz``; status 0 while nobody listens."""
         return await self._get("/readyz")
+
+    async def healthz(self) -> tuple[int, dict[str, Any]]:
+        """Status and body of ``/healthz``; status 0 while nobody listens."""
+        return await self._get("/healthz")
+
+    async def figure(self, name: str) -> float:
+        """The sum of a metric's series on ``/metrics``."""
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session,
+            session.get(f"http://{self.address}/metrics") as answer,
+        ):
+            lines = (await answer.text()).splitlines()
+        found = [line for line in lines if line.partition("{")[0].partition(" ")[0] == name]
+        return sum(float(line.rpartition(" ")[2]) for line in found)
 
     async def _get(self, path: str) -> tuple[int, dict[str, Any]]:
         timeout = aiohttp.ClientTimeout(total=5)
@@ -184,7 +202,7 @@ class LiveSystem:
     topics: tuple[str, ...]
     produced: Produced
     workers: list[Worker] = field(default_factory=list)
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
 
     @property
     def environment(self) -> dict[str, str]:

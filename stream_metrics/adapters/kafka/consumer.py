@@ -7,9 +7,8 @@ no longer the owner. See ``worker.partition`` for the order of effects of a batc
 from __future__ import annotations
 
 import asyncio
-import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -17,24 +16,23 @@ import structlog
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import (
-    CommitFailedError,
     IllegalStateError,
     KafkaError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
     RecordTooLargeError,
 )
-from aiokafka.structs import OffsetAndMetadata
 
 from stream_metrics.adapters.kafka.lag import Lag
-from stream_metrics.adapters.kafka.log import FRESH, OffsetGap, start_positions, targets
+from stream_metrics.adapters.kafka.log import KafkaLog
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.topics import partition_counts
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.ports import Identity, Position, Record, StateStore, bounded_timestamp
 from stream_metrics.settings import KafkaSettings
-from stream_metrics.worker.partition import Lost, StatePartition, check_identity
+from stream_metrics.worker.partition import Lost, StatePartition
 from stream_metrics.worker.patience import Patience, Reasons, Stopped
+from stream_metrics.worker.takeover import Held, OffsetGap, Ready, TakeOver, other_record
 
 log = structlog.get_logger(__name__)
 
@@ -97,11 +95,14 @@ class LiveConsumer:
         self._kept: dict[int, StatePartition] = {}
         self._halted: dict[int, str] = {}
         self._verify: dict[TopicPartition, Position] = {}
+        self._found: dict[int, list[OffsetGap]] = {}  # gaps that reading has shown
+        self._take_over_one: TakeOver | None = None
         self._lag = Lag(operations)
         self._committed: dict[TopicPartition, int] = {}
         self._stuck: dict[int, dict[str, Position]] = {}  # where halted partitions stand
         self._next_commit = 0.0
         self._next_expiry = 0.0
+        self.steps = 0  # of take-overs
 
     # -- life -----------------------------------------------------------------------------------
 
@@ -135,6 +136,7 @@ class LiveConsumer:
         if not self._changed:
             for number, records in self._by_number(fetched).items():
                 await self._process(number, records)
+            await self._take_with_gaps()
         now = time.monotonic()
         self._reasons.beat()
         self._operations.progressed(time.time())
@@ -160,6 +162,7 @@ class LiveConsumer:
                 raise
             else:
                 self._consumer = consumer
+                self._take_over_one = self._make_take_over(consumer)
                 self._reasons.clear("kafka")
                 consumer.subscribe(list(self._settings.topics), listener=_Listener(self))
                 return
@@ -179,6 +182,19 @@ class LiveConsumer:
             heartbeat_interval_ms=settings.heartbeat_interval_ms,
             rebalance_timeout_ms=settings.rebalance_timeout_ms,
             max_poll_interval_ms=MAX_POLL_INTERVAL_MS,
+        )
+
+    def _make_take_over(self, consumer: AIOKafkaConsumer) -> TakeOver:
+        settings = self._settings
+        return TakeOver(
+            KafkaLog(consumer, settings.topics, self._retry_kafka),
+            self._store,
+            self._make_partition,
+            self._patience,
+            settings.on_offset_gap,
+            settings.start,
+            self._gap,
+            self._stepped,
         )
 
     async def _check_topics(self) -> dict[str, int]:
@@ -271,90 +287,65 @@ class LiveConsumer:
     def _places(self, number: int) -> list[TopicPartition]:
         return [TopicPartition(topic, number) for topic in self._settings.topics]
 
-    async def _take(self, number: int) -> None:
-        consumer = self._consumer
-        assert consumer is not None
+    async def _take(self, number: int, found: Sequence[OffsetGap] = ()) -> None:
+        """Take one partition number over, and read on; or hold it, if records are gone."""
+        assert self._take_over_one is not None
         assert self._identity is not None
-        state = await self._patience(lambda: self._store.describe(number))
-        check_identity(state.identity, self._identity, number)
-        positions = state.positions
-        fresh = state.identity is None
-        if fresh:
-            try:
-                places, start = self._places(number), self._settings.start
-                positions = await self._retry_kafka(
-                    lambda: start_positions(consumer, places, start)
-                )
-            except OffsetGap as gap:
-                self._gap(number, gap)
-                return
-        if not await self._confirm_membership(number, positions, fresh=fresh):
+        kept = self._kept.get(number)
+        taken = await self._take_over_one.take(number, self._identity, kept, found)
+        if taken is None:
+            self._changed = True
             return
-        kept = self._kept.pop(number, None)
-        if (
-            kept is not None
-            and state.token == kept.token
-            and {t: p.offset for t, p in positions.items()}
-            == {t: p.offset for t, p in kept.positions.items()}
-        ):
-            partition = kept
-        else:
-            token = secrets.token_bytes(16)
-            partition = self._make_partition(number, token, self._identity)
-            identity = self._identity
-            claimed = await self._patience(
-                lambda: self._store.claim(number, token, identity, positions)
-            )
-            partition.adopt(claimed)
+        self._kept.pop(number, None)
+        if isinstance(taken, Held):
+            self._halt(number, "offset gap: " + "; ".join(gap.message for gap in taken.gaps))
+            self._stuck[number] = taken.positions
+            return
         try:
-            await self._retry_kafka(lambda: self._seek(number, partition.positions))
-        except OffsetGap as gap:
-            self._gap(number, gap)
-            self._stuck[number] = partition.positions
+            self._seek(number, taken)
+        except IllegalStateError:  # no longer ours
+            self._changed = True
             return
         self._unhalt(number)
+        self.steps += 1
         if not self._changed:
-            self._active[number] = partition
+            self._active[number] = taken.partition
 
-    async def _confirm_membership(
-        self, number: int, positions: dict[str, Position], *, fresh: bool
-    ) -> bool:
-        """Whether a commit in the current generation succeeds; only then is a token taken.
-
-        If it does not, the client joins the group anew. Nothing may be committed meanwhile, since
-        that would make it begin again; the listener says when there is an assignment.
-        """
+    async def _take_with_gaps(self) -> None:
+        """Look again at partitions whose last record is not the one that was read."""
         consumer = self._consumer
         assert consumer is not None
-        note = FRESH if fresh else ""
-        offsets = {
-            TopicPartition(topic, number): OffsetAndMetadata(position.offset, note)
-            for topic, position in positions.items()
-        }
+        found, self._found = self._found, {}
+        for number, gaps in found.items():
+            partition = self._active.pop(number, None)
+            if partition is None:
+                continue  # taken away; whoever reads there finds it again
+            self._kept[number] = partition
+            if self._changed:
+                continue
+            consumer.pause(*self._places(number))
+            await self._take(number, gaps)
 
-        async def commit() -> bool:
-            try:
-                await consumer.commit(offsets)
-            except (CommitFailedError, IllegalStateError):
-                self._changed = True
-                return False
-            return True
-
-        return bool(await self._retry_kafka(commit))
-
-    async def _seek(self, number: int, positions: dict[str, Position]) -> None:
+    def _seek(self, number: int, ready: Ready) -> None:
         """Go to the stored offsets, one record back where there is one to be recognised."""
         consumer = self._consumer
         assert consumer is not None
         places = self._places(number)
-        aims, ends = await targets(consumer, places, positions)
-        self._lag.heard(ends)
-        for place, aim in aims.items():
+        self._lag.heard({place: ready.extents[place.topic].end for place in places})
+        for place in places:
+            position = ready.partition.positions[place.topic]
+            back = position.last_digest and position.offset > ready.extents[place.topic].first
             self._verify.pop(place, None)
-            if aim < positions[place.topic].offset:
-                self._verify[place] = positions[place.topic]
-            consumer.seek(place, aim)
+            if back:
+                self._verify[place] = position
+            consumer.seek(place, position.offset - 1 if back else position.offset)
+            self._committed.pop(place, None)
         consumer.resume(*places)
+
+    def _stepped(self) -> None:
+        """A step of a long take-over is done."""
+        self.steps += 1
+        self._reasons.beat()
 
     def _drop(self, number: int) -> None:
         self._kept.pop(number, None)
@@ -367,7 +358,8 @@ class LiveConsumer:
 
     def _gap(self, number: int, gap: OffsetGap) -> None:
         self._operations.offset_gap(gap.topic)
-        self._halt(number, f"offset gap: {gap}")
+        action = self._settings.on_offset_gap
+        log.error("offset gap", partition=number, action=action, reason=gap.message)
 
     def _halt(self, number: int, why: str) -> None:
         """Stop this partition number only; the others go on."""
@@ -380,9 +372,11 @@ class LiveConsumer:
         self._reasons.set(f"partition-{number}", why)
         consumer = self._consumer
         if consumer is not None:
-            held = [p for p in self._places(number) if p in consumer.assignment()]
-            if held:
-                consumer.pause(*held)
+            for place in self._places(number):
+                if place in consumer.assignment():
+                    consumer.pause(place)
+                    # a partition without a position keeps the client from fetching any other
+                    consumer.seek(place, 0)
 
     def _unhalt(self, number: int) -> None:
         self._halted.pop(number, None)
@@ -402,7 +396,9 @@ class LiveConsumer:
         except NoOffsetForPartitionError:
             return {}  # raised for the moment between assignment and our seek
         except OffsetOutOfRangeError:
-            self._changed = self._arrived = True  # the log moved: look at its bounds again
+            self._kept |= self._active  # the log moved: look at its bounds again
+            self._active.clear()
+            self._changed = self._arrived = True
             return {}
         except RecordTooLargeError:
             await self._halt_passed(consumer)
@@ -450,7 +446,7 @@ class LiveConsumer:
             if holes > 0:
                 self._operations.offset_holes(holes)
             numbers.setdefault(place.partition, []).extend(records)
-        return {n: records for n, records in numbers.items() if n not in self._halted}
+        return {n: records for n, records in numbers.items() if n not in self._found}
 
     def _recognise(self, place: TopicPartition, first: Record, partition: StatePartition) -> bool:
         """Whether the record before the stored offset is the one that was read there."""
@@ -462,13 +458,8 @@ class LiveConsumer:
             and partition.record_digest(first) == position.last_digest
         ):
             return True
-        self._gap(
-            place.partition,
-            OffsetGap(
-                place.topic,
-                f"the record at offset {first.offset} of {place.topic} is not the one that was "
-                "read there: the topic was made anew",
-            ),
+        self._found.setdefault(place.partition, []).append(
+            other_record(place.topic, position.offset)
         )
         return False
 

@@ -1,80 +1,70 @@
-"""The log behind a partition: where reading begins, and whether it holds what the state needs."""
+"""The log behind a partition number, and the group's commits, as the brokers tell them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import CommitFailedError, IllegalStateError
+from aiokafka.structs import OffsetAndMetadata
 
-from stream_metrics.ports import Position
+from stream_metrics.worker.takeover import Extent, Positions
 
 FRESH: Final = "stream-metrics: nothing written yet"
 
-
-class OffsetGap(Exception):
-    """The log of one topic does not hold what the state needs; the message says what is missing."""
-
-    def __init__(self, topic: str, message: str) -> None:
-        super().__init__(message)
-        self.topic = topic
+Retry = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
 
 
-async def start_positions(
-    consumer: AIOKafkaConsumer, places: Sequence[TopicPartition], start: str
-) -> dict[str, Position]:
-    """Where a state partition begins that the store does not know, by topic.
+class KafkaLog:
+    """A ``worker.takeover.Log`` by way of a consumer; ``retry`` repeats while brokers are away."""
 
-    A commit that carries the note ``FRESH`` was made before anything was written. Any other commit
-    says that there was state: raises ``OffsetGap``.
-    """
-    firsts = await consumer.beginning_offsets(places)
-    ends = await consumer.end_offsets(places)
-    # the public method gives the offset without the note
-    commits = await consumer._coordinator.fetch_committed_offsets(places)
-    positions: dict[str, Position] = {}
-    for place in places:
-        commit = commits.get(place)
-        if commit is None:
-            positions[place.topic] = Position((ends if start == "latest" else firsts)[place])
-        elif commit.metadata == FRESH:
-            positions[place.topic] = Position(commit.offset)
-        else:
-            raise OffsetGap(
-                place.topic,
-                f"the group has committed offset {commit.offset} of {place.topic}, but the store "
-                "has no state for it: the state is lost, or the namespace is another one",
-            )
-    return positions
+    def __init__(self, consumer: AIOKafkaConsumer, topics: Sequence[str], retry: Retry) -> None:
+        self._consumer = consumer
+        self._topics = tuple(topics)
+        self._retry = retry
 
+    async def extents(self, number: int, *, commits: bool) -> Mapping[str, Extent]:
+        """See ``Log.extents``."""
+        places = [TopicPartition(topic, number) for topic in self._topics]
 
-async def targets(
-    consumer: AIOKafkaConsumer,
-    places: Sequence[TopicPartition],
-    positions: Mapping[str, Position],
-) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """(where to seek, the ends of the log) for stored positions.
+        async def ask() -> dict[str, Extent]:
+            firsts = await self._consumer.beginning_offsets(places)
+            ends = await self._consumer.end_offsets(places)
+            committed: Mapping[TopicPartition, OffsetAndMetadata] = {}
+            if commits:  # the public method gives the offset without the note
+                committed = await self._consumer._coordinator.fetch_committed_offsets(places)
+            found = {}
+            for place in places:
+                commit = committed.get(place)
+                found[place.topic] = Extent(
+                    firsts[place],
+                    ends[place],
+                    commit.offset if commit else None,
+                    bool(commit and commit.metadata == FRESH),
+                )
+            return found
 
-    Where the record before the stored offset is there to be recognised, that is one record back.
-    Raises ``OffsetGap`` if the log begins behind a position or ends before it.
-    """
-    firsts = await consumer.beginning_offsets(places)
-    ends: dict[TopicPartition, int] = await consumer.end_offsets(places)
-    aims: dict[TopicPartition, int] = {}
-    for place in places:
-        position = positions[place.topic]
-        if position.offset < firsts[place]:
-            raise OffsetGap(
-                place.topic,
-                f"{place.topic} begins at offset {firsts[place]}, the state needs "
-                f"{position.offset}: records were deleted before they were read",
-            )
-        if position.offset > ends[place]:
-            raise OffsetGap(
-                place.topic,
-                f"{place.topic} ends at offset {ends[place]}, the state has read up to "
-                f"{position.offset}: the topic was made anew or has lost records",
-            )
-        back = bool(position.last_digest) and position.offset - 1 >= firsts[place]
-        aims[place] = position.offset - 1 if back else position.offset
-    return aims, ends
+        extents: dict[str, Extent] = await self._retry(ask)
+        return extents
+
+    async def confirm(self, number: int, positions: Positions, *, fresh: bool) -> bool:
+        """See ``Log.confirm``.
+
+        If it fails, the client joins the group anew. Nothing may be committed meanwhile, since
+        that would make it begin again; the listener says when there is an assignment.
+        """
+        note = FRESH if fresh else ""
+        offsets = {
+            TopicPartition(topic, number): OffsetAndMetadata(position.offset, note)
+            for topic, position in positions.items()
+        }
+
+        async def commit() -> bool:
+            try:
+                await self._consumer.commit(offsets)
+            except (CommitFailedError, IllegalStateError):
+                return False
+            return True
+
+        return bool(await self._retry(commit))
