@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +13,7 @@ import structlog
 from aiokafka.partitioner import murmur2
 from prometheus_client import CollectorRegistry
 
-from stream_metrics.adapters.health import Health
+from stream_metrics.adapters.health import WATCHDOG, Health
 from stream_metrics.adapters.kafka.consumer import LiveConsumer
 from stream_metrics.adapters.kafka.dead_letters import KafkaDeadLetters
 from stream_metrics.adapters.kafka.options import client_options
@@ -30,8 +31,11 @@ from stream_metrics.settings import Settings, read_secret
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
 from stream_metrics.worker.patience import Patience, Stopped
+from stream_metrics.worker.watchdog import Watchdog
 
 WATCH_SECONDS = 2.0
+LOOK_SECONDS = 1.0
+WAITING = frozenset({"redis", "kafka", "dead_letters", "topics"})  # reasons that end by themselves
 GC_THRESHOLDS = (100_000, 20, 100)
 
 log = structlog.get_logger(__name__)
@@ -92,7 +96,8 @@ class Runtime:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.registry = CollectorRegistry()
-        self.health = Health()
+        self._watchdog = Watchdog(settings.web.watchdog_seconds)
+        self.health = Health(settings.web.watchdog_seconds or math.inf)
         self.operations = Operations(self.registry, settings.kafka.topics)
         self.patience = Patience(self.health, self.operations.redis_error)
         self.cache = ConversationCache(settings.state.cache_results)
@@ -158,17 +163,18 @@ class Runtime:
             self.health,
             self.operations,
         )
-        watch: asyncio.Task[None] | None = None
+        watchers: list[asyncio.Task[None]] = []
         try:
             await self._check_store(store)
-            watch = asyncio.create_task(self._watch(store))
+            watchers.append(asyncio.create_task(self._watch(store)))
+            watchers.append(asyncio.create_task(self._guard(self._consumer)))
             await self._consumer.run()
         except Stopped:
             pass
         finally:
-            if watch is not None:
-                watch.cancel()
-                await asyncio.gather(watch, return_exceptions=True)
+            for watcher in watchers:
+                watcher.cancel()
+            await asyncio.gather(*watchers, return_exceptions=True)
             await letters.stop()
             await store.close()
 
@@ -187,6 +193,27 @@ class Runtime:
             self.operations.ready(not self.health.obstacles())
             try:
                 await self.patience.pause(WATCH_SECONDS)
+            except Stopped:
+                return
+
+    async def _guard(self, consumer: LiveConsumer) -> None:
+        """Say on ``/healthz`` when nothing moves, until something does."""
+        while not self.patience.stopping:
+            waiting = WAITING & self.health.reasons.keys()
+            why = self._watchdog.look(time.monotonic(), consumer.standing(waiting))
+            if self._watchdog.moved or waiting:
+                self.health.beat()  # a long batch, or a long wait, is no dead loop
+            if why is not None and WATCHDOG not in self.health.reasons:
+                log.error("watchdog: stuck", reason=why)
+            if why is None and WATCHDOG in self.health.reasons:
+                log.warning("watchdog: it moves again")
+            if why is not None:
+                self.health.set(WATCHDOG, why)
+            else:
+                self.health.clear(WATCHDOG)
+            self.operations.stuck(why is not None)
+            try:
+                await self.patience.pause(LOOK_SECONDS)
             except Stopped:
                 return
 

@@ -319,9 +319,19 @@ class WebSettings(_Part):
     """Certificate to serve with."""
     tls_key: Path | None = None
     """The key of that certificate."""
+    watchdog_seconds: float = Field(60.0, ge=0)
+    """How long nothing may move, though there is lag and nothing to wait for, until `/healthz` says
+    so: at least 10, or 0 for ever."""
     users: dict[str, SecretStr] = Field(
         default_factory=dict, description="basic-auth users and the SHA-256 of their passwords"
     )
+
+    @field_validator("watchdog_seconds")
+    @classmethod
+    def _not_too_soon(cls, seconds: float) -> float:
+        if 0 < seconds < 10:
+            raise ValueError("take at least 10 seconds; offsets without a record are noted every 5")
+        return seconds
 
 
 class LogSettings(_Part):

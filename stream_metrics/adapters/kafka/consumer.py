@@ -33,6 +33,7 @@ from stream_metrics.settings import KafkaSettings
 from stream_metrics.worker.partition import Lost, StatePartition
 from stream_metrics.worker.patience import Patience, Reasons, Stopped
 from stream_metrics.worker.takeover import Held, OffsetGap, Ready, TakeOver, other_record
+from stream_metrics.worker.watchdog import Standing
 
 log = structlog.get_logger(__name__)
 
@@ -102,7 +103,12 @@ class LiveConsumer:
         self._stuck: dict[int, dict[str, Position]] = {}  # where halted partitions stand
         self._next_commit = 0.0
         self._next_expiry = 0.0
-        self.steps = 0  # of take-overs
+        # for the watchdog
+        self._settled = False  # what is ours has been taken over
+        self._taking_over = False
+        self._group_since = time.monotonic()  # when the group last began to hand out partitions
+        self._steps = 0
+        self._rounds = 0
 
     # -- life -----------------------------------------------------------------------------------
 
@@ -110,6 +116,29 @@ class LiveConsumer:
     def partitions(self) -> list[StatePartition]:
         """The state partitions that this worker works on."""
         return list(self._active.values())
+
+    def standing(self, waiting: frozenset[str]) -> Standing:
+        """How far it is, for the watchdog; ``waiting`` names what it is known to wait for."""
+        offsets, behind = {}, {}
+        for number, partition in (self._active | self._kept).items():
+            if number in self._halted:
+                continue
+            for topic, position in partition.positions.items():
+                offsets[number, topic] = position.offset
+                place = TopicPartition(topic, number)
+                behind[number, topic] = self._lag.behind(place, position.offset)
+        unsettled = self._changed or not self._settled
+        for_group = unsettled and not self._taking_over and not (self._changed and self._arrived)
+        elapsed = time.monotonic() - self._group_since
+        return Standing(
+            offsets,
+            behind,
+            taking_over=unsettled,
+            rebalancing=for_group and elapsed < self._settings.rebalance_timeout_ms / 1000,
+            steps=self._steps,
+            rounds=self._rounds,
+            waiting=waiting,
+        )
 
     async def run(self) -> None:
         """Work until told to stop."""
@@ -138,6 +167,7 @@ class LiveConsumer:
                 await self._process(number, records)
             await self._take_with_gaps()
         now = time.monotonic()
+        self._rounds += 1
         self._reasons.beat()
         self._operations.progressed(time.time())
         if now >= self._next_commit:
@@ -164,6 +194,7 @@ class LiveConsumer:
                 self._consumer = consumer
                 self._take_over_one = self._make_take_over(consumer)
                 self._reasons.clear("kafka")
+                self._group_since = time.monotonic()
                 consumer.subscribe(list(self._settings.topics), listener=_Listener(self))
                 return
 
@@ -235,6 +266,7 @@ class LiveConsumer:
         self._kept |= self._active
         self._active.clear()
         self._changed, self._arrived = True, False
+        self._group_since = time.monotonic()
 
     def assignment_arrived(self, assigned: Iterable[TopicPartition]) -> None:
         """Called by the rebalance listener: hold still until the state is there."""
@@ -247,9 +279,16 @@ class LiveConsumer:
 
     async def _take_over(self) -> None:
         """Become the owner of what the group gave us, load its state, and seek to its offsets."""
+        self._changed = self._arrived = self._settled = False
+        self._taking_over = True
+        try:
+            await self._take_what_is_ours()
+        finally:
+            self._taking_over = False
+
+    async def _take_what_is_ours(self) -> None:
         consumer = self._consumer
         assert consumer is not None
-        self._changed = self._arrived = False
         self._reasons.set("assignment", "taking over partitions")
         try:
             counts = await self._retry_kafka(self._check_topics)
@@ -270,6 +309,7 @@ class LiveConsumer:
                 return
             await self._take(number)
         if not self._changed:
+            self._settled = True
             self._reasons.clear("assignment")
             self._operations.assigned(len(self._active))
             log.info("partitions taken over", partitions=sorted(self._active))
@@ -295,6 +335,7 @@ class LiveConsumer:
         taken = await self._take_over_one.take(number, self._identity, kept, found)
         if taken is None:
             self._changed = True
+            self._group_since = time.monotonic()
             return
         self._kept.pop(number, None)
         if isinstance(taken, Held):
@@ -307,7 +348,7 @@ class LiveConsumer:
             self._changed = True
             return
         self._unhalt(number)
-        self.steps += 1
+        self._steps += 1
         if not self._changed:
             self._active[number] = taken.partition
 
@@ -344,7 +385,7 @@ class LiveConsumer:
 
     def _stepped(self) -> None:
         """A step of a long take-over is done."""
-        self.steps += 1
+        self._steps += 1
         self._reasons.beat()
 
     def _drop(self, number: int) -> None:
@@ -530,9 +571,17 @@ class LiveConsumer:
         """How far the client is; all that it has returned is in the state by now."""
         consumer = self._consumer
         assert consumer is not None
-        if self._changed or any(place in self._verify for place in self._places(number)):
+        if self._changed:
             return {}
-        return {p.topic: await consumer.position(p) for p in self._places(number)}
+        places = self._places(number)
+        passed = {place: await consumer.position(place) for place in places}
+        for place, offset in passed.items():
+            expected = self._verify.get(place)
+            if expected is not None and offset >= expected.offset:
+                del self._verify[place]  # a marker stands where the record was looked for
+        if any(place in self._verify for place in places):
+            return {}
+        return {place.topic: offset for place, offset in passed.items()}
 
     def _report(self) -> None:
         """Lag, also of partitions that wait to be taken over or are halted."""

@@ -29,6 +29,10 @@ class Lag:
         self._caught_up.pop(place, None)
         self._operations.forget_partition(place.topic, place.partition)
 
+    def behind(self, place: TopicPartition, offset: int) -> int:
+        """Records between an offset and the end as last heard; 0 where nothing was heard."""
+        return max(0, self._ends.get(place, offset) - offset)
+
     def read_up_to_ms(self, number: int, positions: Mapping[str, Position]) -> int | None:
         """Record time up to which every topic has been read; a topic at its end counts as now."""
         now_ms = int(time.time() * 1000)
@@ -47,7 +51,7 @@ class Lag:
         for number, positions in known.items():
             for topic, position in positions.items():
                 place = TopicPartition(topic, number)
-                behind = max(0, self._ends.get(place, position.offset) - position.offset)
+                behind = self.behind(place, position.offset)
                 since = self._caught_up.setdefault(place, now)
                 if not behind:
                     self._caught_up[place] = now

@@ -226,6 +226,9 @@ class Operations:
             "last_progress_timestamp_seconds", "When a batch was last finished; 0 before the first."
         )
         self._ready = gauge("ready", "1 if this worker reads and writes, else 0.")
+        self._stuck = gauge(
+            "stuck", "1 if nothing moves though there is lag and nothing to wait for, else 0."
+        )
         Info(PREFIX + "build", "What runs here.", registry=self._registry).info(
             {"version": __version__, "python": platform.python_version()}
         )
@@ -332,6 +335,10 @@ class Operations:
     def progressed(self, unix_seconds: float) -> None:
         """A batch was finished at this Unix time."""
         self._progress.set(unix_seconds)
+
+    def stuck(self, stuck: bool) -> None:
+        """Whether the watchdog sees no progress."""
+        self._stuck.set(stuck)
 
     def ready(self, ready: bool) -> None:
         """Whether the worker reads and writes."""

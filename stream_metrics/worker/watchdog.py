@@ -1,0 +1,108 @@
+"""Whether a worker is stuck: no progress although there is something to do and nothing to wait for.
+
+Progress is that stored positions move, or that a take-over comes a step further. Waiting for Redis,
+Kafka or the dead-letter topic is no reason to restart, nor is a rebalance that the group still has
+time for, nor a partition that is held by policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+Place = tuple[int, str]  # partition number and topic
+
+# A place may have to wait while others are read. Only after so many rounds of the loop without a
+# record for it is it taken for stuck by itself.
+ROUNDS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a worker stands at a moment.
+
+    ``offsets`` are the stored positions of all places that are not held by policy, ``behind`` the
+    records that each is behind the end of its log. ``steps`` counts those of take-overs, ``rounds``
+    those of the loop. ``waiting`` names what the worker says that it waits for.
+    """
+
+    offsets: Mapping[Place, int] = field(default_factory=dict)
+    behind: Mapping[Place, int] = field(default_factory=dict)
+    taking_over: bool = False
+    rebalancing: bool = False
+    steps: int = 0
+    rounds: int = 0
+    waiting: frozenset[str] = frozenset()
+
+    @property
+    def excused(self) -> bool:
+        """Whether it is somebody else's turn."""
+        return self.rebalancing or bool(self.waiting)
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is something to do."""
+        return self.taking_over or any(self.behind.values())
+
+
+@dataclass(slots=True)
+class _Still:
+    """Since when a place has not moved although it is behind."""
+
+    offset: int
+    since: float
+    rounds: int
+
+
+class Watchdog:
+    """Looks at the standing again and again; ``seconds`` without progress are too many, 0: never.
+
+    The clock is the caller's.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.moved = False  # whether the last look saw progress
+        self._before = Standing()
+        self._since: float | None = None
+        self._still: dict[Place, _Still] = {}
+
+    def look(self, now: float, standing: Standing) -> str | None:
+        """Why the worker is stuck, or None."""
+        before, self._before = self._before, standing
+        self.moved = standing.offsets != before.offsets or standing.steps != before.steps
+        if self._since is None or self.moved or standing.excused or not standing.busy:
+            self._since = now
+        self._note_places(now, standing)
+        if not self.seconds:
+            return None
+        silent = now - self._since
+        if silent >= self.seconds:
+            return f"no progress for {silent:.0f} s, {_left(standing)}, and nothing to wait for"
+        stuck = [
+            place
+            for place, still in self._still.items()
+            if now - still.since >= self.seconds and standing.rounds - still.rounds >= ROUNDS
+        ]
+        if not stuck:
+            return None
+        named = ", ".join(f"partition {number} of {topic}" for number, topic in sorted(stuck))
+        return f"nothing comes of {named} for {self.seconds:.0f} s, though records are there"
+
+    def _note_places(self, now: float, standing: Standing) -> None:
+        if standing.excused:
+            self._still.clear()
+        for place in self._still.keys() - standing.offsets.keys():
+            del self._still[place]
+        for place, offset in standing.offsets.items():
+            still = self._still.get(place)
+            if not standing.behind.get(place):
+                self._still.pop(place, None)
+            elif still is None or still.offset != offset:
+                self._still[place] = _Still(offset, now, standing.rounds)
+
+
+def _left(standing: Standing) -> str:
+    behind = sum(standing.behind.values())
+    return f"{behind} records are left" if behind else "partitions are being taken over"

@@ -1,0 +1,215 @@
+"""The watchdog of a whole worker on real servers: it tells a stuck worker from an idle one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaProducer
+
+from deploy.local.kafka.cluster import Kafka
+from deploy.local.servers import RedisServer
+from stream_metrics.adapters.health import WATCHDOG
+from stream_metrics.runtime import Runtime
+from stream_metrics.settings import Settings
+from tests.helpers import wait_until
+
+pytestmark = pytest.mark.service
+
+SECONDS = 3.0  # less than the settings allow, to be quick
+MARKERS_SECONDS = 10.0  # markers are passed every five seconds
+SOON = 30
+
+
+@asynccontextmanager
+async def working(
+    kafka: Kafka, redis: RedisServer, name: str, seconds: float = SECONDS
+) -> AsyncIterator[tuple[Runtime, str]]:
+    """A worker in this process, with nothing to do yet; and the name of its input topic."""
+    group = f"{name}-{os.getpid()}"
+    for topic in (group, f"{group}.dlq"):
+        await kafka.create_topic(topic)
+    runtime = Runtime(
+        Settings.model_validate(
+            {
+                "kafka": {
+                    "bootstrap_servers": kafka.bootstrap_servers,
+                    "topics": (group,),
+                    "group_id": group,
+                    "rebalance_timeout_ms": 2_000,
+                },
+                "redis": {"url": redis.url},
+            }
+        )
+    )
+    runtime._watchdog.seconds = runtime.health.bound_seconds = seconds
+    work = asyncio.create_task(runtime.run())
+    try:
+        await wait_until(lambda: not runtime.health.obstacles(), SOON, "the worker is not ready")
+        yield runtime, group
+    finally:
+        runtime.stop()
+        await asyncio.wait_for(work, SOON)
+
+
+@asynccontextmanager
+async def producer(kafka: Kafka, **options: Any) -> AsyncIterator[Any]:
+    """A producer."""
+    client = AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers, **options)
+    await client.start()
+    try:
+        yield client
+    finally:
+        await client.stop()
+
+
+def offset(runtime: Runtime) -> int:
+    """How far the state is, as long as there is one partition with one topic."""
+    assert runtime._consumer is not None
+    return sum(p.offset for state in runtime._consumer.partitions for p in state.positions.values())
+
+
+async def stays_alive(runtime: Runtime, seconds: float) -> None:
+    """Look at the probe all the time."""
+    ends = time.monotonic() + seconds
+
+    def over() -> bool:
+        assert runtime.health.failures() == {}
+        return time.monotonic() > ends
+
+    await wait_until(over, seconds + 1, "time stands still")
+
+
+async def alarm(runtime: Runtime) -> None:
+    """Wait until the probe says that the worker is stuck."""
+    await wait_until(lambda: WATCHDOG in runtime.health.failures(), SOON, "there is no alarm")
+    assert runtime.pages.healthz()[0] == 503
+    assert "no progress" in runtime.health.failures()[WATCHDOG]
+
+
+async def test_a_client_that_fetches_nothing_is_noticed(
+    kafka: Kafka, redis_server: RedisServer
+) -> None:
+    """If records are there and none is handed out, the probe fails until they are."""
+    async with working(kafka, redis_server, "stuck-fetch") as (runtime, topic):
+        assert runtime._consumer is not None
+        client = runtime._consumer._consumer
+        assert client is not None
+        healthy = client.getmany
+        asked = asyncio.Event()
+
+        async def nothing(**_: Any) -> dict[Any, Any]:
+            asked.set()
+            await asyncio.sleep(0.05)
+            return {}
+
+        client.getmany = nothing
+        await asked.wait()
+        async with producer(kafka) as sender:
+            await sender.send_and_wait(topic, b"{}")
+        await alarm(runtime)
+
+        client.getmany = healthy
+        await wait_until(lambda: not runtime.health.failures(), SOON, "the alarm does not end")
+        assert offset(runtime) == 1
+
+
+async def test_a_batch_that_never_ends_is_noticed(kafka: Kafka, redis_server: RedisServer) -> None:
+    """A call that hangs without an error makes the probe fail."""
+    async with working(kafka, redis_server, "stuck-batch") as (runtime, topic):
+        assert runtime._consumer is not None
+        [state] = runtime._consumer.partitions
+        release = asyncio.Event()
+        healthy = state._dead_letters.send
+
+        async def hangs(letters: Any) -> None:
+            await release.wait()
+            await healthy(letters)
+
+        state._dead_letters.send = hangs  # type: ignore[method-assign]
+        async with producer(kafka) as sender:
+            await sender.send_and_wait(topic, b"{}")
+        await alarm(runtime)
+
+        release.set()
+        await wait_until(lambda: not runtime.health.failures(), SOON, "the alarm does not end")
+
+
+async def test_a_take_over_that_never_ends_is_noticed(
+    kafka: Kafka, redis_server: RedisServer
+) -> None:
+    """If what the group handed out is not taken over, the probe fails, also without lag."""
+    async with working(kafka, redis_server, "stuck-take-over") as (runtime, _):
+        live = runtime._consumer
+        assert live is not None
+        release = asyncio.Event()
+        healthy = live._check_topics
+
+        async def hangs() -> dict[str, int]:
+            await release.wait()
+            return await healthy()
+
+        live._check_topics = hangs  # type: ignore[method-assign]
+        live._changed = live._arrived = True
+        await alarm(runtime)
+
+        release.set()
+        await wait_until(lambda: not runtime.health.obstacles(), SOON, "it is not ready again")
+
+
+async def test_markers_alone_are_no_lag(kafka: Kafka, redis_server: RedisServer) -> None:
+    """Aborted transactions, again and again and behind a record, leave nothing to read."""
+    async with working(kafka, redis_server, "markers", MARKERS_SECONDS) as (runtime, topic):
+        async with producer(kafka) as sender:
+            await sender.send_and_wait(topic, b"{}")
+        await wait_until(lambda: offset(runtime) == 1, SOON, "the record is not read")
+        async with producer(kafka, transactional_id=topic) as sender:
+            for number in (1, 2):
+                await sender.begin_transaction()
+                await sender.send_and_wait(topic, b"{}")
+                await sender.abort_transaction()
+                end = 1 + 2 * number
+                await wait_until(lambda: offset(runtime) == end, SOON, "they are not passed")  # noqa: B023
+                # whoever takes over looks for the record before the offset, and there is a marker
+                assert runtime._consumer is not None
+                runtime._consumer._changed = runtime._consumer._arrived = True
+        await stays_alive(runtime, 1.5 * MARKERS_SECONDS)
+
+
+async def test_an_open_transaction_is_no_lag(kafka: Kafka, redis_server: RedisServer) -> None:
+    """Records that are not committed yet are not there for the worker, however long that takes."""
+    async with (
+        working(kafka, redis_server, "open") as (runtime, topic),
+        producer(kafka, transactional_id=topic) as sender,
+    ):
+        await sender.begin_transaction()
+        await sender.send_and_wait(topic, b"{}")
+        await stays_alive(runtime, 2 * SECONDS)
+        await sender.commit_transaction()
+        await wait_until(lambda: offset(runtime) == 2, SOON, "the record is not read")
+
+
+async def test_a_held_partition_is_no_alarm(kafka: Kafka, redis_server: RedisServer) -> None:
+    """A partition that is halted because its state is gone stays so, and the worker alive."""
+    async with working(kafka, redis_server, "held") as (runtime, topic):
+        async with producer(kafka) as sender:
+            await sender.send_and_wait(topic, b"{}")
+            await wait_until(lambda: bool(committed(runtime)), SOON, "nothing is committed")
+            assert runtime._consumer is not None
+            store = runtime._consumer._store
+            await store.wipe(0)
+            held = "partition-0"
+            await wait_until(lambda: held in runtime.health.reasons, SOON, "it is not held")
+            await sender.send_and_wait(topic, b"{}")
+        await stays_alive(runtime, 2 * SECONDS)
+
+
+def committed(runtime: Runtime) -> dict[Any, int]:
+    """What the worker has committed."""
+    assert runtime._consumer is not None
+    return runtime._consumer._committed

@@ -1,0 +1,125 @@
+"""The watchdog fires when the worker is stuck, and only then; time is told, not waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from stream_metrics.worker.watchdog import ROUNDS, Standing, Watchdog
+
+A, B = (0, "events"), (1, "events")
+SECONDS = 60
+
+
+def first_alarm(story: Callable[[int], Standing], until: int = 600) -> int | None:
+    """The second at which the watchdog speaks, looking once a second."""
+    dog = Watchdog(SECONDS)
+    for now in range(until):
+        if dog.look(now, story(now)):
+            return now
+    return None
+
+
+def stuck(now: int) -> Standing:
+    """Records are left, the loop goes round, and nothing moves."""
+    return Standing({A: 7}, {A: 100}, rounds=10 * now)
+
+
+STUCK: dict[str, Callable[[int], Standing]] = {
+    "nothing is fetched": stuck,
+    "the loop is blocked": lambda now: Standing({A: 7}, {A: 100}, rounds=3),
+    "a take-over never ends": lambda now: Standing(taking_over=True),
+    "a take-over without lag never ends": lambda now: Standing({A: 7}, {A: 0}, taking_over=True),
+}
+
+
+@pytest.mark.parametrize("why", STUCK)
+def test_it_fires_within_a_minute(why: str) -> None:
+    """Whatever hangs, the alarm comes when the time is up."""
+    assert first_alarm(STUCK[why]) == SECONDS
+
+
+FINE: dict[str, Callable[[int], Standing]] = {
+    "nothing to do": lambda now: Standing({A: 7}, {A: 0}, rounds=now),
+    "nothing assigned": lambda now: Standing(rounds=now),
+    "all are held by policy": lambda now: Standing({}, {}, rounds=now),
+    "a slow batch moves": lambda now: Standing({A: now // 50}, {A: 10**6}, rounds=0),
+    "lag comes and goes": lambda now: Standing({A: 7}, {A: now % 50}, rounds=now),
+    "markers are passed": lambda now: Standing({A: now // 5}, {A: int(now % 5 > 0)}, rounds=now),
+    "a wipe takes steps": lambda now: Standing(taking_over=True, steps=now // 10),
+    "one by one is taken over": lambda now: Standing(
+        {A: 7}, {A: 5}, taking_over=True, steps=now // 50
+    ),
+    "the group takes its time": lambda now: Standing({A: 7}, {A: 9}, rebalancing=True),
+    **{
+        f"waiting for {what}": lambda now, what=what: Standing(  # type: ignore[misc]
+            {A: 7}, {A: 9}, waiting=frozenset([what])
+        )
+        for what in ("redis", "kafka", "dead_letters", "topics")
+    },
+    "one waits for its turn": lambda now: Standing(
+        {A: now, B: 7}, {A: 9, B: 9}, rounds=now * (ROUNDS - 1) // 600
+    ),
+}
+
+
+@pytest.mark.parametrize("why", FINE)
+def test_it_does_not_fire(why: str) -> None:
+    """Ten minutes of this are no reason to restart."""
+    assert first_alarm(FINE[why]) is None
+
+
+def test_time_runs_from_when_it_was_last_excused() -> None:
+    """After a wait there is a whole minute again."""
+
+    def story(now: int) -> Standing:
+        waiting = frozenset(["redis"]) if now < 100 else frozenset[str]()
+        return Standing({A: 7}, {A: 9}, waiting=waiting)
+
+    assert first_alarm(story) == 99 + SECONDS
+
+
+def test_time_runs_from_when_there_is_something_to_do() -> None:
+    """A topic that was idle for long gets its minute too."""
+
+    def story(now: int) -> Standing:
+        return Standing({A: 7}, {A: int(now >= 300)}, rounds=now)
+
+    assert first_alarm(story) == 299 + SECONDS
+
+
+def test_one_place_may_be_stuck_alone() -> None:
+    """While others move, a place that gets nothing in many rounds of the loop is stuck."""
+
+    def story(now: int) -> Standing:
+        return Standing({A: now, B: 7}, {A: 9, B: 9}, rounds=now)
+
+    assert first_alarm(story) == SECONDS
+
+
+def test_the_alarm_names_what_is_stuck() -> None:
+    """The reason tells place and time, for whoever reads the probe."""
+    dog = Watchdog(SECONDS)
+    said = [dog.look(now, Standing({A: now, B: 7}, {B: 9}, rounds=now)) for now in (0, 60)]
+
+    assert said == [
+        None,
+        "nothing comes of partition 1 of events for 60 s, though records are there",
+    ]
+
+
+def test_it_is_silent_again_once_something_moves() -> None:
+    """Progress ends the alarm."""
+    dog = Watchdog(SECONDS)
+    said = [dog.look(now, stuck(now)) for now in (0, 60, 61)]
+    said.append(dog.look(62, Standing({A: 8}, {A: 99}, rounds=620)))
+
+    assert [bool(reason) for reason in said] == [False, True, True, False]
+
+
+def test_zero_seconds_turn_it_off() -> None:
+    """With 0 nothing is too long."""
+    dog = Watchdog(0)
+
+    assert [dog.look(now, stuck(now)) for now in (0, 10_000)] == [None, None]
