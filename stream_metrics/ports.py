@@ -122,6 +122,8 @@ WriteResult = Written | Fenced | Moved
 class Wiping:
     """The wipe has begun and is not done: what is left is no state any more; call again."""
 
+    deleted: int = field(default=0, compare=False)  # conversations, in this step
+
 
 @dataclass(frozen=True, slots=True)
 class Wiped:

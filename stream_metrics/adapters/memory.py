@@ -160,10 +160,11 @@ class MemoryStore:
                 return Fenced()
             held.wiping = True
             return Wiping()
-        for key in list(held.conversations)[: self.wiped_at_once]:
+        page = list(held.conversations)[: self.wiped_at_once]
+        for key in page:
             del held.conversations[key]
         if held.conversations:
-            return Wiping()
+            return Wiping(len(page))
         del self._content.partitions[partition]
         return Wiped()
 

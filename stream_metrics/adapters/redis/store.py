@@ -252,8 +252,9 @@ class RedisStore:
         meta = await self._all(keys.meta)
         mark = meta.get(WIPING)
         call_keys, arguments = [keys.meta, keys.idle], [token, mark or token_bytes(MARK_BYTES)]
+        page: list[ConversationKey] = []
         if mark is not None:
-            page: list[ConversationKey] = await self._do("ZRANGE", keys.idle, 0, PAGE - 1)
+            page = await self._do("ZRANGE", keys.idle, 0, PAGE - 1)
             arguments += page
             for key in page:
                 call_keys += [keys.hot(key), keys.fingerprints(key)]
@@ -262,7 +263,7 @@ class RedisStore:
         result = await self._wipe.run(self.client, call_keys, arguments)
         if result == b"fenced":
             return Fenced()
-        return Wiped() if result == b"wiped" else Wiping()
+        return Wiped() if result == b"wiped" else Wiping(len(page))
 
     async def _with(self, field: bytes) -> list[int]:
         """The partitions whose ``meta`` has the field, in rising order."""

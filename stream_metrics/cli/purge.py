@@ -1,0 +1,149 @@
+"""Commands for what is left behind: ``purge``."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import typer
+from aiokafka.errors import KafkaError
+from rich.console import Console
+from rich.progress import Progress, TaskID
+
+from stream_metrics.adapters.kafka.groups import members
+from stream_metrics.adapters.redis.connect import connect
+from stream_metrics.adapters.redis.errors import StoreRefused
+from stream_metrics.cli.common import ConfigOption, UsageError, load_settings
+from stream_metrics.ports import StateStore, StoreUnavailable, Wiped, Wiping
+from stream_metrics.runtime import redis_options
+from stream_metrics.settings import Settings, mask_url
+
+ANSWER_WITHIN_SECONDS = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What a namespace holds: conversations by partition, parts of a purge that was cut off, and
+    the groups that wrote it."""
+
+    conversations: dict[int, int]
+    unfinished: list[int]
+    groups: list[str]
+
+    @property
+    def partitions(self) -> list[int]:
+        """Everything that is to be wiped."""
+        return sorted({*self.conversations, *self.unfinished})
+
+
+def purge(
+    namespace: Annotated[
+        str | None,
+        typer.Option(help="Default: that of the settings.", show_default=False),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force", help="Also if workers are in the group, or Kafka cannot tell whether."
+        ),
+    ] = False,
+    config: ConfigOption = None,
+) -> None:
+    """Delete the state of a namespace that is given up; its figures are gone for good.
+
+    Refuses while a worker is in the consumer group. A purge that is cut off leaves nothing that a
+    worker would take for state; run it again. Exit code 1 if you decide against it, 2 if refused.
+    """
+    settings = load_settings(config)
+    try:
+        code = asyncio.run(_purge(settings, namespace or settings.namespace, yes, force))
+    except (StoreUnavailable, StoreRefused) as error:
+        raise UsageError(
+            f"redis {mask_url(settings.redis.url)}: {error}. What is deleted stays so; run purge "
+            "again for the rest"
+        ) from error
+    if code:
+        raise typer.Exit(code)
+
+
+async def _purge(settings: Settings, namespace: str, yes: bool, force: bool) -> int:
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    try:
+        store = connect(replace(redis_options(settings), namespace=namespace))
+    except ValueError as error:
+        raise UsageError(f"--namespace: {error}") from error
+    try:
+        holding = await _holding(store, settings, namespace)
+        where = f"namespace {namespace!r} in {mask_url(settings.redis.url)}"
+        if not holding.partitions:
+            await store.dissolve()
+            console.print(f"{where} holds no state")
+            return 0
+        console.print(f"{where} holds")
+        console.print(f"  partitions     {len(holding.partitions)}")
+        console.print(f"  conversations  {sum(holding.conversations.values()):,}")
+        console.print(f"  written by     {', '.join(map(repr, holding.groups))}")
+        if holding.unfinished:
+            console.print(f"  left over from a wipe that was cut off: {holding.unfinished}")
+        await _refuse_if_owned(settings, holding, force, console)
+        if not yes and typer.prompt("Type the namespace to delete it", err=True) != namespace:
+            console.print("that is another name; nothing is deleted")
+            return 1
+        with Progress(console=console, transient=True) as progress:
+            task = progress.add_task("deleting", total=sum(holding.conversations.values()) or None)
+            for partition in holding.partitions:
+                await _wipe(store, partition, progress, task)
+        try:
+            await store.dissolve()
+        except ValueError:
+            raise UsageError(
+                f"{where} has state again: a worker began meanwhile. Stop it and run purge again"
+            ) from None
+    finally:
+        await store.close()
+    console.print(f"{where} is deleted. Offsets that the group committed are Kafka's: delete the")
+    console.print("group there too (kafka-consumer-groups --delete) before you use its name again")
+    return 0
+
+
+async def _holding(store: StateStore, settings: Settings, namespace: str) -> Holding:
+    conversations, groups = {}, set()
+    for partition in await store.partitions():
+        conversations[partition] = await store.count(partition)
+        identity = (await store.describe(partition)).identity
+        if identity is not None:
+            groups.add(identity.group)
+    unfinished = await store.unfinished()
+    if not groups:  # nothing tells any more; a namespace is called like its group by default
+        own = namespace == settings.namespace
+        groups.add(settings.kafka.group_id if own else namespace)
+    return Holding(conversations, unfinished, sorted(groups))
+
+
+async def _refuse_if_owned(
+    settings: Settings, holding: Holding, force: bool, console: Console
+) -> None:
+    for group in holding.groups:
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN_SECONDS):
+                count = await members(settings.kafka, group)
+        except (KafkaError, OSError, TimeoutError) as error:
+            why = (
+                f"kafka {settings.kafka.bootstrap_servers} does not tell whether a worker is in "
+                f"group {group!r}: {type(error).__name__}"
+            )
+        else:
+            if not count:
+                continue
+            why = f"group {group!r} has {count} members: its workers use this state. Stop them"
+        if not force:
+            raise UsageError(f"{why} (--force deletes all the same)")
+        console.print(f"[yellow]warning:[/yellow] {why}")
+
+
+async def _wipe(store: StateStore, partition: int, progress: Progress, task: TaskID) -> None:
+    while (step := await store.wipe(partition)) != Wiped():
+        if isinstance(step, Wiping):
+            progress.advance(task, step.deleted)

@@ -1,0 +1,185 @@
+"""``stream-metrics purge`` as a command, on real servers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import uuid
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from aiokafka import AIOKafkaConsumer
+from redis.asyncio import Redis
+
+from deploy.local.kafka.cluster import Kafka
+from deploy.local.servers import RedisServer
+from stream_metrics.adapters.redis.connect import RedisOptions, connect
+from stream_metrics.adapters.redis.store import RedisStore
+from stream_metrics.ports import BatchWrite, ConversationWrite, Identity, Position, Wiping, Written
+from tests.helpers import wait_until
+from tests.services.live import COMMAND
+
+pytestmark = pytest.mark.service
+
+CONVERSATIONS = 700  # more than one step takes
+
+
+class Abandoned:
+    """A namespace with two partitions of state, and the command on it."""
+
+    def __init__(self, store: RedisStore, raw: Redis, settings: dict[str, str]) -> None:
+        self.store, self.raw, self.settings = store, raw, settings
+        self.name = settings["STREAM_METRICS_KAFKA__GROUP_ID"]
+
+    async def fill(self) -> None:
+        """Write the state."""
+        for partition in (0, 1):
+            identity = Identity(self.name, 1, "fingerprint", {"searches": 2})
+            await self.store.claim(partition, b"owner", identity, {"searches": Position(0)})
+            found = [
+                ConversationWrite(n.to_bytes(16, "big"), {b"p": b"1"}, {b"f": b"1"})
+                for n in range(CONVERSATIONS)
+            ]
+            batch = BatchWrite(
+                partition, b"owner", b"1", {"searches": 0}, {"searches": Position(1)}, found
+            )
+            assert await self.store.write(batch) == Written()
+        await self.store.admit("agents", ["a"], [], 1)
+
+    async def keys(self) -> int:
+        """How many keys the namespace has."""
+        return len([key async for key in self.raw.scan_iter(self.store.keys.prefix + ":*")])
+
+    async def purge(self, *arguments: str, typed: str = "") -> tuple[int, str]:
+        """Run the command; exit code and what it says on standard error."""
+        process = await asyncio.create_subprocess_exec(
+            *COMMAND,
+            "purge",
+            *arguments,
+            env={**os.environ, **self.settings},
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        _, said = await process.communicate(typed.encode())
+        assert process.returncode is not None
+        return process.returncode, said.decode()
+
+
+@pytest_asyncio.fixture
+async def abandoned(kafka: Kafka, redis_server: RedisServer) -> AsyncIterator[Abandoned]:
+    """Filled, and with nobody in its group."""
+    name = f"old-{uuid.uuid4().hex[:12]}"
+    store = connect(RedisOptions(url=redis_server.url, namespace=name))
+    settings = {
+        "STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+        "STREAM_METRICS_KAFKA__GROUP_ID": name,
+        "STREAM_METRICS_REDIS__URL": redis_server.url,
+    }
+    async with Redis.from_url(redis_server.url) as raw:
+        made = Abandoned(store, raw, settings)
+        await made.fill()
+        yield made
+    await store.close()
+
+
+async def test_it_shows_what_it_deletes_and_deletes_all(abandoned: Abandoned) -> None:
+    """Once the namespace is typed, no key is left, and partitions and conversations were named."""
+    code, said = await abandoned.purge(typed=f"{abandoned.name}\n")
+
+    assert code == 0
+    assert "partitions     2" in said
+    assert "conversations  1,400" in said
+    assert await abandoned.keys() == 0
+
+
+async def test_yes_does_not_ask(abandoned: Abandoned) -> None:
+    """For scripts; another namespace than that of the settings can be named."""
+    del abandoned.settings["STREAM_METRICS_KAFKA__GROUP_ID"]
+
+    code, _ = await abandoned.purge("--yes", "--namespace", abandoned.name)
+
+    assert (code, await abandoned.keys()) == (0, 0)
+
+
+@pytest.mark.parametrize("typed", ["", "y\n", "yes\n"])
+async def test_anything_else_deletes_nothing(abandoned: Abandoned, typed: str) -> None:
+    """Only the namespace itself is a yes."""
+    before = await abandoned.keys()
+
+    code, _ = await abandoned.purge(typed=typed)
+
+    assert (code, await abandoned.keys()) == (1, before)
+
+
+async def test_it_refuses_while_the_group_has_members(kafka: Kafka, abandoned: Abandoned) -> None:
+    """A consumer in the group means that a worker may write; --force overrides."""
+    before = await abandoned.keys()
+    topic = await kafka.create_topic(abandoned.name)
+    consumer = AIOKafkaConsumer(
+        topic, bootstrap_servers=kafka.bootstrap_servers, group_id=abandoned.name
+    )
+    await consumer.start()
+    try:
+        await wait_until(lambda: consumer.assignment(), 30, "the consumer has not joined")
+        code, said = await abandoned.purge("--yes")
+        assert (code, await abandoned.keys()) == (2, before)
+        assert "has 1 members" in said
+
+        code, _ = await abandoned.purge("--yes", "--force")
+        assert (code, await abandoned.keys()) == (0, 0)
+    finally:
+        await consumer.stop()
+
+
+async def test_it_refuses_if_kafka_cannot_tell(abandoned: Abandoned) -> None:
+    """Without Kafka nobody knows whether a worker is there; --force overrides."""
+    abandoned.settings["STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS"] = "127.0.0.1:1"
+    before = await abandoned.keys()
+
+    code, said = await abandoned.purge("--yes")
+    assert (code, await abandoned.keys()) == (2, before)
+    assert "does not tell" in said
+
+    code, _ = await abandoned.purge("--yes", "--force")
+    assert (code, await abandoned.keys()) == (0, 0)
+
+
+async def test_a_purge_that_was_cut_off_goes_on(abandoned: Abandoned) -> None:
+    """What an earlier purge has left is named and deleted."""
+    for _ in range(2):
+        assert await abandoned.store.wipe(1) == Wiping()
+
+    code, said = await abandoned.purge("--yes")
+
+    assert (code, await abandoned.keys()) == (0, 0)
+    assert "cut off: [1]" in said
+
+
+async def test_an_empty_namespace_is_no_error(abandoned: Abandoned) -> None:
+    """A second purge says that nothing is there."""
+    await abandoned.purge("--yes")
+
+    code, said = await abandoned.purge("--yes")
+
+    assert (code, "holds no state" in said) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "url"),
+    [(("--namespace", "a b"), None), (("--yes",), "redis://127.0.0.1:1/0")],
+    ids=["namespace", "redis"],
+)
+async def test_what_cannot_be_used_is_exit_code_2(
+    abandoned: Abandoned, arguments: tuple[str, ...], url: str | None
+) -> None:
+    """A namespace that cannot be one, or a Redis that is not there, is one line."""
+    if url:
+        abandoned.settings["STREAM_METRICS_REDIS__URL"] = url
+
+    code, said = await abandoned.purge(*arguments)
+
+    assert code == 2
+    assert said.startswith("error: ")
+    assert "Traceback" not in said
