@@ -58,12 +58,17 @@ class KafkaBroker(ChildProcess):
     """One node; its properties and its ports stay over restarts."""
 
     def __init__(
-        self, folder: Path, properties: Mapping[str, str], node: int, jvm: Sequence[str]
+        self,
+        folder: Path,
+        properties: Mapping[str, str],
+        node: int,
+        jvm: Sequence[str],
+        address: str,
     ) -> None:
         self.name = f"kafka-{node}"
         super().__init__(folder)
         self.node = node
-        self.address = properties["advertised.listeners"].removeprefix("PLAINTEXT://")
+        self.address = address
         self._cluster_id = properties["cluster.id"]
         self._properties = {key: value for key, value in properties.items() if key != "cluster.id"}
         self._java = [*jvm, LOG_LEVEL]
@@ -118,7 +123,10 @@ class Kafka:
         brokers: int = 1,
         properties: Mapping[str, str] | None = None,
         jvm: Sequence[str] = JVM_OPTIONS,
+        outside: Sequence[tuple[str, str]] = (),
     ) -> None:
+        """``outside`` has, for each broker, a second address to listen on, and the one that
+        clients who come by it are told to use: that of a proxy in front of it."""
         self.replication = min(3, brokers)
         addresses = [f"127.0.0.1:{free_port()}" for _ in range(brokers)]
         controllers = [f"127.0.0.1:{free_port()}" for _ in range(brokers)]
@@ -139,10 +147,12 @@ class Kafka:
                     "log.dirs": "data",
                     "listeners": f"PLAINTEXT://{address},CONTROLLER://{controller}",
                     "advertised.listeners": f"PLAINTEXT://{address}",
+                    **_outside(common, address, controller, outside[node - 1 : node]),
                     **(properties or {}),
                 },
                 node,
                 jvm,
+                address,
             )
             for node, (address, controller) in enumerate(
                 zip(addresses, controllers, strict=True), start=1
@@ -261,6 +271,21 @@ def _replication(copies: int) -> dict[str, str]:
         "transaction.state.log.min.isr": enough,
         "share.coordinator.state.topic.replication.factor": str(copies),
         "share.coordinator.state.topic.min.isr": enough,
+    }
+
+
+def _outside(
+    common: Mapping[str, str], address: str, controller: str, doors: Sequence[tuple[str, str]]
+) -> dict[str, str]:
+    """The properties of one broker's second listener, if it has one."""
+    if not doors:
+        return {}
+    [(listens, told)] = doors
+    protocols = common["listener.security.protocol.map"]
+    return {
+        "listener.security.protocol.map": f"{protocols},OUTSIDE:PLAINTEXT",
+        "listeners": f"PLAINTEXT://{address},CONTROLLER://{controller},OUTSIDE://{listens}",
+        "advertised.listeners": f"PLAINTEXT://{address},OUTSIDE://{told}",
     }
 
 
