@@ -24,7 +24,7 @@ KERNEL_SOURCES := $(shell find kernel/src -name '*.rs') $(addprefix kernel/, \
 TOOLS := env PATH="$(CURDIR)/$(BIN):$(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin"
 
 .PHONY: help setup demo test test-unit test-services check format stack bench profile services \
-	kernel docs lock clean
+	kernel docs lock clean campaign
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -112,6 +112,13 @@ stack: services ## Run the whole live system as local processes until Ctrl-C
 
 bench: services ## Measure; prints machine, versions, n, median, spread
 	@$(BIN)/python -m benchmarks
+
+# SEED is the first seed, ROUNDS how many follow; CAMPAIGN has further options, such as
+# CAMPAIGN="--only zombie --events 20000 --conversations 4000 --report out/campaign".
+SEED ?= 1
+ROUNDS ?= 1
+campaign: services ## Let seeded faults strike a live system under load; some minutes a seed
+	@$(BIN)/python -m tests.campaign --seed $(SEED) --rounds $(ROUNDS) $(CAMPAIGN)
 
 profile: services ## Profile the workloads of the benchmarks
 	@$(BIN)/python -m benchmarks profile

@@ -1,0 +1,10 @@
+"""All faults by their names."""
+
+from __future__ import annotations
+
+from tests.campaign.faults import workers
+from tests.campaign.faults.fault import ANY, Fault, Need
+
+__all__ = ["ANY", "FAULTS", "Fault", "Need"]
+
+FAULTS: dict[str, Fault] = {fault.name: fault for fault in (*workers.FAULTS,)}

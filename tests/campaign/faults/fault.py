@@ -1,0 +1,44 @@
+"""What a fault is."""
+
+from __future__ import annotations
+
+from enum import Enum
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from tests.campaign.world import World
+
+
+class Need(Enum):
+    """The servers that a fault needs."""
+
+    ANY = "any"
+    PLAIN = "one broker, one Redis"
+    THREE_BROKERS = "three brokers, one Redis"
+    SENTINEL = "one broker, Redis with a replica and Sentinel"
+    CLUSTER = "one broker, a Redis Cluster of three masters"
+
+
+ANY: Final = Need.ANY
+
+
+class Fault:
+    """One way to break things.
+
+    ``hold`` is the range of seconds for which it is held. ``resume_seconds`` is how long the worker
+    may take after it is healed until it reads again: the sum of the time-outs that stand between.
+    ``may_go_back`` says that acknowledged writes to Redis may be lost. ``quick`` faults are those
+    of the short form.
+    """
+
+    name: str
+    needs: Need = ANY
+    hold: tuple[float, float] = (1.0, 5.0)
+    resume_seconds: float = 5.0
+    may_go_back: bool = False
+    quick: bool = False
+
+    async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
+        """Break, hold, heal; returns when nothing is broken any more."""
+        raise NotImplementedError

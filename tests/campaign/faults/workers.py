@@ -1,0 +1,165 @@
+"""Faults of workers: killed, stopped, replaced."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from tests.campaign.faults.fault import Fault
+
+if TYPE_CHECKING:
+    from tests.campaign.world import ObedientWorker, World
+
+START_SECONDS: Final = 4.0  # a process on a busy machine, until it asks for partitions
+SESSION_SECONDS: Final = 6.0  # until the group takes a silent worker for dead
+JOIN_SECONDS: Final = 4.0  # members notice a rebalance at a heartbeat, join and take over
+
+
+class Kill(Fault):
+    """SIGKILL at a random moment, and a new process a little later."""
+
+    name = "worker_kill"
+    hold = (0.0, 4.0)
+    resume_seconds = START_SECONDS + SESSION_SECONDS + JOIN_SECONDS
+    quick = True
+
+    async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
+        world.kill(rng.choice(world.workers))
+        await asyncio.sleep(hold_seconds)
+        world.start_worker()
+
+
+class KillAtStep(Fault):
+    """SIGKILL by its own hand, right before or after one of the steps of a batch."""
+
+    hold = (0.0, 1.0)
+    resume_seconds = START_SECONDS + SESSION_SECONDS + JOIN_SECONDS
+    quick = True
+
+    def __init__(self, when: str, step: str, most: int) -> None:
+        self.name = f"kill_{when}_{step}"
+        self._place = f"{when} {step}"
+        self._most = most
+
+    async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
+        victim = await obeyed(world, f"{self._place} {rng.randint(1, self._most)} KILL")
+        world.killed(victim)
+        await asyncio.sleep(hold_seconds)
+        world.start_worker()
+
+
+class Zombie(Fault):
+    """SIGSTOP for longer than the session lasts: another takes over, then the first wakes up."""
+
+    name = "zombie"
+    hold = (SESSION_SECONDS + 2, SESSION_SECONDS + 4)
+    resume_seconds = JOIN_SECONDS
+    quick = True
+
+    async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
+        if len(world.workers) == 1:
+            world.start_worker()
+            await world.all_ready()
+        victim = rng.choice(world.workers)
+        before = world.watcher.owners
+        victim.pause()
+        try:
+            await asyncio.sleep(hold_seconds)
+            await world.until(
+                lambda: world.watcher.owners > before, "nobody took over from the stopped worker"
+            )
+        finally:
+            victim.resume()
+
+
+class LateClaimant(Fault):
+    """A worker that is stopped right before it takes its token, until another has taken one."""
+
+    name = "late_claimant"
+    hold = (SESSION_SECONDS + 2, SESSION_SECONDS + 4)
+    resume_seconds = JOIN_SECONDS
+    quick = True
+
+    async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
+        if len(world.workers) == 4:
+            await world.retire(rng.choice(world.workers))
+        while not world.workers:
+            world.start_worker()
+        world.orders.write_text("before claim 1 STOP")
+        world.start_worker()
+        victim = await stopped(world)
+        try:
+            before = world.watcher.owners
+            await asyncio.sleep(hold_seconds)
+            await world.until(
+                lambda: world.watcher.owners > before, "nobody took over from the late claimant"
+            )
+        finally:
+            victim.resume()
+
+
+class Scale(Fault):
+    """One worker, then four, then two."""
+
+    name = "scale"
+    hold = (2.0, 6.0)
+    resume_seconds = 2 * JOIN_SECONDS
+
+    async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
+        while len(world.workers) > 1:
+            await world.retire(rng.choice(world.workers))
+        while len(world.workers) < 4:
+            world.start_worker()
+        await world.all_ready()
+        await asyncio.sleep(hold_seconds)
+        while len(world.workers) > 2:
+            await world.retire(rng.choice(world.workers))
+
+
+class RollingRestart(Fault):
+    """Each worker is told to end, and followed by a new one, one after the other."""
+
+    name = "rolling_restart"
+    hold = (0.0, 1.0)
+    resume_seconds = START_SECONDS + JOIN_SECONDS
+    quick = True
+
+    async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
+        for worker in list(world.workers):
+            await world.retire(worker)
+            world.start_worker()
+            await world.all_ready()
+            await asyncio.sleep(hold_seconds)
+
+
+async def obeyed(world: World, order: str) -> ObedientWorker:
+    """Give the order and return the worker that died of it."""
+    world.orders.write_text(order)
+    await world.until(
+        lambda: any(worker.exit_code == -9 for worker in world.workers),
+        f"no worker came to: {order}",
+    )
+    return next(worker for worker in world.workers if worker.exit_code == -9)
+
+
+async def stopped(world: World) -> ObedientWorker:
+    """The worker that has stopped itself."""
+    await world.until(
+        lambda: any(worker.stopped for worker in world.workers), "no worker has stopped itself"
+    )
+    return next(worker for worker in world.workers if worker.stopped)
+
+
+FAULTS: Final[tuple[Fault, ...]] = (
+    Kill(),
+    *(
+        KillAtStep(when, step, most)
+        for step, most in (("load", 8), ("step", 300), ("dead", 1), ("write", 8), ("commit", 2))
+        for when in ("before", "after")
+    ),
+    Zombie(),
+    LateClaimant(),
+    Scale(),
+    RollingRestart(),
+)

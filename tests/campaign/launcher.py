@@ -1,0 +1,85 @@
+"""``python -m tests.campaign.launcher worker``: a worker that can be told when to die.
+
+``CAMPAIGN_ORDERS`` names a file. Once it holds ``<before|after> <step> <n> <KILL|STOP>``, the first
+worker that comes to the n-th such place from then on takes the file away and sends itself the
+signal. Without the file the worker runs as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final
+
+from stream_metrics.adapters.kafka.consumer import LiveConsumer
+from stream_metrics.adapters.kafka.dead_letters import KafkaDeadLetters
+from stream_metrics.adapters.redis.store import RedisStore
+from stream_metrics.cli import main
+from stream_metrics.worker.partition import StatePartition
+
+# The steps of worker/partition.py by their names there, and the claim before the first of them.
+STEPS: Final[dict[str, tuple[type, str]]] = {
+    "claim": (RedisStore, "claim"),
+    "load": (StatePartition, "_open"),
+    "step": (StatePartition, "_apply"),
+    "dead": (KafkaDeadLetters, "send"),
+    "write": (StatePartition, "_write"),
+    "commit": (LiveConsumer, "_commit"),
+}
+
+
+class Orders:
+    """The file of orders, and how often each place was passed since it is there."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._said = ""
+        self._passed = 0
+
+    def passed(self, when: str, step: str) -> None:
+        """Obey if it was this place's turn."""
+        try:
+            said = self._file.read_text()
+        except FileNotFoundError:
+            return
+        if said != self._said:
+            self._said, self._passed = said, 0
+        words = said.split()
+        if words[:2] != [when, step]:
+            return
+        self._passed += 1
+        if self._passed < int(words[2]):
+            return
+        try:
+            self._file.rename(self._file.with_suffix(f".{os.getpid()}"))
+        except FileNotFoundError:
+            return  # another worker was quicker
+        os.kill(os.getpid(), signal.Signals[f"SIG{words[3]}"])
+
+
+def watched(
+    orders: Orders, step: str, method: Callable[..., Awaitable[Any]]
+) -> Callable[..., Awaitable[Any]]:
+    """The same method, with orders looked at before and after it."""
+
+    async def wrapper(*arguments: Any, **options: Any) -> Any:
+        orders.passed("before", step)
+        result = await method(*arguments, **options)
+        orders.passed("after", step)
+        return result
+
+    return wrapper
+
+
+def obey(file: Path) -> None:
+    """Watch every step of this process."""
+    orders = Orders(file)
+    for step, (owner, name) in STEPS.items():
+        setattr(owner, name, watched(orders, step, getattr(owner, name)))
+
+
+if __name__ == "__main__":
+    obey(Path(os.environ["CAMPAIGN_ORDERS"]))
+    main()

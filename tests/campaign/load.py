@@ -1,0 +1,118 @@
+"""A producer that keeps sending while things break, as fast as it is told and as far."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Any, Final
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
+
+from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate
+
+TICK_SECONDS: Final = 0.02
+
+
+def traffic(seed: int, events: int, conversations: int) -> list[TrafficRecord]:
+    """``events`` records of support agents at work, with the disorder of the real thing."""
+    profile = TrafficProfile(
+        seed=seed,
+        conversations=conversations,
+        duration_seconds=1_200,
+        turns=(1, 2),
+        iterations=(1, 2),
+        results_per_search=4,
+        documents=400,
+        out_of_order=0.02,
+        redelivered=0.01,
+        invalid=0.005,
+    )
+    return list(islice(generate(profile), events))
+
+
+def digest(key: bytes | None, value: bytes | None, timestamp_ms: int | None) -> bytes:
+    """What a record is known by, wherever it lies."""
+    state = hashlib.blake2b(repr((key, timestamp_ms)).encode(), digest_size=16)
+    state.update(b"" if value is None else value)
+    return state.digest()
+
+
+class Load:
+    """Sends ``records`` in their order; ``open`` says how far it may go, and in what time."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        topics: Mapping[str, str],
+        records: Sequence[TrafficRecord],
+        rate: float,
+    ) -> None:
+        self.records = records
+        self.sent = 0
+        self.unacknowledged = 0
+        self._bootstrap = bootstrap_servers
+        self._topics = topics
+        self._fastest = rate
+        self._rate = rate
+        self._limit = 0
+        self._pending: set[asyncio.Future[Any]] = set()
+
+    def open(self, share: float, within_seconds: float | None = None) -> None:
+        """Send up to that share of all records, in about that time or as fast as allowed."""
+        self._limit = max(self._limit, int(share * len(self.records)))
+        left = self._limit - self.sent
+        self._rate = self._fastest
+        if within_seconds:
+            self._rate = min(self._fastest, max(1.0, left / within_seconds))
+
+    @property
+    def at_limit(self) -> bool:
+        """Whether everything allowed was sent and answered."""
+        return self.sent >= self._limit and not self._pending
+
+    async def run(self) -> None:
+        """Send until all is sent."""
+        producer = await self._producer()
+        try:
+            debt, last = 0.0, time.monotonic()
+            while self.sent < len(self.records) or self._pending:
+                await asyncio.sleep(TICK_SECONDS)
+                now = time.monotonic()
+                debt, last = min(self._rate, debt + (now - last) * self._rate), now
+                while debt >= 1 and self.sent < self._limit:
+                    record = self.records[self.sent]
+                    try:
+                        future = await producer.send(
+                            self._topics[record.stream],
+                            record.value,
+                            key=record.key,
+                            timestamp_ms=record.timestamp_ms,
+                        )
+                    except KafkaError:
+                        continue  # no leader is known yet: the same record again
+                    self._pending.add(future)
+                    future.add_done_callback(self._answered)
+                    self.sent += 1
+                    debt -= 1
+        finally:
+            await producer.stop()
+
+    def _answered(self, future: asyncio.Future[Any]) -> None:
+        self._pending.discard(future)
+        if future.cancelled() or future.exception() is not None:
+            self.unacknowledged += 1
+
+    async def _producer(self) -> AIOKafkaProducer:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=self._bootstrap,
+            enable_idempotence=True,
+            linger_ms=10,
+            request_timeout_ms=60_000,
+            max_request_size=9_000_000,
+        )
+        await producer.start()
+        return producer

@@ -1,0 +1,227 @@
+"""The servers of a round: brokers behind proxies, and Redis alone, behind Sentinel or in a Cluster.
+
+``inside`` settings and options lead to the servers themselves, ``outside`` settings by the proxies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from contextlib import AsyncExitStack, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from deploy.local.install import REDIS, program
+from deploy.local.kafka.cluster import Kafka
+from deploy.local.process import ChildProcess, free_port
+from deploy.local.servers import RedisServer
+from deploy.local.waiting import wait_until
+from stream_metrics.adapters.redis.connect import RedisOptions
+from tests.campaign.proxy import Proxy
+
+# An append-only file that is only appended to can be copied while it is written.
+ONLY_APPEND: Final = {"auto-aof-rewrite-percentage": "0"}
+SERVICE: Final = "state"
+
+
+class Brokers:
+    """Kafka, and a proxy before each broker."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        doors = [(free_port(), free_port()) for _ in range(count)]
+        self.kafka = Kafka(
+            folder,
+            brokers=count,
+            outside=[(f"127.0.0.1:{inner}", f"127.0.0.1:{outer}") for inner, outer in doors],
+        )
+        self.proxies = [Proxy(outer, ("127.0.0.1", inner)) for inner, outer in doors]
+
+    async def start(self, running: AsyncExitStack) -> None:
+        """Start all; ``running`` stops them."""
+        for proxy in self.proxies:
+            await running.enter_async_context(proxy)
+        running.callback(self.kafka.kill9)
+        await self.kafka.start()
+
+    @property
+    def outside(self) -> str:
+        """Where workers connect."""
+        return ",".join(proxy.address for proxy in self.proxies)
+
+
+class StateServers:
+    """Redis as it stands for a round."""
+
+    proxy: Proxy
+
+    def options(self, namespace: str) -> RedisOptions:
+        """How to look at the state without a proxy."""
+        raise NotImplementedError
+
+    def inside(self) -> dict[str, str]:
+        """Settings of commands."""
+        raise NotImplementedError
+
+    def outside(self) -> dict[str, str]:
+        """Settings of workers."""
+        return self.inside()
+
+    async def start(self, running: AsyncExitStack) -> None:
+        """Start all; ``running`` stops them."""
+        raise NotImplementedError
+
+
+class PlainRedis(StateServers):
+    """One server behind a proxy."""
+
+    def __init__(self, folder: Path) -> None:
+        self.server = RedisServer(folder / "redis", options=ONLY_APPEND)
+        self.proxy = Proxy(free_port(), ("127.0.0.1", self.server.port))
+
+    def options(self, namespace: str) -> RedisOptions:
+        return RedisOptions(url=self.server.url, namespace=namespace, socket_timeout_seconds=1)
+
+    def inside(self) -> dict[str, str]:
+        return {"STREAM_METRICS_REDIS__URL": self.server.url}
+
+    def outside(self) -> dict[str, str]:
+        return {"STREAM_METRICS_REDIS__URL": f"redis://{self.proxy.address}/0"}
+
+    async def start(self, running: AsyncExitStack) -> None:
+        await running.enter_async_context(self.proxy)
+        running.callback(self.server.kill9)
+        await self.server.start()
+
+
+class SentinelProcess(ChildProcess):
+    """A Sentinel that decides alone, and soon."""
+
+    name = "sentinel"
+
+    def __init__(self, folder: Path, master: RedisServer) -> None:
+        super().__init__(folder)
+        self.port = free_port()
+        self._master = master
+
+    async def prepare(self) -> None:
+        """Write its configuration, which it rewrites itself."""
+        (self.folder / "sentinel.conf").write_text(
+            f"port {self.port}\n"
+            f"sentinel monitor {SERVICE} 127.0.0.1 {self._master.port} 1\n"
+            f"sentinel down-after-milliseconds {SERVICE} 1000\n"
+            f"sentinel failover-timeout {SERVICE} 6000\n"
+        )
+
+    def command(self) -> list[str]:
+        """``redis-server sentinel.conf --sentinel``."""
+        return [program(REDIS), "sentinel.conf", "--sentinel"]
+
+    async def ready(self) -> bool:
+        """Whether it knows master and replica."""
+        found: Any = None
+        with suppress(RedisError, OSError):
+            async with Redis(port=self.port) as client:
+                found = await client.sentinel_slaves(SERVICE)
+        return bool(found)
+
+
+class SentinelRedis(StateServers):
+    """A master and a replica that copies it as the user ``copier``, who can be turned away."""
+
+    def __init__(self, folder: Path) -> None:
+        copier = {"user": "copier on >copier ~* &* +@all", "repl-diskless-sync-delay": "0"}
+        login = {"masteruser": "copier", "masterauth": "copier"}
+        self.servers = [
+            RedisServer(folder / f"redis-{number}", options={**ONLY_APPEND, **copier, **login})
+            for number in range(2)
+        ]
+        self.sentinel = SentinelProcess(folder / "sentinel", self.servers[0])
+
+    def options(self, namespace: str) -> RedisOptions:
+        return RedisOptions(
+            namespace=namespace,
+            sentinels=(f"127.0.0.1:{self.sentinel.port}",),
+            sentinel_service=SERVICE,
+            socket_timeout_seconds=1,
+        )
+
+    def inside(self) -> dict[str, str]:
+        return {
+            "STREAM_METRICS_REDIS__SENTINELS": json.dumps([f"127.0.0.1:{self.sentinel.port}"]),
+            "STREAM_METRICS_REDIS__SENTINEL_SERVICE": SERVICE,
+        }
+
+    async def start(self, running: AsyncExitStack) -> None:
+        for server in self.servers:
+            running.callback(server.kill9)
+            await server.start()
+        master, replica = self.servers
+        async with Redis.from_url(replica.url) as client:
+            await client.replicaof("127.0.0.1", str(master.port))
+            await wait_until(lambda: linked(client), 30, "the replica does not copy")
+        running.callback(self.sentinel.kill9)
+        await self.sentinel.start()
+
+    async def roles(self) -> tuple[RedisServer, RedisServer]:
+        """Master and replica as they are now."""
+        first, second = self.servers
+        async with Redis.from_url(first.url) as client:
+            leads = (await client.info("replication"))["role"] == "master"
+        return (first, second) if leads else (second, first)
+
+
+class ClusterRedis(StateServers):
+    """Three masters without replicas."""
+
+    def __init__(self, folder: Path) -> None:
+        options: Mapping[str, str] = {
+            **ONLY_APPEND,
+            "cluster-enabled": "yes",
+            "cluster-node-timeout": "1000",
+        }
+        self.servers = [
+            RedisServer(folder / f"redis-{number}", options=options) for number in range(3)
+        ]
+
+    def options(self, namespace: str) -> RedisOptions:
+        return RedisOptions(
+            url=self.servers[0].url, namespace=namespace, cluster=True, socket_timeout_seconds=1
+        )
+
+    def inside(self) -> dict[str, str]:
+        return {
+            "STREAM_METRICS_REDIS__URL": self.servers[0].url,
+            "STREAM_METRICS_REDIS__CLUSTER": "true",
+        }
+
+    async def start(self, running: AsyncExitStack) -> None:
+        for server in self.servers:
+            running.callback(server.kill9)
+            await server.start()
+        places = [f"127.0.0.1:{server.port}" for server in self.servers]
+        process = await asyncio.create_subprocess_exec(
+            "redis-cli", "--cluster", "create", *places, "--cluster-yes",
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+        )  # fmt: skip
+        said, _ = await process.communicate()
+        assert process.returncode == 0, said.decode()
+        for server in self.servers:
+            await wait_until(partial(whole, server.url), 30, "the Cluster is not whole")
+
+
+async def linked(replica: Redis) -> bool:
+    """Whether a replica is in step with its master."""
+    found = await replica.info("replication")
+    return found.get("master_link_status") == "up"
+
+
+async def whole(url: str) -> bool:
+    """Whether this node sees all slots served."""
+    async with Redis.from_url(url) as node:
+        found = await node.cluster("INFO")
+    return str(found["cluster_state"]) == "ok"

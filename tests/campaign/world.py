@@ -1,0 +1,284 @@
+"""Everything of a round that runs: servers, workers, load and watcher."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from deploy.local.kafka.cluster import Kafka
+from deploy.local.waiting import wait_until
+from tests.campaign.faults import Need
+from tests.campaign.load import Load, traffic
+from tests.campaign.plan import Plan
+from tests.campaign.servers import (
+    Brokers,
+    ClusterRedis,
+    PlainRedis,
+    SentinelRedis,
+    StateServers,
+)
+from tests.campaign.watch import Watcher
+from tests.services.live import COMMAND, PARTITIONS, Worker
+
+GROUP: Final = "campaign"
+TOPICS: Final = ("campaign-events", "campaign-labels")
+SESSION_SECONDS: Final = 6.0
+MOST_WORKERS: Final = 4
+REPOSITORY: Final = Path(__file__).resolve().parents[2]
+
+
+class ObedientWorker(Worker):
+    """A worker that obeys orders to kill itself at a step."""
+
+    def command(self) -> list[str]:
+        """The worker's command behind the launcher."""
+        return [sys.executable, "-m", "tests.campaign.launcher", "worker"]
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it was stopped by SIGSTOP."""
+        if not self.running:
+            return False
+        state = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return state == "T"
+
+    @property
+    def rss_bytes(self) -> int:
+        """Memory that it holds now."""
+        try:
+            pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        except (OSError, IndexError):
+            return 0
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+class World:
+    """The servers of a plan, its workers and its load; ``problems`` is what went wrong."""
+
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        self.plan = plan
+        self.folder = folder
+        self.problems: list[str] = []
+        self.workers: list[ObedientWorker] = []
+        self.everyone: list[ObedientWorker] = []
+        self.most_rss_bytes = 0
+        self.lost_letters: set[tuple[str, int, int]] = set()
+        self.orders = folder / "orders"
+        self.brokers = Brokers(folder, 3 if plan.servers is Need.THREE_BROKERS else 1)
+        self.redis = _redis(plan.servers, folder)
+        self.watcher = Watcher(
+            self.redis.options(GROUP), self.kafka.bootstrap_servers, GROUP, TOPICS
+        )
+        self.load: Load
+        self._running = AsyncExitStack()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._numbers = 0
+
+    async def __aenter__(self) -> Self:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            await self._start()
+        except BaseException:
+            await self._running.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._running.aclose()
+
+    async def _start(self) -> None:
+        options = self.plan.options
+        records = await asyncio.to_thread(
+            traffic, options.seed, options.events, options.conversations
+        )
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.brokers.start(self._running))
+            group.create_task(self.redis.start(self._running))
+        for topic in TOPICS:
+            await self.kafka.create_topic(topic, PARTITIONS, {"retention.ms": "-1"})
+            await self.kafka.create_topic(f"{topic}.dlq", PARTITIONS)
+        streams = {"events": TOPICS[0], "labels": TOPICS[1]}
+        self.load = Load(self.kafka.bootstrap_servers, streams, records, options.rate)
+        self._running.callback(self._kill_workers)
+        for work in (self.load.run, self.watcher.watch_state, self.watcher.watch_commits):
+            self._tasks.append(asyncio.create_task(work()))
+        self._tasks.append(asyncio.create_task(self._look_after()))
+
+    def _kill_workers(self) -> None:
+        for worker in self.everyone:
+            worker.kill9()
+
+    # -- servers --------------------------------------------------------------------------------
+
+    @property
+    def kafka(self) -> Kafka:
+        """The brokers themselves."""
+        return self.brokers.kafka
+
+    @property
+    def plain_redis(self) -> PlainRedis:
+        """The one Redis of plain servers."""
+        assert isinstance(self.redis, PlainRedis)
+        return self.redis
+
+    # -- workers --------------------------------------------------------------------------------
+
+    def start_worker(self) -> ObedientWorker:
+        """Launch one more, without waiting for it."""
+        self._numbers += 1
+        worker = ObedientWorker(self.folder, f"worker-{self._numbers}", self._settings())
+        worker.launch()
+        self.workers.append(worker)
+        self.everyone.append(worker)
+        return worker
+
+    def _settings(self) -> dict[str, str]:
+        return {
+            **self._common(),
+            **self.redis.outside(),
+            "STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS": self.brokers.outside,
+            "CAMPAIGN_ORDERS": str(self.orders),
+            "PYTHONPATH": str(REPOSITORY),
+        }
+
+    def _common(self) -> dict[str, str]:
+        return {
+            "STREAM_METRICS_KAFKA__GROUP_ID": GROUP,
+            "STREAM_METRICS_KAFKA__TOPICS": json.dumps(TOPICS),
+            "STREAM_METRICS_KAFKA__SESSION_TIMEOUT_MS": str(int(SESSION_SECONDS * 1000)),
+            "STREAM_METRICS_KAFKA__HEARTBEAT_INTERVAL_MS": "1000",
+            "STREAM_METRICS_REDIS__SOCKET_TIMEOUT_SECONDS": "2",
+            "STREAM_METRICS_STATE__BATCH_RECORDS": "100",
+            "STREAM_METRICS_STATE__DIGEST_KEY": "a secret of the tests",
+            "STREAM_METRICS_STATE__TTL": "36500d",  # the traffic's clock stands still
+        }
+
+    def kill(self, worker: ObedientWorker) -> None:
+        """SIGKILL; it is one of the workers no longer."""
+        self.workers.remove(worker)
+        worker.kill9()
+
+    def killed(self, worker: ObedientWorker) -> None:
+        """Take note that it has killed itself as it was told."""
+        self.workers.remove(worker)
+
+    async def retire(self, worker: ObedientWorker) -> None:
+        """SIGTERM; it must end with 0."""
+        self.workers.remove(worker)
+        code = await worker.stop(30)
+        if code != 0:
+            self.problems.append(f"{worker.name} was told to end and ended with {code}")
+
+    async def all_ready(self, deadline_seconds: float = 60) -> None:
+        """Wait until every worker says that it is ready."""
+        for worker in list(self.workers):
+            await wait_until(
+                worker.ready,
+                deadline_seconds,
+                lambda w=worker: f"{w.name} is not ready:\n{w.log_tail()}",  # type: ignore[misc]
+            )
+
+    async def _look_after(self) -> None:
+        """Note memory, and workers that end by themselves."""
+        gone: set[str] = set()
+        while True:
+            for worker in self.workers:
+                self.most_rss_bytes = max(self.most_rss_bytes, worker.rss_bytes)
+                code = worker.exit_code
+                if code is not None and worker.name not in gone and not self.ordered(code):
+                    gone.add(worker.name)
+                    self.problems.append(f"{worker.name} ended by itself with {code}")
+            await asyncio.sleep(0.2)
+
+    def ordered(self, code: int) -> bool:
+        """Whether an order to die may be the reason of that exit code."""
+        return code == -9
+
+    # -- progress -------------------------------------------------------------------------------
+
+    @property
+    def share(self) -> float:
+        """How much of all records the state has passed."""
+        return self.watcher.total / len(self.load.records)
+
+    async def until(
+        self,
+        condition: Callable[[], bool] | Callable[[], Awaitable[bool]],
+        what: str,
+        deadline_seconds: float = 120,
+    ) -> None:
+        """Wait for it; the message has the ends of the workers' logs."""
+        await wait_until(condition, deadline_seconds, lambda: f"{what}\n{self.tails()}")
+
+    async def until_moved(self, records: int = 1, deadline_seconds: float = 60) -> None:
+        """Wait until the state has taken so many more."""
+        goal = self.watcher.total + records
+        await self.until(
+            lambda: self.watcher.total >= goal, "the state has taken nothing", deadline_seconds
+        )
+
+    async def ends(self) -> dict[tuple[str, int], int]:
+        """The ends of the log."""
+        return await self.watcher.ends(PARTITIONS)
+
+    def tails(self) -> str:
+        """The ends of all workers' logs."""
+        return "\n".join(f"--- {w.name} ({w.exit_code})\n{w.log_tail()}" for w in self.everyone)
+
+    # -- commands -------------------------------------------------------------------------------
+
+    async def command(self, *arguments: str, deadline_seconds: float = 300) -> str:
+        """Run ``stream-metrics`` past all proxies; what it writes to standard output."""
+        settings: Mapping[str, str] = {
+            **os.environ,
+            **self._common(),
+            **self.redis.inside(),
+            "STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS": self.kafka.bootstrap_servers,
+            "PYTHONPATH": str(REPOSITORY),
+        }
+        process = await asyncio.create_subprocess_exec(
+            *COMMAND,
+            *arguments,
+            env=settings,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        async with asyncio.timeout(deadline_seconds):
+            out, error = await process.communicate()
+        if process.returncode != 0:
+            raise AssertionError(f"stream-metrics {arguments}: {error.decode()}")
+        return out.decode()
+
+    async def dead_letters(self) -> set[tuple[str, int, int]]:
+        """Where the records stood that are on the dead-letter topics."""
+        listed = await self.command("dlq", "list", "--json")
+        letters = [json.loads(line) for line in listed.splitlines()]
+        return {(letter["topic"], letter["partition"], letter["offset"]) for letter in letters}
+
+
+def _redis(need: Need, folder: Path) -> StateServers:
+    if need is Need.SENTINEL:
+        return SentinelRedis(folder)
+    return ClusterRedis(folder) if need is Need.CLUSTER else PlainRedis(folder)
+
+
+def now() -> float:
+    """The watcher's clock."""
+    return time.monotonic()
