@@ -15,6 +15,8 @@ from aiokafka.errors import KafkaError
 from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate
 
 TICK_SECONDS: Final = 0.02
+FEW: Final = 5
+LAST_SHARE: Final = 0.93  # what is sent by the trickle leaves something for after the fault
 
 
 def traffic(seed: int, events: int, conversations: int) -> list[TrafficRecord]:
@@ -68,6 +70,11 @@ class Load:
         self._rate = self._fastest
         if within_seconds:
             self._rate = min(self._fastest, max(1.0, left / within_seconds))
+
+    def trickle(self) -> None:
+        """Let a few more go if everything allowed was sent."""
+        if self.at_limit:
+            self._limit = min(self._limit + FEW, int(LAST_SHARE * len(self.records)))
 
     @property
     def at_limit(self) -> bool:

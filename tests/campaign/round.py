@@ -17,6 +17,9 @@ from tests.campaign.world import World, now
 
 CALIBRATION_SHARE: Final = 0.10
 AHEAD: Final = 0.03  # of a strike's share, so that it lands while records come in
+BEFORE_NEXT: Final = 0.02
+MORE: Final = 0.01
+LONGER: Final = 1.3  # than the fault, what comes in meanwhile is to last
 LEAST_SHARE, MOST_SHARE = 0.05, 0.95
 RECOVERY_DEADLINE_SECONDS: Final = 150.0
 
@@ -94,22 +97,22 @@ async def _strike(
     await world.until(lambda: watcher.total >= goal, f"the state has not got to {strike.share:.0%}")
     landed, back = world.share, watcher.rolled_back
     between = (strike.share + following) / 2
-    world.load.open(between, max(1.0, strike.hold_seconds))
+    world.load.open(between, max(1.0, LONGER * strike.hold_seconds))
     watcher.may_go_back = fault.may_go_back
     began = now()
     await fault.strike(world, strike.hold_seconds, Random(strike.seed))
     healed = now()
-    end = sum((await world.ends()).values())
-    backlog = end - min(watcher.total, watcher.lowest(healed))
-    world.load.open(following - (0.02 if following < 1.0 else 0.05))
+    ends = await world.ends()
+    world.extra = max(world.extra, sum(ends.values()) - world.load.sent)
+    at_heal = watcher.total
+    world.load.open(max(following - BEFORE_NEXT, world.load.sent / len(world.load.records) + MORE))
     await world.until(
-        lambda: watcher.total >= end and watcher.looks[-1].at > healed,
+        lambda: watcher.looks[-1].at > healed and not watcher.looks[-1].behind(ends),
         f"the state has not got what came in during {fault.name}",
         RECOVERY_DEADLINE_SECONDS,
     )
-    recovered = watcher.first(lambda look: look.total >= end, healed) or now()
-    at_heal = watcher.total
-    backlog = max(backlog, end - watcher.lowest(healed))
+    recovered = watcher.first(lambda look: not look.behind(ends), healed) or now()
+    backlog = watcher.most_behind(ends, healed)
     await world.until(
         lambda: watcher.total > at_heal or world.share >= MOST_SHARE,
         f"nothing moved after {fault.name}",
@@ -119,7 +122,7 @@ async def _strike(
         fault=fault.name,
         landed=landed,
         held_seconds=healed - began,
-        outage_seconds=watcher.longest_pause(began, recovered),
+        outage_seconds=watcher.longest_pause(began, ends),
         backlog=backlog,
         recovery_seconds=recovered - healed,
         bound_seconds=fault.resume_seconds + 2 * backlog / reading_per_second,

@@ -26,10 +26,19 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How many offsets the state had passed at a moment of the monotonic clock."""
+    """The stored offsets at a moment of the monotonic clock."""
 
     at: float
-    total: int
+    offsets: dict[Place, int]
+
+    @property
+    def total(self) -> int:
+        """Offsets passed, of all partitions."""
+        return sum(self.offsets.values())
+
+    def behind(self, ends: dict[Place, int]) -> int:
+        """Offsets left until ``ends``."""
+        return sum(max(0, end - self.offsets.get(place, 0)) for place, end in ends.items())
 
 
 class Watcher:
@@ -94,7 +103,7 @@ class Watcher:
                     self._excused.add(place)
                 self.offsets[place] = position.offset
         self.rolled_back += back
-        self.looks.append(Look(time.monotonic(), sum(self.offsets.values())))
+        self.looks.append(Look(time.monotonic(), dict(self.offsets)))
 
     def _new_token(self, number: int, token: bytes) -> None:
         held = self._tokens[number]
@@ -164,18 +173,22 @@ class Watcher:
 
     # -- progress -------------------------------------------------------------------------------
 
-    def longest_pause(self, since: float, until: float) -> float:
-        """Seconds of the longest stretch in that time in which the state took nothing."""
-        longest, moved, most = 0.0, since, None
-        for look in self.looks:
-            if look.at < since or look.at > until:
-                continue
-            if most is None or look.total != most:
-                if most is not None:
+    def longest_pause(self, since: float, ends: dict[Place, int]) -> float:
+        """Seconds of the longest stretch in which a partition on its way to ``ends`` stood still."""
+        longest = 0.0
+        earlier = next((look for look in reversed(self.looks) if look.at < since), self.looks[0])
+        looks = [look for look in self.looks if look.at >= since]
+        for place, end in ends.items():
+            moved = since
+            before = earlier.offsets.get(place, 0)
+            for look in looks:
+                offset = look.offsets.get(place, 0)
+                if offset != before:
                     longest = max(longest, look.at - moved)
-                    moved = look.at
-                most = look.total
-        return max(longest, until - moved)
+                    moved, before = look.at, offset
+                if offset >= end:
+                    break
+        return longest
 
     def first(self, condition: Callable[[Look], bool], since: float) -> float | None:
         """When a look first met ``condition`` after ``since``."""
@@ -184,9 +197,9 @@ class Watcher:
                 return look.at
         return None
 
-    def lowest(self, since: float) -> int:
-        """The smallest total since then."""
-        return min((look.total for look in self.looks if look.at >= since), default=self.total)
+    def most_behind(self, ends: dict[Place, int], since: float) -> int:
+        """The most that was left until ``ends`` at any time since then."""
+        return max((look.behind(ends) for look in self.looks if look.at >= since), default=0)
 
     def _wrong(self, what: str) -> None:
         if len(self.problems) < 20:

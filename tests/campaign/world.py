@@ -31,7 +31,7 @@ from tests.services.live import COMMAND, PARTITIONS, Worker
 GROUP: Final = "campaign"
 TOPICS: Final = ("campaign-events", "campaign-labels")
 SESSION_SECONDS: Final = 6.0
-MOST_WORKERS: Final = 4
+TAIL_LINES: Final = 12
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
 
 
@@ -66,10 +66,12 @@ class World:
     def __init__(self, plan: Plan, folder: Path) -> None:
         self.plan = plan
         self.folder = folder
+        self.topics = TOPICS
         self.problems: list[str] = []
         self.workers: list[ObedientWorker] = []
         self.everyone: list[ObedientWorker] = []
         self.most_rss_bytes = 0
+        self.extra = 0  # offsets in the log that are not of the load
         self.lost_letters: set[tuple[str, int, int]] = set()
         self.orders = folder / "orders"
         self.brokers = Brokers(folder, 3 if plan.servers is Need.THREE_BROKERS else 1)
@@ -191,7 +193,7 @@ class World:
             await wait_until(
                 worker.ready,
                 deadline_seconds,
-                lambda w=worker: f"{w.name} is not ready:\n{w.log_tail()}",  # type: ignore[misc]
+                f"{worker.name} is not ready",
             )
 
     async def _look_after(self) -> None:
@@ -214,8 +216,8 @@ class World:
 
     @property
     def share(self) -> float:
-        """How much of all records the state has passed."""
-        return self.watcher.total / len(self.load.records)
+        """How much of the load the state has passed."""
+        return (self.watcher.total - self.extra) / len(self.load.records)
 
     async def until(
         self,
@@ -223,15 +225,17 @@ class World:
         what: str,
         deadline_seconds: float = 120,
     ) -> None:
-        """Wait for it; the message has the ends of the workers' logs."""
-        await wait_until(condition, deadline_seconds, lambda: f"{what}\n{self.tails()}")
+        """Wait for it; raises with ``what`` if it does not come."""
+        await wait_until(condition, deadline_seconds, what)
 
-    async def until_moved(self, records: int = 1, deadline_seconds: float = 60) -> None:
-        """Wait until the state has taken so many more."""
-        goal = self.watcher.total + records
-        await self.until(
-            lambda: self.watcher.total >= goal, "the state has taken nothing", deadline_seconds
-        )
+    async def until_past(self, total: int, deadline_seconds: float = 60) -> None:
+        """Wait until the state has passed more than ``total`` offsets."""
+
+        def past() -> bool:
+            self.load.trickle()
+            return self.watcher.total > total
+
+        await self.until(past, "the state has taken nothing", deadline_seconds)
 
     async def ends(self) -> dict[tuple[str, int], int]:
         """The ends of the log."""
@@ -239,7 +243,10 @@ class World:
 
     def tails(self) -> str:
         """The ends of all workers' logs."""
-        return "\n".join(f"--- {w.name} ({w.exit_code})\n{w.log_tail()}" for w in self.everyone)
+        return "\n".join(
+            "\n".join([f"--- {w.name} ({w.exit_code})", *w.log_tail().splitlines()[-TAIL_LINES:]])
+            for w in self.everyone
+        )
 
     # -- commands -------------------------------------------------------------------------------
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from tests.campaign.faults import workers
+from tests.campaign.faults import kafka, network, redis, workers
 from tests.campaign.faults.fault import ANY, Fault, Need
 
 __all__ = ["ANY", "FAULTS", "Fault", "Need"]
 
-FAULTS: dict[str, Fault] = {fault.name: fault for fault in (*workers.FAULTS,)}
+FAULTS: dict[str, Fault] = {
+    fault.name: fault for fault in (*workers.FAULTS, *redis.FAULTS, *network.FAULTS, *kafka.FAULTS)
+}

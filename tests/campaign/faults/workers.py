@@ -136,10 +136,12 @@ class RollingRestart(Fault):
 async def obeyed(world: World, order: str) -> ObedientWorker:
     """Give the order and return the worker that died of it."""
     world.orders.write_text(order)
-    await world.until(
-        lambda: any(worker.exit_code == -9 for worker in world.workers),
-        f"no worker came to: {order}",
-    )
+
+    def dead() -> bool:
+        world.load.trickle()
+        return any(worker.exit_code == -9 for worker in world.workers)
+
+    await world.until(dead, f"no worker came to: {order}")
     return next(worker for worker in world.workers if worker.exit_code == -9)
 
 
@@ -155,7 +157,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
     Kill(),
     *(
         KillAtStep(when, step, most)
-        for step, most in (("load", 8), ("step", 300), ("dead", 1), ("write", 8), ("commit", 2))
+        for step, most in (("load", 4), ("step", 60), ("dead", 1), ("write", 4), ("commit", 2))
         for when in ("before", "after")
     ),
     Zombie(),
