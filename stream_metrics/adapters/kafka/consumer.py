@@ -39,6 +39,7 @@ log = structlog.get_logger(__name__)
 
 PROBE_SECONDS: Final = 3.0
 EXPIRE_SECONDS: Final = 5.0
+COMMIT_WITHIN_SECONDS: Final = 5.0
 LEAVE_WITHIN_SECONDS: Final = 8.0
 MAX_POLL_INTERVAL_MS: Final = 900_000
 
@@ -100,6 +101,7 @@ class LiveConsumer:
         self._take_over_one: TakeOver | None = None
         self._lag = Lag(operations)
         self._committed: dict[TopicPartition, int] = {}
+        self._committing: asyncio.Task[None] | None = None
         self._stuck: dict[int, dict[str, Position]] = {}  # where halted partitions stand
         self._next_commit = 0.0
         self._next_expiry = 0.0
@@ -256,6 +258,9 @@ class LiveConsumer:
         finally:
             with suppress(TimeoutError, KafkaError):
                 await asyncio.wait_for(consumer.stop(), LEAVE_WITHIN_SECONDS)
+            if self._committing is not None:
+                self._committing.cancel()
+                await asyncio.wait({self._committing})
             self._active.clear()
             self._operations.assigned(0)
 
@@ -545,16 +550,26 @@ class LiveConsumer:
             if position.last_digest  # else the note stands that nothing was written yet
         }
         new = {p: o for p, o in offsets.items() if self._committed.get(p) != o}
-        if not new or self._changed:
+        if not new or self._changed or self._committing is not None:
             return
+        # Not cancelled when it takes too long: the client's request would go on all the same, and
+        # nobody would take its error.
+        self._committing = asyncio.create_task(self._send_commit(consumer, new))
+        await asyncio.wait({self._committing}, timeout=COMMIT_WITHIN_SECONDS)
+
+    async def _send_commit(
+        self, consumer: AIOKafkaConsumer, offsets: dict[TopicPartition, int]
+    ) -> None:
         started = time.perf_counter()
         try:
-            await asyncio.wait_for(consumer.commit(new), 5.0)
-        except (KafkaError, IllegalStateError, TimeoutError) as error:
+            await consumer.commit(offsets)
+        except (KafkaError, IllegalStateError) as error:
             log.info("offset commit failed", error=type(error).__name__)
-            return
-        self._committed |= new
-        self._operations.stage("commit", time.perf_counter() - started)
+        else:
+            self._committed |= offsets
+            self._operations.stage("commit", time.perf_counter() - started)
+        finally:
+            self._committing = None
 
     async def _expire(self) -> None:
         for number, partition in list(self._active.items()):

@@ -1,0 +1,67 @@
+"""A worker whose connections to Kafka are open and dead for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from deploy.local.servers import RedisServer
+from stream_metrics.traffic import generate
+from tests.campaign.servers import Brokers
+from tests.services.live import PARTITIONS, LiveSystem, Worker, produce
+from tests.services.test_live import profile
+
+pytestmark = pytest.mark.service
+
+LONGER_THAN_THE_SESSION = 9.0
+
+
+@pytest.fixture
+async def brokers(tmp_path: Path) -> AsyncIterator[Brokers]:
+    """A broker behind a proxy."""
+    async with AsyncExitStack() as running:
+        made = Brokers(tmp_path, 1)
+        await made.start(running)
+        yield made
+
+
+async def test_a_commit_that_the_group_refuses_late_is_taken_note_of(
+    brokers: Brokers, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    """A commit in flight while the group gives the worker up leaves no error that nobody takes."""
+    group = f"stall-{os.getpid()}"
+    topics = (f"{group}-events", f"{group}-labels")
+    for topic in topics:
+        await brokers.kafka.create_topic(topic, PARTITIONS)
+        await brokers.kafka.create_topic(f"{topic}.dlq", PARTITIONS)
+    traffic = generate(replace(profile(8), conversations=1_500, invalid=0.0))
+    produced = await produce(brokers.kafka, {"events": topics[0], "labels": topics[1]}, traffic)
+    system = LiveSystem(brokers.kafka, redis_server, tmp_path, group, topics, produced)
+    settings = {
+        **system.environment,
+        "STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS": brokers.outside,
+        "STREAM_METRICS_KAFKA__COMMIT_INTERVAL_SECONDS": "0.05",
+    }
+    worker = Worker(tmp_path, "worker", settings)
+    worker.launch()
+    system.workers.append(worker)
+    await system.reach(0.1)
+    assert await system.read() < system.total, "the stall must hit midway"
+
+    for proxy in brokers.proxies:
+        proxy.set("stall")
+    await asyncio.sleep(LONGER_THAN_THE_SESSION)
+    for proxy in brokers.proxies:
+        proxy.set("open")
+    await system.reach(1.0)
+
+    assert await system.stop_workers() == [0]
+    said = worker.log.read_text()
+    assert "offset commit failed" in said
+    assert "never retrieved" not in said
