@@ -174,7 +174,7 @@ class Watcher:
     # -- progress -------------------------------------------------------------------------------
 
     def longest_pause(self, since: float, ends: dict[Place, int]) -> float:
-        """Seconds of the longest stretch in which a partition on its way to ``ends`` stood still."""
+        """Seconds of the longest time for which a partition on its way to ``ends`` stood still."""
         longest = 0.0
         earlier = next((look for look in reversed(self.looks) if look.at < since), self.looks[0])
         looks = [look for look in self.looks if look.at >= since]
