@@ -33,14 +33,16 @@ async def run_round(options: Options, folder: Path, say: Say = print) -> Outcome
         say(line)
     outcome = Outcome(options.seed, options.events, plan.lines())
     started = time.monotonic()
-    async with World(plan, folder) as world:
-        try:
-            await _play(plan, world, outcome, say)
-        except Exception as error:  # reported with the seed, like every other difference
-            outcome.wrong.append(f"{type(error).__name__}: {error}"[:6_000])
-        outcome.wrong += world.problems + world.watcher.problems
-        outcome.most_rss_bytes = world.most_rss_bytes
-        outcome.tails = world.tails() if outcome.failed else ""
+    try:
+        async with World(plan, folder) as world:
+            try:
+                await _play(plan, world, outcome, say)
+            finally:
+                outcome.wrong += world.problems + world.watcher.problems
+                outcome.most_rss_bytes = world.most_rss_bytes
+                outcome.tails = world.tails()
+    except Exception as error:  # reported with the seed, like every other difference
+        outcome.wrong.append(f"{type(error).__name__}: {error}")
     outcome.seconds = time.monotonic() - started
     return outcome
 

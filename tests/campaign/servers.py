@@ -27,6 +27,7 @@ from tests.campaign.proxy import Proxy
 # An append-only file that is only appended to can be copied while it is written.
 ONLY_APPEND: Final = {"auto-aof-rewrite-percentage": "0"}
 SERVICE: Final = "state"
+USERS: Final = "users.acl"
 
 
 class Brokers:
@@ -130,15 +131,25 @@ class SentinelProcess(ChildProcess):
         return bool(found)
 
 
+class CopiedRedis(RedisServer):
+    """A server that the user ``copier`` may copy, until it is turned away."""
+
+    async def prepare(self) -> None:
+        """Write who may log in."""
+        everything = "~* &* +@all"
+        (self.folder / USERS).write_text(
+            f"user default on nopass {everything}\nuser copier on >copier {everything}\n"
+        )
+
+
 class SentinelRedis(StateServers):
-    """A master and a replica that copies it as the user ``copier``, who can be turned away."""
+    """A master, a replica, and a Sentinel that makes the replica lead when the master is away."""
 
     def __init__(self, folder: Path) -> None:
-        copier = {"user": "copier on >copier ~* &* +@all", "repl-diskless-sync-delay": "0"}
-        login = {"masteruser": "copier", "masterauth": "copier"}
+        copier = {"aclfile": USERS, "masteruser": "copier", "masterauth": "copier"}
+        options = {**ONLY_APPEND, **copier, "repl-diskless-sync-delay": "0"}
         self.servers = [
-            RedisServer(folder / f"redis-{number}", options={**ONLY_APPEND, **copier, **login})
-            for number in range(2)
+            CopiedRedis(folder / f"redis-{number}", options=options) for number in range(2)
         ]
         self.sentinel = SentinelProcess(folder / "sentinel", self.servers[0])
 
@@ -163,7 +174,7 @@ class SentinelRedis(StateServers):
         master, replica = self.servers
         async with Redis.from_url(replica.url) as client:
             await client.replicaof("127.0.0.1", str(master.port))
-            await wait_until(lambda: linked(client), 30, "the replica does not copy")
+        await wait_until(partial(linked_at, replica.url), 30, "the replica does not copy")
         running.callback(self.sentinel.kill9)
         await self.sentinel.start()
 
@@ -214,9 +225,10 @@ class ClusterRedis(StateServers):
             await wait_until(partial(whole, server.url), 30, "the Cluster is not whole")
 
 
-async def linked(replica: Redis) -> bool:
-    """Whether a replica is in step with its master."""
-    found = await replica.info("replication")
+async def linked_at(url: str) -> bool:
+    """Whether this server is a replica in step with its master."""
+    async with Redis.from_url(url) as client:
+        found = await client.info("replication")
     return found.get("master_link_status") == "up"
 
 

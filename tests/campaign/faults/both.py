@@ -1,0 +1,45 @@
+"""Two faults at once: a server is away while workers come and go."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from tests.campaign.faults import kafka, network, redis, workers
+from tests.campaign.faults.fault import ANY, Fault
+
+if TYPE_CHECKING:
+    from tests.campaign.world import World
+
+
+class Both(Fault):
+    """A fault of the workers and one of what they need; both are held for the same time."""
+
+    def __init__(self, first: Fault, second: Fault) -> None:
+        self.name = f"{first.name}+{second.name}"
+        self.needs = second.needs if first.needs is ANY else first.needs
+        self.hold = (max(first.hold[0], second.hold[0]), max(first.hold[1], second.hold[1]))
+        self.resume_seconds = first.resume_seconds + second.resume_seconds
+        self.may_go_back = first.may_go_back or second.may_go_back
+        self._parts = (first, second)
+
+    async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
+        seeds = [Random(rng.random()) for _ in self._parts]
+        async with asyncio.TaskGroup() as group:
+            for part, seed in zip(self._parts, seeds, strict=True):
+                group.create_task(part.strike(world, hold_seconds, seed))
+
+
+FAULTS: Final[tuple[Fault, ...]] = (
+    Both(workers.RollingRestart(), redis.Kill()),
+    Both(workers.RollingRestart(), redis.Paused()),
+    Both(workers.RollingRestart(), network.Broken("kafka", "stall")),
+    Both(workers.Kill(), redis.RollBack()),
+    Both(workers.KillAtStep("after", "write", 4), kafka.Restart()),
+    Both(workers.Zombie(), redis.RollBack()),
+    Both(workers.Zombie(), redis.Full()),
+    Both(workers.LateClaimant(), redis.Slow()),
+    Both(workers.Scale(), network.Broken("redis", "cut")),
+    Both(workers.Scale(), network.Broken("kafka", "cut")),
+)
