@@ -352,6 +352,9 @@ class LiveConsumer:
         except IllegalStateError:  # no longer ours
             self._changed = True
             return
+        except IllegalStateError:
+            self._changed = True  # the group gave it away meanwhile; the listener says what is ours
+            return
         self._unhalt(number)
         self._steps += 1
         if not self._changed:
@@ -627,11 +630,13 @@ class LiveConsumer:
                 return
 
     async def _retry_kafka(self, call: Callable[[], Awaitable[Any]]) -> Any:
-        """Repeat while the brokers do not answer; gaps and unfit topics are not repeated."""
+        """Repeat while the brokers do not answer; nothing else is a reason to repeat."""
         while True:
             self._reasons.beat()
             try:
                 result = await call()
+            except IllegalStateError:
+                raise
             except (KafkaError, OSError, TimeoutError) as error:
                 self._reasons.set("kafka", f"brokers do not answer: {type(error).__name__}")
                 await self._patience.pause(1.0)
