@@ -99,10 +99,14 @@ class World:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._running.aclose()
+        try:
+            left = set(self._tasks)
+            while left:  # a client may take a cancellation for its own and go on
+                for task in left:
+                    task.cancel()
+                _, left = await asyncio.wait(left, timeout=1)
+        finally:
+            await self._running.aclose()
 
     async def _start(self) -> None:
         options = self.plan.options
