@@ -18,7 +18,7 @@ from aiokafka.errors import KafkaError, TopicAlreadyExistsError
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from deploy.local.kafka.cluster import Kafka, admin
+from deploy.local.kafka.cluster import Kafka, admin, make_cluster_id
 from deploy.local.servers import Alertmanager, Prometheus, RedisServer
 from tests.helpers import wait_until
 
@@ -55,6 +55,14 @@ async def test_kafka_round_trip(kafka: Kafka) -> None:
     await produce(kafka, topic, MESSAGES)
 
     assert await consume(kafka, topic, 3) == MESSAGES
+
+
+def test_no_cluster_id_looks_like_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An id that begins with a hyphen, as one in 64 would, is not handed to Kafka's tool."""
+    drawn = iter([uuid.UUID(bytes=b"\xfb" + bytes(15)), uuid.UUID(bytes=bytes(16))])
+    monkeypatch.setattr(uuid, "uuid4", lambda: next(drawn))
+
+    assert make_cluster_id() == "A" * 22
 
 
 async def test_kafka_topic_config(kafka: Kafka) -> None:

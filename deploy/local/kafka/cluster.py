@@ -132,7 +132,7 @@ class Kafka:
         controllers = [f"127.0.0.1:{free_port()}" for _ in range(brokers)]
         common = {
             **PROPERTIES,
-            "cluster.id": base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="),
+            "cluster.id": make_cluster_id(),
             "controller.quorum.voters": ",".join(
                 f"{node}@{address}" for node, address in enumerate(controllers, start=1)
             ),
@@ -242,6 +242,14 @@ class Kafka:
                 return name not in await client.list_topics()
 
             await wait_until(gone, 30, f"topic {name} is still there")
+
+
+def make_cluster_id() -> str:
+    """A random id; the tool that takes it would read one that begins with ``-`` as an option."""
+    while True:
+        made = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not made.startswith("-"):
+            return made
 
 
 @asynccontextmanager

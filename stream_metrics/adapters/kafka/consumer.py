@@ -349,9 +349,6 @@ class LiveConsumer:
             return
         try:
             self._seek(number, taken)
-        except IllegalStateError:  # no longer ours
-            self._changed = True
-            return
         except IllegalStateError:
             self._changed = True  # the group gave it away meanwhile; the listener says what is ours
             return
