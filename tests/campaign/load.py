@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
+import sys
 import time
 from collections.abc import Mapping, Sequence
-from itertools import islice
+from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
@@ -17,23 +20,37 @@ from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate
 TICK_SECONDS: Final = 0.02
 FEW: Final = 5
 LAST_SHARE: Final = 0.93  # what is sent by the trickle leaves something for after the fault
+SPAN_SECONDS: Final = 7_200  # a multiple of every bucket's width
 
 
 def traffic(seed: int, events: int, conversations: int) -> list[TrafficRecord]:
-    """``events`` records of support agents at work, with the disorder of the real thing."""
-    profile = TrafficProfile(
-        seed=seed,
-        conversations=conversations,
-        duration_seconds=1_200,
-        turns=(1, 2),
-        iterations=(1, 2),
-        results_per_search=4,
-        documents=400,
-        out_of_order=0.02,
-        redelivered=0.01,
-        invalid=0.005,
-    )
-    return list(islice(generate(profile), events))
+    """At least so many records and conversations of support agents at work.
+
+    They have the disorder of the real thing, and are of the hours before now.
+    """
+    while True:
+        profile = TrafficProfile(
+            seed=seed,
+            conversations=conversations,
+            start=(int(time.time()) // SPAN_SECONDS - 1) * SPAN_SECONDS,
+            duration_seconds=1_200,
+            turns=(1, 2),
+            iterations=(1, 2),
+            results_per_search=4,
+            documents=400,
+            out_of_order=0.02,
+            redelivered=0.01,
+            invalid=0.005,
+        )
+        records = list(generate(profile))
+        if len(records) >= events:
+            return records
+        conversations = math.ceil(1.01 * conversations * events / len(records))
+
+
+def read_traffic(file: Path) -> list[TrafficRecord]:
+    """What ``python -m tests.campaign.load FOLDER SEED EVENTS CONVERSATIONS`` has written."""
+    return msgspec.msgpack.decode(file.read_bytes(), type=list[TrafficRecord])
 
 
 def digest(key: bytes | None, value: bytes | None, timestamp_ms: int | None) -> bytes:
@@ -123,3 +140,9 @@ class Load:
         )
         await producer.start()
         return producer
+
+
+if __name__ == "__main__":
+    (Path(sys.argv[1]) / "traffic").write_bytes(
+        msgspec.msgpack.encode(traffic(*map(int, sys.argv[2:])))
+    )

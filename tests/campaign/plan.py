@@ -21,7 +21,7 @@ class Options:
     faults: int = 5
     events: int = 100_000
     conversations: int = 20_000
-    rate: float = 2_000.0
+    rate: float = 6_000.0
     only: tuple[str, ...] = ()
 
 

@@ -12,6 +12,25 @@ HEADINGS: Final = (
 )  # fmt: skip
 
 
+USUAL_START_SECONDS: Final = 4.0  # of all workers, on a machine with nothing else to do
+
+
+@dataclass(slots=True)
+class Calibration:
+    """How quick the machine is in a round, while nothing is wrong."""
+
+    start_seconds: float = 0.0  # from the launch of all workers until all are ready
+    reading_per_second: float = 0.0  # a backlog's records
+
+    def bound_seconds(self, wait_seconds: float, work_seconds: float, backlog: int) -> float:
+        """How long a recovery may take: time-outs to wait for, work, and a backlog to read.
+
+        Work takes longer on a machine that is busy with other things.
+        """
+        slowness = max(1.0, self.start_seconds / USUAL_START_SECONDS)
+        return wait_seconds + slowness * work_seconds + 2 * backlog / self.reading_per_second
+
+
 @dataclass(slots=True)
 class Landing:
     """One fault as it struck: shares of the log, records, seconds."""
@@ -32,11 +51,12 @@ class Outcome:
     """One round: its landings, and what was wrong with the whole."""
 
     seed: int
-    events: int
     schedule: list[str]
-    reading_per_second: float = 0.0
+    events: int = 0
+    conversations: int = 0
+    calibration: Calibration = field(default_factory=Calibration)
     most_rss_bytes: int = 0
-    seconds: float = 0.0
+    seconds: dict[str, float] = field(default_factory=dict)  # by phase
     landings: list[Landing] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     tails: str = ""
@@ -81,9 +101,12 @@ def table(outcomes: Sequence[Outcome]) -> str:
 
 def summary(outcome: Outcome) -> str:
     """One round in a few lines; all there is to know if it failed."""
+    phases = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in outcome.seconds.items())
     lines = [
-        f"seed {outcome.seed}: {outcome.events:,} records in the log, {len(outcome.landings)} "
-        f"faults, {outcome.seconds:.0f} s, reading {outcome.reading_per_second:,.0f} records/s, "
+        f"seed {outcome.seed}: {outcome.events:,} records of {outcome.conversations:,} "
+        f"conversations in the log, {len(outcome.landings)} faults, {phases}, workers ready in "
+        f"{outcome.calibration.start_seconds:.1f} s, reading "
+        f"{outcome.calibration.reading_per_second:,.0f} records/s, "
         f"at most {outcome.most_rss_bytes >> 20} MiB a worker: "
         + ("FAILED" if outcome.failed else "exact")
     ]

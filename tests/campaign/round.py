@@ -1,18 +1,21 @@
-"""One round: a plan from its first record to the comparison."""
+"""A round, from its first server to the comparison; rounds overlap where nothing is timed."""
 
 from __future__ import annotations
 
 import asyncio
+import shutil
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
 from typing import Final
 
 from tests.campaign import invariants
 from tests.campaign.faults import FAULTS
-from tests.campaign.plan import Options, Plan, Strike, make_plan
-from tests.campaign.report import Landing, Outcome
+from tests.campaign.plan import Options, Strike, make_plan
+from tests.campaign.report import Calibration, Landing, Outcome
 from tests.campaign.world import World, now
 
 CALIBRATION_SHARE: Final = 0.10
@@ -24,52 +27,146 @@ LEAST_SHARE, MOST_SHARE = 0.05, 0.95
 RECOVERY_DEADLINE_SECONDS: Final = 150.0
 
 Say = Callable[[str], None]
+Keep = Callable[[Outcome, Path], None]
+
+
+class Round:
+    """``prepare``, ``play``, ``judge`` and ``close``; everything wrong is in ``outcome``.
+
+    ``judge`` takes only what the processors have left over, so that it may run beside the next
+    round; ``prepare`` and ``play`` measure times.
+    """
+
+    def __init__(self, options: Options, folder: Path, say: Say) -> None:
+        self.folder = folder
+        self.plan = make_plan(options)
+        self.outcome = Outcome(options.seed, self.plan.lines())
+        self._say = say
+        self._world = World(self.plan, folder)
+        self._running = AsyncExitStack()
+        self._broken = False
+
+    async def prepare(self) -> None:
+        """Start servers and workers."""
+        await self._phase("start", self._prepare)
+
+    async def play(self) -> None:
+        """Calibrate, let all faults strike, and stop the workers."""
+        for line in self.plan.lines():
+            self._say(line)
+        await self._phase("faults", self._play)
+
+    async def judge(self) -> None:
+        """Compare the state with a replay of the log."""
+        await self._phase("comparison", self._judge)
+
+    async def close(self) -> None:
+        """Stop everything that still runs."""
+        world, outcome = self._world, self.outcome
+        outcome.wrong += world.problems + world.watcher.problems
+        outcome.most_rss_bytes = world.most_rss_bytes
+        outcome.tails = world.tails()
+        self._broken = False
+        await self._phase("end", self._running.aclose)
+
+    async def _phase(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        if self._broken:
+            return
+        started = time.monotonic()
+        try:
+            await work()
+        except Exception as error:  # reported with the seed, like every other difference
+            self._broken = True
+            self.outcome.wrong.append(f"{name}: {type(error).__name__}: {error}")
+        self.outcome.seconds[name] = time.monotonic() - started
+
+    async def _prepare(self) -> None:
+        world = await self._running.enter_async_context(self._world)
+        started = now()
+        for _ in range(self.plan.workers):
+            world.start_worker()
+        await world.all_ready()
+        self.outcome.calibration.start_seconds = now() - started
+
+    async def _play(self) -> None:
+        world, outcome, strikes = self._world, self.outcome, self.plan.strikes
+        outcome.calibration.reading_per_second = await _calibrate(world)
+        for number, strike in enumerate(strikes):
+            following = strikes[number + 1].share if number + 1 < len(strikes) else 1.0
+            landing = await _strike(world, strike, following, outcome.calibration)
+            outcome.landings.append(landing)
+            self._say(
+                f"  {landing.fault} landed at {landing.landed:.0%}, outage "
+                f"{landing.outage_seconds:.1f} s, {landing.backlog} records read in "
+                f"{landing.recovery_seconds:.1f} s" + "".join(f"\n    {w}" for w in landing.wrong)
+            )
+        await _finish(world)
+        for worker in list(world.workers):
+            await world.retire(worker)
+
+    async def _judge(self) -> None:
+        world, outcome = self._world, self.outcome
+        log = await world.record_log()
+        outcome.events, outcome.conversations = log.records, log.conversations
+        for wrong in await asyncio.gather(
+            invariants.figures(world, log),
+            invariants.letters(world, log),
+            invariants.audit(world),
+        ):
+            outcome.wrong += wrong
+        outcome.wrong += invariants.size(world, log)
+        outcome.wrong += invariants.memory(world)
+        outcome.wrong += invariants.logs(world)
 
 
 async def run_round(options: Options, folder: Path, say: Say = print) -> Outcome:
-    """Run a seed's plan on servers of its own; everything wrong is in the outcome."""
-    plan = make_plan(options)
-    for line in plan.lines():
-        say(line)
-    outcome = Outcome(options.seed, options.events, plan.lines())
-    started = time.monotonic()
+    """Run one seed's plan."""
+    alone = Round(options, folder, say)
     try:
-        async with World(plan, folder) as world:
-            try:
-                await _play(plan, world, outcome, say)
-            finally:
-                outcome.wrong += world.problems + world.watcher.problems
-                outcome.most_rss_bytes = world.most_rss_bytes
-                outcome.tails = world.tails()
-    except Exception as error:  # reported with the seed, like every other difference
-        outcome.wrong.append(f"{type(error).__name__}: {error}")
-    outcome.seconds = time.monotonic() - started
-    return outcome
+        await alone.prepare()
+        await alone.play()
+        await alone.judge()
+    finally:
+        await alone.close()
+    return alone.outcome
 
 
-async def _play(plan: Plan, world: World, outcome: Outcome, say: Say) -> None:
-    for _ in range(plan.workers):
-        world.start_worker()
-    await world.all_ready()
-    outcome.reading_per_second = await _calibrate(world)
-    for number, strike in enumerate(plan.strikes):
-        following = plan.strikes[number + 1].share if number + 1 < len(plan.strikes) else 1.0
-        landing = await _strike(world, strike, following, outcome.reading_per_second)
-        outcome.landings.append(landing)
-        say(
-            f"  {landing.fault} landed at {landing.landed:.0%}, outage "
-            f"{landing.outage_seconds:.1f} s, {landing.backlog} records read in "
-            f"{landing.recovery_seconds:.1f} s" + "".join(f"\n    {w}" for w in landing.wrong)
-        )
-    await _finish(world)
-    for worker in list(world.workers):
-        await world.retire(worker)
-    log = await invariants.read_back(world)
-    outcome.events = log.records
-    outcome.wrong += await invariants.figures(world, log)
-    outcome.wrong += await invariants.letters(world, log)
-    outcome.wrong += invariants.memory(world)
-    outcome.wrong += invariants.logs(world)
+async def run_rounds(many: Sequence[Options], say: Say, keep: Keep) -> list[Outcome]:
+    """Run all, one after the other; each is judged while the next one plays.
+
+    ``keep`` is called with each outcome and the round's folder, before that is deleted.
+    """
+    done: list[Outcome] = []
+
+    async def play(one: Round) -> None:
+        try:
+            await one.prepare()
+            await one.play()
+        except BaseException:
+            await one.close()
+            raise
+
+    async def finish(one: Round) -> None:
+        try:
+            await one.judge()
+        finally:
+            await one.close()
+        keep(one.outcome, one.folder)
+        done.append(one.outcome)
+        shutil.rmtree(one.folder)
+
+    with tempfile.TemporaryDirectory(prefix="campaign-") as place:
+        last: Round | None = None
+        for options in many:
+            following = Round(options, Path(place) / str(options.seed), say)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(play(following))
+                if last is not None:
+                    group.create_task(finish(last))
+            last = following
+        if last is not None:
+            await finish(last)
+    return done
 
 
 async def _calibrate(world: World) -> float:
@@ -91,7 +188,7 @@ async def _calibrate(world: World) -> float:
 
 
 async def _strike(
-    world: World, strike: Strike, following: float, reading_per_second: float
+    world: World, strike: Strike, following: float, calibration: Calibration
 ) -> Landing:
     fault, watcher = FAULTS[strike.fault], world.watcher
     world.load.open(strike.share + AHEAD)
@@ -127,7 +224,7 @@ async def _strike(
         outage_seconds=watcher.longest_pause(began, ends),
         backlog=backlog,
         recovery_seconds=recovered - healed,
-        bound_seconds=fault.resume_seconds + 2 * backlog / reading_per_second,
+        bound_seconds=calibration.bound_seconds(fault.wait_seconds, fault.work_seconds, backlog),
         rolled_back=watcher.rolled_back - back,
     )
     if not LEAST_SHARE < landed < MOST_SHARE:

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
@@ -15,8 +15,10 @@ from typing import Final, Self
 
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.waiting import wait_until
+from stream_metrics.traffic import TrafficRecord
 from tests.campaign.faults import Need
-from tests.campaign.load import Load, traffic
+from tests.campaign.load import Load, read_traffic
+from tests.campaign.log import Log, read_log
 from tests.campaign.plan import Plan
 from tests.campaign.servers import (
     Brokers,
@@ -32,7 +34,12 @@ GROUP: Final = "campaign"
 TOPICS: Final = ("campaign-events", "campaign-labels")
 SESSION_SECONDS: Final = 6.0
 TAIL_LINES: Final = 12
+LAST: Final = ("nice", "-n", "19")  # of what waits for a core
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
+
+
+class CommandFailed(AssertionError):
+    """A command of ours ended with an error; the message has what it said."""
 
 
 class ObedientWorker(Worker):
@@ -110,17 +117,17 @@ class World:
 
     async def _start(self) -> None:
         options = self.plan.options
-        records = await asyncio.to_thread(
-            traffic, options.seed, options.events, options.conversations
-        )
         async with asyncio.TaskGroup() as group:
             group.create_task(self.brokers.start(self._running))
             group.create_task(self.redis.start(self._running))
+            made = group.create_task(
+                _traffic(self.folder, options.seed, options.events, options.conversations)
+            )
         for topic in TOPICS:
             await self.kafka.create_topic(topic, PARTITIONS, {"retention.ms": "-1"})
             await self.kafka.create_topic(f"{topic}.dlq", PARTITIONS)
         streams = {"events": TOPICS[0], "labels": TOPICS[1]}
-        self.load = Load(self.kafka.bootstrap_servers, streams, records, options.rate)
+        self.load = Load(self.kafka.bootstrap_servers, streams, made.result(), options.rate)
         self._running.callback(self._kill_workers)
         for work in (self.load.run, self.watcher.watch_state, self.watcher.watch_commits):
             self._tasks.append(asyncio.create_task(work()))
@@ -172,7 +179,6 @@ class World:
             "STREAM_METRICS_REDIS__SOCKET_TIMEOUT_SECONDS": "2",
             "STREAM_METRICS_STATE__BATCH_RECORDS": "100",
             "STREAM_METRICS_STATE__DIGEST_KEY": "a secret of the tests",
-            "STREAM_METRICS_STATE__TTL": "36500d",  # the traffic's clock stands still
         }
 
     def kill(self, worker: ObedientWorker) -> None:
@@ -254,34 +260,60 @@ class World:
 
     # -- commands -------------------------------------------------------------------------------
 
-    async def command(self, *arguments: str, deadline_seconds: float = 300) -> str:
-        """Run ``stream-metrics`` past all proxies; what it writes to standard output."""
-        settings: Mapping[str, str] = {
-            **os.environ,
+    async def command(self, *arguments: str) -> str:
+        """Run ``stream-metrics`` past all proxies; see ``run``.
+
+        It leaves the machine to workers and servers of a round whose times are measured.
+        """
+        settings = {
             **self._common(),
             **self.redis.inside(),
             "STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS": self.kafka.bootstrap_servers,
-            "PYTHONPATH": str(REPOSITORY),
         }
-        process = await asyncio.create_subprocess_exec(
-            *COMMAND,
-            *arguments,
-            env=settings,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        async with asyncio.timeout(deadline_seconds):
-            out, error = await process.communicate()
-        if process.returncode != 0:
-            raise AssertionError(f"stream-metrics {arguments}: {error.decode()}")
-        return out.decode()
+        return await run([*LAST, *COMMAND, *arguments], settings)
+
+    async def record_log(self) -> Log:
+        """Write down what the brokers kept of the input topics."""
+        program = [*LAST, sys.executable, "-m", "tests.campaign.log"]
+        await run([*program, str(self.folder), self.kafka.bootstrap_servers, *TOPICS])
+        return read_log(self.folder)
 
     async def dead_letters(self) -> set[tuple[str, int, int]]:
         """Where the records stood that are on the dead-letter topics."""
         listed = await self.command("dlq", "list", "--json")
         letters = [json.loads(line) for line in listed.splitlines()]
         return {(letter["topic"], letter["partition"], letter["offset"]) for letter in letters}
+
+
+async def _traffic(folder: Path, *arguments: int) -> list[TrafficRecord]:
+    await run([sys.executable, "-m", "tests.campaign.load", str(folder), *map(str, arguments)])
+    return await asyncio.to_thread(read_traffic, folder / "traffic")
+
+
+async def run(
+    command: Sequence[str], settings: Mapping[str, str] | None = None, deadline_seconds: float = 300
+) -> str:
+    """Run a command; what it writes to standard output.
+
+    Raises ``CommandFailed`` if it ends with another code than 0.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        env={**os.environ, **(settings or {}), "PYTHONPATH": str(REPOSITORY)},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(deadline_seconds):
+            out, error = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode != 0:
+        raise CommandFailed(f"{' '.join(command)}: {error.decode()}\n{out.decode()}")
+    return out.decode()
 
 
 def _redis(need: Need, folder: Path) -> StateServers:

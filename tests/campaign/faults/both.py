@@ -20,7 +20,8 @@ class Both(Fault):
         self.name = f"{first.name}+{second.name}"
         self.needs = second.needs if first.needs is ANY else first.needs
         self.hold = (max(first.hold[0], second.hold[0]), max(first.hold[1], second.hold[1]))
-        self.resume_seconds = first.resume_seconds + second.resume_seconds
+        self.wait_seconds = first.wait_seconds + second.wait_seconds
+        self.work_seconds = first.work_seconds + second.work_seconds
         self.may_go_back = first.may_go_back or second.may_go_back
         self._parts = (first, second)
 

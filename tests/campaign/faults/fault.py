@@ -26,16 +26,17 @@ ANY: Final = Need.ANY
 class Fault:
     """One way to break things.
 
-    ``hold`` is the range of seconds for which it is held. ``resume_seconds`` is how long the worker
-    may take after it is healed until it reads again: the sum of the time-outs that stand between.
-    ``may_go_back`` says that acknowledged writes to Redis may be lost. ``quick`` faults are those
-    of the short form.
+    ``hold`` is the range of seconds for which it is held. After it is healed workers may take
+    ``wait_seconds``, the sum of the time-outs that stand between, and ``work_seconds``, which a
+    busy machine makes longer, until they read again. ``may_go_back`` says that acknowledged writes
+    to Redis may be lost. ``quick`` faults are those of the short form.
     """
 
     name: str
     needs: Need = ANY
     hold: tuple[float, float] = (1.0, 5.0)
-    resume_seconds: float = 5.0
+    wait_seconds: float = 0.0
+    work_seconds: float = 1.0
     may_go_back: bool = False
     quick: bool = False
 

@@ -28,7 +28,8 @@ class Restart(Fault):
     name = "broker_kill"
     needs = Need.PLAIN
     hold = (0.5, 8.0)
-    resume_seconds = SESSION_SECONDS + JOIN_SECONDS + RECONNECT_SECONDS
+    wait_seconds = SESSION_SECONDS
+    work_seconds = JOIN_SECONDS + RECONNECT_SECONDS
 
     async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
         broker = world.kafka.brokers[0]
@@ -43,7 +44,8 @@ class LeaderMoves(Fault):
     name = "broker_leader_moves"
     needs = Need.THREE_BROKERS
     hold = (4.0, 12.0)
-    resume_seconds = SESSION_SECONDS + JOIN_SECONDS + RECONNECT_SECONDS
+    wait_seconds = SESSION_SECONDS
+    work_seconds = JOIN_SECONDS + RECONNECT_SECONDS
 
     async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
         broker = rng.choice(world.kafka.brokers)
@@ -57,7 +59,7 @@ class LettersFull(Fault):
 
     name = "letters_full"
     hold = (2.0, 8.0)
-    resume_seconds = 6.0  # the call in flight, and the longest pause
+    wait_seconds = 6.0  # the call in flight, and the longest pause
 
     async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
         await most_bytes(world, "1")
@@ -72,7 +74,7 @@ class LettersMissing(Fault):
 
     name = "letters_missing"
     hold = (2.0, 8.0)
-    resume_seconds = 8.0
+    wait_seconds = 8.0
 
     async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
         topics = [f"{topic}.dlq" for topic in world.topics]
@@ -95,7 +97,7 @@ class AbortedTransactions(Fault):
 
     name = "aborted_transactions"
     hold = (1.0, 5.0)
-    resume_seconds = 5.0
+    work_seconds = 5.0
     quick = True
 
     async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:

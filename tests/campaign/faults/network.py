@@ -24,7 +24,8 @@ class Broken(Fault):
         self.needs = Need.PLAIN if to == "redis" else ANY
         # Redis: the call in flight and the longest pause. Kafka: the group may have given the
         # partitions away meanwhile, to a member that is as cut off and has to be given up too.
-        self.resume_seconds = 4.0 if to == "redis" else SESSION_SECONDS + 2 * JOIN_SECONDS
+        self.wait_seconds = 4.0 if to == "redis" else SESSION_SECONDS
+        self.work_seconds = 1.0 if to == "redis" else 2 * JOIN_SECONDS
         self._to, self._mode = to, mode
 
     async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:

@@ -27,7 +27,7 @@ class Kill(Fault):
     name = "redis_kill"
     needs = Need.PLAIN
     hold = (0.5, 6.0)
-    resume_seconds = BACKOFF_SECONDS + ANSWER_SECONDS
+    wait_seconds = BACKOFF_SECONDS + ANSWER_SECONDS
     quick = True
 
     async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
@@ -43,7 +43,7 @@ class RollBack(Fault):
     name = "redis_rollback"
     needs = Need.PLAIN
     hold = (1.0, 4.0)
-    resume_seconds = BACKOFF_SECONDS + ANSWER_SECONDS
+    wait_seconds = BACKOFF_SECONDS + ANSWER_SECONDS
     may_go_back = True
     quick = True
 
@@ -69,7 +69,7 @@ class ReadOnly(Fault):
     name = "redis_read_only"
     needs = Need.PLAIN
     hold = (1.0, 6.0)
-    resume_seconds = BACKOFF_SECONDS + ANSWER_SECONDS
+    wait_seconds = BACKOFF_SECONDS + ANSWER_SECONDS
     quick = True
 
     async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
@@ -87,7 +87,7 @@ class Full(Fault):
     name = "redis_full"
     needs = Need.PLAIN
     hold = (1.0, 6.0)
-    resume_seconds = BACKOFF_SECONDS + ANSWER_SECONDS
+    wait_seconds = BACKOFF_SECONDS + ANSWER_SECONDS
     quick = True
 
     async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
@@ -105,7 +105,7 @@ class Slow(Fault):
     name = "redis_slow"
     needs = Need.PLAIN
     hold = (3.0, 10.0)
-    resume_seconds = BACKOFF_SECONDS + ANSWER_SECONDS
+    wait_seconds = BACKOFF_SECONDS + ANSWER_SECONDS
 
     async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
         proxy = world.plain_redis.proxy
@@ -122,7 +122,7 @@ class Paused(Fault):
     name = "redis_paused"
     needs = Need.PLAIN
     hold = (1.0, 10.0)
-    resume_seconds = BACKOFF_SECONDS + ANSWER_SECONDS
+    wait_seconds = BACKOFF_SECONDS + ANSWER_SECONDS
 
     async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
         server = world.plain_redis.server

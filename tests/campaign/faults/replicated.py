@@ -28,7 +28,7 @@ class FailOver(Fault):
     name = "sentinel_failover"
     needs = Need.SENTINEL
     hold = (1.0, 4.0)
-    resume_seconds = BACKOFF_SECONDS + ANSWER_SECONDS
+    wait_seconds = BACKOFF_SECONDS + ANSWER_SECONDS
     may_go_back = True
 
     async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
@@ -53,7 +53,7 @@ class MoveSlots(Fault):
     name = "cluster_slots_move"
     needs = Need.CLUSTER
     hold = (1.0, 4.0)
-    resume_seconds = BACKOFF_SECONDS + ANSWER_SECONDS
+    wait_seconds = BACKOFF_SECONDS + ANSWER_SECONDS
 
     async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
         servers = world.redis
@@ -94,7 +94,7 @@ class MasterDies(Fault):
     name = "cluster_master_kill"
     needs = Need.CLUSTER
     hold = (0.5, 6.0)
-    resume_seconds = BACKOFF_SECONDS + ANSWER_SECONDS
+    wait_seconds = BACKOFF_SECONDS + ANSWER_SECONDS
 
     async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
         servers = world.redis

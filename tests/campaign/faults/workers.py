@@ -21,7 +21,8 @@ class Kill(Fault):
 
     name = "worker_kill"
     hold = (0.0, 4.0)
-    resume_seconds = START_SECONDS + SESSION_SECONDS + JOIN_SECONDS
+    wait_seconds = SESSION_SECONDS
+    work_seconds = START_SECONDS + JOIN_SECONDS
     quick = True
 
     async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
@@ -34,7 +35,8 @@ class KillAtStep(Fault):
     """SIGKILL by its own hand, right before or after one of the steps of a batch."""
 
     hold = (0.0, 1.0)
-    resume_seconds = START_SECONDS + SESSION_SECONDS + JOIN_SECONDS
+    wait_seconds = SESSION_SECONDS
+    work_seconds = START_SECONDS + JOIN_SECONDS
     quick = True
 
     def __init__(self, when: str, step: str, most: int) -> None:
@@ -54,7 +56,7 @@ class Zombie(Fault):
 
     name = "zombie"
     hold = (SESSION_SECONDS + 2, SESSION_SECONDS + 4)
-    resume_seconds = JOIN_SECONDS
+    work_seconds = JOIN_SECONDS
     quick = True
 
     async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
@@ -78,7 +80,7 @@ class LateClaimant(Fault):
 
     name = "late_claimant"
     hold = (SESSION_SECONDS + 2, SESSION_SECONDS + 4)
-    resume_seconds = JOIN_SECONDS
+    work_seconds = JOIN_SECONDS
     quick = True
 
     async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
@@ -104,7 +106,7 @@ class Scale(Fault):
 
     name = "scale"
     hold = (2.0, 6.0)
-    resume_seconds = 2 * JOIN_SECONDS
+    work_seconds = 2 * JOIN_SECONDS
 
     async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
         while len(world.workers) > 1:
@@ -122,7 +124,7 @@ class RollingRestart(Fault):
 
     name = "rolling_restart"
     hold = (0.0, 1.0)
-    resume_seconds = START_SECONDS + JOIN_SECONDS
+    work_seconds = START_SECONDS + JOIN_SECONDS
     quick = True
 
     async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
