@@ -233,6 +233,10 @@ class StateStore(Protocol):
         """The state partitions that the namespace holds."""
         ...
 
+    async def time_ms(self, partition: int) -> int:
+        """The clock of whoever keeps the partition, in milliseconds of Unix time."""
+        ...
+
     def conversations(
         self, partition: int
     ) -> AsyncIterator[tuple[ConversationKey, StoredConversation]]:

@@ -29,6 +29,7 @@ from stream_metrics.engine.windows import Windows
 from stream_metrics.ports import Identity, StoreUnavailable
 from stream_metrics.settings import Settings, read_secret
 from stream_metrics.worker.cache import ConversationCache
+from stream_metrics.worker.clock import Clock
 from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
 from stream_metrics.worker.patience import Patience, Stopped
 from stream_metrics.worker.watchdog import Watchdog
@@ -102,9 +103,10 @@ class Runtime:
         self.patience = Patience(self.health, self.operations.redis_error)
         self.cache = ConversationCache(settings.state.cache_results)
         self._consumer: LiveConsumer | None = None
+        self._clock = Clock()
         self._windows = WindowCollector(
             self._open_windows,
-            lambda: time.time_ns() // 1000,
+            lambda: 1000 * self._clock.now_ms(),
             configured=settings.metrics.agents,
             dimension=settings.metrics.dimension,
         )
@@ -121,7 +123,7 @@ class Runtime:
         gc.set_threshold(*GC_THRESHOLDS)
         settings = self.settings
         store = connect(redis_options(settings))
-        letters = KafkaDeadLetters(settings.kafka)
+        letters = KafkaDeadLetters(settings.kafka, self._clock.now_ms)
         key = settings.state.key()
         if not key:
             log.warning(
@@ -138,7 +140,7 @@ class Runtime:
             routes=settings.metrics.routes,
             ttl_ms=settings.state.ttl_ms,
             batch_records=settings.state.batch_records,
-            now_ms=lambda: time.time_ns() // 1_000_000,
+            now_ms=self._clock.now_ms,
         )
         names = SharedNames(store, options)
 
@@ -162,6 +164,7 @@ class Runtime:
             self.patience,
             self.health,
             self.operations,
+            self._clock,
         )
         watchers: list[asyncio.Task[None]] = []
         try:

@@ -6,7 +6,7 @@ is set back; ``snapshot`` and ``restore`` play a store that lost its latest writ
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
@@ -29,6 +29,7 @@ from stream_metrics.ports import (
     Written,
 )
 from stream_metrics.worker.batches import check_batch, check_claim
+from stream_metrics.worker.clock import wall_ms
 
 Parts = dict[bytes, bytes]
 
@@ -80,6 +81,7 @@ class MemoryStore:
     def __init__(self) -> None:
         self.available = True
         self.wiped_at_once = 256  # conversations in one step of a wipe
+        self.clock: Callable[[], int] = wall_ms
         self._content = _Content()
 
     def snapshot(self) -> MemorySnapshot:
@@ -215,6 +217,11 @@ class MemoryStore:
         """See ``StateStore.partitions``; in rising order."""
         self._require()
         return sorted(n for n, held in self._content.partitions.items() if not held.wiping)
+
+    async def time_ms(self, partition: int) -> int:
+        """See ``StateStore.time_ms``: this machine's, unless ``clock`` was set to another."""
+        self._require()
+        return self.clock()
 
     async def conversations(
         self, partition: int

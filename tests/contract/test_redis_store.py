@@ -427,7 +427,7 @@ async def test_an_acl_user_with_its_prefix_is_enough(
     """The documented rights suffice; one command less is refused at the claim, not mid-batch."""
     commands = (
         "hset hsetnx hget hmget hgetall hdel hexists zadd zrem zrange zrangebyscore zscan zcard "
-        "unlink type evalsha eval info"
+        "unlink type evalsha eval info time"
     )
     allowed = [f"+{command}" for command in commands.split()]
     await raw.acl_setuser("narrow", True, commands=allowed, keys=["sm:*"], passwords=["+pw"])
@@ -438,6 +438,7 @@ async def test_an_acl_user_with_its_prefix_is_enough(
     assert await store.partitions() == [0]
     assert await store.admit("agents", ["a"], [], 1) == {"a"}
     assert await store.count(0) == 1
+    assert await store.time_ms(0)
     assert not any(problem.fatal for problem in await check(store))
     await wipe(store)
     await store.dissolve()

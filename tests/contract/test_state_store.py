@@ -25,6 +25,7 @@ from stream_metrics.ports import (
     Written,
 )
 from stream_metrics.worker.batches import BatchTooLarge
+from stream_metrics.worker.clock import wall_ms
 from tests.contract.conftest import Pair, memory_pair
 
 pytestmark = pytest.mark.asyncio
@@ -129,6 +130,16 @@ async def test_partitions_are_listed_in_order(store: StateStore) -> None:
         await store.claim(partition, b"owner", IDENTITY, {})
 
     assert await store.partitions() == [2, 3, 11]
+
+
+async def test_a_store_says_what_time_it_is(store: StateStore) -> None:
+    """Its clock is asked in milliseconds, before and after a partition is there."""
+    before = wall_ms()
+    first = await store.time_ms(3)
+    await claim(store)
+    second = await store.time_ms(3)
+
+    assert before <= first <= second <= wall_ms()
 
 
 async def test_partitions_do_not_share_anything(store: StateStore) -> None:

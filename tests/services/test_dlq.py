@@ -15,6 +15,9 @@ from aiokafka.structs import TopicPartition
 
 from deploy.local.kafka.cluster import Kafka, admin
 from deploy.local.servers import RedisServer
+from stream_metrics.adapters.kafka.dead_letters import KafkaDeadLetters
+from stream_metrics.ports import DeadLetter, Record
+from stream_metrics.settings import KafkaSettings
 from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate
 from tests.services.live import LiveSystem, Produced, produce, recorded, stored
 from tests.services.test_live import new_topics
@@ -52,6 +55,21 @@ async def delete_before(kafka: Kafka, ends: dict[tuple[str, int], int]) -> None:
     wanted = {TopicPartition(*place): RecordsToDelete(end) for place, end in ends.items()}
     async with admin(kafka.bootstrap_servers) as client:
         await client.delete_records(wanted)
+
+
+async def test_a_wrong_clock_does_not_keep_letters_back(kafka: Kafka) -> None:
+    """Where the brokers refuse a letter for its time, it is stored with its record's."""
+    topic, _ = await new_topics(kafka, f"clock-{os.getpid()}")
+    days_ahead = int(1000 * (time.time() + 3 * 86_400))
+    settings = KafkaSettings(bootstrap_servers=kafka.bootstrap_servers)
+    letters = KafkaDeadLetters(settings, lambda: days_ahead)
+    stamps = [int(1000 * time.time()) - ms for ms in (5_000, 0)]
+    records = [Record(b"junk", b"c", stamp, topic, 0, at) for at, stamp in enumerate(stamps)]
+
+    await letters.send([DeadLetter(record, "not_json", "no JSON") for record in records])
+    await letters.stop()
+
+    assert sorted(found.timestamp for found in await stored(kafka, [f"{topic}.dlq"])) == stamps
 
 
 async def resubmit(system: LiveSystem, *options: str) -> str:

@@ -30,6 +30,7 @@ from stream_metrics.adapters.kafka.topics import partition_counts
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.ports import Identity, Position, Record, StateStore, bounded_timestamp
 from stream_metrics.settings import KafkaSettings
+from stream_metrics.worker.clock import Clock
 from stream_metrics.worker.partition import Lost, StatePartition
 from stream_metrics.worker.patience import Patience, Reasons, Stopped
 from stream_metrics.worker.takeover import Held, OffsetGap, Ready, TakeOver, other_record
@@ -81,6 +82,7 @@ class LiveConsumer:
         patience: Patience,
         reasons: Reasons,
         operations: Operations,
+        clock: Clock,
     ) -> None:
         self._settings = settings
         self._store = store
@@ -89,6 +91,7 @@ class LiveConsumer:
         self._patience = patience
         self._reasons = reasons
         self._operations = operations
+        self._clock = clock
         self._consumer: AIOKafkaConsumer | None = None
         self._identity: Identity | None = None
         self._changed = False  # what was ours is not, until it has been taken over
@@ -99,7 +102,7 @@ class LiveConsumer:
         self._verify: dict[TopicPartition, Position] = {}
         self._found: dict[int, list[OffsetGap]] = {}  # gaps that reading has shown
         self._take_over_one: TakeOver | None = None
-        self._lag = Lag(operations)
+        self._lag = Lag(operations, clock.now_ms)
         self._committed: dict[TopicPartition, int] = {}
         self._committing: asyncio.Task[None] | None = None
         self._stuck: dict[int, dict[str, Position]] = {}  # where halted partitions stand
@@ -336,7 +339,7 @@ class LiveConsumer:
         """Take one partition number over, and read on; or hold it, if records are gone."""
         assert self._take_over_one is not None
         assert self._identity is not None
-        kept = self._kept.get(number)
+        kept, asked_ms = self._kept.get(number), self._clock.now_ms()
         taken = await self._take_over_one.take(number, self._identity, kept, found)
         if taken is None:
             self._changed = True
@@ -347,6 +350,9 @@ class LiveConsumer:
             self._halt(number, "offset gap: " + "; ".join(gap.message for gap in taken.gaps))
             self._stuck[number] = taken.positions
             return
+        await self._hear_time(number)
+        places = self._places(number)
+        self._lag.heard({place: taken.extents[place.topic].end for place in places}, asked_ms)
         try:
             self._seek(number, taken)
         except IllegalStateError:
@@ -377,7 +383,6 @@ class LiveConsumer:
         consumer = self._consumer
         assert consumer is not None
         places = self._places(number)
-        self._lag.heard({place: ready.extents[place.topic].end for place in places})
         for place in places:
             position = ready.partition.positions[place.topic]
             back = position.last_digest and position.offset > ready.extents[place.topic].first
@@ -519,7 +524,7 @@ class LiveConsumer:
             await self._lost(partition, lost)
             return
         newest = max(record.timestamp_ms or 0 for record in records)
-        self._operations.latency(max(0.0, time.time() - newest / 1000))
+        self._operations.latency(max(0.0, (self._clock.now_ms() - newest) / 1000))
 
     async def _lost(self, partition: StatePartition, lost: Lost) -> None:
         """The store refused: look again whether we are the owner, and from where to go on."""
@@ -574,6 +579,7 @@ class LiveConsumer:
     async def _expire(self) -> None:
         for number, partition in list(self._active.items()):
             try:
+                await self._hear_time(number)
                 await partition.check(self._patience)
                 await partition.advance(await self._passed(number), self._patience)
                 horizon = self._lag.read_up_to_ms(number, partition.positions)
@@ -581,6 +587,9 @@ class LiveConsumer:
                     await partition.expire(horizon, self._patience)
             except Lost as lost:
                 await self._lost(partition, lost)
+
+    async def _hear_time(self, number: int) -> None:
+        self._clock.heard(await self._patience(lambda: self._store.time_ms(number)))
 
     async def _passed(self, number: int) -> dict[str, int]:
         """How far the client is; all that it has returned is in the state by now."""
@@ -613,7 +622,8 @@ class LiveConsumer:
                 if consumer is not None:
                     async with asyncio.timeout(PROBE_SECONDS):
                         if places:
-                            self._lag.heard(await consumer.end_offsets(places))
+                            asked_ms = self._clock.now_ms()
+                            self._lag.heard(await consumer.end_offsets(places), asked_ms)
                         else:
                             await consumer.topics()
                     self._reasons.clear("kafka")

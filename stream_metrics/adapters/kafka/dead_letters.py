@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError, MessageSizeTooLargeError
+from aiokafka.errors import InvalidTimestampError, KafkaError, MessageSizeTooLargeError
 
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.ports import DeadLetter, DeadLettersUnavailable
 from stream_metrics.settings import KafkaSettings
+from stream_metrics.worker.clock import wall_ms
 
 HEADER_PREFIX: Final = "stream-metrics."
 _TOPIC: Final = HEADER_PREFIX + "topic"
@@ -35,10 +36,14 @@ Headers = list[tuple[str, bytes]]
 
 
 class KafkaDeadLetters:
-    """Produces dead letters and waits until all replicas in sync have them."""
+    """Produces dead letters and waits until all replicas in sync have them.
 
-    def __init__(self, settings: KafkaSettings) -> None:
+    They are stamped by ``now_ms``, or as their records are if the brokers refuse that time.
+    """
+
+    def __init__(self, settings: KafkaSettings, now_ms: Callable[[], int] = wall_ms) -> None:
         self._settings = settings
+        self._now_ms = now_ms
         self._producer: AIOKafkaProducer | None = None
 
     async def start(self) -> None:
@@ -81,10 +86,15 @@ class KafkaDeadLetters:
             ) from error
 
     async def _send(self, letter: DeadLetter) -> None:
-        limit = self._settings.dead_letter_max_bytes
+        limit, stamp_ms = self._settings.dead_letter_max_bytes, self._now_ms()
         while True:
             try:
-                await self._produce(letter, limit)
+                await self._produce(letter, limit, stamp_ms)
+            except InvalidTimestampError:  # this machine's clock is wrong
+                own_ms = letter.record.timestamp_ms
+                if own_ms is None or own_ms in (-1, stamp_ms):
+                    raise
+                stamp_ms = own_ms
             except MessageSizeTooLargeError:
                 if not limit:
                     raise
@@ -92,7 +102,7 @@ class KafkaDeadLetters:
             else:
                 return
 
-    async def _produce(self, letter: DeadLetter, limit: int) -> None:
+    async def _produce(self, letter: DeadLetter, limit: int, stamp_ms: int) -> None:
         assert self._producer is not None
         record = letter.record
         value, headers = record.value, letter_headers(letter)
@@ -113,6 +123,7 @@ class KafkaDeadLetters:
             key=key,
             partition=record.partition if record.partition in known else None,
             headers=headers,
+            timestamp_ms=stamp_ms,
         )
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from aiokafka import TopicPartition
 
@@ -14,18 +13,22 @@ from stream_metrics.ports import Position
 class Lag:
     """The ends of the log as last heard, and since when a partition is behind."""
 
-    def __init__(self, operations: Operations) -> None:
+    def __init__(self, operations: Operations, now_ms: Callable[[], int]) -> None:
         self._operations = operations
+        self._now_ms = now_ms
         self._ends: dict[TopicPartition, int] = {}
+        self._asked_ms: dict[TopicPartition, int] = {}
         self._caught_up: dict[TopicPartition, float] = {}
 
-    def heard(self, ends: Mapping[TopicPartition, int]) -> None:
-        """The brokers have said where the log ends."""
+    def heard(self, ends: Mapping[TopicPartition, int], asked_ms: int) -> None:
+        """The brokers have said where the log ends; they were asked at that time."""
         self._ends |= ends
+        self._asked_ms |= dict.fromkeys(ends, asked_ms)
 
     def forget(self, place: TopicPartition) -> None:
         """The partition is another worker's now."""
         self._ends.pop(place, None)
+        self._asked_ms.pop(place, None)
         self._caught_up.pop(place, None)
         self._operations.forget_partition(place.topic, place.partition)
 
@@ -34,19 +37,24 @@ class Lag:
         return max(0, self._ends.get(place, offset) - offset)
 
     def read_up_to_ms(self, number: int, positions: Mapping[str, Position]) -> int | None:
-        """Record time up to which every topic has been read; a topic at its end counts as now."""
-        now_ms = int(time.time() * 1000)
+        """Record time up to which every topic has been read; None if an end was never heard.
+
+        A topic at its end counts as read up to when the brokers were asked for that: later records
+        may lie there that nobody has seen, however long ago that was.
+        """
         times = []
         for topic, position in positions.items():
-            end = self._ends.get(TopicPartition(topic, number))
+            place = TopicPartition(topic, number)
+            end = self._ends.get(place)
             if end is None:
                 return None
-            times.append(now_ms if position.offset >= end else position.record_time_ms)
+            at_end = position.offset >= end
+            times.append(self._asked_ms[place] if at_end else position.record_time_ms)
         return min(times, default=None)
 
     def report(self, known: Mapping[int, Mapping[str, Position]]) -> None:
         """Lag of each topic and partition, and up to when the input has been read."""
-        now = time.time()
+        now = self._now_ms() / 1000
         oldest = now
         for number, positions in known.items():
             for topic, position in positions.items():

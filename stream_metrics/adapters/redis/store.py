@@ -223,6 +223,19 @@ class RedisStore:
             if cursor == 0:
                 return
 
+    async def time_ms(self, partition: int) -> int:
+        """See ``StateStore.time_ms``; in a Cluster the clock of the partition's master."""
+        async with self._translating():
+            client = self.client
+            if isinstance(client, RedisCluster):
+                keys = await self._keys(partition)
+                await client.initialize()
+                node = client.get_node_from_key(keys.meta.decode() if keys else "")
+                seconds, micros = await client.execute_command("TIME", target_nodes=node)
+            else:
+                seconds, micros = await self._do("TIME")
+        return 1000 * int(seconds) + int(micros) // 1000
+
     async def close(self) -> None:
         """See ``StateStore.close``."""
         await self.client.aclose()

@@ -4,6 +4,7 @@
 -- Returns all of meta, or nothing while a wipe is not done. The checks stand before the first write.
 
 local NEEDED = {'HSET', 'HDEL', 'HGET', 'HMGET', 'HGETALL', 'ZADD', 'ZREM', 'UNLINK', 'TYPE'}
+local WITHOUT_KEY = {'TIME'}
 
 if #KEYS ~= 1 or #ARGV < 3 or #ARGV % 2 == 0 or ARGV[1] == '' then
   return redis.error_reply('ERR claim: wrong arguments')
@@ -11,6 +12,11 @@ end
 if redis.acl_check_cmd then
   for _, command in ipairs(NEEDED) do
     if not redis.acl_check_cmd(command, KEYS[1]) then
+      return redis.error_reply('NOPERM this user may not run ' .. command)
+    end
+  end
+  for _, command in ipairs(WITHOUT_KEY) do
+    if not redis.acl_check_cmd(command) then
       return redis.error_reply('NOPERM this user may not run ' .. command)
     end
   end
