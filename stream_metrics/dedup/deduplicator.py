@@ -131,6 +131,24 @@ class PlainDeduplicator:
         return [PlainFingerprints(each) for each in Unpacker(self._digester, data).searches()]
 
 
+class Deduplicators:
+    """Deduplicators by rules and key, each made once.
+
+    One remembers the results that came last, which takes some megabytes. Whoever works with the
+    same rules and key shares that, so that a worker's memory does not grow with its partitions.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[DedupRules, bytes], Deduplicator] = {}
+
+    def of(self, rules: DedupRules, key: bytes) -> Deduplicator:
+        """The one for these rules and this key."""
+        made = self._made.get((rules, key))
+        if made is None:
+            made = self._made[rules, key] = deduplicator(rules, key)
+        return made
+
+
 def deduplicator(rules: DedupRules, key: bytes) -> Deduplicator:
     """A deduplicator; an empty key digests without one, for offline replay."""
     if kernel is not None:

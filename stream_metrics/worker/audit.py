@@ -175,6 +175,8 @@ def _cells(number: int, reading: _Reading, engine: EngineConfig, found: Audit) -
             conversation = decode_conversation("", hot, "")
             step.restore(conversation)
             cells = conversation_cells(conversation, engine)
+        except MemoryError:
+            raise
         except Exception as error:  # whatever is wrong with stored bytes is a finding
             found.unreadable.append(
                 f"partition {number}: conversation {key.hex()}: {type(error).__name__}"
@@ -189,6 +191,8 @@ def _sums(number: int, place: tuple[str, int, str], data: bytes, found: Audit) -
         sums = decode_sums(data)
         if not all(type(code) is str and type(value) is int for code, value in sums.items()):
             raise TypeError
+    except MemoryError:
+        raise
     except Exception as error:  # as above
         window, bucket, agent = place
         found.unreadable.append(

@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
-from stream_metrics.dedup.deduplicator import Deduplicator, deduplicator
+from stream_metrics.dedup.deduplicator import Deduplicator, Deduplicators
 from stream_metrics.engine.cells import conversation_cells
 from stream_metrics.engine.codec import (
     add_fingerprints,
@@ -109,6 +109,7 @@ class PartitionOptions:
     require_key: bool = True
     partitioner: Callable[[bytes], int] | None = None
     now_ms: Callable[[], int] | None = None
+    dedups: Deduplicators = field(default_factory=Deduplicators)
 
 
 class SharedNames:
@@ -299,6 +300,8 @@ class StatePartition:
         for record in records:
             try:
                 event = intake.take(record.value, key=record.key, timestamp_ms=record.timestamp_ms)
+            except MemoryError:
+                raise  # it says nothing about the record
             except Exception as error:
                 letters.append(_bug(record, error))
                 continue
@@ -384,6 +387,8 @@ class StatePartition:
         try:
             events = [self._with_its_key(work, *event) for event in work.events]
             work.changes = self._step.apply(work.conversation, events, observations)
+        except MemoryError:
+            raise
         except Exception as error:
             await self._isolate(work, error, observations, letters, retry)
 
@@ -417,6 +422,8 @@ class StatePartition:
             try:
                 event = self._with_its_key(work, sent, record)
                 self._step.apply(trial, [*good, event], Observations())
+            except MemoryError:
+                raise
             except Exception as found:
                 error = found
                 letters.append(_bug(record, error))
@@ -599,7 +606,8 @@ class StatePartition:
                     f"a conversation was digested with key {key_id!r}, which is not configured; "
                     "set `state.digest_key` to the key that the namespace began with"
                 )
-            made = self._dedups[key_id] = deduplicator(self._options.engine.rules, key)
+            options = self._options
+            made = self._dedups[key_id] = options.dedups.of(options.engine.rules, key)
         return made
 
 

@@ -13,7 +13,7 @@ from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.state import Conversation
 from stream_metrics.engine.step import Changes, Observations
-from stream_metrics.engine.taken import Taken
+from stream_metrics.engine.taken import Intake, Taken
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.ports import Record
 from stream_metrics.worker.cache import CONVERSATION_WEIGHT, ConversationCache
@@ -165,6 +165,38 @@ async def test_a_bug_sets_one_event_aside() -> None:
     assert [(letter.reason, letter.record.offset) for letter in fed.letters.letters] == [
         ("internal_error", 1)
     ]
+
+
+@pytest.mark.parametrize("place", ["decode", "step"])
+async def test_a_lack_of_memory_sets_no_event_aside(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says nothing about the record: the worker ends, and the next one reads it again."""
+    fed = await Fed.new()
+
+    def failing(*_: Any, **__: Any) -> Any:
+        raise MemoryError
+
+    if place == "decode":
+        monkeypatch.setattr(Intake, "take", failing)
+    else:
+        fed.state._step.apply = failing  # type: ignore[method-assign]
+    with pytest.raises(MemoryError):
+        await fed.take(search("c", 1, NOON_S, "a"))
+
+    assert fed.letters.letters == []
+    assert (await fed.store.describe(0)).positions[TOPIC].offset == 0
+
+
+async def test_partitions_share_what_their_deduplicators_remember() -> None:
+    """The results that came last are remembered once a worker, not once a partition."""
+    shared, store, letters = options(), MemoryStore(), MemoryDeadLetters()
+    changes = {"dedups": shared.dedups}
+    one = await opened(store, letters, 0, **changes)
+    other = await opened(store, letters, 0, **changes)
+
+    assert one._dedup("k") is other._dedup("k")
+    assert shared.dedups.of(shared.engine.rules, b"another key") is not one._dedup("k")
 
 
 def test_conversation_keys_are_digests() -> None:
