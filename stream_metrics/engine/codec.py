@@ -216,9 +216,9 @@ def add_fingerprints(
     conversation.has_fingerprints = True
 
 
-def encode_sums(sums: Mapping[str, int]) -> bytes | None:
-    """A window bucket's sums; None for a bucket without any."""
-    return _ENCODER.encode(sums) if sums else None
+def encode_sums(sums: Mapping[str, int]) -> bytes:
+    """A window bucket's sums; a bucket without any is not stored."""
+    return _ENCODER.encode(sums)
 
 
 def decode_sums(data: bytes) -> dict[str, int]:

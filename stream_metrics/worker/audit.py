@@ -23,7 +23,7 @@ from stream_metrics.engine.step import Step
 from stream_metrics.engine.windows import (
     LEFT,
     Names,
-    Touched,
+    Sums,
     Window,
     add,
     buckets_of,
@@ -33,6 +33,7 @@ from stream_metrics.ports import ConversationKey, Identity, StateStore
 from stream_metrics.worker.partition import check_identity
 
 Again = Callable[[], Awaitable[bool]]
+Place = tuple[str, int, str]  # window, bucket, agent
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -138,7 +139,7 @@ def _compare(
 ) -> None:
     cells = _cells(number, reading, options.engine, found)
     computed = buckets_of(cells, names, options.windows, reading.record_time_us)
-    stored: Touched = {}
+    stored: dict[Place, Sums] = {}
     for (name, bucket, agent), data in reading.buckets.items():
         sums = _sums(number, (name, bucket, agent), data, found)
         if name.startswith(LEFT):

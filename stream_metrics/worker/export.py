@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stream_metrics.dedup.deduplicator import deduplicator
-from stream_metrics.engine.codec import decode_conversation, decode_sums, stored_conversation_id
+from stream_metrics.engine.codec import decode_conversation, stored_conversation_id
 from stream_metrics.engine.config import WINDOW_BUCKETS, EngineConfig
 from stream_metrics.engine.row import Row, conversation_rows
 from stream_metrics.engine.step import Step
@@ -77,7 +77,7 @@ async def export_state(
         state = await store.describe(partition)
         held = Windows(windows)
         for (window, bucket, agent), data in (await store.buckets(partition)).items():
-            held.load(window, bucket, agent, decode_sums(data))
+            held.load(window, bucket, agent, data)
         found.windows.append(held)
         for position in state.positions.values():
             found.record_time_ms = max(found.record_time_ms, position.record_time_ms)

@@ -24,9 +24,7 @@ from stream_metrics.engine.cells import conversation_cells
 from stream_metrics.engine.codec import (
     add_fingerprints,
     decode_conversation,
-    decode_sums,
     encode_changes,
-    encode_sums,
 )
 from stream_metrics.engine.config import MAX_ROUTES, EngineConfig
 from stream_metrics.engine.state import Cell, Conversation
@@ -211,9 +209,8 @@ class StatePartition:
         self.windows = Windows(self._options.windows)
         self._left = Windows(left_windows(self._options.windows))
         for (window, bucket, agent), data in state.buckets.items():
-            sums = decode_sums(data)
-            self.windows.load(window, bucket, agent, sums)
-            self._left.load(window, bucket, agent, sums)
+            self.windows.load(window, bucket, agent, data)
+            self._left.load(window, bucket, agent, data)
 
     @property
     def record_time_ms(self) -> int:
@@ -475,7 +472,7 @@ class StatePartition:
             expected={topic: position.offset for topic, position in self.positions.items()},
             positions=positions,
             conversations=writes,
-            buckets={place: encode_sums(sums) for place, sums in (touched | left).items()},
+            buckets=touched | left,
         )
         size, arguments = estimate(batch)
         large = size > CALL_BYTES or arguments > CALL_ARGUMENTS

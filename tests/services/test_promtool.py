@@ -12,6 +12,7 @@ from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.adapters.prometheus.windows import WindowCollector
 from stream_metrics.adapters.web import Pages
 from stream_metrics.engine.cells import CODES
+from stream_metrics.engine.codec import encode_sums
 from stream_metrics.engine.windows import DEFAULT_WINDOWS, Windows
 
 NOW_US = 1_700_000_000_000_000
@@ -29,7 +30,7 @@ def page() -> bytes:
             for head, series in CODES.items()
             if window.name in (series.windows or (window.name,))
         }
-        windows.load(window.name, NOW_US // window.bucket_us, 'an "agent"\\', sums)
+        windows.load(window.name, NOW_US // window.bucket_us, 'an "agent"\\', encode_sums(sums))
     pages = Pages(registry, Health(), WindowCollector(lambda: [windows], lambda: NOW_US))
     _, _, body = asyncio.run(pages.metrics_response())
     pages.close()

@@ -29,6 +29,7 @@ from stream_metrics.adapters.prometheus.operations import (
 from stream_metrics.adapters.prometheus.windows import PREFIX, WindowCollector
 from stream_metrics.dedup.verify import EVIDENCE
 from stream_metrics.engine.cells import CODES, escape, split_code
+from stream_metrics.engine.codec import encode_sums
 from stream_metrics.engine.config import OTHER
 from stream_metrics.engine.state import Cell
 from stream_metrics.engine.step import Observations
@@ -131,7 +132,7 @@ def full(agents: Iterable[str], routes: Iterable[str]) -> Windows:
         codes = every_code(window.name, routes)
         for n, agent in enumerate(agents, 1):
             sums = {code: n * 1_000 + at for at, code in enumerate(codes)}
-            windows.load(window.name, NOW_US // window.bucket_us, agent, sums)
+            windows.load(window.name, NOW_US // window.bucket_us, agent, encode_sums(sums))
     return windows
 
 
@@ -188,7 +189,7 @@ def test_a_window_is_sixty_buckets_up_to_now() -> None:
     windows, window = Windows(), DEFAULT_WINDOWS[1]
     last = NOW_US // window.bucket_us
     for power, bucket in enumerate((last - 60, last - 59, last, last + 1)):
-        windows.load(window.name, bucket, "a", {"r": 10**power})
+        windows.load(window.name, bucket, "a", encode_sums({"r": 10**power}))
     now = [NOW_US]
     collector = WindowCollector(lambda: [windows], lambda: now[0])
 
@@ -271,7 +272,7 @@ def test_core_series_of_known_agents_do_not_vanish() -> None:
     """An agent that fell silent, and one only configured, have zeros in every window."""
     windows = Windows()
     day = DEFAULT_WINDOWS[-1]
-    windows.load(day.name, NOW_US // day.bucket_us - 30, "silent", {"r": 3})
+    windows.load(day.name, NOW_US // day.bucket_us - 30, "silent", encode_sums({"r": 3}))
     collector = WindowCollector(lambda: [windows], lambda: NOW_US, configured=["configured"])
     found = gauges(collector)
 
@@ -315,7 +316,12 @@ def test_rendering_equals_the_client_librarys(openmetrics: bool) -> None:
 def test_series_of_another_release_are_left_out() -> None:
     """A stored code that this release does not know hides itself, not the page."""
     windows = Windows()
-    windows.load("5m", NOW_US // DEFAULT_WINDOWS[1].bucket_us, "a", {"r": 1, "new|x": 2, "r|x": 3})
+    windows.load(
+        "5m",
+        NOW_US // DEFAULT_WINDOWS[1].bucket_us,
+        "a",
+        encode_sums({"r": 1, "new|x": 2, "r|x": 3}),
+    )
     found = gauges(WindowCollector(lambda: [windows], lambda: NOW_US))
 
     assert without_zeros(found) == {

@@ -14,7 +14,14 @@ from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.state import Cell, Conversation
 from stream_metrics.engine.step import Observations, Step
 from stream_metrics.engine.taken import Intake, Taken, take
-from stream_metrics.engine.windows import DEFAULT_WINDOWS, Names, Windows, parse_window, windows_at
+from stream_metrics.engine.windows import (
+    DEFAULT_WINDOWS,
+    DROPPED_AT_ONCE,
+    Names,
+    Windows,
+    parse_window,
+    windows_at,
+)
 from stream_metrics.events.decode import BadRecord, Event, decode
 from stream_metrics.ports import Record
 from stream_metrics.worker.export import export_state
@@ -190,3 +197,32 @@ async def test_a_bug_in_digesting_sets_one_event_aside(
     assert [(x.record.offset, x.reason) for x in letters.letters] == [(1, "internal_error")]
     export = await export_state(store, EngineConfig(), DEFAULT_WINDOWS, "last")
     assert export.rows[0]["duplicates_of"] == {"r2": "r0"}
+
+
+def test_old_buckets_are_dropped_some_at_a_time() -> None:
+    """However many have left their windows, a batch stays small; those that wait count nowhere."""
+    start, many = NOON_S * SECOND, 3 * DROPPED_AT_ONCE
+    windows = Windows((parse_window("1m"),))
+    known = Names(frozenset(f"a{n}" for n in range(many)), frozenset())
+    cells = [(1, Cell(start, f"a{n}", {"r": 1})) for n in range(many)]
+    windows.install(windows.changes(cells, known, start))
+    later = start + 3_600 * SECOND
+    left = []
+    for _ in range(4):
+        left.append(len(windows.buckets["1m"]))
+        assert not list(windows.sums_at(later))
+        windows.install(windows.changes([], known, later))
+
+    assert left == [many, many - DROPPED_AT_ONCE, many - 2 * DROPPED_AT_ONCE, 0]
+
+
+def test_old_buckets_are_dropped_as_fast_as_new_ones_come() -> None:
+    """A batch that makes many buckets drops more than that, so that they do not pile up."""
+    windows = Windows((parse_window("1m"),))
+    agents = [f"a{n}" for n in range(2 * DROPPED_AT_ONCE)]
+    known = Names(frozenset(agents), frozenset())
+    for hour in range(20):
+        at = (NOON_S + 3_600 * hour) * SECOND
+        cells = [(1, Cell(at, agent, {"r": 1})) for agent in agents]
+        windows.install(windows.changes(cells, known, at))
+        assert len(windows.buckets["1m"]) == len(agents)

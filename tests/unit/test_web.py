@@ -22,6 +22,7 @@ from stream_metrics.adapters.health import Health
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.adapters.prometheus.windows import WindowCollector
 from stream_metrics.adapters.web import Pages, WebOptions, hash_password, make_app, serve
+from stream_metrics.engine.codec import encode_sums
 from stream_metrics.engine.windows import DEFAULT_WINDOWS, Windows
 
 NOW_US = 1_700_000_000_000_000
@@ -50,7 +51,7 @@ def pages(health: Health | None = None) -> Pages:
     registry = CollectorRegistry()
     Operations(registry).ready(True)
     windows = Windows()
-    windows.load("5m", NOW_US // DEFAULT_WINDOWS[1].bucket_us, "it-desk", {"r": 11})
+    windows.load("5m", NOW_US // DEFAULT_WINDOWS[1].bucket_us, "it-desk", encode_sums({"r": 11}))
     collector = WindowCollector(lambda: [windows], lambda: NOW_US)
     return Pages(registry, health or Health(reasons={}), collector)
 

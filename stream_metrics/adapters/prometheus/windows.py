@@ -17,6 +17,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from stream_metrics.engine.cells import CODES, Series, split_code
+from stream_metrics.engine.codec import decode_sums
 from stream_metrics.engine.config import OTHER, WINDOW_BUCKETS
 from stream_metrics.engine.windows import Sums, Window, Windows, add
 
@@ -78,7 +79,7 @@ class RunningSums:
 
     def __init__(self) -> None:
         self.sums: dict[str, dict[str, Sums]] = {}
-        self._held: dict[Windows, dict[str, dict[Bucket, Sums]]] = {}
+        self._held: dict[Windows, dict[str, dict[Bucket, bytes]]] = {}
 
     def follow(self, partitions: Mapping[Windows, Windows], now_us: int) -> None:
         """Make the sums those at ``now_us`` of the copies given, each under what it copies."""
@@ -96,7 +97,7 @@ class RunningSums:
                 held[window.name] = inside
 
     def _change(
-        self, window: str, before: Mapping[Bucket, Sums], after: Mapping[Bucket, Sums]
+        self, window: str, before: Mapping[Bucket, bytes], after: Mapping[Bucket, bytes]
     ) -> None:
         totals = self.sums.setdefault(window, {})
         for at, sums in after.items():
@@ -105,10 +106,10 @@ class RunningSums:
                 continue
             into = totals.setdefault(at[1], {})
             if old is not None:
-                add(into, old, -1)
-            add(into, sums, 1)
+                add(into, decode_sums(old), -1)
+            add(into, decode_sums(sums), 1)
         for at in before.keys() - after.keys():
-            add(totals[at[1]], before[at], -1)
+            add(totals[at[1]], decode_sums(before[at]), -1)
 
 
 class WindowCollector(Collector):
