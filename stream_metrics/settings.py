@@ -143,7 +143,10 @@ class StateSettings(_Part):
     digest_key_file: Path | None = None
     """A file with the digest key; wins over `state.digest_key`."""
     cache_results: int = Field(
-        250_000, ge=0, description="results of open conversations that a worker keeps in memory"
+        250_000,
+        ge=0,
+        description="how much of open conversations a worker keeps in memory, in results (some "
+        "0.8 kB each); searches, iterations and events count like a result, four labels too",
     )
     batch_records: int = Field(400, ge=1, le=900, description="records in one atomic write")
 
@@ -264,6 +267,10 @@ class LimitSettings(_Part):
     """Bytes of a URL."""
     results_per_turn: int = Field(Limits().results_per_turn, ge=1)
     """Results that a turn may grow to."""
+    searches_per_turn: int = Field(Limits().searches_per_turn, ge=1)
+    """Searches that a turn may grow to, those without a result included."""
+    values_per_turn: int = Field(Limits().values_per_turn, ge=1)
+    """Values in `ids` and `fields` that a turn may grow to, beyond eight of each result."""
     iterations_per_turn: int = Field(Limits().iterations_per_turn, ge=1)
     """Iterations that a turn may grow to."""
     waiting_labels: int = Field(Limits().waiting_labels, ge=1)

@@ -212,7 +212,7 @@ def add_fingerprints(
             found = dedup.unpack(fingerprints[digest])
             for search, its in zip(carrier.searches, found, strict=True):
                 search.fingerprints = its
-                conversation.extra_values += its.extra_values
+                conversation.turns[carrier.turn].extra_values += its.extra_values
     conversation.has_fingerprints = True
 
 

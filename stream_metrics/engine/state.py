@@ -165,16 +165,17 @@ class Turn:
     (``credited``) and, once one is labelled, the number of its results with each label, and which
     is the first of them (``tallies``). ``result_labels`` are the labels of results, ``handles``
     the results that labels name, ``ranked_in`` the iterations in which a document has a baseline
-    rank. ``counted`` are the iterations that searched, in order.
+    rank. ``counted`` are the iterations that searched, in order. ``extra_values`` counts the values
+    of results with unusually many, as far as their fingerprints are loaded.
 
     ``cell`` is what the turn adds to the windows beside its iterations, None for nothing, or
     ``STALE``.
     """
 
     __slots__ = (
-        "cell", "completed", "counted", "credited", "documents", "first_by_doc", "firsts",
-        "gate_labels", "gates", "ghost", "handles", "holders", "index", "iterations", "labels",
-        "number", "order", "over_limit", "qrels", "ranked_in", "refused", "result_labels",
+        "cell", "completed", "counted", "credited", "documents", "extra_values", "first_by_doc",
+        "firsts", "gate_labels", "gates", "ghost", "handles", "holders", "index", "iterations",
+        "labels", "number", "order", "over_limit", "qrels", "ranked_in", "refused", "result_labels",
         "results", "routing_labels", "searches", "tallies",
     )  # fmt: skip
 
@@ -193,6 +194,7 @@ class Turn:
         self.refused = 0
         # derived
         self.results = 0
+        self.extra_values = 0
         self.qrels: int | None = None  # iterations until all relevant were retrieved
         self.cell: Cell | None = STALE
         self.clear()
@@ -219,6 +221,19 @@ class Turn:
         return bool(self.searches or self.gates) or self.ghost is not None
 
     @property
+    def weight(self) -> int:
+        """What its items cost in memory, in usual results; carriers are not among them."""
+        labels = len(self.labels) + len(self.routing_labels) + len(self.gate_labels)
+        relevant = self.completed.relevant if self.completed is not None else None
+        return (
+            self.results
+            + len(self.searches)
+            + len(self.iterations)
+            + labels // 4
+            + (self.extra_values + len(relevant or ())) // 8
+        )
+
+    @property
     def empty(self) -> bool:
         """Whether nothing stands that an event has brought."""
         return not (
@@ -233,8 +248,7 @@ class Conversation:
     ``forgotten`` is the version up to which it was erased; without turns the conversation is then
     a tombstone, which keeps the version and not the id. ``key_id`` names the digest key that
     its fingerprints were made with. ``stored`` says that the store has its header;
-    ``has_fingerprints`` that they are loaded. ``extra_values`` counts the values of results with
-    unusually many.
+    ``has_fingerprints`` that they are loaded.
     """
 
     conversation_id: str
@@ -244,7 +258,6 @@ class Conversation:
     carriers: dict[bytes, Carrier] = field(default_factory=dict)
     has_fingerprints: bool = True
     stored: bool = False
-    extra_values: int = 0
 
     @property
     def last_turn(self) -> int:
@@ -253,5 +266,5 @@ class Conversation:
 
     @property
     def weight(self) -> int:
-        """What the conversation costs in memory, in usual results."""
-        return sum(turn.results for turn in self.turns.values()) + self.extra_values // 4
+        """What the conversation costs in memory, in usual results: some 0.8 kB each."""
+        return len(self.carriers) + sum(turn.weight for turn in self.turns.values())

@@ -184,6 +184,8 @@ class _Batch:
             return
         work = self._begin(turn)
         if type(payload) is TakenIteration:
+            if not turn.exists:
+                self._take_blame(turn)
             carrier = self._add_searches(turn, work, event, payload)
         elif type(payload) is RelevanceLabels:
             carrier = self._add_labels(turn, work, event, payload)
@@ -211,10 +213,16 @@ class _Batch:
         same_kind = sum(1 for turn in conversation.turns.values() if turn.exists == searching)
         if same_kind < self._limits.turns_per_conversation:
             return False
-        last = conversation.turns.get(conversation.last_turn)
-        if last is not None:
-            self._refuse(last)
+        turns = conversation.turns
+        self._refuse(turns[conversation.last_turn or max(turns)])
         return True
+
+    def _take_blame(self, turn: Turn) -> None:
+        """Flag a turn that begins to exist if something was refused while it had no row."""
+        others = self._conversation.turns.values()
+        if any(other.over_limit for other in others if not other.exists):
+            turn.over_limit = True
+            self._changes.turns.add(turn.number)
 
     def _refuse(self, turn: Turn) -> None:
         turn.over_limit = True
@@ -323,21 +331,36 @@ class _Batch:
         standing = turn.searches.get(sent.search_id)
         if not self._beats(None if standing is None else standing.carrier, carrier.version):
             return
-        size = len(sent.result_ids)
-        held = turn.results - (len(standing.result_ids) if standing else 0)
-        if held + size > self._limits.results_per_turn or self._too_many_iterations(
-            turn, carrier.iteration
-        ):
+        if not self._room(turn, carrier, sent, standing):
             self._refuse(turn)
             return
         search = self._search(carrier, sent)
-        turn.results = held + size
+        if standing is not None:
+            self._replace(turn, work, standing)
+        _count(turn, search, 1)
         turn.searches[sent.search_id] = search
         carrier.searches.append(search)
         self._changes.fingerprinted.add(carrier.digest)
-        if standing is not None:
-            self._replace(turn, work, standing)
         work.pending.append(search)
+
+    def _room(
+        self, turn: Turn, carrier: Carrier, sent: TakenSearch, standing: Search | None
+    ) -> bool:
+        """Whether the turn may hold the search, in the place of the one that stands."""
+        limits = self._limits
+        searches = len(turn.searches) + 1
+        results = turn.results + len(sent.result_ids)
+        values = turn.extra_values + sent.fingerprints.extra_values
+        if standing is not None:
+            searches -= 1
+            results -= len(standing.result_ids)
+            values -= _extra_values(standing)
+        return (
+            results <= limits.results_per_turn
+            and searches <= limits.searches_per_turn
+            and values <= limits.values_per_turn
+            and not self._too_many_iterations(turn, carrier.iteration)
+        )
 
     def _search(self, carrier: Carrier, sent: TakenSearch) -> Search:
         search = Search(carrier, sent.search_id, sent.ordinal, sent.position)
@@ -348,12 +371,12 @@ class _Batch:
             sent.baseline,
         )
         search.fingerprints, search.types = sent.fingerprints, sent.types
-        self._conversation.extra_values += sent.fingerprints.extra_values
         if sent.fingerprints.urls_unparsed:
             self._seen.counts["urls_unparsed"] += sent.fingerprints.urls_unparsed
         return search
 
     def _replace(self, turn: Turn, work: _TurnWork, standing: Search) -> None:
+        _count(turn, standing, -1)
         standing.carrier.searches.remove(standing)
         self._changes.fingerprinted.add(standing.carrier.digest)
         self._release(standing.carrier)
@@ -500,7 +523,7 @@ class _Batch:
         for search in carrier.searches:
             if turn.searches.get(search.search_id) is search:
                 del turn.searches[search.search_id]
-                turn.results -= len(search.result_ids)
+                _count(turn, search, -1)
             if search in work.pending:
                 work.pending.remove(search)
         if carrier.gate is not None and turn.gates.get(carrier.iteration) is carrier:
@@ -615,6 +638,17 @@ class _Batch:
             for code in old.keys() - after.sums.keys():
                 sums[code] = -old[code]
             cells.append((1, Cell(after.time_us, after.agent, sums, before.routes | after.routes)))
+
+
+def _extra_values(search: Search) -> int:
+    assert search.fingerprints is not None  # whoever touches a search has loaded them
+    return search.fingerprints.extra_values
+
+
+def _count(turn: Turn, search: Search, sign: int) -> None:
+    """Add a search to what the turn holds, or take it away."""
+    turn.results += sign * len(search.result_ids)
+    turn.extra_values += sign * _extra_values(search)
 
 
 def waiting_labels(turn: Turn) -> int:

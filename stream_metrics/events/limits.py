@@ -12,7 +12,8 @@ from stream_metrics.events.wire import Payload, RelevanceLabels, SearchIteration
 class Limits:
     """Bounds on input. The first group refuses a record, the second stops a turn from growing.
 
-    Lengths of texts are code points, sizes are bytes of UTF-8.
+    Lengths of texts are code points, sizes are bytes of UTF-8. ``values_per_turn`` counts values in
+    ``ids`` and ``fields``, beyond the first eight of each result.
     """
 
     record_bytes: int = 8 * 1024 * 1024
@@ -27,6 +28,8 @@ class Limits:
     url_bytes: int = 8_192
 
     results_per_turn: int = 2_000
+    searches_per_turn: int = 10_000
+    values_per_turn: int = 100_000
     iterations_per_turn: int = 500
     waiting_labels: int = 10_000
     turns_per_conversation: int = 100

@@ -1,4 +1,4 @@
-"""Open conversations in memory, bounded by the results that they hold."""
+"""Open conversations in memory, bounded by what they hold."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CONVERSATION_WEIGHT = 5  # what an open conversation costs beside its results, i
 
 
 class ConversationCache:
-    """The conversations used last, of all partitions; at most ``max_results`` results.
+    """The conversations used last, of all partitions; they weigh ``max_results`` results at most.
 
     What is in it equals what the store holds, so that anything may be dropped between batches.
     """
@@ -35,9 +35,14 @@ class ConversationCache:
         return entry[0]
 
     def put(self, partition: int, key: ConversationKey, conversation: Conversation) -> None:
-        """Keep a conversation that the store has taken; may drop those used longest ago."""
+        """Keep a conversation that the store has taken; may drop those used longest ago.
+
+        One that weighs more than all of the cache may is not kept.
+        """
         self.drop(partition, key)
         weight = conversation.weight + CONVERSATION_WEIGHT
+        if weight > self.max_results:
+            return
         self._entries[partition, key] = (conversation, weight)
         self.results += weight
         while self.results > self.max_results and self._entries:

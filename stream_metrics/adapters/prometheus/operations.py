@@ -217,7 +217,9 @@ class Operations:
     def _describe_worker(self) -> None:
         gauge = self._gauge
         self._conversations = gauge("open_conversations", "Conversations in this worker's cache.")
-        self._results = gauge("open_results", "Results of the conversations in the cache.")
+        self._results = gauge(
+            "open_results", "What the conversations in the cache weigh, in results."
+        )
         self._complete_until = gauge(
             "complete_until_timestamp_seconds",
             "Up to when all partitions of this worker have been read; 0 until known.",

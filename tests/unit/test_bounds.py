@@ -1,0 +1,145 @@
+"""What a turn and a conversation may grow to, and what the cache makes of large ones."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from stream_metrics.engine.config import EngineConfig
+from stream_metrics.events.limits import Limits
+from stream_metrics.ports import Record
+from stream_metrics.worker.replay import Replay
+from tests.unit.test_state_partition import NOON_S, Fed
+
+Body = dict[str, Any]
+
+
+def event(kind: str, number: int, conversation: str = "c", turn: int = 1, **body: Any) -> Body:
+    """An event, the later the higher its number."""
+    return {
+        "type": kind,
+        "event_id": f"{kind[0]}{number}",
+        "occurred_at": NOON_S + number,
+        "conversation_id": conversation,
+        "turn": turn,
+        **body,
+    }
+
+
+def searching(number: int, *searches: Body, **more: Any) -> Body:
+    """A search iteration of these searches."""
+    given = [{"search_id": f"s{number}.{n}", **search} for n, search in enumerate(searches)]
+    return event("search_iteration", number, **{"iteration": 1, "searches": given, **more})
+
+
+def labelling(number: int, *names: str, **more: Any) -> Body:
+    """Labels for these results."""
+    labels = [{"result_id": name, "gain": 3} for name in names]
+    return event("relevance_labels", number, labels=labels, **more)
+
+
+def rows(events: list[Body], **limits: int) -> list[dict[str, Any]]:
+    """The rows of all turns, each event taken by itself."""
+    engine = Replay(EngineConfig(limits=replace(Limits(), **limits)), turn_scope="all")
+    for body in events:
+        engine.feed(Record(json.dumps(body).encode()))
+        engine.flush()
+    return engine.rows()
+
+
+def results(*names: str, **more: Any) -> Body:
+    """A search that found these."""
+    return {"results": [{"result_id": name, "doc_id": name, **more} for name in names]}
+
+
+def test_searches_without_results_are_bounded() -> None:
+    """They add no result, and are refused by a limit of their own; the turn says so."""
+    events = [searching(n, {}, {}) for n in range(3)]
+
+    ((full,), (over,)) = rows(events, searches_per_turn=6), rows(events, searches_per_turn=5)
+
+    assert (full["over_limit"], over["over_limit"]) == (False, True)
+
+
+def test_values_are_bounded() -> None:
+    """What ids and fields hold beyond eight values a result counts against the turn."""
+    ids = {"version_id": [str(n) for n in range(20)]}
+    events = [searching(n, results(f"r{n}", ids=ids)) for n in range(3)]
+    for body in events:
+        del body["searches"][0]["results"][0]["doc_id"]
+
+    ((full,), (over,)) = rows(events, values_per_turn=36), rows(events, values_per_turn=35)
+
+    assert (full["results"], full["over_limit"]) == (3, False)
+    assert (over["results"], over["over_limit"]) == (2, True)
+
+
+def test_what_is_replaced_makes_room() -> None:
+    """A newer version of a search takes the place of the old one in every limit."""
+    ids = {"version_id": [str(n) for n in range(20)]}
+    found: Body = {"search_id": "s", "results": [{"result_id": "r", "ids": ids}]}
+    events = [searching(n, found) for n in range(10)]
+
+    (row,) = rows(events, results_per_turn=1, searches_per_turn=1, values_per_turn=12)
+
+    assert (row["results"], row["over_limit"]) == (1, False)
+
+
+def test_labels_refused_before_any_turn_are_told() -> None:
+    """Of labels for too many turns some are refused; a turn that comes to exist then says so."""
+    labels = [labelling(turn, "r", turn=turn) for turn in range(1, 5)]
+    (row,) = rows([*labels, searching(9, results("r"), turn=4)], turns_per_conversation=3)
+    (all_there,) = rows([*labels, searching(9, results("r"), turn=4)], turns_per_conversation=4)
+
+    assert (row["labelled"], row["over_limit"]) == (0, True)
+    assert (all_there["labelled"], all_there["over_limit"]) == (1, False)
+
+
+MANY = 1_000
+KINDS: dict[str, Body] = {
+    "labels": labelling(1, *(f"r{n}" for n in range(MANY))),
+    "routing labels": event(
+        "relevance_labels",
+        1,
+        routing=[{"search_id": f"s{n}", "optimal": "files"} for n in range(MANY)],
+    ),
+    "gate labels": event(
+        "relevance_labels",
+        1,
+        gate=[{"iteration": n + 1, "search_needed": True} for n in range(MANY)],
+    ),
+    "relevant": event("turn_completed", 1, relevant={f"d{n}": 2 for n in range(MANY)}),
+    "searches": searching(1, *[{}] * 200),
+    "values": searching(
+        1,
+        *[{"results": [{"result_id": "r", "fields": {f"f{n}": n for n in range(60)}}]}] * 20,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_whatever_a_conversation_holds_weighs_in_the_cache(kind: str) -> None:
+    """A cache for a thousand results keeps few conversations that hold a thousand other things."""
+    fed = await Fed.new(cache_results=1_000)
+    for number in range(20):
+        name = f"c{number}"
+        body = json.dumps({**KINDS[kind], "conversation_id": name}).encode()
+        await fed.take((name.encode(), body, NOON_S * 1000))
+
+    cache = fed.state._cache
+    assert 0 < len(cache) <= 10
+    assert cache.results <= 1_000
+
+
+async def test_a_conversation_larger_than_the_cache_leaves_the_others() -> None:
+    """It is read from the store each time, and nothing is dropped for it."""
+    fed = await Fed.new(cache_results=100)
+    small = json.dumps(labelling(1, "r", conversation="small")).encode()
+    large = json.dumps({**KINDS["labels"], "conversation_id": "large"}).encode()
+    await fed.take((b"small", small, NOON_S * 1000))
+    await fed.take((b"large", large, NOON_S * 1000))
+
+    assert [entry[0].conversation_id for entry in fed.state._cache._entries.values()] == ["small"]
