@@ -4,7 +4,8 @@ A conversation is two maps of small parts, so that an event writes what it chang
 
 hot parts
     ``c``            header: schema, conversation id, digest key id, forgotten version;
-                     the id is empty in a tombstone: a conversation that was forgotten, all of it
+                     the id is empty in a tombstone (a conversation that was forgotten, all of it)
+                     and in a stub (one that has expired)
     ``t`` + number   header of a turn, where it says more than nothing
     ``e`` + digest   one carrier: an event with the items of it that stand
 fingerprint parts
@@ -81,6 +82,11 @@ def encode_changes(
     return hot, fingerprints
 
 
+def encode_stub() -> Parts:
+    """What is left of a conversation that has expired, besides its key."""
+    return {_HEADER: _ENCODER.encode((SCHEMA_VERSION, "", "", None))}
+
+
 def _encode_turn(turn: Turn | None) -> bytes | None:
     if turn is None or not (turn.over_limit or turn.refused or turn.ghost or turn.qrels):
         return None
@@ -131,7 +137,7 @@ def decode_conversation(
 ) -> Conversation:
     """The conversation that ``hot`` holds, items only; a new one with ``key_id`` if it is empty.
 
-    ``conversation_id`` is for those that do not hold their own: new ones and tombstones. Raises
+    ``conversation_id`` is for those without their own: new ones, tombstones and stubs. Raises
     ``UnknownSchema`` for parts that another release wrote.
     """
     if _HEADER not in hot:
@@ -139,6 +145,8 @@ def decode_conversation(
     schema, stored_id, stored_key, forgotten = _DECODER.decode(hot[_HEADER])
     if schema != SCHEMA_VERSION:
         raise UnknownSchema(f"a conversation has schema {schema}; this release reads 1")
+    if not stored_id and forgotten is None:
+        return Conversation(conversation_id, key_id, expired=True)
     conversation = Conversation(stored_id or conversation_id, stored_key)
     conversation.stored = True
     conversation.has_fingerprints = False

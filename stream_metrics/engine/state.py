@@ -248,7 +248,8 @@ class Conversation:
     ``forgotten`` is the version up to which it was erased; without turns the conversation is then
     a tombstone, which keeps the version and not the id. ``key_id`` names the digest key that
     its fingerprints were made with. ``stored`` says that the store has its header;
-    ``has_fingerprints`` that they are loaded.
+    ``has_fingerprints`` that they are loaded; ``expired`` that there was a conversation of that id
+    before, of which nothing else is known.
     """
 
     conversation_id: str
@@ -258,6 +259,7 @@ class Conversation:
     carriers: dict[bytes, Carrier] = field(default_factory=dict)
     has_fingerprints: bool = True
     stored: bool = False
+    expired: bool = False
 
     @property
     def last_turn(self) -> int:

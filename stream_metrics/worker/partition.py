@@ -25,6 +25,7 @@ from stream_metrics.engine.codec import (
     add_fingerprints,
     decode_conversation,
     encode_changes,
+    encode_stub,
 )
 from stream_metrics.engine.config import MAX_ROUTES, EngineConfig
 from stream_metrics.engine.state import Cell, Conversation
@@ -66,6 +67,7 @@ from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.telemetry import Telemetry
 
 EXPIRE_AT_ONCE: Final = 200
+EXPIRE_LOADED: Final = 20  # conversations read at once, so that large ones are read one by few
 TOO_MUCH_STATE: Final = BadRecord(
     "over_limit", f"the conversation's changes exceed {HARD_CAP_BYTES} bytes of state"
 )
@@ -197,6 +199,8 @@ class StatePartition:
         self._dedups: dict[str, Deduplicator] = {}
         self._step = Step(options.engine, self._dedup)
         self._batches = 0
+        self._begun = 0  # conversations that the records taken last have begun
+        self.overdue = False  # whether more has expired than the last look has deleted
 
     # -- ownership ------------------------------------------------------------------------------
 
@@ -226,6 +230,7 @@ class StatePartition:
         the store says that another owner, or another past, holds the partition.
         """
         start, size = 0, self._options.batch_records
+        self._begun = 0
         while start < len(records):
             chunk = records[start : start + size]
             try:
@@ -264,7 +269,9 @@ class StatePartition:
         writes = [self._write_of(work) for work in works.values()]
         stepped = clock()
         positions = self._positions_after(records, works)
-        batch, taken = await self._batch(works, writes, positions, len(records), retry)
+        batch, taken = await self._batch(
+            works, writes, positions, retry, divisible=len(records) > 1
+        )
         if letters:
             letters.sort(key=lambda letter: (letter.record.topic, letter.record.offset))
             await retry(lambda: self._dead_letters.send(letters))
@@ -315,11 +322,12 @@ class StatePartition:
             work.last_record_ms = max(work.last_record_ms, record.timestamp_ms or 0)
         return works
 
-    def _note_new(self, work: _Work, seen: Observations) -> None:
-        """Count what is odd about a conversation that the store does not know.
+    def _note_new(self, work: _Work, conversation: Conversation, seen: Observations) -> None:
+        """Count what is odd about a conversation that begins, or that begins afresh.
 
         A forget comes on every partition, so that it says nothing about where a key belongs.
         """
+        self._begun += 1
         options = self._options
         events = [event for event, _ in work.events if type(event.payload) is not Forget]
         if not events:
@@ -329,7 +337,8 @@ class StatePartition:
             if expected != self.number:
                 seen.counts["partitioner_mismatches"] += 1
         expired_us = 1000 * (self.record_time_ms - options.ttl_ms)
-        seen.counts["expired"] += sum(event.occurred_us < expired_us for event in events)
+        late = [event for event in events if event.occurred_us < expired_us]
+        seen.counts["expired"] += len(events if conversation.expired else late)
 
     async def _open(
         self, works: dict[ConversationKey, _Work], seen: Observations, retry: Retry[object]
@@ -349,8 +358,8 @@ class StatePartition:
             stored = await self._ask(lambda: self._store.load(self.number, keys), retry)
             for (work, _), parts in zip(missing, stored, strict=True):
                 work.conversation = self._restore(work.conversation_id, parts)
-                if not parts.hot:
-                    self._note_new(work, seen)
+                if not work.conversation.stored:
+                    self._note_new(work, work.conversation, seen)
         if without:
             names = [work.key for work in without]
             found = await self._ask(
@@ -441,13 +450,15 @@ class StatePartition:
         works: dict[ConversationKey, _Work],
         writes: list[ConversationWrite],
         positions: dict[str, Position],
-        records: int,
         retry: Retry[object],
         expired: Sequence[Cell] = (),
+        *,
+        divisible: bool = False,
     ) -> tuple[BatchWrite, Callable[[], None]]:
         """The batch to write, and what takes it over in memory once it is written.
 
-        ``expired`` is what conversations that go now leave in the windows.
+        ``expired`` is what conversations that go now leave in the windows. Raises ``TooLarge`` if
+        one call cannot hold the batch; one that is not ``divisible`` may be larger.
         """
         cells = [
             cell
@@ -476,7 +487,7 @@ class StatePartition:
         )
         size, arguments = estimate(batch)
         large = size > CALL_BYTES or arguments > CALL_ARGUMENTS
-        if size > HARD_CAP_BYTES if records == 1 else large and records:
+        if large if divisible else size > HARD_CAP_BYTES:
             for work in works.values():
                 self._cache.drop(self.number, work.key)
             raise TooLarge
@@ -560,39 +571,88 @@ class StatePartition:
 
     async def move(self, positions: dict[str, Position], retry: Retry[object]) -> None:
         """Go on from other positions; all else stays. Raises ``Lost``."""
-        batch, taken = await self._batch({}, [], positions, 0, retry)
+        batch, taken = await self._batch({}, [], positions, retry)
         await self._write(batch, retry)
         taken()
 
     # -- expiry ---------------------------------------------------------------------------------
 
     async def expire(self, horizon_ms: int, retry: Retry[object]) -> int:
-        """Delete conversations whose last record is older than ``horizon_ms`` - ttl.
+        """Delete conversations whose last record is older than ``horizon_ms`` - ttl; how many.
 
-        What they added to the windows stays, and is noted beside them.
+        ``EXPIRE_AT_ONCE``, or four times as many as the records taken last have begun: no look
+        takes long, and neither conversations nor stubs pile up. ``overdue`` tells whether there
+        are more.
         """
-        before = horizon_ms - self._options.ttl_ms
-        keys = await self._ask(lambda: self._store.idle(self.number, before, EXPIRE_AT_ONCE), retry)
+        before_ms = horizon_ms - self._options.ttl_ms
+        most = max(EXPIRE_AT_ONCE, 4 * self._begun)
+        done, self._begun, self.overdue = 0, 0, True
+        while self.overdue and done < most:
+            keys = await self._ask(
+                lambda: self._store.idle(self.number, before_ms, EXPIRE_AT_ONCE), retry
+            )
+            expired = await self._expire(keys, horizon_ms, retry)
+            self.overdue = expired < len(keys) or len(keys) == EXPIRE_AT_ONCE
+            done += expired
+        return done
+
+    async def _expire(
+        self, keys: Sequence[ConversationKey], horizon_ms: int, retry: Retry[object]
+    ) -> int:
+        """Delete the first of these, as many as one step may; how many.
+
+        What they added to the windows stays, and is noted beside them. Where a conversation was,
+        a stub is left for another ttl, so that events that come too late are known for it.
+        """
         if not keys:
             return 0
         observations = Observations()
-        stored = await self._ask(
-            lambda: self._store.load(self.number, [(key, False) for key in keys]), retry
-        )
-        cells: list[Cell] = []
-        for key, parts in zip(keys, stored, strict=True):
+        loaded: list[tuple[ConversationKey, Conversation]] = []
+        size = 0
+        while len(loaded) < len(keys) and size < CALL_BYTES:
+            part = keys[len(loaded) : len(loaded) + EXPIRE_LOADED]
+            for key, parts in zip(part, await self._load(part, retry), strict=True):
+                loaded.append((key, self._restore("", parts)))
+                size += sum(map(len, parts.hot.values()))
+        made = None
+        while made is None:
+            try:
+                made = await self._expiry(loaded, horizon_ms, retry)
+            except TooLarge:
+                del loaded[len(loaded) // 2 :]
+        batch, taken = made
+        for key, conversation in loaded:
             self._cache.drop(self.number, key)
-            conversation = self._restore("", parts)
             turns = conversation.turns.values()
-            observations.counts["labels_orphan"] += sum(waiting_labels(turn) for turn in turns)
-            cells += conversation_cells(conversation, self._options.engine)
-        writes = [ConversationWrite(key, delete=True) for key in keys]
-        positions = dict(self.positions)
-        batch, taken = await self._batch({}, writes, positions, 0, retry, cells)
+            observations.counts["labels_orphan"] += sum(map(waiting_labels, turns))
         await self._write(batch, retry)
         taken()
         self._telemetry.observe(observations)
-        return len(keys)
+        return len(loaded)
+
+    async def _expiry(
+        self,
+        loaded: Sequence[tuple[ConversationKey, Conversation]],
+        horizon_ms: int,
+        retry: Retry[object],
+    ) -> tuple[BatchWrite, Callable[[], None]]:
+        """The batch that deletes these conversations."""
+        cells: list[Cell] = []
+        writes: list[ConversationWrite] = []
+        for key, conversation in loaded:
+            cells += conversation_cells(conversation, self._options.engine)
+            writes.append(ConversationWrite(key, delete=True))
+            if conversation.turns:
+                writes.append(ConversationWrite(key, encode_stub(), last_record_ms=horizon_ms))
+        return await self._batch(
+            {}, writes, dict(self.positions), retry, cells, divisible=len(loaded) > 1
+        )
+
+    async def _load(
+        self, keys: Sequence[ConversationKey], retry: Retry[object]
+    ) -> list[StoredConversation]:
+        wanted = [(key, False) for key in keys]
+        return await self._ask(lambda: self._store.load(self.number, wanted), retry)
 
     def _dedup(self, key_id: str) -> Deduplicator:
         made = self._dedups.get(key_id)

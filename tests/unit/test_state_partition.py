@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,11 +16,25 @@ from stream_metrics.engine.state import Conversation
 from stream_metrics.engine.step import Changes, Observations
 from stream_metrics.engine.taken import Intake, Taken
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.ports import Record
+from stream_metrics.ports import (
+    BatchWrite,
+    ConversationKey,
+    Record,
+    StoredConversation,
+    WriteResult,
+)
+from stream_metrics.worker.batches import CALL_ARGUMENTS, CALL_BYTES, estimate
 from stream_metrics.worker.cache import CONVERSATION_WEIGHT, ConversationCache
 from stream_metrics.worker.export import Export, NowTooEarly, export_state
-from stream_metrics.worker.partition import Lost, StatePartition, conversation_key
+from stream_metrics.worker.partition import (
+    EXPIRE_AT_ONCE,
+    EXPIRE_LOADED,
+    Lost,
+    StatePartition,
+    conversation_key,
+)
 from stream_metrics.worker.replay import Replay
+from stream_metrics.worker.telemetry import Silent
 from tests.property.test_partition import IDENTITY, TOPIC, once, opened, options
 
 NOON_S = 1_718_020_800
@@ -88,6 +103,117 @@ async def test_an_expired_conversation_starts_afresh() -> None:
 
     row = (await fed.export()).rows[0]
     assert (row["n"], row["duplicates"]) == (1, 0)
+
+
+class Counted(Silent):
+    """Telemetry that adds the counts up."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def observe(self, observations: Observations) -> None:
+        """Add one batch's."""
+        self.counts += observations.counts
+
+
+async def test_events_of_an_expired_conversation_are_counted() -> None:
+    """Its stub tells them from events of a new one, for another time to live; then it goes, too."""
+    fed, telemetry = await Fed.new(), Counted()
+    fed.state._telemetry = telemetry
+    horizon = NOON_S * 1000 + DAY_MS + 1
+    await fed.take(search("c", 1, NOON_S, "a"), search("d", 1, NOON_S, "a"))
+    await fed.state.expire(horizon, once)
+    assert await fed.state.expire(horizon + DAY_MS, once) == 0
+
+    await fed.take(search("c", 2, NOON_S + 90_000, "a"), search("new", 2, NOON_S + 90_000, "a"))
+    await fed.take(search("c", 3, NOON_S + 90_000, "a"))
+
+    assert telemetry.counts["expired"] == 1
+    assert await fed.state.expire(horizon + DAY_MS + 1, once) == 1
+    assert {row["conversation_id"] for row in (await fed.export()).rows} == {"c", "new"}
+    assert await fed.store.count(0) == 2
+
+
+async def test_expiry_keeps_up_with_what_begins() -> None:
+    """A look is bounded, but deletes more than the last batch has begun: they never pile up."""
+    fed = await Fed.new(cache_results=0, ttl_ms=60_000, batch_records=900)
+    held = []
+    for minute in range(12):
+        at = NOON_S + 60 * minute
+        names = [f"{minute}.{n}" for n in range(2 * EXPIRE_AT_ONCE)]
+        await fed.take(*(search(name, 1, at, "a") for name in names))
+        await fed.state.expire(at * 1000, once)
+        held.append(await fed.store.count(0))
+
+    conversations = stubs = 4 * EXPIRE_AT_ONCE  # of this minute, and of the one before
+    assert held[4:] == [conversations + stubs] * 8
+
+
+async def test_expiry_of_many_takes_many_looks() -> None:
+    """What has expired at one time is deleted in steps, each of which says that there is more."""
+    fed = await Fed.new()
+    await fed.take(*(search(f"c{n}", 1, NOON_S, "a") for n in range(2 * EXPIRE_AT_ONCE + 10)))
+    await fed.take()
+    horizon = NOON_S * 1000 + DAY_MS + 1
+
+    steps: list[int] = []
+    while not steps or fed.state.overdue:
+        steps.append(await fed.state.expire(horizon, once))
+
+    assert steps == [EXPIRE_AT_ONCE, EXPIRE_AT_ONCE, 10]
+
+
+class Watching(MemoryStore):
+    """A store that notes how many conversations were read at once, and how large writes were."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loads: list[int] = []
+        self.sizes: list[tuple[int, int]] = []
+
+    async def load(
+        self, partition: int, keys: Sequence[tuple[ConversationKey, bool]]
+    ) -> list[StoredConversation]:
+        """Note how many."""
+        self.loads.append(len(keys))
+        return await super().load(partition, keys)
+
+    async def write(self, batch: BatchWrite) -> WriteResult:
+        """Note how large."""
+        self.sizes.append(estimate(batch))
+        return await super().write(batch)
+
+
+async def test_large_conversations_expire_in_smaller_steps() -> None:
+    """A step reads about as much as one call may carry, and takes fewer of them for it."""
+    store, letters = Watching(), MemoryDeadLetters()
+    fed = Fed(store, letters, await opened(store, letters, 0))
+    docs = [f"{n:0120}" for n in range(2_000)]
+    for n in range(5 * EXPIRE_LOADED):
+        await fed.take(search(f"c{n}", 1, NOON_S, *docs))
+    store.loads, store.sizes = [], []
+
+    assert await fed.state.expire(NOON_S * 1000 + DAY_MS + 1, once) == 5 * EXPIRE_LOADED
+
+    assert store.loads == [EXPIRE_LOADED] * 5
+    assert len(store.sizes) == 2
+
+
+async def test_what_expiry_notes_fits_into_one_call() -> None:
+    """Conversations that leave sums in many buckets are deleted in several calls."""
+    store, letters = Watching(), MemoryDeadLetters()
+    fed = Fed(store, letters, await opened(store, letters, 0, ttl_ms=60_000))
+    for n in range(EXPIRE_AT_ONCE):
+        sent = [search(f"c{n}", 1 + i, NOON_S + (7 * n + 4 * i) % 60, "a") for i in range(15)]
+        agent = b'{"agent": "a%d", ' % (n % 50)
+        await fed.take(*((key, agent + value[1:], at_ms) for key, value, at_ms in sent))
+    store.sizes = []
+
+    assert await fed.state.expire(NOON_S * 1000 + 120_000, once) == EXPIRE_AT_ONCE
+
+    assert len(store.sizes) > 1
+    assert max(size for size, _ in store.sizes) <= CALL_BYTES
+    assert max(arguments for _, arguments in store.sizes) <= CALL_ARGUMENTS
 
 
 async def test_what_leaves_the_cache_comes_back() -> None:

@@ -39,7 +39,7 @@ from stream_metrics.worker.watchdog import Standing
 log = structlog.get_logger(__name__)
 
 PROBE_SECONDS: Final = 3.0
-EXPIRE_SECONDS: Final = 5.0
+LOOK_SECONDS: Final = 5.0
 COMMIT_WITHIN_SECONDS: Final = 5.0
 LEAVE_WITHIN_SECONDS: Final = 8.0
 MAX_POLL_INTERVAL_MS: Final = 900_000
@@ -107,7 +107,8 @@ class LiveConsumer:
         self._committing: asyncio.Task[None] | None = None
         self._stuck: dict[int, dict[str, Position]] = {}  # where halted partitions stand
         self._next_commit = 0.0
-        self._next_expiry = 0.0
+        self._next_look = 0.0
+        self._overdue: set[int] = set()  # where conversations may have expired
         # for the watchdog
         self._settled = False  # what is ours has been taken over
         self._taking_over = False
@@ -178,9 +179,11 @@ class LiveConsumer:
         if now >= self._next_commit:
             self._next_commit = now + self._settings.commit_interval_seconds
             await self._commit()
-        if now >= self._next_expiry:
-            self._next_expiry = now + EXPIRE_SECONDS
-            await self._expire()
+        if now >= self._next_look:
+            self._next_look = now + LOOK_SECONDS
+            await self._look_after()
+            self._overdue = set(self._active)
+        await self._expire()
 
     async def _connect(self) -> None:
         while True:
@@ -576,20 +579,32 @@ class LiveConsumer:
         finally:
             self._committing = None
 
-    async def _expire(self) -> None:
+    async def _look_after(self) -> None:
+        """Notice what happened to the state, and note offsets that hold no record."""
         for number, partition in list(self._active.items()):
             try:
                 await self._hear_time(number)
                 await partition.check(self._patience)
                 await partition.advance(await self._passed(number), self._patience)
-                horizon = self._lag.read_up_to_ms(number, partition.positions)
-                if horizon is not None:
-                    await partition.expire(horizon, self._patience)
             except Lost as lost:
                 await self._lost(partition, lost)
 
     async def _hear_time(self, number: int) -> None:
         self._clock.heard(await self._patience(lambda: self._store.time_ms(number)))
+
+    async def _expire(self) -> None:
+        """Delete some of what has expired; what is left has its turn in the next round."""
+        for number in sorted(self._overdue):
+            partition = self._active.get(number)
+            if partition is not None:
+                horizon = self._lag.read_up_to_ms(number, partition.positions)
+                try:
+                    if horizon is not None:
+                        await partition.expire(horizon, self._patience)
+                except Lost as lost:
+                    await self._lost(partition, lost)
+            if partition is None or not partition.overdue:
+                self._overdue.discard(number)
 
     async def _passed(self, number: int) -> dict[str, int]:
         """How far the client is; all that it has returned is in the state by now."""
