@@ -240,7 +240,11 @@ class StateStore(Protocol):
     def conversations(
         self, partition: int
     ) -> AsyncIterator[tuple[ConversationKey, StoredConversation]]:
-        """All conversations of a partition, each as of one moment, without fingerprints."""
+        """All conversations of a partition, each as of one moment, without fingerprints.
+
+        One without hot parts is left out. One that is written meanwhile is listed, and may be
+        listed again as it is then; one that is deleted meanwhile may be listed or not.
+        """
         ...
 
     async def close(self) -> None:

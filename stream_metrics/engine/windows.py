@@ -314,15 +314,18 @@ def windows_at(
     return [(window, agent, sums) for (window, agent), sums in totals.items()]
 
 
-def buckets_of(
-    cells: Iterable[Cell], names: Names, windows: Iterable[Window], record_time_us: int
-) -> dict[tuple[str, int, str], Sums]:
-    """The buckets that ``cells`` add up to, one by one; those that left their window are not there.
+def add_to_buckets(
+    found: dict[tuple[str, int, str], Sums],
+    cells: Iterable[Cell],
+    names: Names,
+    windows: Iterable[Window],
+    record_time_us: int,
+) -> None:
+    """Add cells to ``found`` one by one, but for what has left its window.
 
     The plain way to what ``Windows.changes`` keeps up to date.
     """
     specs = [(window, oldest_bucket(window, record_time_us)) for window in windows]
-    found: dict[tuple[str, int, str], Sums] = {}
     for cell in cells:
         agent, sums = names.agent(cell.agent), names.sums(cell)
         for window, oldest in specs:
@@ -330,7 +333,6 @@ def buckets_of(
             if bucket >= oldest:
                 into = found.setdefault((window.name, bucket, agent), {})
                 add(into, _in_window(sums, window.name), 1)
-    return found
 
 
 def window_rows(

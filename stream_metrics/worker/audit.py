@@ -11,14 +11,13 @@ each difference is an error. ``docs/operations.md`` says what it may mean.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from stream_metrics.dedup.deduplicator import deduplicator
 from stream_metrics.engine.cells import conversation_cells
 from stream_metrics.engine.codec import decode_conversation, decode_sums
 from stream_metrics.engine.config import MAX_ROUTES, EngineConfig
-from stream_metrics.engine.state import Cell
 from stream_metrics.engine.step import Step
 from stream_metrics.engine.windows import (
     LEFT,
@@ -26,10 +25,10 @@ from stream_metrics.engine.windows import (
     Sums,
     Window,
     add,
-    buckets_of,
+    add_to_buckets,
     oldest_bucket,
 )
-from stream_metrics.ports import ConversationKey, Identity, StateStore
+from stream_metrics.ports import Identity, StateStore
 from stream_metrics.worker.partition import check_identity
 
 Again = Callable[[], Awaitable[bool]]
@@ -78,18 +77,21 @@ class AuditOptions:
 
 @dataclass(slots=True)
 class _Reading:
-    """A state partition as of one moment."""
+    """A state partition as of one moment: what is stored, and what the conversations add up to."""
 
     record_time_us: int
-    buckets: dict[tuple[str, int, str], bytes]
-    conversations: list[tuple[ConversationKey, dict[bytes, bytes]]]
+    buckets: Mapping[Place, bytes]
+    computed: dict[Place, Sums] = field(default_factory=dict)
+    conversations: int = 0
+    unreadable: list[str] = field(default_factory=list)
 
 
 async def audit(store: StateStore, options: AuditOptions, again: Again) -> Audit:
     """Compare every state partition; nothing is written.
 
-    ``again`` is asked before a partition is read once more because it was written to meanwhile.
-    Raises ``OtherIdentity`` where the state was built with other settings.
+    Holds one partition's buckets at a time, and one page of its conversations. ``again`` is asked
+    before a partition is read once more because it was written to meanwhile. Raises
+    ``OtherIdentity`` where the state was built with other settings.
     """
     found = Audit()
     for number in await store.partitions():
@@ -97,9 +99,7 @@ async def audit(store: StateStore, options: AuditOptions, again: Again) -> Audit
         if reading is None:
             found.busy.append(number)
             continue
-        # whoever asked for a place did so before the bucket was written: ask after reading it
-        names = await _names(store, options)
-        _compare(number, reading, names, options, found)
+        _compare(number, reading, options, found)
     found.differences.sort()
     return found
 
@@ -114,12 +114,13 @@ async def _read(
             counts = before.identity.partition_counts
             ours = replace(options.identity, partition_counts=counts)
             check_identity(before.identity, ours, number)
-        buckets = await store.buckets(number)
-        conversations = [(key, held.hot) async for key, held in store.conversations(number)]
+        times = [position.record_time_ms for position in before.positions.values()]
+        reading = _Reading(1000 * max(times, default=0), await store.buckets(number))
+        # whoever asked for a place did so before the bucket was written: ask after reading it
+        await _add_up(store, number, reading, await _names(store, options), options)
         after = await store.describe(number)
         if (before.positions, before.last_batch) == (after.positions, after.last_batch):
-            times = [position.record_time_ms for position in after.positions.values()]
-            return _Reading(1000 * max(times, default=0), buckets, conversations)
+            return reading
         if not await again():
             return None
 
@@ -134,19 +135,41 @@ async def _names(store: StateStore, options: AuditOptions) -> Names:
     )
 
 
-def _compare(
-    number: int, reading: _Reading, names: Names, options: AuditOptions, found: Audit
+async def _add_up(
+    store: StateStore, number: int, reading: _Reading, names: Names, options: AuditOptions
 ) -> None:
-    cells = _cells(number, reading, options.engine, found)
-    computed = buckets_of(cells, names, options.windows, reading.record_time_us)
+    """What every conversation adds, by the state as it is stored."""
+    engine = options.engine
+    dedup = deduplicator(engine.rules, b"")
+    step = Step(engine, lambda _: dedup)
+    async for key, stored in store.conversations(number):
+        try:
+            conversation = decode_conversation("", stored.hot, "")
+            step.restore(conversation)
+            cells = conversation_cells(conversation, engine)
+        except MemoryError:
+            raise
+        except Exception as error:  # whatever is wrong with stored bytes is a finding
+            reading.unreadable.append(
+                f"partition {number}: conversation {key.hex()}: {type(error).__name__}"
+            )
+        else:
+            reading.conversations += bool(conversation.turns)  # the others are tombstones
+            add_to_buckets(reading.computed, cells, names, options.windows, reading.record_time_us)
+
+
+def _compare(number: int, reading: _Reading, options: AuditOptions, found: Audit) -> None:
+    computed = reading.computed
     stored: dict[Place, Sums] = {}
     for (name, bucket, agent), data in reading.buckets.items():
-        sums = _sums(number, (name, bucket, agent), data, found)
+        sums = _sums(number, (name, bucket, agent), data, reading)
         if name.startswith(LEFT):
             add(computed.setdefault((name.removeprefix(LEFT), bucket, agent), {}), sums, 1)
         else:
             stored[name, bucket, agent] = dict(sums)
     found.partitions += 1
+    found.conversations += reading.conversations
+    found.unreadable += reading.unreadable
     for window in options.windows:
         oldest = oldest_bucket(window, reading.record_time_us)
         places = {place for place in stored.keys() | computed.keys() if place[0] == window.name}
@@ -167,27 +190,7 @@ def _compare(
             )  # fmt: skip
 
 
-def _cells(number: int, reading: _Reading, engine: EngineConfig, found: Audit) -> Iterable[Cell]:
-    """What every conversation adds, by the state as it is stored."""
-    dedup = deduplicator(engine.rules, b"")
-    step = Step(engine, lambda _: dedup)
-    for key, hot in reading.conversations:
-        try:
-            conversation = decode_conversation("", hot, "")
-            step.restore(conversation)
-            cells = conversation_cells(conversation, engine)
-        except MemoryError:
-            raise
-        except Exception as error:  # whatever is wrong with stored bytes is a finding
-            found.unreadable.append(
-                f"partition {number}: conversation {key.hex()}: {type(error).__name__}"
-            )
-        else:
-            found.conversations += bool(conversation.turns)  # the others are tombstones
-            yield from cells
-
-
-def _sums(number: int, place: tuple[str, int, str], data: bytes, found: Audit) -> Mapping[str, int]:
+def _sums(number: int, place: Place, data: bytes, found: _Reading) -> Mapping[str, int]:
     try:
         sums = decode_sums(data)
         if not all(type(code) is str and type(value) is int for code, value in sums.items()):

@@ -634,6 +634,25 @@ async def test_all_conversations_are_listed_once(store: StateStore) -> None:
     assert set(keys) - {unseen} <= set(old) <= set(keys)
 
 
+@pytest.mark.parametrize("ages", [1, 7, 1_000])
+async def test_what_is_written_meanwhile_is_listed(store: StateStore, ages: int) -> None:
+    """A conversation that becomes newer than all others while it is waited for is not missed."""
+    await claim(store)
+    keys = [n.to_bytes(16, "big") for n in range(1_000)]
+    await store.write(
+        batch(1, *(ConversationWrite(k, {b"p": k}, {}, n % ages) for n, k in enumerate(keys)))
+    )
+    listed: dict[bytes, list[bytes]] = {}
+    async for key, found in store.conversations(3):
+        if not listed:
+            newer = [ConversationWrite(k, {b"p": b"2"}, {}, 5_000) for k in keys[::3]]
+            await store.write(batch(2, *newer, since=1))
+        listed.setdefault(key, []).append(found.hot[b"p"])
+
+    assert listed.keys() == set(keys)
+    assert all(len(listed[key]) == 1 for key in set(keys) - set(keys[::3]))
+
+
 async def test_admission_is_capped_and_stable(pair: Pair) -> None:
     """The configured have a place, then whoever came first; nobody loses a place by others."""
     assert await pair.one.admit("agents", ["b", "a", "b"], ["c"], 3) == {"a", "b", "c"}

@@ -63,6 +63,7 @@ class RedisStore:
         self._write = Script("write")
         self._admit = Script("admit")
         self._wipe = Script("wipe")
+        self._page = Script("page")
 
     async def describe(self, partition: int) -> PartitionState:
         """See ``StateStore.describe``."""
@@ -197,31 +198,23 @@ class RedisStore:
     async def conversations(
         self, partition: int
     ) -> AsyncIterator[tuple[ConversationKey, StoredConversation]]:
-        """See ``StateStore.conversations``; one without hot parts is not listed.
-
-        A conversation that is written or removed meanwhile may or may not be listed; all others
-        are, once.
-        """
+        """See ``StateStore.conversations``; a page at a time, the longest idle first."""
         async with self._translating():
             names = await self._keys(partition)
         if names is None:
             return
-        seen: set[ConversationKey] = set()
-        cursor = 0
+        place: list[bytes | int] = []
         while True:
             async with self._translating():
-                cursor, pairs = await self._do("ZSCAN", names.idle, cursor, "COUNT", PAGE)
-            page = [key for key in dict.fromkeys(member for member, _ in pairs) if key not in seen]
-            seen.update(page)
-            for first in range(0, len(page), PAGE):
-                part = page[first : first + PAGE]
-                async with self._translating():
-                    found = await self._owned(names, [names.hot(key) for key in part])
-                for key, hot in zip(part, found or [{}] * len(part), strict=True):
-                    if hot:
-                        yield key, StoredConversation(hot)
-            if cursor == 0:
+                flat = await self._page.run(self.client, [names.idle], [PAGE, *place])
+                keys = flat[::2]
+                found = await self._owned(names, [names.hot(key) for key in keys])
+            for key, hot in zip(keys, found or [{}] * len(keys), strict=True):
+                if hot:
+                    yield key, StoredConversation(hot)
+            if len(keys) < PAGE:
                 return
+            place = [flat[-1], flat[-2]]
 
     async def time_ms(self, partition: int) -> int:
         """See ``StateStore.time_ms``; in a Cluster the clock of the partition's master."""
