@@ -28,11 +28,12 @@ from stream_metrics.adapters.redis.errors import StoreRefused
 from stream_metrics.adapters.web import BasicAuth, add_pages, ssl_context
 from stream_metrics.engine.codec import UnknownSchema
 from stream_metrics.logs import configure_logs
+from stream_metrics.ports import OnHold
 from stream_metrics.runtime import Runtime, UnsafeStore, check_settings, web_options
 from stream_metrics.settings import Settings
 from stream_metrics.worker.partition import OtherIdentity
 
-REFUSALS = (TopicsUnfit, OtherIdentity, UnknownSchema, UnsafeStore, StoreRefused)
+REFUSALS = (TopicsUnfit, OtherIdentity, OnHold, UnknownSchema, UnsafeStore, StoreRefused)
 
 
 class OwnConsumer(BootStrategy):

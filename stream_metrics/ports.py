@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 ConversationKey = bytes
+
+# Among the positions of a state partition, under the name of no topic: how far what it reads no
+# more had been read. Its offset says nothing, its times are those of any other position.
+FORMER: Final = ""
 
 MAX_TIMESTAMP_MS = 253_402_300_799_999  # the year 9999; producers may stamp records with anything
 
@@ -46,10 +50,12 @@ class StoredConversation:
     """A conversation as bytes: two maps of small parts, hot and fingerprints.
 
     ``fingerprints`` is None where they were not asked for. Equal content, equal bytes.
+    ``last_record_ms`` is told where conversations are listed.
     """
 
     hot: dict[bytes, bytes]
     fingerprints: dict[bytes, bytes] | None = None
+    last_record_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -162,6 +168,22 @@ class StoreUnavailable(Exception):
     """The store cannot be reached or cannot write now; the same call may succeed later."""
 
 
+class OnHold(Exception):
+    """A command replaces state partitions of the namespace; nobody else may claim or draft any.
+
+    ``command`` is empty where the hold that was asked for has ended.
+    """
+
+    def __init__(self, command: str) -> None:
+        super().__init__(
+            f"state partitions are being replaced by `stream-metrics {command}`. Wait until it is "
+            "done; if it broke off, run it again"
+            if command
+            else "the hold on the state partitions has ended: another run has taken over"
+        )
+        self.command = command
+
+
 class StateStore(Protocol):
     """Keeps state partitions. Every method raises ``StoreUnavailable`` while it cannot answer."""
 
@@ -172,7 +194,10 @@ class StateStore(Protocol):
     async def claim(
         self, partition: int, token: bytes, identity: Identity, start: Mapping[str, Position]
     ) -> PartitionState:
-        """Become the owner; a new partition begins at ``start``. Returns all but conversations."""
+        """Become the owner; a new partition begins at ``start``. Returns all but conversations.
+
+        Raises ``OnHold`` while a command replaces partitions.
+        """
         ...
 
     async def load(
@@ -245,6 +270,41 @@ class StateStore(Protocol):
         One without hot parts is left out. One that is written meanwhile is listed, and may be
         listed again as it is then; one that is deleted meanwhile may be listed or not.
         """
+        ...
+
+    async def held_by(self) -> str | None:
+        """The command that holds the namespace, if one does."""
+        ...
+
+    async def hold(self, mark: bytes, command: str) -> None:
+        """Keep everybody from claiming and writing until ``release``, also after a crash.
+
+        Owners are refused from now on. An earlier hold is taken over: its ``mark`` is good for
+        nothing any more.
+        """
+        ...
+
+    def drafts(self, mark: bytes) -> StateStore:
+        """The partitions that are to replace others, as a store of its own that nobody else sees.
+
+        Its claims raise ``OnHold`` unless ``mark`` holds the namespace. Closing it does nothing.
+        """
+        ...
+
+    async def switch(self, mark: bytes, retired: Sequence[int]) -> None:
+        """All drafts take the places of the ``retired``, in one step.
+
+        Raises ``OnHold`` if ``mark`` does not hold the namespace, ``ValueError`` for a draft whose
+        place is taken.
+        """
+        ...
+
+    async def sweep(self) -> bool:
+        """One short step of deleting drafts and retired partitions; True once none is left."""
+        ...
+
+    async def release(self, mark: bytes) -> None:
+        """End the hold; raises ``OnHold`` if ``mark`` does not hold the namespace."""
         ...
 
     async def close(self) -> None:

@@ -18,8 +18,10 @@ from stream_metrics.ports import (
     Fenced,
     Identity,
     Moved,
+    OnHold,
     PartitionState,
     Position,
+    StateStore,
     StoredConversation,
     StoreUnavailable,
     Wiped,
@@ -28,7 +30,7 @@ from stream_metrics.ports import (
     WriteResult,
     Written,
 )
-from stream_metrics.worker.batches import check_batch, check_claim
+from stream_metrics.worker.batches import check_batch, check_claim, check_hold
 from stream_metrics.worker.clock import wall_ms
 
 Parts = dict[bytes, bytes]
@@ -50,6 +52,7 @@ class _Partition:
     buckets: dict[tuple[str, int, str], bytes] = field(default_factory=dict)
     conversations: dict[ConversationKey, _Conversation] = field(default_factory=dict)
     wiping: bool = False  # what is left is no state any more
+    frozen: bytes = b""  # the mark of who replaces it
 
     @property
     def offsets(self) -> dict[str, int]:
@@ -59,6 +62,9 @@ class _Partition:
 @dataclass(slots=True)
 class _Content:
     partitions: dict[int, _Partition] = field(default_factory=dict)
+    drafts: dict[int, _Partition] = field(default_factory=dict)
+    retired: list[_Partition] = field(default_factory=list)
+    held: tuple[bytes, str] | None = None  # mark and command
     registries: dict[str, list[str]] = field(default_factory=dict)
 
 
@@ -75,14 +81,34 @@ class MemorySnapshot:
         return deepcopy(self._content)
 
 
+@dataclass(slots=True)
+class _Shared:
+    """What the handles on one namespace have in common."""
+
+    content: _Content = field(default_factory=_Content)
+    available: bool = True
+
+
 class MemoryStore:
     """A ``StateStore`` in dictionaries; what goes in or out is copied, never shared."""
 
     def __init__(self) -> None:
-        self.available = True
         self.wiped_at_once = 256  # conversations in one step of a wipe
         self.clock: Callable[[], int] = wall_ms
-        self._content = _Content()
+        self._shared = _Shared()
+
+    @property
+    def available(self) -> bool:
+        """Whether calls are answered."""
+        return self._shared.available
+
+    @available.setter
+    def available(self, available: bool) -> None:
+        self._shared.available = available
+
+    @property
+    def _content(self) -> _Content:
+        return self._shared.content
 
     def snapshot(self) -> MemorySnapshot:
         """The content as it is now."""
@@ -90,7 +116,7 @@ class MemoryStore:
 
     def restore(self, snapshot: MemorySnapshot) -> None:
         """Go back to ``snapshot``, as a fail-over to a lagging replica does."""
-        self._content = snapshot.copy()
+        self._shared.content = snapshot.copy()
 
     async def describe(self, partition: int) -> PartitionState:
         """See ``StateStore.describe``."""
@@ -107,9 +133,10 @@ class MemoryStore:
         """See ``StateStore.claim``; ``ValueError`` for arguments that no store takes."""
         check_claim(partition, token, start)
         held = self._partition(partition)
+        self._check_claimable(held)
         if held is None:  # unknown, or what a wipe has left
             held = _Partition(_copied(identity), token, dict(start))
-            self._content.partitions[partition] = held
+            self._partitions[partition] = held
         held.token = token
         state = await self.describe(partition)
         state.buckets = dict(held.buckets)
@@ -154,33 +181,29 @@ class MemoryStore:
     async def wipe(self, partition: int, token: bytes | None = None) -> WipeResult:
         """See ``StateStore.wipe``."""
         self._require()
-        held = self._content.partitions.get(partition)
+        held = self._partitions.get(partition)
         if held is None:
             return Wiped()
-        if not held.wiping:
-            if token is not None and token != held.token:
-                return Fenced()
-            held.wiping = True
-            return Wiping()
-        page = list(held.conversations)[: self.wiped_at_once]
-        for key in page:
-            del held.conversations[key]
-        if held.conversations:
-            return Wiping(len(page))
-        del self._content.partitions[partition]
-        return Wiped()
+        if not held.wiping and token is not None and token != held.token:
+            return Fenced()
+        result = self._wipe_step(held)
+        if result == Wiped():
+            del self._partitions[partition]
+        return result
 
     async def unfinished(self) -> list[int]:
         """See ``StateStore.unfinished``; in rising order."""
         self._require()
-        return sorted(n for n, held in self._content.partitions.items() if held.wiping)
+        return sorted(n for n, held in self._partitions.items() if held.wiping)
 
     async def dissolve(self) -> None:
         """See ``StateStore.dissolve``."""
         self._require()
-        if self._content.partitions:
+        content = self._content
+        if content.partitions or content.drafts or content.retired:
             raise ValueError("the namespace holds state partitions")
-        self._content.registries.clear()
+        content.registries.clear()
+        content.held = None
 
     async def count(self, partition: int) -> int:
         """See ``StateStore.count``."""
@@ -216,7 +239,7 @@ class MemoryStore:
     async def partitions(self) -> list[int]:
         """See ``StateStore.partitions``; in rising order."""
         self._require()
-        return sorted(n for n, held in self._content.partitions.items() if not held.wiping)
+        return sorted(n for n, held in self._partitions.items() if not held.wiping)
 
     async def time_ms(self, partition: int) -> int:
         """See ``StateStore.time_ms``: this machine's, unless ``clock`` was set to another."""
@@ -230,10 +253,86 @@ class MemoryStore:
         for key in list(self._conversations(partition)):
             held = self._conversations(partition).get(key)
             if held is not None and held.hot:
-                yield key, StoredConversation(dict(held.hot))
+                yield key, StoredConversation(dict(held.hot), last_record_ms=held.last_record_ms)
+
+    async def held_by(self) -> str | None:
+        """See ``StateStore.held_by``."""
+        self._require()
+        return self._content.held[1] if self._content.held else None
+
+    async def hold(self, mark: bytes, command: str) -> None:
+        """See ``StateStore.hold``."""
+        check_hold(mark, command)
+        self._require()
+        self._content.held = (mark, command)
+        for partition in self._content.partitions.values():
+            partition.frozen = mark
+            if not partition.wiping:
+                partition.token = mark
+
+    def drafts(self, mark: bytes) -> StateStore:
+        """See ``StateStore.drafts``."""
+        return _Drafts(self, mark)
+
+    async def switch(self, mark: bytes, retired: Sequence[int]) -> None:
+        """See ``StateStore.switch``."""
+        self._require_hold(mark)
+        content = self._content
+        if not content.drafts:
+            return
+        staying = content.partitions.keys() - set(retired)
+        if taken := staying & content.drafts.keys():
+            raise ValueError(f"partition {min(taken)} is in force and was not retired")
+        for number in content.partitions.keys() - staying:
+            content.retired.append(content.partitions.pop(number))
+        content.partitions |= content.drafts
+        content.drafts = {}
+
+    async def sweep(self) -> bool:
+        """See ``StateStore.sweep``."""
+        self._require()
+        content = self._content
+        for number, draft in list(content.drafts.items()):
+            if self._wipe_step(draft) != Wiped():
+                return False
+            del content.drafts[number]
+        while content.retired:
+            if self._wipe_step(content.retired[0]) != Wiped():
+                return False
+            del content.retired[0]
+        return True
+
+    async def release(self, mark: bytes) -> None:
+        """See ``StateStore.release``."""
+        self._require_hold(mark)
+        for partition in self._content.partitions.values():
+            partition.frozen = b""
+        self._content.held = None
 
     async def close(self) -> None:
         """Nothing to let go of."""
+
+    @property
+    def _partitions(self) -> dict[int, _Partition]:
+        return self._content.partitions
+
+    def _check_claimable(self, held: _Partition | None) -> None:
+        if self._content.held is not None:
+            raise OnHold(self._content.held[1])
+
+    def _require_hold(self, mark: bytes) -> None:
+        self._require()
+        if self._content.held is None or self._content.held[0] != mark:
+            raise OnHold(self._content.held[1] if self._content.held else "")
+
+    def _wipe_step(self, held: _Partition) -> WipeResult:
+        if not held.wiping:
+            held.wiping, held.frozen = True, b""
+            return Wiping()
+        page = list(held.conversations)[: self.wiped_at_once]
+        for key in page:
+            del held.conversations[key]
+        return Wiping(len(page)) if held.conversations else Wiped()
 
     def _require(self) -> None:
         if not self.available:
@@ -241,12 +340,29 @@ class MemoryStore:
 
     def _partition(self, partition: int) -> _Partition | None:
         self._require()
-        held = self._content.partitions.get(partition)
+        held = self._partitions.get(partition)
         return None if held is None or held.wiping else held
 
     def _conversations(self, partition: int) -> dict[ConversationKey, _Conversation]:
         held = self._partition(partition)
         return held.conversations if held else {}
+
+
+class _Drafts(MemoryStore):
+    """The drafts of a ``MemoryStore``."""
+
+    def __init__(self, store: MemoryStore, mark: bytes) -> None:
+        super().__init__()
+        self.wiped_at_once = store.wiped_at_once
+        self._shared = store._shared
+        self._mark = mark
+
+    @property
+    def _partitions(self) -> dict[int, _Partition]:
+        return self._content.drafts
+
+    def _check_claimable(self, held: _Partition | None) -> None:
+        self._require_hold(self._mark)
 
 
 class MemoryDeadLetters:

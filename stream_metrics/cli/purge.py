@@ -78,6 +78,7 @@ async def _purge(settings: Settings, namespace: str, yes: bool, force: bool) -> 
         holding = await _holding(store, settings, namespace)
         where = f"namespace {namespace!r} in {mask_url(settings.redis.url)}"
         if not holding.partitions:
+            await _sweep(store)
             await store.dissolve()
             console.print(f"{where} holds no state")
             return 0
@@ -95,6 +96,7 @@ async def _purge(settings: Settings, namespace: str, yes: bool, force: bool) -> 
             task = progress.add_task("deleting", total=sum(holding.conversations.values()) or None)
             for partition in holding.partitions:
                 await _wipe(store, partition, progress, task)
+        await _sweep(store)
         try:
             await store.dissolve()
         except ValueError:
@@ -141,6 +143,12 @@ async def _refuse_if_owned(
         if not force:
             raise UsageError(f"{why} (--force deletes all the same)")
         console.print(f"[yellow]warning:[/yellow] {why}")
+
+
+async def _sweep(store: StateStore) -> None:
+    """Delete also what a move that was cut off has left."""
+    while not await store.sweep():
+        pass
 
 
 async def _wipe(store: StateStore, partition: int, progress: Progress, task: TaskID) -> None:

@@ -82,6 +82,13 @@ def check_claim(partition: int, token: bytes, start: Mapping[str, Position]) -> 
     check_positions(start)
 
 
+def check_hold(mark: bytes, command: str) -> None:
+    """Raise ``ValueError`` for a hold that no store may take."""
+    _check_token(mark)
+    if not mark.isalnum() or not command.isprintable() or not command:
+        raise ValueError("a mark is letters and digits, and a command a line of text")
+
+
 def check_positions(positions: Mapping[str, Position]) -> None:
     """Raise ``ValueError`` for positions that are not whole numbers and bytes."""
     for topic, position in positions.items():

@@ -176,12 +176,15 @@ class TakeOver:
         """Become the owner; None if the group does not hold us for that.
 
         ``kept`` is used as it is if it is the owner still. ``found`` are gaps that reading has
-        shown. Raises ``OtherIdentity`` if the state is not ours to go on with.
+        shown. Raises ``OtherIdentity`` if the state is not ours to go on with, and ``OnHold`` while
+        a command replaces it.
         """
         while True:
             state = await self._describe(number)
             check_identity(state.identity, identity, number)
             known = state.identity is not None
+            if not known:
+                await self._check_others(identity)
             extents = await self._log.extents(number, commits=not known)
             positions, gaps = self._standing(state, extents, found)
             for gap in gaps:
@@ -226,6 +229,14 @@ class TakeOver:
             and state.positions[gap.topic].last_digest
         ]
         return positions, gaps
+
+    async def _check_others(self, identity: Identity) -> None:
+        """A new partition must not stand beside those of other settings or partition counts."""
+        numbers = await self._retry(self._store.partitions)
+        assert isinstance(numbers, list)
+        if numbers:
+            other = await self._describe(numbers[0])
+            check_identity(other.identity, identity, numbers[0])
 
     async def _describe(self, number: int) -> PartitionState:
         found = await self._retry(lambda: self._store.describe(number))

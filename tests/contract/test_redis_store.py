@@ -277,6 +277,31 @@ async def test_a_server_that_forgot_the_scripts_learns_them(store: RedisStore, r
     assert await store.write(batch()) == Written()
 
 
+async def replace_partition(store: RedisStore) -> None:
+    """Put a draft in the place of partition 0."""
+    await store.hold(b"mark", "reshard")
+    await store.drafts(b"mark").claim(0, b"mark", IDENTITY, {})
+    await store.switch(b"mark", [0])
+    while not await store.sweep():
+        pass
+    await store.release(b"mark")
+
+
+@redis_asyncio
+async def test_a_move_leaves_no_key(store: RedisStore, raw: Redis) -> None:
+    """A partition that was replaced has no key any more, and its successor has another tag."""
+    await claim(store)
+    await store.write(batch())
+    before = set(await dump(raw, store)) - {store.keys.layout}
+
+    await replace_partition(store)
+
+    after = set(await dump(raw, store)) - {store.keys.layout}
+    assert len(after) == 1
+    assert not after & before
+    assert await raw.hkeys(store.keys.layout) == [b"0"]
+
+
 @redis_asyncio
 async def test_a_wipe_leaves_no_key(store: RedisStore, raw: Redis) -> None:
     """Of a namespace with one partition the layout is left, and nothing once it is dissolved."""
@@ -426,7 +451,7 @@ async def test_an_acl_user_with_its_prefix_is_enough(
 ) -> None:
     """The documented rights suffice; one command less is refused at the claim, not mid-batch."""
     commands = (
-        "hset hsetnx hget hmget hgetall hdel hexists zadd zrem zrange zrangebyscore zcount zcard "
+        "hset hget hmget hgetall hdel hexists zadd zrem zrange zrangebyscore zcount zcard "
         "unlink type evalsha eval info time"
     )
     allowed = [f"+{command}" for command in commands.split()]
@@ -440,6 +465,7 @@ async def test_an_acl_user_with_its_prefix_is_enough(
     assert await store.count(0) == 1
     assert await store.time_ms(0)
     assert not any(problem.fatal for problem in await check(store))
+    await replace_partition(store)
     await wipe(store)
     await store.dissolve()
     assert not await dump(raw, store)

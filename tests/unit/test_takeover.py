@@ -18,6 +18,7 @@ from stream_metrics.ports import (
     BatchWrite,
     Fenced,
     Identity,
+    OnHold,
     PartitionState,
     Position,
     Record,
@@ -29,7 +30,7 @@ from stream_metrics.ports import (
 from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.export import export_state
-from stream_metrics.worker.partition import SharedNames, StatePartition
+from stream_metrics.worker.partition import OtherIdentity, SharedNames, StatePartition
 from stream_metrics.worker.replay import Replay
 from stream_metrics.worker.takeover import (
     Extent,
@@ -512,6 +513,26 @@ async def test_a_fresh_group_has_no_gap() -> None:
 
         assert world.told == []
         assert await world.shown() == replayed(world.log.all)
+
+
+async def test_a_new_partition_stands_beside_none_of_other_counts() -> None:
+    """Where partitions were added, the first owner of a new number refuses as any other does."""
+    world = await World.that_has_read()
+    more = replace(IDENTITY, partition_counts=dict.fromkeys(TOPICS, 2))
+
+    with pytest.raises(OtherIdentity, match="state partition 0"):
+        await world.take_over("halt").take(1, more)
+
+    assert await world.store.partitions() == [0]
+
+
+async def test_nothing_is_taken_over_while_it_is_replaced() -> None:
+    """A worker that comes during a move refuses, and names the command."""
+    world = await World.that_has_read()
+    await world.store.hold(b"mark", "reshard")
+
+    with pytest.raises(OnHold, match="stream-metrics reshard"):
+        await world.take("halt")
 
 
 async def test_an_outage_does_not_skip_a_step() -> None:

@@ -3,7 +3,8 @@
 =============================================  ======  ==========================================
 key                                            type    content
 =============================================  ======  ==========================================
-``sm:<namespace>:1:layout``                    hash    state partition to its hash tag
+``sm:<namespace>:1:layout``                    hash    state partition to its hash tag; ``draft:``,
+                                                       ``retired:`` and ``held`` of a move
 ``sm:<namespace>:1:registry:<kind>``           zset    admitted names by order of admission
 ``sm:<namespace>:1:{<tag>}:meta``              hash    owner, identity, positions, windows, batch
 ``sm:<namespace>:1:{<tag>}:idle``              zset    conversation key to last record, in ms
@@ -17,8 +18,10 @@ The ``1`` is the version of this layout. ``<conversation>`` is the base64url of 
 
 from __future__ import annotations
 
+import itertools
 import re
 from base64 import urlsafe_b64encode
+from collections.abc import Container
 from typing import Final
 from urllib.parse import quote
 
@@ -27,6 +30,11 @@ from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 PREFIX: Final = "sm"
 LAYOUT_VERSION: Final = 1
 REGISTRIES: Final = ("agents", "releases", "routes")
+
+# fields of ``layout`` beside the numbers of partitions
+HELD: Final = b"held"  # mark and command of who replaces partitions
+DRAFT: Final = b"draft:"  # + number
+RETIRED: Final = b"retired:"  # + tag
 
 # fields of ``meta``
 TOKEN: Final = b"token"
@@ -88,11 +96,12 @@ class PartitionKeys:
         return self._base + b"w:" + quote(window, safe="").encode()
 
 
-def choose_tag(partition: int, count: int) -> str:
+def choose_tag(partition: int, count: int, taken: Container[str] = ()) -> str:
     """The hash tag of ``partition`` of ``count``: its slot lies in the middle of its share.
 
     The slots are cut into ``count`` equal shares, so that whatever contiguous ranges the masters
-    of a Cluster own, each gets its part of the partitions. The same arguments give the same tag.
+    of a Cluster own, each gets its part of the partitions. It is none of the ``taken``. The same
+    arguments give the same tag.
 
     >>> key_slot(choose_tag(1, 4).encode()) // 4096
     1
@@ -100,7 +109,8 @@ def choose_tag(partition: int, count: int) -> str:
     share = REDIS_CLUSTER_HASH_SLOTS / max(count, partition + 1)
     first = int((partition + 0.25) * share)
     last = max(first, int((partition + 0.75) * share) - 1)
-    salt = 0
-    while not first <= key_slot(f"{partition}.{salt:x}".encode()) <= last:
-        salt += 1
-    return f"{partition}.{salt:x}"
+    for salt in itertools.count():
+        tag = f"{partition}.{salt:x}"
+        if first <= key_slot(tag.encode()) <= last and tag not in taken:
+            return tag
+    raise AssertionError("there are always more")

@@ -22,23 +22,25 @@ from stream_metrics.adapters.redis.keys import (
     WIPING,
     Keys,
     PartitionKeys,
-    choose_tag,
 )
+from stream_metrics.adapters.redis.layout import Layout
 from stream_metrics.adapters.redis.script import Client, Script
 from stream_metrics.ports import (
     BatchWrite,
     ConversationKey,
     Fenced,
     Identity,
+    OnHold,
     PartitionState,
     Position,
+    StateStore,
     StoredConversation,
     Wiped,
     WipeResult,
     Wiping,
     WriteResult,
 )
-from stream_metrics.worker.batches import check_batch, check_claim
+from stream_metrics.worker.batches import check_batch, check_claim, check_hold
 
 PAGE: Final = 256  # conversations read or deleted at once when walking a partition
 MARK_BYTES: Final = 8
@@ -50,13 +52,23 @@ Closer = Callable[[], Awaitable[None]]
 class RedisStore:
     """A namespace of state partitions behind ``client``, which must not decode responses.
 
-    ``closers`` are awaited by ``close`` after the client itself. ``connect`` makes stores.
+    ``closers`` are awaited by ``close`` after the client itself. ``connect`` makes stores. With a
+    ``mark`` it is the drafts of whoever holds the namespace by it, on a client of somebody else's.
     """
 
-    def __init__(self, client: Client, namespace: str, closers: Iterable[Closer] = ()) -> None:
+    def __init__(
+        self,
+        client: Client,
+        namespace: str,
+        closers: Iterable[Closer] = (),
+        mark: bytes = b"",
+    ) -> None:
         self.client = client
         self.keys = Keys(namespace)
+        self._namespace = namespace
         self._closers = tuple(closers)
+        self._layout = Layout(client, self.keys, mark)
+        self._borrowed = bool(mark)
         self._stale = False
         self._partitions: dict[int, PartitionKeys] = {}
         self._claim = Script("claim")
@@ -64,10 +76,12 @@ class RedisStore:
         self._admit = Script("admit")
         self._wipe = Script("wipe")
         self._page = Script("page")
+        self._freeze = Script("freeze")
 
     async def describe(self, partition: int) -> PartitionState:
-        """See ``StateStore.describe``."""
+        """See ``StateStore.describe``; whatever took the partition's place meanwhile."""
         async with self._translating():
+            self._partitions.pop(partition, None)
             keys = await self._keys(partition)
             return codec.read_state(await self._all(keys.meta)) if keys else _nothing()
 
@@ -85,6 +99,8 @@ class RedisStore:
             keys = await self._choose(partition, identity)
             while not (flat := await self._claim.run(self.client, [keys.meta], [token, *begin])):
                 await self._wipe_step(keys, b"")
+            if flat == [b"frozen"]:
+                raise OnHold(await self._layout.held_by() or "reshard")
             meta = dict(zip(flat[::2], flat[1::2], strict=True))
             state = codec.read_state(meta)
             state.buckets = await self._buckets(keys, meta)
@@ -141,7 +157,11 @@ class RedisStore:
     async def dissolve(self) -> None:
         """See ``StateStore.dissolve``; the layout goes last."""
         async with self._translating():
-            if await self._with(TOKEN) or await self._with(WIPING):
+            if (
+                await self._with(TOKEN)
+                or await self._with(WIPING)
+                or await self._layout.leftovers()
+            ):
                 raise ValueError("the namespace holds state partitions")
             for kind in REGISTRIES:
                 await self._do("UNLINK", self.keys.registry(kind))
@@ -207,12 +227,12 @@ class RedisStore:
         while True:
             async with self._translating():
                 flat = await self._page.run(self.client, [names.idle], [PAGE, *place])
-                keys = flat[::2]
-                found = await self._owned(names, [names.hot(key) for key in keys])
-            for key, hot in zip(keys, found or [{}] * len(keys), strict=True):
+                last = {key: int(float(ms)) for key, ms in zip(flat[::2], flat[1::2], strict=True)}
+                found = await self._owned(names, [names.hot(key) for key in last])
+            for key, hot in zip(last, found or [{}] * len(last), strict=True):
                 if hot:
-                    yield key, StoredConversation(hot)
-            if len(keys) < PAGE:
+                    yield key, StoredConversation(hot, last_record_ms=last[key])
+            if len(last) < PAGE:
                 return
             place = [flat[-1], flat[-2]]
 
@@ -229,8 +249,47 @@ class RedisStore:
                 seconds, micros = await self._do("TIME")
         return 1000 * int(seconds) + int(micros) // 1000
 
+    async def held_by(self) -> str | None:
+        """See ``StateStore.held_by``."""
+        async with self._translating():
+            return await self._layout.held_by()
+
+    async def hold(self, mark: bytes, command: str) -> None:
+        """See ``StateStore.hold``; first nothing new can be claimed, then nothing that is there."""
+        check_hold(mark, command)
+        async with self._translating():
+            await self._layout.hold(mark, command)
+            await self._freeze_all(mark, b"on")
+
+    def drafts(self, mark: bytes) -> StateStore:
+        """See ``StateStore.drafts``."""
+        return RedisStore(self.client, self._namespace, mark=mark)
+
+    async def switch(self, mark: bytes, retired: Sequence[int]) -> None:
+        """See ``StateStore.switch``; one script on one key."""
+        async with self._translating():
+            await self._layout.switch(mark, retired)
+            self._partitions.clear()
+
+    async def sweep(self) -> bool:
+        """See ``StateStore.sweep``; ``PAGE`` conversations a step."""
+        async with self._translating():
+            for field, tag in (await self._layout.leftovers()).items():
+                if await self._wipe_step(self.keys.partition(tag), b"") != Wiped():
+                    return False
+                await self._layout.drop(field)
+            return True
+
+    async def release(self, mark: bytes) -> None:
+        """See ``StateStore.release``; new partitions can be claimed last."""
+        async with self._translating():
+            await self._freeze_all(mark, b"off")
+            await self._layout.release(mark)
+
     async def close(self) -> None:
         """See ``StateStore.close``."""
+        if self._borrowed:
+            return
         await self.client.aclose()
         for closer in self._closers:
             await closer()
@@ -239,19 +298,22 @@ class RedisStore:
         """The keys of a partition that was claimed before."""
         keys = self._partitions.get(partition)
         if keys is None:
-            tag = await self._do("HGET", self.keys.layout, partition)
+            tag = await self._layout.tag(partition)
             if tag is None:
                 return None
-            keys = self._partitions[partition] = self.keys.partition(tag.decode())
+            keys = self._partitions[partition] = self.keys.partition(tag)
         return keys
 
     async def _choose(self, partition: int, identity: Identity) -> PartitionKeys:
-        """The keys of a partition; whoever comes first chooses the tag."""
-        tag = choose_tag(partition, max(identity.partition_counts.values(), default=1))
-        await self._do("HSETNX", self.keys.layout, partition, tag)
-        stored: bytes = await self._do("HGET", self.keys.layout, partition)
-        keys = self._partitions[partition] = self.keys.partition(stored.decode())
+        """The keys of a partition; whoever comes first chooses the tag. Raises ``OnHold``."""
+        count = max(identity.partition_counts.values(), default=1)
+        tag = await self._layout.choose(partition, count)
+        keys = self._partitions[partition] = self.keys.partition(tag)
         return keys
+
+    async def _freeze_all(self, mark: bytes, how: bytes) -> None:
+        for tag in (await self._layout.tags()).values():
+            await self._freeze.run(self.client, [self.keys.partition(tag).meta], [mark, how])
 
     async def _wipe_step(self, keys: PartitionKeys, token: bytes) -> WipeResult:
         """Begin, or delete the next page; with no page left, the windows and ``meta``."""
@@ -273,15 +335,14 @@ class RedisStore:
 
     async def _with(self, field: bytes) -> list[int]:
         """The partitions whose ``meta`` has the field, in rising order."""
-        layout = await self._all(self.keys.layout)
-        chosen = sorted((int(partition), tag.decode()) for partition, tag in layout.items())
+        chosen = await self._layout.tags()
         if not chosen:
             return []
         pipeline = self._pipeline()
-        for _, tag in chosen:
+        for tag in chosen.values():
             pipeline.execute_command("HEXISTS", self.keys.partition(tag).meta, field)
         there = await pipeline.execute()
-        return [number for (number, _), has in zip(chosen, there, strict=True) if has]
+        return [number for number, has in zip(chosen, there, strict=True) if has]
 
     async def _owned(
         self, names: PartitionKeys | None, keys: Sequence[bytes]

@@ -1,7 +1,8 @@
 -- Become the owner of a state partition.
 -- KEYS: meta
 -- ARGV: token, then field and value of everything that a new partition begins with
--- Returns all of meta, or nothing while a wipe is not done. The checks stand before the first write.
+-- Returns all of meta; nothing while a wipe is not done; {'frozen'} while a command replaces the
+-- partition. The checks stand before the first write.
 
 local NEEDED = {'HSET', 'HDEL', 'HGET', 'HMGET', 'HGETALL', 'ZADD', 'ZREM', 'UNLINK', 'TYPE'}
 local WITHOUT_KEY = {'TIME'}
@@ -22,6 +23,9 @@ if redis.acl_check_cmd then
   end
 end
 
+if redis.call('HGET', KEYS[1], 'frozen') then
+  return {'frozen'}
+end
 if redis.call('HGET', KEYS[1], 'wiping') then
   return {}
 end
