@@ -31,7 +31,7 @@ from stream_metrics.logs import configure_logs
 from stream_metrics.ports import OnHold
 from stream_metrics.runtime import Runtime, UnsafeStore, check_settings, web_options
 from stream_metrics.settings import Settings
-from stream_metrics.worker.partition import OtherIdentity
+from stream_metrics.worker.identity import OtherIdentity
 
 REFUSALS = (TopicsUnfit, OtherIdentity, OnHold, UnknownSchema, UnsafeStore, StoreRefused)
 

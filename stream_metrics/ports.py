@@ -88,6 +88,11 @@ class Position:
     event_time_us: int = 0
 
 
+def of_topics(positions: Mapping[str, Position]) -> dict[str, Position]:
+    """The positions from which something is read: all but ``FORMER``."""
+    return {topic: position for topic, position in positions.items() if topic != FORMER}
+
+
 @dataclass(slots=True)
 class BatchWrite:
     """Everything that one batch changes in a state partition, as absolute values.

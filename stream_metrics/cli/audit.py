@@ -22,7 +22,7 @@ from stream_metrics.runtime import identity, redis_options
 from stream_metrics.settings import Settings, mask_url
 from stream_metrics.worker.audit import Audit, AuditOptions, Difference
 from stream_metrics.worker.audit import audit as compare
-from stream_metrics.worker.partition import OtherIdentity
+from stream_metrics.worker.identity import OtherIdentity
 
 PAUSE_SECONDS = 0.2
 SHOWN = 100

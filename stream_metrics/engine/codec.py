@@ -17,7 +17,7 @@ The bytes depend on the content alone, not on the order in which events came.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -32,6 +32,7 @@ from stream_metrics.engine.state import (
     Conversation,
     Search,
     Turn,
+    Version,
 )
 from stream_metrics.engine.step import Changes
 from stream_metrics.engine.taken import TYPE_LABELS
@@ -142,16 +143,13 @@ def decode_conversation(
     """
     if _HEADER not in hot:
         return Conversation(conversation_id, key_id)
-    schema, stored_id, stored_key, forgotten = _DECODER.decode(hot[_HEADER])
-    if schema != SCHEMA_VERSION:
-        raise UnknownSchema(f"a conversation has schema {schema}; this release reads 1")
-    if not stored_id and forgotten is None:
+    header = stored_header(hot)
+    if header.is_stub:
         return Conversation(conversation_id, key_id, expired=True)
-    conversation = Conversation(stored_id or conversation_id, stored_key)
+    conversation = Conversation(header.conversation_id or conversation_id, header.key_id)
     conversation.stored = True
     conversation.has_fingerprints = False
-    if forgotten is not None:
-        conversation.forgotten = (forgotten[0], forgotten[1], forgotten[2])
+    conversation.forgotten = header.forgotten
     for name, value in hot.items():
         if name[:1] == b"e":
             _decode_carrier(conversation, name[1:], _DECODER.decode(value))
@@ -163,10 +161,27 @@ def decode_conversation(
     return conversation
 
 
-def stored_conversation_id(hot: Mapping[bytes, bytes]) -> str:
-    """The conversation id in a stored header; empty for a tombstone."""
-    conversation_id: str = _DECODER.decode(hot[_HEADER])[1]
-    return conversation_id
+class Header(NamedTuple):
+    """What a stored conversation says of itself; the id is empty in a tombstone and in a stub."""
+
+    schema: int
+    conversation_id: str
+    key_id: str
+    forgotten: Version | None
+
+    @property
+    def is_stub(self) -> bool:
+        """Whether this is what is left of a conversation that has expired."""
+        return not self.conversation_id and self.forgotten is None
+
+
+def stored_header(hot: Mapping[bytes, bytes]) -> Header:
+    """The header of a stored conversation; raises ``UnknownSchema``."""
+    schema, conversation_id, key_id, forgotten = _DECODER.decode(hot[_HEADER])
+    if schema != SCHEMA_VERSION:
+        raise UnknownSchema(f"a conversation has schema {schema}; this release reads 1")
+    version = None if forgotten is None else (forgotten[0], forgotten[1], forgotten[2])
+    return Header(schema, conversation_id, key_id, version)
 
 
 def _turn(conversation: Conversation, number: int) -> Turn:

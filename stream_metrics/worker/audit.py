@@ -29,7 +29,7 @@ from stream_metrics.engine.windows import (
     oldest_bucket,
 )
 from stream_metrics.ports import Identity, StateStore
-from stream_metrics.worker.partition import check_identity
+from stream_metrics.worker.identity import check_identity
 
 Again = Callable[[], Awaitable[bool]]
 Place = tuple[str, int, str]  # window, bucket, agent

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stream_metrics.dedup.deduplicator import deduplicator
-from stream_metrics.engine.codec import decode_conversation, stored_conversation_id
+from stream_metrics.engine.codec import decode_conversation, stored_header
 from stream_metrics.engine.config import WINDOW_BUCKETS, EngineConfig
 from stream_metrics.engine.row import Row, conversation_rows
 from stream_metrics.engine.step import Step
@@ -83,7 +83,7 @@ async def export_state(
             found.record_time_ms = max(found.record_time_ms, position.record_time_ms)
             found.last_event_us = max(found.last_event_us, position.event_time_us)
         async for _, stored in store.conversations(partition):
-            conversation_id = stored_conversation_id(stored.hot)
+            conversation_id = stored_header(stored.hot).conversation_id
             conversation = decode_conversation(conversation_id, stored.hot, "")
             step.restore(conversation)
             found.rows.extend(conversation_rows(conversation, turn_scope))

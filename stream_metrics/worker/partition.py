@@ -48,6 +48,7 @@ from stream_metrics.engine.windows import (
 from stream_metrics.events.decode import BadRecord
 from stream_metrics.events.wire import Forget
 from stream_metrics.ports import (
+    FORMER,
     BatchWrite,
     ConversationKey,
     ConversationWrite,
@@ -64,6 +65,7 @@ from stream_metrics.ports import (
 )
 from stream_metrics.worker.batches import CALL_ARGUMENTS, CALL_BYTES, HARD_CAP_BYTES, estimate
 from stream_metrics.worker.cache import ConversationCache
+from stream_metrics.worker.identity import OtherIdentity, check_identity
 from stream_metrics.worker.telemetry import Telemetry
 
 EXPIRE_AT_ONCE: Final = 200
@@ -83,10 +85,6 @@ class Lost(Exception):
         super().__init__(f"state partition {partition}: {why}")
         self.partition = partition
         self.why = why
-
-
-class OtherIdentity(Exception):
-    """The stored state was built for another group, by other settings or for other topics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,21 +221,24 @@ class StatePartition:
 
     # -- a batch --------------------------------------------------------------------------------
 
-    async def process(self, records: Sequence[Record], retry: Retry[object]) -> int:
+    async def process(
+        self, records: Sequence[Record], retry: Retry[object], *, former: bool = False
+    ) -> int:
         """Take records in the order given (each topic's in its order); returns how many.
 
         Large inputs are taken in several atomic steps, cut between records. Raises ``Lost`` when
-        the store says that another owner, or another past, holds the partition.
+        the store says that another owner, or another past, holds the partition. ``former``: the
+        records lie where nothing is read any more; they move no offset.
         """
         start, size = 0, self._options.batch_records
         self._begun = 0
         while start < len(records):
             chunk = records[start : start + size]
             try:
-                await self._process(chunk, retry)
+                await self._process(chunk, retry, former=former)
             except TooLarge:
                 if len(chunk) == 1:
-                    await self._process(chunk, retry, refused=TOO_MUCH_STATE)
+                    await self._process(chunk, retry, TOO_MUCH_STATE, former=former)
                     start += 1
                 else:
                     size = len(chunk) // 2
@@ -250,6 +251,8 @@ class StatePartition:
         records: Sequence[Record],
         retry: Retry[object],
         refused: BadRecord | None = None,
+        *,
+        former: bool = False,
     ) -> None:
         """One atomic step; ``refused`` sets all of its records aside."""
         clock = time.perf_counter
@@ -269,6 +272,8 @@ class StatePartition:
         writes = [self._write_of(work) for work in works.values()]
         stepped = clock()
         positions = self._positions_after(records, works)
+        if former:
+            positions = self._behind(positions)
         batch, taken = await self._batch(
             works, writes, positions, retry, divisible=len(records) > 1
         )
@@ -531,7 +536,7 @@ class StatePartition:
                 stamp = bound
             latest[record.topic] = max(latest.get(record.topic, 0), stamp)
         for topic, record in last.items():
-            before = positions[topic]
+            before = positions.get(topic, Position(0))
             positions[topic] = Position(
                 record.offset + 1,
                 record.timestamp_ms if record.timestamp_ms is not None else -1,
@@ -540,6 +545,17 @@ class StatePartition:
                 max(before.event_time_us, events.get(topic, 0)),
             )
         return positions
+
+    def _behind(self, passed: Mapping[str, Position]) -> dict[str, Position]:
+        """The positions as they are, but for the times of what is read no more."""
+        times = self.positions[FORMER]
+        for position in passed.values():
+            times = replace(
+                times,
+                record_time_ms=max(times.record_time_ms, position.record_time_ms),
+                event_time_us=max(times.event_time_us, position.event_time_us),
+            )
+        return {**self.positions, FORMER: times}
 
     def record_digest(self, record: Record) -> bytes:
         """A keyed digest of a record, to recognise it after a restart."""
@@ -666,28 +682,3 @@ class StatePartition:
             options = self._options
             made = self._dedups[key_id] = options.dedups.of(options.engine.rules, key)
         return made
-
-
-def check_identity(stored: Identity | None, ours: Identity, partition: int) -> None:
-    """Raise ``OtherIdentity``, with the way out, unless ``stored`` is what we would build."""
-    if stored is None or stored == ours:
-        return
-    where = f"state partition {partition} of group {ours.group!r}"
-    if dict(stored.partition_counts) != dict(ours.partition_counts):
-        raise OtherIdentity(
-            f"{where} was built for the topics {dict(stored.partition_counts)} (name: partitions), "
-            f"and they are {dict(ours.partition_counts)} now; conversations would move between "
-            "partitions. Restore the partition counts, or start a new group (kafka.group_id) and "
-            "read the topics again"
-        )
-    if stored.fingerprint != ours.fingerprint:
-        raise OtherIdentity(
-            f"{where} was built with other settings (fingerprint {stored.fingerprint}, now "
-            f"{ours.fingerprint}: thresholds, tables, limits, windows, agents or digest key). "
-            "Restore them, or start a new group (kafka.group_id) that reads the topics again"
-        )
-    raise OtherIdentity(
-        f"{where} belongs to group {stored.group!r} with schema {stored.schema_version}; "
-        f"this worker is group {ours.group!r} with schema {ours.schema_version}. Use a namespace "
-        "of its own for each group"
-    )

@@ -22,7 +22,8 @@ from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from stream_metrics.ports import Fenced, Identity, PartitionState, Position, StateStore, Wiped
-from stream_metrics.worker.partition import Lost, Retry, StatePartition, check_identity
+from stream_metrics.worker.identity import check_identity
+from stream_metrics.worker.partition import Lost, Retry, StatePartition
 
 Policy = Literal["halt", "rebuild", "continue"]
 Start = Literal["earliest", "latest"]

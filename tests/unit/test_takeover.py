@@ -30,7 +30,8 @@ from stream_metrics.ports import (
 from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.export import export_state
-from stream_metrics.worker.partition import OtherIdentity, SharedNames, StatePartition
+from stream_metrics.worker.identity import OtherIdentity
+from stream_metrics.worker.partition import SharedNames, StatePartition
 from stream_metrics.worker.replay import Replay
 from stream_metrics.worker.takeover import (
     Extent,

@@ -28,7 +28,14 @@ from stream_metrics.adapters.kafka.log import KafkaLog
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.topics import partition_counts
 from stream_metrics.adapters.prometheus.operations import Operations
-from stream_metrics.ports import Identity, Position, Record, StateStore, bounded_timestamp
+from stream_metrics.ports import (
+    Identity,
+    Position,
+    Record,
+    StateStore,
+    bounded_timestamp,
+    of_topics,
+)
 from stream_metrics.settings import KafkaSettings
 from stream_metrics.worker.clock import Clock
 from stream_metrics.worker.partition import Lost, StatePartition
@@ -129,7 +136,7 @@ class LiveConsumer:
         for number, partition in (self._active | self._kept).items():
             if number in self._halted:
                 continue
-            for topic, position in partition.positions.items():
+            for topic, position in of_topics(partition.positions).items():
                 offsets[number, topic] = position.offset
                 place = TopicPartition(topic, number)
                 behind[number, topic] = self._lag.behind(place, position.offset)
@@ -466,7 +473,7 @@ class LiveConsumer:
     async def _halt_passed(self, consumer: AIOKafkaConsumer) -> None:
         """The client has passed a record that it could not fetch: halt where its position moved."""
         for number, partition in list(self._active.items()):
-            for topic, position in partition.positions.items():
+            for topic, position in of_topics(partition.positions).items():
                 if await consumer.position(TopicPartition(topic, number)) > position.offset:
                     why = f"a record of {topic} is larger than `kafka.max_partition_fetch_bytes`"
                     self._halt(number, why)
@@ -554,7 +561,7 @@ class LiveConsumer:
         offsets = {
             TopicPartition(topic, number): position.offset
             for number, partition in self._active.items()
-            for topic, position in partition.positions.items()
+            for topic, position in of_topics(partition.positions).items()
             if position.last_digest  # else the note stands that nothing was written yet
         }
         new = {p: o for p, o in offsets.items() if self._committed.get(p) != o}

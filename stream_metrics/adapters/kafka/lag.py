@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from aiokafka import TopicPartition
 
 from stream_metrics.adapters.prometheus.operations import Operations
-from stream_metrics.ports import Position
+from stream_metrics.ports import Position, of_topics
 
 
 class Lag:
@@ -43,7 +43,7 @@ class Lag:
         may lie there that nobody has seen, however long ago that was.
         """
         times = []
-        for topic, position in positions.items():
+        for topic, position in of_topics(positions).items():
             place = TopicPartition(topic, number)
             end = self._ends.get(place)
             if end is None:
@@ -57,7 +57,7 @@ class Lag:
         now = self._now_ms() / 1000
         oldest = now
         for number, positions in known.items():
-            for topic, position in positions.items():
+            for topic, position in of_topics(positions).items():
                 place = TopicPartition(topic, number)
                 behind = self.behind(place, position.offset)
                 since = self._caught_up.setdefault(place, now)

@@ -9,6 +9,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import CommitFailedError, IllegalStateError
 from aiokafka.structs import OffsetAndMetadata
 
+from stream_metrics.ports import of_topics
 from stream_metrics.worker.takeover import Extent, Positions
 
 FRESH: Final = "stream-metrics: nothing written yet"
@@ -57,7 +58,7 @@ class KafkaLog:
         note = FRESH if fresh else ""
         offsets = {
             TopicPartition(topic, number): OffsetAndMetadata(position.offset, note)
-            for topic, position in positions.items()
+            for topic, position in of_topics(positions).items()
         }
 
         async def commit() -> bool:

@@ -1,0 +1,359 @@
+"""Put other state partitions in the place of those of a stopped group, with the same conversations.
+
+The steps, each of which may be the last before a crash:
+
+hold     nobody else may claim or write any more (``StateStore.hold``)
+sweep    what an earlier run has left is deleted
+draft    the new partitions are built, where nobody else sees them
+switch   they take the place of the old ones, in one atomic step
+sweep    the old ones are deleted
+release  workers may claim again
+
+Cut off before the switch, nothing has changed but that the namespace is held; cut off after it,
+all has. Whoever runs it again begins with the hold.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import count
+from typing import Final
+
+from stream_metrics.dedup.deduplicator import deduplicator
+from stream_metrics.engine.cells import conversation_cells, split_code
+from stream_metrics.engine.codec import decode_conversation, decode_sums, encode_sums, stored_header
+from stream_metrics.engine.state import Cell, Version
+from stream_metrics.engine.step import Step
+from stream_metrics.engine.windows import (
+    LEFT,
+    Names,
+    Sums,
+    Window,
+    Windows,
+    add,
+    left_windows,
+    oldest_bucket,
+)
+from stream_metrics.ports import (
+    BatchWrite,
+    ConversationKey,
+    ConversationWrite,
+    Identity,
+    OnHold,
+    Position,
+    StateStore,
+    StoredConversation,
+    Wiped,
+    Written,
+)
+from stream_metrics.worker.partition import PartitionOptions, SharedNames
+
+PAGE: Final = 64  # conversations read at once
+PIECE_BYTES: Final = 256 * 1024  # of one write
+PIECE_PARTS: Final = 1_000
+
+Convert = Callable[[StoredConversation], StoredConversation]
+Home = Callable[[str, int], int]
+Progress = Callable[[int], None]
+Place = tuple[str, int, str]  # of a bucket: window, number, agent
+Summed = dict[Place, Sums]
+
+
+class Unmovable(Exception):
+    """The state cannot be moved as asked for; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Which state partitions are replaced, and by what.
+
+    ``starts`` are the positions of the new ones, by number. ``home`` says to which of them a
+    conversation of an old one goes, ``convert`` how it is stored there.
+    """
+
+    identity: Identity
+    retired: tuple[int, ...]
+    starts: Mapping[int, Mapping[str, Position]]
+    home: Home
+    convert: Convert | None = None
+
+
+@asynccontextmanager
+async def holding(store: StateStore, command: str) -> AsyncIterator[bytes]:
+    """Hold a namespace while its partitions are replaced; gives the mark of the hold.
+
+    It is let go at the end, and if ``Unmovable`` is raised. After any other error the next run goes
+    on from there.
+    """
+    mark = secrets.token_hex(8).encode()
+    await store.hold(mark, command)
+    await swept(store)
+    try:
+        yield mark
+    except Unmovable:
+        await swept(store)
+        await store.release(mark)
+        raise
+    await swept(store)
+    await store.release(mark)
+
+
+async def swept(store: StateStore) -> None:
+    """Delete drafts and retired partitions."""
+    while not await store.sweep():
+        pass
+
+
+async def draft(
+    store: StateStore, mark: bytes, move: Move, options: PartitionOptions, progress: Progress
+) -> None:
+    """Build the drafts of a move; ``progress`` hears how many conversations are done.
+
+    Raises ``OnHold`` once another run has taken the namespace over.
+    """
+    drafts = _Drafts(store, mark)
+    for number, start in move.starts.items():
+        await drafts.begin(number, move.identity, start)
+    tombstones = _Tombstones()
+    for number in move.retired:
+        async for key, parts in _conversations(store, number):
+            header = stored_header(parts.hot)
+            moved = parts if move.convert is None else move.convert(parts)
+            if header.conversation_id:
+                await drafts.put(move.home(header.conversation_id, number), key, moved)
+            else:
+                tombstones.add(key, header.forgotten, moved)
+            progress(1)
+    for number in move.starts:
+        await tombstones.put(drafts, number)
+    await drafts.flush()
+    names = SharedNames(store, options)
+    left = await _left(store, move, options.windows)
+    for number, start in move.starts.items():
+        record_time_us = 1000 * max((p.record_time_ms for p in start.values()), default=0)
+        buckets = _Buckets(options, names, record_time_us)
+        await buckets.add_left(left.pop(number, {}))
+        async for page in _pages(drafts.store, number):
+            await buckets.add(page)
+        await drafts.put_buckets(number, buckets.content())
+
+
+class _Drafts:
+    """The partitions that are being built, with what is yet to be written to each."""
+
+    def __init__(self, store: StateStore, mark: bytes) -> None:
+        self.store = store.drafts(mark)
+        self._mark = mark
+        self._numbers = count(1)
+        self._offsets: dict[int, dict[str, int]] = {}
+        self._waiting: dict[int, list[ConversationWrite]] = {}
+        self._weights: dict[int, int] = {}
+
+    async def begin(self, number: int, identity: Identity, start: Mapping[str, Position]) -> None:
+        """Claim an empty partition."""
+        while await self.store.wipe(number) != Wiped():
+            pass
+        await self.store.claim(number, self._mark, identity, start)
+        self._offsets[number] = {topic: position.offset for topic, position in start.items()}
+
+    async def put(self, number: int, key: ConversationKey, parts: StoredConversation) -> None:
+        """Write a conversation, some time before ``flush`` has returned."""
+        for piece in _pieces(key, parts):
+            weight = (
+                len(piece.hot)
+                + len(piece.fingerprints)
+                + _size(piece) * PIECE_PARTS // (PIECE_BYTES)
+            )
+            if self._weights.get(number, 0) + weight > PIECE_PARTS:
+                await self._flush(number)
+            self._waiting.setdefault(number, []).append(piece)
+            self._weights[number] = self._weights.get(number, 0) + weight
+
+    async def put_buckets(self, number: int, buckets: Mapping[Place, bytes | None]) -> None:
+        """Write window buckets, in parts that are small enough for one call."""
+        part: dict[Place, bytes | None] = {}
+        size = 0
+        for place, data in buckets.items():
+            part[place] = data
+            size += len(data or b"")
+            if size > PIECE_BYTES or len(part) >= PIECE_PARTS:
+                await self._write(number, buckets=part)
+                part, size = {}, 0
+        if part:
+            await self._write(number, buckets=part)
+
+    async def flush(self) -> None:
+        """Write what waits."""
+        for number in list(self._waiting):
+            await self._flush(number)
+
+    async def _flush(self, number: int) -> None:
+        self._weights.pop(number, None)
+        await self._write(number, self._waiting.pop(number, []))
+
+    async def _write(
+        self,
+        number: int,
+        conversations: Sequence[ConversationWrite] = (),
+        buckets: Mapping[Place, bytes | None] | None = None,
+    ) -> None:
+        batch = BatchWrite(
+            number,
+            self._mark,
+            b"%b-%d" % (self._mark, next(self._numbers)),
+            self._offsets[number],
+            {},
+            conversations,
+            buckets or {},
+        )
+        if await self.store.write(batch) != Written():
+            raise OnHold(await self.store.held_by() or "")
+
+
+def _size(piece: ConversationWrite) -> int:
+    return sum(
+        len(name) + len(part or b"")
+        for parts in (piece.hot, piece.fingerprints)
+        for name, part in parts.items()
+    )
+
+
+def _pieces(key: ConversationKey, parts: StoredConversation) -> Iterator[ConversationWrite]:
+    """A conversation as writes that each are small enough for one call."""
+    piece, size = ConversationWrite(key, last_record_ms=parts.last_record_ms), 0
+    for into, found in (("hot", parts.hot), ("fingerprints", parts.fingerprints or {})):
+        for name, part in found.items():
+            if size > PIECE_BYTES or len(piece.hot) + len(piece.fingerprints) >= PIECE_PARTS:
+                yield piece
+                piece, size = ConversationWrite(key, last_record_ms=parts.last_record_ms), 0
+            getattr(piece, into)[name] = part
+            size += len(part)
+    yield piece
+
+
+class _Tombstones:
+    """What is left of forgotten and of expired conversations; nobody knows which keys they would
+    have."""
+
+    def __init__(self) -> None:
+        self._found: dict[ConversationKey, tuple[Version | None, StoredConversation]] = {}
+
+    def add(self, key: ConversationKey, version: Version | None, parts: StoredConversation) -> None:
+        """Note one; of several of a conversation the highest version stays, and the last time.
+
+        Those that have expired (without a version) are below all that were forgotten.
+        """
+        known = self._found.get(key)
+        last = parts.last_record_ms
+        if known is not None:
+            last = max(last, known[1].last_record_ms)
+            if version is None or (known[0] is not None and known[0] > version):
+                version, parts = known
+        self._found[key] = version, StoredConversation(parts.hot, {}, last)
+
+    async def put(self, drafts: _Drafts, number: int) -> None:
+        """Write all to a partition, but for those whose conversation it has."""
+        await drafts.flush()
+        keys = list(self._found)
+        for first in range(0, len(keys), PAGE):
+            page = keys[first : first + PAGE]
+            there = await drafts.store.load(number, [(key, False) for key in page])
+            for key, parts in zip(page, there, strict=True):
+                if not parts.hot:
+                    await drafts.put(number, key, self._found[key][1])
+
+
+async def _conversations(
+    store: StateStore, number: int
+) -> AsyncIterator[tuple[ConversationKey, StoredConversation]]:
+    """All conversations of a partition, with fingerprints."""
+    async for page in _pages(store, number):
+        found = await store.load_fingerprints(number, [key for key, _ in page])
+        for (key, parts), fingerprints in zip(page, found, strict=True):
+            yield key, StoredConversation(parts.hot, fingerprints, parts.last_record_ms)
+
+
+async def _pages(
+    store: StateStore, number: int
+) -> AsyncIterator[list[tuple[ConversationKey, StoredConversation]]]:
+    page = []
+    async for listed in store.conversations(number):
+        page.append(listed)
+        if len(page) >= PAGE:
+            yield page
+            page = []
+    if page:
+        yield page
+
+
+# -- windows
+
+
+async def _left(store: StateStore, move: Move, windows: Iterable[Window]) -> dict[int, Summed]:
+    """What expired conversations left in the windows, by the new partition that is to have it.
+
+    A sum over all partitions does not tell in which of them it lies.
+    """
+    names = {window.name for window in left_windows(windows)}
+    numbers = list(move.starts)
+    found: dict[int, Summed] = {}
+    for at, number in enumerate(move.retired):
+        into = found.setdefault(numbers[at % len(numbers)], {})
+        for place, data in (await store.buckets(number)).items():
+            if place[0] in names:
+                add(into.setdefault(place, {}), decode_sums(data), 1)
+    return found
+
+
+class _Buckets:
+    """The windows of a partition, from its conversations and what expired ones have left."""
+
+    def __init__(self, options: PartitionOptions, names: SharedNames, record_time_us: int) -> None:
+        self._engine = options.engine
+        self._names = names
+        self._record_time_us = record_time_us
+        self._windows = Windows(options.windows)
+        self._specs = {LEFT + window.name: window for window in options.windows}
+        self._left: Summed = {}
+        dedup = deduplicator(options.engine.rules, b"")
+        self._step = Step(options.engine, lambda _: dedup)
+
+    async def add_left(self, left: Summed) -> None:
+        """Begin with what expired conversations left, under the names in force now."""
+        for (name, bucket, agent), sums in left.items():
+            window = self._specs[name]
+            if bucket < oldest_bucket(window, self._record_time_us):
+                continue
+            cell = Cell(bucket * window.bucket_us, agent, sums, _routes(sums))
+            names = await self._names.names([(1, cell)])
+            place = (name, bucket, names.agent(agent))
+            add(self._left.setdefault(place, {}), names.sums(cell), 1)
+        for (name, bucket, agent), sums in self._left.items():
+            self._windows.load(self._specs[name].name, bucket, agent, encode_sums(sums))
+
+    async def add(self, page: Iterable[tuple[ConversationKey, StoredConversation]]) -> None:
+        """Add what conversations add."""
+        cells = []
+        for _, parts in page:
+            conversation = decode_conversation("", parts.hot, "")
+            self._step.restore(conversation)
+            cells += [(1, cell) for cell in conversation_cells(conversation, self._engine)]
+        names: Names = await self._names.names(cells)
+        self._windows.install(self._windows.changes(cells, names, self._record_time_us))
+
+    def content(self) -> dict[Place, bytes | None]:
+        """All buckets, as they are stored."""
+        whole: dict[Place, bytes | None] = {
+            (window, bucket, agent): sums
+            for window, buckets in self._windows.buckets.items()
+            for (bucket, agent), sums in buckets.items()
+        }
+        return whole | {place: encode_sums(sums) for place, sums in self._left.items() if sums}
+
+
+def _routes(sums: Mapping[str, int]) -> frozenset[str]:
+    """The routes that sums are by."""
+    return frozenset(split_code(code)[1][0] for code in sums if code.startswith("R|"))
