@@ -23,7 +23,7 @@ from mode import Service
 from mode.types import ServiceT
 from pydantic import ValidationError
 
-from stream_metrics.adapters.kafka.consumer import TopicsUnfit
+from stream_metrics.adapters.kafka.topics import TopicsUnfit
 from stream_metrics.adapters.redis.errors import StoreRefused
 from stream_metrics.adapters.web import BasicAuth, add_pages, ssl_context
 from stream_metrics.engine.codec import UnknownSchema

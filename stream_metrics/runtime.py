@@ -10,13 +10,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import structlog
-from aiokafka.partitioner import murmur2
 from prometheus_client import CollectorRegistry
 
 from stream_metrics.adapters.health import WATCHDOG, Health
 from stream_metrics.adapters.kafka.consumer import LiveConsumer
 from stream_metrics.adapters.kafka.dead_letters import KafkaDeadLetters
 from stream_metrics.adapters.kafka.options import client_options
+from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.adapters.prometheus.windows import WindowCollector
 from stream_metrics.adapters.redis.check import check, memory_bytes
@@ -85,10 +85,27 @@ def identity(settings: Settings, counts: dict[str, int]) -> Identity:
     return Identity(settings.kafka.group_id, SCHEMA_VERSION, settings.fingerprint(), counts)
 
 
+def partition_options(settings: Settings) -> PartitionOptions:
+    """What state partitions are built and worked on with; the identity is yet to get its counts."""
+    key_id = settings.key_id()
+    return PartitionOptions(
+        identity=identity(settings, {}),
+        engine=settings.engine_config(),
+        key_id=key_id,
+        keys={key_id: settings.state.key()},
+        windows=settings.metrics.window_specs(),
+        agents=settings.metrics.agents,
+        routes=settings.metrics.routes,
+        ttl_ms=settings.state.ttl_ms,
+        batch_records=settings.state.batch_records,
+        now_ms=lambda: time.time_ns() // 1_000_000,
+    )
+
+
 def _partitioner(ours: Identity) -> Callable[[bytes], int]:
     """Where Kafka's default partitioner puts a key."""
     count = max(ours.partition_counts.values())
-    return lambda key: (murmur2(key) & 0x7FFFFFFF) % count
+    return lambda key: PARTITIONERS["murmur2"](key, count)
 
 
 class Runtime:
@@ -124,24 +141,11 @@ class Runtime:
         settings = self.settings
         store = connect(redis_options(settings))
         letters = KafkaDeadLetters(settings.kafka, self._clock.now_ms)
-        key = settings.state.key()
-        if not key:
+        if not settings.state.key():
             log.warning(
                 "no digest key: who reads Redis can test for guessed texts; set state.digest_key"
             )
-        key_id = settings.key_id()
-        options = PartitionOptions(
-            identity=identity(settings, {}),
-            engine=settings.engine_config(),
-            key_id=key_id,
-            keys={key_id: key},
-            windows=settings.metrics.window_specs(),
-            agents=settings.metrics.agents,
-            routes=settings.metrics.routes,
-            ttl_ms=settings.state.ttl_ms,
-            batch_records=settings.state.batch_records,
-            now_ms=self._clock.now_ms,
-        )
+        options = replace(partition_options(settings), now_ms=self._clock.now_ms)
         names = SharedNames(store, options)
 
         def make_partition(number: int, token: bytes, ours: Identity) -> StatePartition:

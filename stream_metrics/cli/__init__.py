@@ -11,7 +11,7 @@ from rich.console import Console
 
 from stream_metrics import __version__
 from stream_metrics.adapters.files import InputError
-from stream_metrics.cli import audit, demo, dlq, forget, live, offline, purge, traffic
+from stream_metrics.cli import audit, demo, dlq, forget, live, offline, purge, reshard, traffic
 from stream_metrics.cli.common import UsageError
 
 app = typer.Typer(
@@ -32,6 +32,7 @@ app.command("check")(live.check)
 app.command("export")(live.export)
 app.command("audit")(audit.audit)
 app.command("forget")(forget.forget)
+app.command("reshard")(reshard.reshard)
 app.command("purge")(purge.purge)
 app.command("replay")(offline.replay)
 app.command("generate")(traffic.generate)

@@ -7,19 +7,16 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 import typer
-from aiokafka.errors import KafkaError
 from rich.console import Console
 from rich.progress import Progress, TaskID
 
-from stream_metrics.adapters.kafka.groups import members
 from stream_metrics.adapters.redis.connect import connect
 from stream_metrics.adapters.redis.errors import StoreRefused
 from stream_metrics.cli.common import ConfigOption, UsageError, load_settings
+from stream_metrics.cli.stopped import who_is_there
 from stream_metrics.ports import StateStore, StoreUnavailable, Wiped, Wiping
 from stream_metrics.runtime import redis_options
 from stream_metrics.settings import Settings, mask_url
-
-ANSWER_WITHIN_SECONDS = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,22 +124,12 @@ async def _holding(store: StateStore, settings: Settings, namespace: str) -> Hol
 async def _refuse_if_owned(
     settings: Settings, holding: Holding, force: bool, console: Console
 ) -> None:
-    for group in holding.groups:
-        try:
-            async with asyncio.timeout(ANSWER_WITHIN_SECONDS):
-                count = await members(settings.kafka, group)
-        except (KafkaError, OSError, TimeoutError) as error:
-            why = (
-                f"kafka {settings.kafka.bootstrap_servers} does not tell whether a worker is in "
-                f"group {group!r}: {type(error).__name__}"
-            )
-        else:
-            if not count:
-                continue
-            why = f"group {group!r} has {count} members: its workers use this state. Stop them"
-        if not force:
-            raise UsageError(f"{why} (--force deletes all the same)")
-        console.print(f"[yellow]warning:[/yellow] {why}")
+    why = await who_is_there(settings, holding.groups)
+    if not why:
+        return
+    if not force:
+        raise UsageError(f"{why} (--force deletes all the same)")
+    console.print(f"[yellow]warning:[/yellow] {why}")
 
 
 async def _sweep(store: StateStore) -> None:

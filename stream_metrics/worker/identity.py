@@ -16,10 +16,11 @@ def check_identity(stored: Identity | None, ours: Identity, partition: int) -> N
     where = f"state partition {partition} of group {ours.group!r}"
     if dict(stored.partition_counts) != dict(ours.partition_counts):
         raise OtherIdentity(
-            f"{where} was built for the topics {dict(stored.partition_counts)} (name: partitions), "
-            f"and they are {dict(ours.partition_counts)} now; conversations would move between "
-            "partitions. Restore the partition counts, or start a new group (kafka.group_id) and "
-            "read the topics again"
+            f"{where} was built for {dict(stored.partition_counts)} (topic: partitions), and "
+            f"they are {dict(ours.partition_counts)} now: a conversation's next records come to "
+            "another partition than its state. Stop all workers and run `stream-metrics reshard` "
+            '(docs/operations.md, "Changing partition counts"); or name the topics again that it '
+            "was built for"
         )
     if stored.fingerprint != ours.fingerprint:
         raise OtherIdentity(

@@ -49,6 +49,7 @@ from stream_metrics.ports import (
     Wiped,
     Written,
 )
+from stream_metrics.worker.identity import OtherIdentity
 from stream_metrics.worker.partition import PartitionOptions, SharedNames
 
 PAGE: Final = 64  # conversations read at once
@@ -85,15 +86,15 @@ class Move:
 async def holding(store: StateStore, command: str) -> AsyncIterator[bytes]:
     """Hold a namespace while its partitions are replaced; gives the mark of the hold.
 
-    It is let go at the end, and if ``Unmovable`` is raised. After any other error the next run goes
-    on from there.
+    It is let go at the end, and if ``Unmovable`` or ``OtherIdentity`` is raised. After any other
+    error the next run goes on from there.
     """
     mark = secrets.token_hex(8).encode()
     await store.hold(mark, command)
     await swept(store)
     try:
         yield mark
-    except Unmovable:
+    except (Unmovable, OtherIdentity):
         await swept(store)
         await store.release(mark)
         raise

@@ -4,37 +4,44 @@ A conversation goes to the number on which its key's next records will come. A t
 stays where the topic had it; what is new is read from its start. What was read of topics that are
 no longer input is remembered in times only (``ports.FORMER``), so that windows do not go back.
 
-A group may have records left that are unread (``CatchUp``): where partitions were added, some of
-them lie where the old count puts their key, and their conversation is on another number by then.
+Records that are unread must be taken along (``catch_up``), or there must be none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final, Protocol
 
 from stream_metrics.engine.codec import stored_header
-from stream_metrics.events.decode import Event, decode
-from stream_metrics.events.wire import Forget
-from stream_metrics.ports import (
-    FORMER,
-    DeadLetters,
-    Identity,
-    Position,
-    Record,
-    StateStore,
-)
-from stream_metrics.worker.cache import ConversationCache
-from stream_metrics.worker.move import Move, Unmovable
-from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
+from stream_metrics.ports import FORMER, DeadLetters, Identity, Position, Record, StateStore
+from stream_metrics.worker.catch_up import CatchUp, Partitioner, Place
+from stream_metrics.worker.identity import check_identity
+from stream_metrics.worker.move import Move, Progress, Unmovable, draft
+from stream_metrics.worker.partition import PartitionOptions
 from stream_metrics.worker.takeover import Extent
-from stream_metrics.worker.telemetry import Silent
 
-Place = tuple[str, int]  # topic and partition
-Partitioner = Callable[[bytes, int], int]
+COUNTED: Final = 10_000  # unread offsets up to which records are told from transaction markers
+LISTED: Final = 8
 
-BATCH: Final = 400
+
+class Logs(Protocol):
+    """What Kafka says of topics, and their records."""
+
+    async def counts(self, topics: Collection[str]) -> Mapping[str, int]:
+        """Partitions by topic; topics that do not exist are left out."""
+        ...
+
+    async def extents(self, places: Collection[Place]) -> Mapping[Place, Extent]:
+        """Where each log begins and ends now."""
+        ...
+
+    def records(
+        self, starts: Mapping[Place, int], ends: Mapping[Place, int]
+    ) -> AsyncIterator[Record]:
+        """Those from each start to before each end, in the order of each place."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +142,14 @@ def unread(stored: Stored, extents: Mapping[Place, Extent]) -> dict[Place, int]:
     return left
 
 
+def astray(record: Record, identity: Identity, partitioner: Partitioner) -> bool:
+    """Whether a record lies where nobody will look for it under the counts of ``identity``."""
+    count = identity.partition_counts.get(record.topic)
+    if count is None:
+        return True
+    return record.key is not None and partitioner(record.key, count) != record.partition
+
+
 def resharding(
     stored: Stored,
     identity: Identity,
@@ -165,115 +180,120 @@ def resharding(
     return Move(identity, tuple(stored.positions), starts, home)
 
 
-@dataclass(slots=True)
-class _Passed:
-    """The last record of a place, and the largest timestamp."""
-
-    record: Record
-    record_time_ms: int
-
-
-class CatchUp:
-    """Takes the unread records of the old places into drafts, each where its key belongs now."""
+class Reshard:
+    """Moves the state of a namespace that is held to the counts of ``options.identity``."""
 
     def __init__(
         self,
-        drafts: StateStore,
-        mark: bytes,
-        move: Move,
+        store: StateStore,
+        logs: Logs,
         options: PartitionOptions,
         dead_letters: DeadLetters,
-        partitioner: Partitioner,
+        say: Callable[[str], None],
+        progress: Progress,
     ) -> None:
-        self._drafts = drafts
-        self._mark = mark
-        self._move = move
-        self._options = replace(options, identity=move.identity)
+        self._store = store
+        self._logs = logs
+        self._options = options
         self._letters = dead_letters
-        self._partitioner = partitioner
-        self._cache = ConversationCache(100_000)
-        self._names = SharedNames(drafts, self._options)
-        self._partitions: dict[int, StatePartition] = {}
-        self._waiting: dict[int, list[Record]] = {}
-        self._passed: dict[Place, _Passed] = {}
-        self.taken = 0
+        self._say = say
+        self._progress = progress
 
-    async def take(self, record: Record) -> None:
-        """Take the next record of its place."""
-        self.taken += 1
-        place = (record.topic, record.partition)
-        clock, stamp = self._options.now_ms, record.timestamp_ms or 0
-        stamp = stamp if clock is None else min(stamp, clock())
-        known = self._passed.get(place)
-        times = stamp if known is None else max(stamp, known.record_time_ms)
-        self._passed[place] = _Passed(record, times)
-        for number in self._numbers(record):
-            waiting = self._waiting.setdefault(number, [])
-            waiting.append(record)
-            if len(waiting) >= BATCH:
-                await self._process(number)
+    async def check(self) -> Stored:
+        """What is stored; raises ``OtherIdentity`` where more than the counts is another."""
+        stored = await stored_state(self._store)
+        target = self._options.identity
+        same = replace(stored.identity, partition_counts=target.partition_counts)
+        check_identity(same, target, min(stored.positions))
+        return stored
 
-    async def finish(self, ends: Mapping[Place, int]) -> None:
-        """Write what waits, and let reading go on behind all that was taken."""
-        for number in list(self._waiting):
-            await self._process(number)
-        counts = self._move.identity.partition_counts
-        for (topic, number), end in ends.items():
-            if number >= counts.get(topic, 0):
-                continue  # is not read any more
-            partition = await self._partition(number)
-            position = replace(partition.positions[topic], offset=end)
-            passed = self._passed.get((topic, number))
-            if passed is not None:
-                stamp = passed.record.timestamp_ms
-                position = replace(
-                    position,
-                    last_timestamp_ms=-1 if stamp is None else stamp,
-                    last_digest=partition.record_digest(passed.record),
-                    record_time_ms=max(position.record_time_ms, passed.record_time_ms),
+    async def run(
+        self, mark: bytes, partitioners: Mapping[str, Partitioner], *, catch_up: bool
+    ) -> None:
+        """All that is left to do; raises ``Unmovable`` before anything is changed."""
+        stored = await self.check()
+        target = self._options.identity
+        if stored.identity.partition_counts == target.partition_counts:
+            return  # an earlier run has come as far as that
+        await self._check_topics(stored)
+        name = await partitioner_in_use(self._store, stored, partitioners)
+        self._say(f"partitioner: {name}")
+        partitioner = partitioners[name]
+        new = [(t, n) for t, count in target.partition_counts.items() for n in range(count)]
+        extents = await self._logs.extents({*stored.places, *new})
+        left = unread(stored, extents)
+        if left and not catch_up:
+            await self._refuse_unread(stored, extents, left)
+        move = resharding(stored, target, extents, partitioner)
+        await draft(self._store, mark, move, self._options, self._progress)
+        if left and catch_up:
+            drafts = self._store.drafts(mark)
+            late = CatchUp(drafts, mark, move, self._options, self._letters, partitioner)
+            ends = {place: extents[place].end for place in left}
+            async for record in self._logs.records(_starts(stored, extents, left), ends):
+                await late.take(record)
+            await late.finish(ends)
+            self._say(f"{late.taken:,} records that were unread are taken along")
+        await self._refuse_astray(stored, extents, partitioner)
+        await self._store.switch(mark, move.retired)
+        self._say(f"{len(move.retired)} state partitions are replaced by {len(move.starts)}")
+
+    async def _check_topics(self, stored: Stored) -> None:
+        counts = await self._logs.counts(stored.identity.partition_counts)
+        for topic, count in stored.identity.partition_counts.items():
+            if topic not in counts:
+                raise Unmovable(
+                    f"topic {topic} does not exist any more, so that nobody can tell whether it "
+                    "was read to its end. Keep it until this is done"
                 )
-            await partition.move({**partition.positions, topic: position}, _once)
+            if counts[topic] < count:
+                raise Unmovable(
+                    f"topic {topic} has {counts[topic]} partitions and had {count}: it was made "
+                    "anew, and what was not read of it is gone. Give the new topic another name"
+                )
 
-    def _numbers(self, record: Record) -> Sequence[int]:
-        """Where a record belongs; a forget is for every partition."""
-        numbers = tuple(self._move.starts)
-        limits = self._options.engine.limits
-        event = decode(
-            record.value,
-            key=record.key,
-            timestamp_ms=record.timestamp_ms,
-            limits=limits,
-            require_key=True,
-        )
-        if isinstance(event, Event) and type(event.payload) is Forget:
-            return numbers
-        if record.key is None:
-            return (numbers[record.partition % len(numbers)],)
-        return (self._partitioner(record.key, len(numbers)),)
-
-    async def _process(self, number: int) -> None:
-        records = self._waiting.pop(number)
-        await (await self._partition(number)).process(records, _once, former=True)
-
-    async def _partition(self, number: int) -> StatePartition:
-        partition = self._partitions.get(number)
-        if partition is None:
-            partition = StatePartition(
-                number,
-                self._options,
-                self._drafts,
-                self._letters,
-                self._cache,
-                self._names,
-                Silent(),
-                self._mark,
+    async def _refuse_unread(
+        self, stored: Stored, extents: Mapping[Place, Extent], left: Mapping[Place, int]
+    ) -> None:
+        """Raise ``Unmovable`` unless what is left are transaction markers."""
+        found = Counter(left)
+        if found.total() <= COUNTED:
+            found = Counter()
+            ends = {place: extents[place].end for place in left}
+            async for record in self._logs.records(_starts(stored, extents, left), ends):
+                found[record.topic, record.partition] += 1
+        if found:
+            raise Unmovable(
+                f"{found.total():,} records are unread ({_listed(found)}). Let the workers read "
+                "them and stop them again; where they cannot, because partitions were added, take "
+                "the records along with --catch-up"
             )
-            identity = self._move.identity
-            partition.adopt(await self._drafts.claim(number, self._mark, identity, {}))
-            self._partitions[number] = partition
-        return partition
+
+    async def _refuse_astray(
+        self, stored: Stored, extents: Mapping[Place, Extent], partitioner: Partitioner
+    ) -> None:
+        """Raise ``Unmovable`` if producers have written meanwhile as if nothing had changed."""
+        now = await self._logs.extents(stored.places)
+        starts = {place: extents[place].end for place in stored.places}
+        ends = {place: now[place].end for place in stored.places}
+        found: Counter[Place] = Counter()
+        async for record in self._logs.records(starts, ends):
+            if astray(record, self._options.identity, partitioner):
+                found[record.topic, record.partition] += 1
+        if found:
+            raise Unmovable(
+                f"producers have just written {found.total():,} records to where nobody will look "
+                f"for them ({_listed(found)}): not all have the new topics or partition count. "
+                "Restart those that do not, then run this again with --catch-up"
+            )
 
 
-async def _once(call: Callable[[], Awaitable[Any]]) -> Any:
-    """Whoever is cut off by an outage runs the command again."""
-    return await call()
+def _starts(
+    stored: Stored, extents: Mapping[Place, Extent], places: Collection[Place]
+) -> dict[Place, int]:
+    return {place: stored.start(*place, extents[place]).offset for place in places}
+
+
+def _listed(found: Counter[Place]) -> str:
+    listed = ", ".join(f"{topic}/{n}: {c:,}" for (topic, n), c in found.most_common(LISTED))
+    return listed + (f" and {len(found) - LISTED} others" if len(found) > LISTED else "")

@@ -26,7 +26,7 @@ from aiokafka.errors import (
 from stream_metrics.adapters.kafka.lag import Lag
 from stream_metrics.adapters.kafka.log import KafkaLog
 from stream_metrics.adapters.kafka.options import client_options
-from stream_metrics.adapters.kafka.topics import partition_counts
+from stream_metrics.adapters.kafka.topics import TopicsMissing, equal_counts
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.ports import (
     Identity,
@@ -50,14 +50,6 @@ LOOK_SECONDS: Final = 5.0
 COMMIT_WITHIN_SECONDS: Final = 5.0
 LEAVE_WITHIN_SECONDS: Final = 8.0
 MAX_POLL_INTERVAL_MS: Final = 900_000
-
-
-class TopicsUnfit(Exception):
-    """The input topics are missing, or their partition counts differ; says how to fix it."""
-
-
-class TopicsMissing(TopicsUnfit):
-    """An input topic does not exist: a refusal at the start, to be waited for later."""
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -245,22 +237,7 @@ class LiveConsumer:
 
     async def _check_topics(self) -> dict[str, int]:
         """Partition counts of the input topics; raises ``TopicsUnfit`` unless they are equal."""
-        counts = await partition_counts(self._settings, self._settings.topics)
-        missing = [topic for topic in self._settings.topics if topic not in counts]
-        if missing:
-            raise TopicsMissing(
-                f"input topics do not exist: {', '.join(missing)}. Create them, all with the same "
-                "number of partitions, or name others in `kafka.topics`"
-            )
-        if len(set(counts.values())) > 1:
-            listed = ", ".join(f"{topic}: {count}" for topic, count in counts.items())
-            raise TopicsUnfit(
-                f"input topics have different partition counts ({listed}); a conversation's events "
-                "and labels would land on different partition numbers. Raise the smaller ones to "
-                f"{max(counts.values())} partitions before any conversation is in them "
-                "(kafka-topics --alter --partitions), or copy them into topics with equal counts"
-            )
-        return counts
+        return await equal_counts(self._settings)
 
     async def _leave(self) -> None:
         consumer, self._consumer = self._consumer, None

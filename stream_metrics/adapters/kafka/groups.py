@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import Final
 
 from aiokafka.admin import AIOKafkaAdminClient
@@ -25,8 +26,19 @@ PASSING: Final = (  # a cluster that never had a group, or is moving it
 AGAIN_SECONDS: Final = 0.2
 
 
-async def members(settings: KafkaSettings, group: str) -> int:
-    """How many consumers the group has now; 0 for one that is not known.
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A consumer in a group: the name that it gave itself, and from where it came."""
+
+    client_id: str
+    host: str
+
+    def __str__(self) -> str:
+        return f"{self.client_id} at {self.host.lstrip('/')}"
+
+
+async def members(settings: KafkaSettings, group: str) -> list[Member]:
+    """The consumers that the group has now; none for one that is not known.
 
     Raises aiokafka's errors while the brokers do not answer, or if they may not tell. How long to
     wait for a coordinator is the caller's to say.
@@ -43,13 +55,13 @@ async def members(settings: KafkaSettings, group: str) -> int:
         await admin.close()
 
 
-async def _members(admin: AIOKafkaAdminClient, group: str) -> int:
+async def _members(admin: AIOKafkaAdminClient, group: str) -> list[Member]:
     # one group a call: the client reads the first of an answer only
     answers = await admin.describe_consumer_groups([group])
-    count = 0
+    there: list[Member] = []
     for error_code, _, _, _, _, found, *_ in (each for a in answers for each in a.groups):
         error = for_code(error_code)
         if error is not NoError:
             raise error(group)
-        count += len(found)
-    return count
+        there += (Member(client_id, host) for _, client_id, host, *_ in found)
+    return there

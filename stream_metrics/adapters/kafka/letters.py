@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer
 
 from stream_metrics.adapters.kafka.dead_letters import HEADER_PREFIX
-from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.produce import Outgoing
+from stream_metrics.adapters.kafka.reading import extents, reading, records_between
 from stream_metrics.adapters.kafka.topics import partition_counts
 from stream_metrics.ports import Record
 from stream_metrics.settings import KafkaSettings
@@ -88,35 +88,25 @@ async def read_letters(
 
     Raises ``NoDeadLetterTopic``, and aiokafka's errors.
     """
-    consumer = AIOKafkaConsumer(**client_options(settings), isolation_level="read_committed")
-    try:
-        await consumer.start()
+    async with reading(settings) as consumer:
         for topic in topics:
             async for record in _records(settings, consumer, topic + settings.dead_letter_suffix):
                 found = _parse(record, topic)
                 if found is not None:
                     yield found
-    finally:
-        await consumer.stop()
 
 
 async def _records(
     settings: KafkaSettings, consumer: AIOKafkaConsumer, topic: str
 ) -> AsyncIterator[Any]:
     counts = await partition_counts(settings, [topic])
-    places = [TopicPartition(topic, number) for number in range(counts.get(topic, 0))]
+    places = [(topic, number) for number in range(counts.get(topic, 0))]
     if not places:
         raise NoDeadLetterTopic(f"topic {topic} does not exist; the worker needs it too. Create it")
-    consumer.assign(places)
-    await consumer.seek_to_beginning()
-    ends = await consumer.end_offsets(places)
-    left = {place for place in places if await consumer.position(place) < ends[place]}
-    while left:
-        for place, records in (await consumer.getmany(timeout_ms=500)).items():
-            for record in records:
-                if record.offset < ends[place]:
-                    yield record
-        left = {place for place in left if await consumer.position(place) < ends[place]}
+    logs = await extents(consumer, places)
+    starts = {place: log.first for place, log in logs.items()}
+    async for record in records_between(consumer, starts, {p: log.end for p, log in logs.items()}):
+        yield record
 
 
 def _parse(record: Any, topic: str) -> Letter | Resubmitted | Forgotten | None:

@@ -20,6 +20,34 @@ from stream_metrics.settings import KafkaSettings
 ABSENT: Final = (UnknownTopicOrPartitionError, TopicAuthorizationFailedError, InvalidTopicError)
 
 
+class TopicsUnfit(Exception):
+    """The input topics are missing, or their partition counts differ; says how to fix it."""
+
+
+class TopicsMissing(TopicsUnfit):
+    """An input topic does not exist: a refusal at the start, to be waited for later."""
+
+
+async def equal_counts(settings: KafkaSettings) -> dict[str, int]:
+    """Partition counts of the input topics; raises ``TopicsUnfit`` unless they are equal."""
+    counts = await partition_counts(settings, settings.topics)
+    missing = [topic for topic in settings.topics if topic not in counts]
+    if missing:
+        raise TopicsMissing(
+            f"input topics do not exist: {', '.join(missing)}. Create them, all with the same "
+            "number of partitions, or name others in `kafka.topics`"
+        )
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"{topic}: {count}" for topic, count in counts.items())
+        raise TopicsUnfit(
+            f"input topics have different partition counts ({listed}); a conversation's events and "
+            f"labels would land on different partition numbers. Give all {max(counts.values())} "
+            "partitions (kafka-topics --alter --partitions); if the group has state by then, run "
+            "`stream-metrics reshard` before its workers start again"
+        )
+    return counts
+
+
 async def partition_counts(settings: KafkaSettings, topics: Iterable[str]) -> dict[str, int]:
     """Partitions by topic; topics that do not exist (or may not be seen) are left out.
 

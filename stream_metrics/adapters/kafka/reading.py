@@ -1,0 +1,91 @@
+"""Reading parts of logs once, outside of any group."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+
+from stream_metrics.adapters.kafka.options import client_options
+from stream_metrics.adapters.kafka.topics import partition_counts
+from stream_metrics.ports import Record, bounded_timestamp
+from stream_metrics.settings import KafkaSettings
+from stream_metrics.worker.takeover import Extent
+
+Place = tuple[str, int]  # topic and partition
+WAIT_MS: Final = 500
+
+
+@asynccontextmanager
+async def reading(settings: KafkaSettings) -> AsyncIterator[AIOKafkaConsumer]:
+    """A connected consumer without a group; raises aiokafka's errors."""
+    consumer = AIOKafkaConsumer(
+        **client_options(settings),
+        isolation_level="read_committed",
+        max_partition_fetch_bytes=settings.max_partition_fetch_bytes,
+    )
+    try:
+        await consumer.start()
+        yield consumer
+    finally:
+        await consumer.stop()
+
+
+async def extents(consumer: AIOKafkaConsumer, places: Collection[Place]) -> dict[Place, Extent]:
+    """Where each log begins and ends now."""
+    partitions = [TopicPartition(*place) for place in places]
+    firsts = await consumer.beginning_offsets(partitions)
+    ends = await consumer.end_offsets(partitions)
+    return {(p.topic, p.partition): Extent(firsts[p], ends[p]) for p in partitions}
+
+
+async def records_between(
+    consumer: AIOKafkaConsumer, starts: Mapping[Place, int], ends: Mapping[Place, int]
+) -> AsyncIterator[Any]:
+    """The client's records from each start to before each end, in the order of each place."""
+    partitions = {
+        TopicPartition(*place): ends[place] for place in starts if starts[place] < ends[place]
+    }
+    consumer.assign(list(partitions))
+    for partition in partitions:
+        consumer.seek(partition, starts[partition.topic, partition.partition])
+    left = set(partitions)
+    while left:
+        for partition, found in (await consumer.getmany(timeout_ms=WAIT_MS)).items():
+            for record in found:
+                if record.offset < partitions[partition]:
+                    yield record
+        left = {p for p in left if await consumer.position(p) < partitions[p]}
+        consumer.pause(*(partitions.keys() - left))
+
+
+class KafkaLogs:
+    """``worker.reshard.Logs`` by way of a consumer without a group."""
+
+    def __init__(self, consumer: AIOKafkaConsumer, settings: KafkaSettings) -> None:
+        self._consumer = consumer
+        self._settings = settings
+
+    async def counts(self, topics: Collection[str]) -> Mapping[str, int]:
+        """See ``Logs.counts``."""
+        return await partition_counts(self._settings, topics)
+
+    async def extents(self, places: Collection[Place]) -> Mapping[Place, Extent]:
+        """See ``Logs.extents``."""
+        return await extents(self._consumer, places)
+
+    async def records(
+        self, starts: Mapping[Place, int], ends: Mapping[Place, int]
+    ) -> AsyncIterator[Record]:
+        """See ``Logs.records``; those of transactions that were aborted are left out."""
+        async for found in records_between(self._consumer, starts, ends):
+            yield Record(
+                found.value,
+                found.key,
+                bounded_timestamp(found.timestamp),
+                found.topic,
+                found.partition,
+                found.offset,
+            )

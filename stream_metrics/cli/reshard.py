@@ -1,0 +1,106 @@
+"""``stream-metrics reshard``: other partition counts for a group whose workers are stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from stream_metrics.adapters.kafka.dead_letters import KafkaDeadLetters
+from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
+from stream_metrics.adapters.kafka.reading import KafkaLogs, reading
+from stream_metrics.adapters.kafka.topics import equal_counts
+from stream_metrics.cli.common import ConfigOption, UsageError, load_settings
+from stream_metrics.cli.stopped import Progress, agreed, connected, refuse_members, run, said
+from stream_metrics.ports import Identity
+from stream_metrics.runtime import identity, partition_options
+from stream_metrics.settings import Settings
+from stream_metrics.worker.catch_up import Partitioner
+from stream_metrics.worker.move import holding
+from stream_metrics.worker.reshard import Reshard, stored_state
+
+
+def reshard(
+    catch_up: Annotated[
+        bool,
+        typer.Option(
+            "--catch-up",
+            help="Also take what is unread, each record where its key belongs by the new count.",
+        ),
+    ] = False,
+    partitioner: Annotated[
+        str | None,
+        typer.Option(
+            help="How producers choose partitions: murmur2, crc32 or fnv1a. Default: that which "
+            "put the conversations where they are.",
+            show_default=False,
+        ),
+    ] = None,
+    abort: Annotated[
+        bool, typer.Option("--abort", help="Take back what a run that broke off has prepared.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    config: ConfigOption = None,
+) -> None:
+    """Move the group's state to the partition counts that the input topics have now.
+
+    For topics that got more partitions, and for new topics (kafka.topics) in place of others.
+    Workers must be stopped, and all must be read. It may be cut off at any moment: run it again.
+    Exit code 1 if you decide against it, 2 if refused: then nothing is changed.
+    """
+    settings = load_settings(config)
+    if partitioner is not None and partitioner not in PARTITIONERS:
+        raise UsageError(f"--partitioner {partitioner!r}: use {', '.join(PARTITIONERS)}")
+    if abort:
+        run(settings, _abort(settings))
+        return
+    known = {name: PARTITIONERS[name] for name in PARTITIONERS if partitioner in (None, name)}
+    run(settings, _reshard(settings, known, catch_up=catch_up, yes=yes))
+
+
+async def _abort(settings: Settings) -> int:
+    console = said()
+    async with connected(settings) as store:
+        if await store.held_by() is None:
+            console.print("nothing has broken off: workers may start")
+            return 0
+        async with holding(store, "reshard --abort"):
+            stored = await stored_state(store)
+    console.print(f"workers may start, with {_counts(stored.identity)}")
+    return 0
+
+
+async def _reshard(
+    settings: Settings, partitioners: Mapping[str, Partitioner], *, catch_up: bool, yes: bool
+) -> int:
+    console = said()
+    letters = KafkaDeadLetters(settings.kafka)
+    async with connected(settings) as store, reading(settings.kafka) as consumer:
+        await refuse_members(settings, store)
+        target = identity(settings, await equal_counts(settings.kafka))
+        options = replace(partition_options(settings), identity=target)
+        progress = Progress(console.print, "copied")
+        logs = KafkaLogs(consumer, settings.kafka)
+        work = Reshard(store, logs, options, letters, console.print, progress)
+        stored = await work.check()
+        if await store.held_by() is None:
+            if stored.identity.partition_counts == target.partition_counts:
+                console.print(f"nothing to do: the state is that of {_counts(target)}")
+                return 0
+            console.print(f"from  {_counts(stored.identity)}\nto    {_counts(target)}")
+            if not agreed("Move the state?", yes=yes):
+                return 1
+        try:
+            async with holding(store, "reshard") as mark:
+                await work.run(mark, partitioners, catch_up=catch_up)
+        finally:
+            await letters.stop()
+    console.print("workers may start")
+    return 0
+
+
+def _counts(identity: Identity) -> str:
+    counts = identity.partition_counts
+    return ", ".join(f"{topic}: {count} partitions" for topic, count in counts.items())

@@ -1,0 +1,113 @@
+"""What commands share that work on a group whose workers are stopped."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import typer
+from aiokafka.errors import KafkaError
+from rich.console import Console
+
+from stream_metrics.adapters.kafka.groups import members
+from stream_metrics.adapters.kafka.topics import TopicsUnfit
+from stream_metrics.adapters.redis.connect import connect
+from stream_metrics.adapters.redis.errors import StoreRefused
+from stream_metrics.adapters.redis.store import RedisStore
+from stream_metrics.cli.common import UsageError
+from stream_metrics.ports import OnHold, StateStore, StoreUnavailable
+from stream_metrics.runtime import redis_options
+from stream_metrics.settings import Settings, mask_url
+from stream_metrics.worker.identity import OtherIdentity
+from stream_metrics.worker.move import Unmovable
+
+ANSWER_WITHIN_SECONDS: Final = 15
+LISTED: Final = 5
+
+
+def said() -> Console:
+    """Where commands tell what they do."""
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def run(settings: Settings, work: Coroutine[Any, Any, int]) -> None:
+    """Run a command's work; whatever stops it is one line, and exit code 2."""
+    try:
+        code = asyncio.run(work)
+    except (Unmovable, OtherIdentity, OnHold, TopicsUnfit) as error:
+        raise UsageError(str(error)) from error
+    except (StoreUnavailable, StoreRefused) as error:
+        raise UsageError(
+            f"redis {mask_url(settings.redis.url)}: {error}. Run this again; it goes on from there"
+        ) from error
+    except (KafkaError, OSError, TimeoutError) as error:
+        raise UsageError(
+            f"kafka {settings.kafka.bootstrap_servers}: {type(error).__name__}: {error}. Run this "
+            "again; it goes on from there"
+        ) from error
+    if code:
+        raise typer.Exit(code)
+
+
+@asynccontextmanager
+async def connected(settings: Settings) -> AsyncIterator[RedisStore]:
+    """The store of the settings."""
+    store = connect(redis_options(settings))
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def who_is_there(settings: Settings, groups: Sequence[str]) -> str:
+    """Which group has members, or is not told of; empty if none is in any."""
+    for group in groups:
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN_SECONDS):
+                found = await members(settings.kafka, group)
+        except (KafkaError, OSError, TimeoutError) as error:
+            return (
+                f"kafka {settings.kafka.bootstrap_servers} does not tell whether a worker is in "
+                f"group {group!r}: {type(error).__name__}"
+            )
+        if found:
+            listed = ", ".join(map(str, found[:LISTED]))
+            more = f" and {len(found) - LISTED} more" if len(found) > LISTED else ""
+            return (
+                f"group {group!r} has {len(found)} members: its workers use this state. Stop them "
+                f"({listed}{more})"
+            )
+    return ""
+
+
+async def refuse_members(settings: Settings, store: StateStore) -> None:
+    """Raise ``UsageError`` while workers are in the group, unless they are refused already.
+
+    A namespace that is held takes no worker; those that come find that out and go.
+    """
+    if await store.held_by() is None:
+        there = await who_is_there(settings, [settings.kafka.group_id])
+        if there:
+            raise UsageError(there)
+
+
+def agreed(question: str, *, yes: bool) -> bool:
+    """Whether whoever typed the command wants to go on."""
+    return yes or typer.confirm(question, err=True)
+
+
+class Progress:
+    """Says now and then how many conversations are done."""
+
+    EVERY = 10_000
+
+    def __init__(self, say: Callable[[str], None], what: str) -> None:
+        self._say, self._what = say, what
+        self.done = 0
+
+    def __call__(self, more: int) -> None:
+        before, self.done = self.done, self.done + more
+        if self.done // self.EVERY > before // self.EVERY:
+            self._say(f"{self.done:,} conversations {self._what}")

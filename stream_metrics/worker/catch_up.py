@@ -1,0 +1,140 @@
+"""Unread records of partitions that are being replaced, taken along to where their keys belong now.
+
+Where partitions were added while producers were sending, a partition holds records that the old
+count put there and others that the new one did. The conversation of the former is on another number
+by then, so that no worker could take them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from stream_metrics.events.decode import Event, decode
+from stream_metrics.events.wire import Forget
+from stream_metrics.ports import DeadLetters, Record, StateStore
+from stream_metrics.worker.cache import ConversationCache
+from stream_metrics.worker.move import Move
+from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
+from stream_metrics.worker.telemetry import Silent
+
+Place = tuple[str, int]  # topic and partition
+Partitioner = Callable[[bytes, int], int]
+
+BATCH: Final = 400
+CACHED_RESULTS: Final = 100_000
+
+
+@dataclass(slots=True)
+class _Passed:
+    """The last record of a place, and the largest timestamp."""
+
+    record: Record
+    record_time_ms: int
+
+
+class CatchUp:
+    """Takes the unread records of the old places into drafts, each where its key belongs now."""
+
+    def __init__(
+        self,
+        drafts: StateStore,
+        mark: bytes,
+        move: Move,
+        options: PartitionOptions,
+        dead_letters: DeadLetters,
+        partitioner: Partitioner,
+    ) -> None:
+        self._drafts = drafts
+        self._mark = mark
+        self._move = move
+        self._options = replace(options, identity=move.identity)
+        self._letters = dead_letters
+        self._partitioner = partitioner
+        self._cache = ConversationCache(CACHED_RESULTS)
+        self._names = SharedNames(drafts, self._options)
+        self._partitions: dict[int, StatePartition] = {}
+        self._waiting: dict[int, list[Record]] = {}
+        self._passed: dict[Place, _Passed] = {}
+        self.taken = 0
+
+    async def take(self, record: Record) -> None:
+        """Take the next record of its place."""
+        self.taken += 1
+        place = (record.topic, record.partition)
+        clock, stamp = self._options.now_ms, record.timestamp_ms or 0
+        stamp = stamp if clock is None else min(stamp, clock())
+        known = self._passed.get(place)
+        times = stamp if known is None else max(stamp, known.record_time_ms)
+        self._passed[place] = _Passed(record, times)
+        for number in self._numbers(record):
+            waiting = self._waiting.setdefault(number, [])
+            waiting.append(record)
+            if len(waiting) >= BATCH:
+                await self._process(number)
+
+    async def finish(self, ends: Mapping[Place, int]) -> None:
+        """Write what waits, and let reading go on behind all that was taken."""
+        for number in list(self._waiting):
+            await self._process(number)
+        counts = self._move.identity.partition_counts
+        for (topic, number), end in ends.items():
+            if number >= counts.get(topic, 0):
+                continue  # is not read any more
+            partition = await self._partition(number)
+            position = replace(partition.positions[topic], offset=end)
+            passed = self._passed.get((topic, number))
+            if passed is not None:
+                stamp = passed.record.timestamp_ms
+                position = replace(
+                    position,
+                    last_timestamp_ms=-1 if stamp is None else stamp,
+                    last_digest=partition.record_digest(passed.record),
+                    record_time_ms=max(position.record_time_ms, passed.record_time_ms),
+                )
+            await partition.move({**partition.positions, topic: position}, _once)
+
+    def _numbers(self, record: Record) -> Sequence[int]:
+        """Where a record belongs; a forget is for every partition."""
+        numbers = tuple(self._move.starts)
+        limits = self._options.engine.limits
+        event = decode(
+            record.value,
+            key=record.key,
+            timestamp_ms=record.timestamp_ms,
+            limits=limits,
+            require_key=True,
+        )
+        if isinstance(event, Event) and type(event.payload) is Forget:
+            return numbers
+        if record.key is None:
+            return (numbers[record.partition % len(numbers)],)
+        return (self._partitioner(record.key, len(numbers)),)
+
+    async def _process(self, number: int) -> None:
+        records = self._waiting.pop(number)
+        await (await self._partition(number)).process(records, _once, former=True)
+
+    async def _partition(self, number: int) -> StatePartition:
+        partition = self._partitions.get(number)
+        if partition is None:
+            partition = StatePartition(
+                number,
+                self._options,
+                self._drafts,
+                self._letters,
+                self._cache,
+                self._names,
+                Silent(),
+                self._mark,
+            )
+            identity = self._move.identity
+            partition.adopt(await self._drafts.claim(number, self._mark, identity, {}))
+            self._partitions[number] = partition
+        return partition
+
+
+async def _once(call: Callable[[], Awaitable[Any]]) -> Any:
+    """Whoever is cut off by an outage runs the command again."""
+    return await call()

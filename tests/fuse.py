@@ -1,0 +1,62 @@
+"""Processes that die: a store whose calls count down to a crash, before or after they are done."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from stream_metrics.ports import StateStore
+
+GENERATORS = frozenset({"conversations"})
+
+
+class Crash(Exception):
+    """The process dies here."""
+
+
+class Fuse:
+    """Dies when it has been passed ``left`` times; never if that is None."""
+
+    def __init__(self, left: int | None = None) -> None:
+        self.left = left
+
+    def passing(self, place: str) -> None:
+        """Count, and die if it is time."""
+        if self.left == 0:
+            raise Crash(place)
+        if self.left is not None:
+            self.left -= 1
+
+
+class Fused:
+    """A store in the hands of a process with a fuse; its drafts too."""
+
+    def __init__(self, store: StateStore, fuse: Fuse) -> None:
+        self._store = store
+        self._fuse = fuse
+
+    def drafts(self, mark: bytes) -> Any:
+        """In the same hands."""
+        return Fused(self._store.drafts(mark), self._fuse)
+
+    def __getattr__(self, name: str) -> Any:
+        """Any other call passes the fuse before and after it; a listing before it alone."""
+        method = getattr(self._store, name)
+        if name in GENERATORS:
+            self._fuse.passing(f"before {name}")
+            return method
+        return fused(name, method, self._fuse)
+
+
+def fused(
+    name: str, method: Callable[..., Awaitable[Any]], fuse: Fuse
+) -> Callable[..., Awaitable[Any]]:
+    """The same call, by a process that may die."""
+
+    async def call(*arguments: Any, **options: Any) -> Any:
+        fuse.passing(f"before {name}")
+        result = await method(*arguments, **options)
+        fuse.passing(f"after {name}")
+        return result
+
+    return call

@@ -1,0 +1,452 @@
+"""Other partition counts: cut off anywhere, taken back, refused; and where producers put a key."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import pytest
+
+from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
+from stream_metrics.adapters.memory import MemorySnapshot, MemoryStore
+from stream_metrics.ports import (
+    FORMER,
+    BatchWrite,
+    ConversationWrite,
+    OnHold,
+    Position,
+    Record,
+    Written,
+)
+from stream_metrics.traffic import TrafficProfile, generate
+from stream_metrics.traffic.partition import partition_for
+from stream_metrics.worker.identity import OtherIdentity, check_identity
+from stream_metrics.worker.move import Unmovable, holding
+from stream_metrics.worker.partition import conversation_key
+from stream_metrics.worker.reshard import (
+    Reshard,
+    Stored,
+    astray,
+    partitioner_in_use,
+    resharding,
+    stored_state,
+    unread,
+)
+from stream_metrics.worker.takeover import Extent
+from tests.fuse import Crash, Fuse, Fused
+from tests.property.test_partition import IDENTITY
+from tests.property.test_reshard import Group, ScriptedLogs, partition_of, sound
+from tests.strategies import KeyedRecord
+from tests.unit.test_state_partition import NOON_S, search
+
+OLD, MORE, NEW = {"events": 2}, {"events": 3}, {"events-2": 3}
+PROFILE = TrafficProfile(seed=4, conversations=10, duration_seconds=600, invalid=0.03)
+TRAFFIC: list[KeyedRecord] = [(r.key or b"", r.value, r.timestamp_ms) for r in generate(PROFILE)]
+HALF = len(TRAFFIC) // 2
+LATE = HALF + 30
+
+
+_halfway: list[tuple[MemorySnapshot, Any]] = []  # made once
+
+
+async def halfway(counts: Mapping[str, int], *, behind: bool) -> Group:
+    """A group that has read half of the traffic, before it is resharded to these counts.
+
+    If it is ``behind`` there is a little more, sent by producers that see the old counts, and by
+    others that see the new ones.
+    """
+    store = MemoryStore()
+    store.wiped_at_once = 3
+    group = Group(dict(OLD), store)
+    group.send(TRAFFIC[:HALF])
+    if not _halfway:
+        await group.read()
+        _halfway.append((store.snapshot(), group.letters.snapshot()))
+    snapshot, letters = _halfway[0]
+    store.restore(snapshot)
+    group.letters.restore(letters)
+    group.partitions = {}
+    if behind:
+        group.send(TRAFFIC[HALF:LATE:2])
+        group.send(TRAFFIC[HALF + 1 : LATE : 2], dict(counts))
+    return group
+
+
+async def finished(group: Group, *, behind: bool) -> object:
+    """Read the rest of the traffic; rows and windows then."""
+    group.send(TRAFFIC[LATE if behind else HALF :])
+    await group.read()
+    assert sound(await group.audit())
+    return await group.shown()
+
+
+_expected: list[object] = []
+
+
+async def expected() -> object:
+    """Rows and windows of a group that was never resharded."""
+    if not _expected:
+        group = Group(dict(OLD))
+        group.send(TRAFFIC)
+        await group.read()
+        _expected.append(await group.shown())
+    return _expected[0]
+
+
+@pytest.mark.parametrize("counts", [MORE, NEW], ids=["added", "new"])
+@pytest.mark.parametrize("behind", [False, True], ids=["drained", "behind"])
+async def test_a_reshard_may_be_cut_off_anywhere(counts: dict[str, int], behind: bool) -> None:
+    """Wherever it dies, what is shown is the state before or after it; workers are refused until it
+    has been run again; and that ends as if nothing had happened."""
+    places: Counter[str] = Counter()
+    old = await (await halfway(counts, behind=behind)).shown()
+    done = await halfway(counts, behind=behind)
+    await done.reshard(counts)
+    new = await done.shown()
+    for left in count():
+        group = await halfway(counts, behind=behind)
+        store = group.store
+        group.store = Fused(store, Fuse(left))
+        try:
+            await group.reshard(counts)
+        except Crash as crash:
+            place = str(crash)
+        else:
+            break
+        group.store = store
+        places[place] += 1
+        assert await group.shown() in (old, new), place
+        if await store.held_by() is not None:
+            with pytest.raises(OnHold):
+                await store.claim(0, b"worker", group.identity, {})
+        await group.reshard(counts)
+        assert await group.shown() == new, place
+        assert await finished(group, behind=behind) == await expected(), place
+    passed = {"after hold", "after write", "before switch", "after switch", "after release"}
+    assert passed <= places.keys()
+    assert places["after sweep"] > 4
+    assert await finished(done, behind=behind) == await expected()
+
+
+async def test_a_reshard_that_was_cut_off_can_be_taken_back() -> None:
+    """Before the switch, the group goes on with the counts that it had."""
+    for left in count(0, 7):
+        group = await halfway(MORE, behind=False)
+        store = group.store
+        group.store = Fused(store, Fuse(left))
+        try:
+            await group.reshard(MORE)
+        except Crash:
+            pass
+        else:
+            break
+        group.store = store
+        async with holding(store, "reshard --abort"):
+            pass
+        if (await store.describe(0)).identity != group.identity:
+            continue  # it had been switched
+        assert await finished(group, behind=False) == await expected()
+
+
+async def test_another_run_ends_the_first() -> None:
+    """Two at once: the first finds out, and the second one's result stands."""
+    group = await halfway(MORE, behind=False)
+    other = await halfway(MORE, behind=False)
+    other.store = group.store
+    inner = group.store.switch
+
+    async def late(*arguments: Any) -> None:
+        group.store.switch = inner  # type: ignore[method-assign]
+        await other.reshard(MORE)
+        await inner(*arguments)
+
+    group.store.switch = late  # type: ignore[assignment, method-assign]
+    with pytest.raises(OnHold, match="taken over"):
+        await group.reshard(MORE)
+
+    assert await finished(other, behind=False) == await expected()
+
+
+FORGET = (
+    b'{"type":"forget","event_id":"f","occurred_at":"2024-06-10T12:00:01Z","conversation_id":"%b"}'
+)
+
+
+@pytest.mark.parametrize("name", ["c1", "c2", "c3", "c4", "c5"])
+async def test_what_is_forgotten_stays_forgotten_on_every_partition(name: str) -> None:
+    """A tombstone, whose id nobody knows, is where the conversation's next records come."""
+    group = Group({"events": 1})
+    key, value, stamp = search(name, 1, NOON_S, "a", "b")
+    group.send([(key, value, stamp), (key, FORGET % key, stamp)])
+    await group.read()
+
+    await group.reshard({"events": 5}, catch_up=False)
+    group.send([(key, value, stamp)])
+    await group.read()
+
+    assert (await group.export()).rows == []
+    assert not group.letters.letters
+
+
+# -- refusals
+
+
+async def filled(**conversations: int) -> MemoryStore:
+    """Two partitions with conversations, by name and number."""
+    group = Group({"events": 2})
+    await group.read()
+    for name, number in conversations.items():
+        key, value, stamp = search(name, 1, NOON_S, "a")
+        log = group.logs.setdefault(("events", number), [])
+        log.append(Record(value, key, stamp, "events", number, len(log)))
+    await group.read()
+    assert isinstance(group.store, MemoryStore)
+    return group.store
+
+
+def elsewhere(key: bytes, number_of: int) -> int:
+    """The last partition, for every key."""
+    return number_of - 1
+
+
+def first(key: bytes, number_of: int) -> int:
+    """The first partition, for every key."""
+    return 0
+
+
+async def test_unread_records_are_refused_with_their_number() -> None:
+    """Without --catch-up they are named by place, and nothing has changed."""
+    group = await halfway(MORE, behind=True)
+    before = await group.shown()
+
+    with pytest.raises(Unmovable, match=r"\d+ records are unread \(events/\d: \d+, .*--catch-up"):
+        await group.reshard(MORE, catch_up=False)
+
+    assert await group.store.held_by() is None
+    assert await group.shown() == before
+
+
+@pytest.mark.parametrize("counts", [MORE, NEW], ids=["added", "new"])
+async def test_a_producer_that_sees_nothing_new_is_refused(counts: dict[str, int]) -> None:
+    """If it writes where nobody will look, after the rest was taken along, nothing is switched;
+    the next run takes that along too."""
+    group = await halfway(counts, behind=True)
+    copy = group.store.load_fingerprints
+    strays = [r for r in TRAFFIC[LATE:] if partition_of(r[0], 2) != partition_of(r[0], 3)]
+
+    async def meanwhile(*arguments: Any) -> Any:
+        group.store.load_fingerprints = copy  # type: ignore[method-assign]
+        group.send(strays, OLD)
+        return await copy(*arguments)
+
+    group.store.load_fingerprints = meanwhile  # type: ignore[assignment, method-assign]
+    with pytest.raises(Unmovable, match=f"just written {len(strays)} records"):
+        await group.reshard(counts)
+    group.counts = dict(OLD)
+    await group.reshard(counts)
+
+    group.send([r for r in TRAFFIC[LATE:] if r not in strays])
+    await group.read()
+    assert await group.shown() == await expected()
+
+
+@pytest.mark.parametrize(
+    ("counts", "words"), [({"new": 3}, "does not exist any more"), ({"events": 1}, "made anew")]
+)
+async def test_topics_that_are_gone_are_refused(counts: dict[str, int], words: str) -> None:
+    """Nobody can tell any more whether they were read to their end."""
+    group = await halfway(counts, behind=False)
+    logs = ScriptedLogs(group, counts)
+    logs.gone = "events" not in counts
+    shared = replace(group.options, identity=replace(IDENTITY, partition_counts=counts))
+    work = Reshard(group.store, logs, shared, group.letters, print, lambda _: None)
+
+    with pytest.raises(Unmovable, match=words):
+        await work.run(b"mark", {"crc32": partition_of}, catch_up=True)
+
+
+async def test_the_partitioner_in_use_is_found() -> None:
+    """It is the first of those that put every conversation where it is."""
+    store = await filled(a=1, b=1)
+    stored = await stored_state(store)
+
+    found = await partitioner_in_use(store, stored, {"first": first, "last": elsewhere})
+
+    assert found == "last"
+
+
+async def test_producers_of_several_minds_are_refused() -> None:
+    """If no partitioner explains where conversations lie, it says how many each does not."""
+    store = await filled(a=0, b=1, c=1)
+    stored = await stored_state(store)
+
+    with pytest.raises(Unmovable, match=r"of 3 conversations .* first 2, last 1"):
+        await partitioner_in_use(store, stored, {"first": first, "last": elsewhere})
+
+
+STORED = Stored(
+    replace(IDENTITY, partition_counts={"events": 2}),
+    {0: {"events": Position(5)}, 1: {"events": Position(7)}},
+)
+
+
+def test_what_is_unread_is_counted() -> None:
+    """By place; a place that is read to its end is left out."""
+    logs = {("events", 0): Extent(0, 5), ("events", 1): Extent(3, 10)}
+
+    assert unread(STORED, logs) == {("events", 1): 3}
+
+
+@pytest.mark.parametrize("log", [Extent(6, 9), Extent(0, 4)], ids=["deleted", "made anew"])
+def test_a_gap_is_refused(log: Extent) -> None:
+    """A log that does not hold the position is for the policy of gaps to judge."""
+    with pytest.raises(Unmovable, match="on_offset_gap"):
+        unread(STORED, {("events", 0): log, ("events", 1): Extent(0, 7)})
+
+
+def test_a_new_topic_is_read_from_its_start() -> None:
+    """A topic that stays keeps its positions; all else begins where its log does."""
+    target = replace(IDENTITY, partition_counts={"events": 3, "labels": 3})
+    logs = {(topic, n): Extent(n, 9) for topic in target.partition_counts for n in range(3)}
+
+    move = resharding(STORED, target, logs, first)
+
+    offsets = {
+        number: {topic: p.offset for topic, p in start.items() if topic != FORMER}
+        for number, start in move.starts.items()
+    }
+    assert offsets == {
+        0: {"events": 5, "labels": 0},
+        1: {"events": 7, "labels": 1},
+        2: {"events": 2, "labels": 2},
+    }
+
+
+def test_times_do_not_go_back() -> None:
+    """Each new partition knows up to when all the old ones had read."""
+    held = {
+        0: {"events": Position(5, record_time_ms=20, event_time_us=30)},
+        1: {"events": Position(7, record_time_ms=25, event_time_us=10)},
+    }
+    target = replace(IDENTITY, partition_counts={"other": 2})
+
+    move = resharding(
+        replace(STORED, positions=held), target, {("other", n): Extent(0, 0) for n in (0, 1)}, first
+    )
+
+    times = [(s[FORMER].record_time_ms, s[FORMER].event_time_us) for s in move.starts.values()]
+    assert times == [(25, 30)] * 2
+
+
+@pytest.mark.parametrize(
+    ("topic", "number", "key", "lost"),
+    [
+        ("events", 2, b"k", False),
+        ("events", 1, b"k", True),
+        ("former", 2, b"k", True),
+        ("events", 1, None, False),
+    ],
+)
+def test_records_that_went_astray(topic: str, number: int, key: bytes | None, lost: bool) -> None:
+    """On a topic that nobody reads, or on another partition than the key's."""
+    target = replace(IDENTITY, partition_counts={"events": 3})
+
+    assert astray(Record(b"", key, 0, topic, number), target, elsewhere) == lost
+
+
+async def test_an_empty_namespace_is_refused() -> None:
+    """There is nothing to move; the workers may simply start."""
+    with pytest.raises(Unmovable, match="holds no state"):
+        await stored_state(MemoryStore())
+
+
+async def test_a_wipe_that_is_not_done_is_refused() -> None:
+    """What is left of it is no state."""
+    store = await filled(a=0)
+    await store.wipe(0)
+
+    with pytest.raises(Unmovable, match="being wiped"):
+        await stored_state(store)
+
+
+async def test_partitions_of_different_settings_are_refused() -> None:
+    """They are left by a migration that was cut off."""
+    store = await filled(a=0)
+    await store.claim(2, b"x", replace(IDENTITY, fingerprint="other"), {})
+
+    with pytest.raises(Unmovable, match="stream-metrics migrate"):
+        await stored_state(store)
+
+
+async def test_a_refusal_lets_the_namespace_go() -> None:
+    """Workers may start again, with all as it was."""
+    store = await filled(a=0)
+
+    async def refused() -> None:
+        async with holding(store, "reshard") as mark:
+            await store.drafts(mark).claim(0, mark, IDENTITY, {})
+            raise Unmovable("for some reason")
+
+    with pytest.raises(Unmovable):
+        await refused()
+
+    assert await store.held_by() is None
+    assert await store.drafts(b"x").partitions() == []
+    assert await store.count(0) == 1
+
+
+def test_the_halt_names_the_command() -> None:
+    """A worker that finds other partition counts says what moves the state to them."""
+    more = replace(IDENTITY, partition_counts={"events": 9})
+
+    with pytest.raises(OtherIdentity, match="run `stream-metrics reshard`"):
+        check_identity(IDENTITY, more, 0)
+
+
+# -- large conversations
+
+
+async def test_a_conversation_may_be_larger_than_a_call() -> None:
+    """It is written in pieces, and arrives whole."""
+    group = Group({"events": 1})
+    key, value, stamp = search("c", 1, NOON_S, "a")
+    group.send([(key, value, stamp)])
+    await group.read()
+    big = {b"e" + n.to_bytes(16, "big"): bytes(100_000) for n in range(30)}
+    extra = {b"x%d" % n: b"%d" % n for n in range(3_000)}
+    write = ConversationWrite(conversation_key("c"), {}, {**big, **extra})
+    assert await group.store.write(BatchWrite(0, b"token", b"more", {}, {}, [write])) == Written()
+    [before] = await group.store.load(0, [(conversation_key("c"), True)])
+
+    await group.reshard({"events-2": 2})
+
+    number = partition_of(b"c", 2)
+    [after] = await group.store.load(number, [(conversation_key("c"), True)])
+    assert after == before
+
+
+# -- partitioners
+
+
+def test_murmur2_is_that_of_kafkas_own_producer() -> None:
+    """The same as where generated traffic goes."""
+    keys = [b"c-%d" % n for n in range(100)]
+
+    assert [PARTITIONERS["murmur2"](k, 7) for k in keys] == [partition_for(k, 7) for k in keys]
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "number"),
+    [
+        ("crc32", b"123456789", 0xCBF43926),  # the check value of CRC-32
+        ("fnv1a", b"", 0x100000000 - 0x811C9DC5),
+        ("fnv1a", b"a", 0x100000000 - 0xE40C292C),
+        ("fnv1a", b"foobar", 0x100000000 - 0xBF9CF968),
+    ],
+)
+def test_hashes_are_the_published_ones(name: str, key: bytes, number: int) -> None:
+    """Test vectors of the hash functions, as signed numbers without their sign for FNV."""
+    assert PARTITIONERS[name](key, 1 << 40) == number
