@@ -6,9 +6,9 @@ tests as the real thing.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 
 ConversationKey = bytes
 
@@ -169,8 +169,19 @@ class PartitionState:
     last_batch: bytes = b""
 
 
-class StoreUnavailable(Exception):
-    """The store cannot be reached or cannot write now; the same call may succeed later."""
+class Unavailable(Exception):
+    """Something outside does not take a call now; the same call may succeed later.
+
+    ``reason`` is the word for it on ``/readyz``.
+    """
+
+    reason: ClassVar[str]
+
+
+class StoreUnavailable(Unavailable):
+    """The store cannot be reached or cannot write."""
+
+    reason = "redis"
 
 
 class OnHold(Exception):
@@ -325,5 +336,64 @@ class DeadLetters(Protocol):
         ...
 
 
-class DeadLettersUnavailable(Exception):
+class DeadLettersUnavailable(Unavailable):
     """A dead-letter topic is missing, full or denied; the message says which and what to do."""
+
+    reason = "dead_letters"
+
+
+@dataclass(frozen=True, slots=True)
+class OutputMessage:
+    """What the output topic is to hold of a conversation: its rows as JSON, or None for nothing."""
+
+    conversation_id: str
+    value: bytes | None
+
+
+class OutputUnavailable(Unavailable):
+    """The output topic is missing, full or denied; the message says what to do."""
+
+    reason = "output"
+
+
+class OutputFenced(Exception):
+    """Another writer has begun for the state partition; nothing of this one arrives any more."""
+
+
+class Output(Protocol):
+    """One state partition's way to the output topic.
+
+    Messages of one conversation come to lie in the order in which they were sent, with versions
+    that grow, whoever sends them: once ``begin`` has returned, nothing of an earlier writer for
+    the partition arrives any more. So whoever begins must make sure *afterwards* that it owns the
+    partition. Both methods raise ``OutputUnavailable``.
+    """
+
+    @property
+    def begun(self) -> bool:
+        """Whether ``send`` may be called; no longer so after it has failed."""
+        ...
+
+    async def begin(self) -> None:
+        """Shut out every earlier writer for the partition."""
+        ...
+
+    async def send(self, messages: Sequence[OutputMessage]) -> None:
+        """Returns when all are stored for good; of each conversation there is one at most.
+
+        Raises ``OutputFenced`` if somebody else has begun. After any error some of the messages
+        may be stored.
+        """
+        ...
+
+
+class Outputs(Protocol):
+    """The ways of all state partitions to the output topic."""
+
+    def of(self, partition: int) -> Output:
+        """The way of one partition; the same object until it is closed."""
+        ...
+
+    async def keep(self, partitions: Collection[int]) -> None:
+        """Close the ways of all other partitions."""
+        ...

@@ -16,6 +16,7 @@ from stream_metrics.adapters.health import WATCHDOG, Health
 from stream_metrics.adapters.kafka.consumer import LiveConsumer
 from stream_metrics.adapters.kafka.dead_letters import KafkaDeadLetters
 from stream_metrics.adapters.kafka.options import client_options
+from stream_metrics.adapters.kafka.output import KafkaOutputs
 from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.adapters.prometheus.windows import WindowCollector
@@ -36,7 +37,9 @@ from stream_metrics.worker.watchdog import Watchdog
 
 WATCH_SECONDS = 2.0
 LOOK_SECONDS = 1.0
-WAITING = frozenset({"redis", "kafka", "dead_letters", "topics"})  # reasons that end by themselves
+WAITING = frozenset(
+    {"redis", "kafka", "dead_letters", "output", "topics"}
+)  # reasons that end by themselves
 GC_THRESHOLDS = (100_000, 20, 100)
 
 log = structlog.get_logger(__name__)
@@ -98,6 +101,7 @@ def partition_options(settings: Settings) -> PartitionOptions:
         routes=settings.metrics.routes,
         ttl_ms=settings.state.ttl_ms,
         batch_records=settings.state.batch_records,
+        turn_scope=settings.metrics.turn_scope,
         now_ms=lambda: time.time_ns() // 1_000_000,
     )
 
@@ -141,6 +145,7 @@ class Runtime:
         settings = self.settings
         store = connect(redis_options(settings))
         letters = KafkaDeadLetters(settings.kafka, self._clock.now_ms)
+        outputs = KafkaOutputs(settings.kafka) if settings.kafka.output_topic else None
         if not settings.state.key():
             log.warning(
                 "no digest key: who reads Redis can test for guessed texts; set state.digest_key"
@@ -158,6 +163,7 @@ class Runtime:
                 names,
                 self.operations,
                 token,
+                outputs.of(number) if outputs else None,
             )
 
         self._consumer = LiveConsumer(
@@ -169,6 +175,7 @@ class Runtime:
             self.health,
             self.operations,
             self._clock,
+            outputs,
         )
         watchers: list[asyncio.Task[None]] = []
         try:
@@ -183,6 +190,8 @@ class Runtime:
                 watcher.cancel()
             await asyncio.gather(*watchers, return_exceptions=True)
             await letters.stop()
+            if outputs is not None:
+                await outputs.stop()
             await store.close()
 
     async def _watch(self, store: RedisStore) -> None:

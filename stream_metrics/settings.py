@@ -62,6 +62,8 @@ class KafkaSettings(_Part):
     read its topics again from their start, or go on with what there is."""
     dead_letter_suffix: str = ".dlq"
     """A topic's dead letters go to its name with this behind it."""
+    output_topic: str | None = None
+    """A topic, best a compacted one, that gets a conversation's row whenever it changes."""
     max_poll_records: int = Field(2_000, ge=1, description="records fetched at once")
     fetch_max_wait_ms: int = Field(100, ge=1)
     """How long a fetch waits for records."""
@@ -105,6 +107,13 @@ class KafkaSettings(_Part):
         if not topics or len(set(topics)) != len(topics):
             raise ValueError("name at least one input topic, each once")
         return topics
+
+    @model_validator(mode="after")
+    def _topics_differ(self) -> KafkaSettings:
+        read = {name for topic in self.topics for name in (topic, topic + self.dead_letter_suffix)}
+        if self.output_topic in read:
+            raise ValueError("`output_topic` must be none of the input or dead-letter topics")
+        return self
 
 
 class RedisSettings(_Part):

@@ -47,7 +47,7 @@ SERVICE_FIXTURES = frozenset(
         "sentinel_process",
     }
 )
-REDISES = frozenset({"redis", "sentinel", "cluster"})
+REAL_KINDS = frozenset({"redis", "sentinel", "cluster", "kafka"})
 SERVICE_FOLDER = Path(__file__).parent / "services"
 
 
@@ -59,7 +59,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if (
             SERVICE_FOLDER in item.path.parents
             or fixtures & SERVICE_FIXTURES
-            or parameters.get("kind") in REDISES  # one of the stores of the contract tests
+            or parameters.get("kind") in REAL_KINDS  # of the twins in the contract tests
         ):
             item.add_marker(pytest.mark.service)
 

@@ -6,7 +6,7 @@ is set back; ``snapshot`` and ``restore`` play a store that lost its latest writ
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
@@ -19,6 +19,9 @@ from stream_metrics.ports import (
     Identity,
     Moved,
     OnHold,
+    OutputFenced,
+    OutputMessage,
+    OutputUnavailable,
     PartitionState,
     Position,
     StateStore,
@@ -385,6 +388,86 @@ class MemoryDeadLetters:
     def restore(self, snapshot: tuple[DeadLetter, ...]) -> None:
         """Go back to ``snapshot``."""
         self.letters[:] = snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryMessage:
+    """A message on a ``MemoryTopic``, with its version."""
+
+    conversation_id: str
+    version: int
+    value: bytes | None
+
+
+class MemoryTopic:
+    """An output topic in a list, ``messages``; it outlives those who write to it."""
+
+    def __init__(self) -> None:
+        self.available = True
+        self.messages: list[MemoryMessage] = []
+        self.writers: dict[int, MemoryOutput] = {}
+
+    def largest(self) -> dict[str, MemoryMessage]:
+        """By conversation, the message with the largest version, the first of equal ones."""
+        kept: dict[str, MemoryMessage] = {}
+        for message in self.messages:
+            held = kept.get(message.conversation_id)
+            if held is None or message.version > held.version:
+                kept[message.conversation_id] = message
+        return kept
+
+    def compacted(self) -> dict[str, MemoryMessage]:
+        """By conversation, the message that came last."""
+        return {message.conversation_id: message for message in self.messages}
+
+
+class MemoryOutput:
+    """``Output`` to a ``MemoryTopic``."""
+
+    def __init__(self, topic: MemoryTopic, partition: int) -> None:
+        self._topic = topic
+        self._partition = partition
+        self.begun = False
+
+    async def begin(self) -> None:
+        """See ``Output.begin``."""
+        self._require()
+        self._topic.writers[self._partition] = self
+        self.begun = True
+
+    async def send(self, messages: Sequence[OutputMessage]) -> None:
+        """See ``Output.send``; ``RuntimeError`` before ``begin``."""
+        if not self.begun:
+            raise RuntimeError("an output sends before it has begun")
+        self.begun = False
+        self._require()
+        if self._topic.writers[self._partition] is not self:
+            raise OutputFenced
+        self.begun = True
+        log = self._topic.messages
+        version = len(log)
+        log += [MemoryMessage(m.conversation_id, version, m.value) for m in messages]
+
+    def _require(self) -> None:
+        if not self._topic.available:
+            raise OutputUnavailable("the output topic was told to be unavailable")
+
+
+class MemoryOutputs:
+    """``Outputs`` of one worker to a ``MemoryTopic``."""
+
+    def __init__(self, topic: MemoryTopic) -> None:
+        self._topic = topic
+        self._ways: dict[int, MemoryOutput] = {}
+
+    def of(self, partition: int) -> MemoryOutput:
+        """See ``Outputs.of``."""
+        return self._ways.setdefault(partition, MemoryOutput(self._topic, partition))
+
+    async def keep(self, partitions: Collection[int]) -> None:
+        """See ``Outputs.keep``."""
+        for partition in self._ways.keys() - set(partitions):
+            del self._ways[partition]
 
 
 def _copied(identity: Identity) -> Identity:

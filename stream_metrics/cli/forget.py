@@ -16,6 +16,7 @@ import typer
 from rich.console import Console
 
 from stream_metrics.adapters.kafka.letters import NoDeadLetterTopic, Until, forgotten_mark
+from stream_metrics.adapters.kafka.output import erasures
 from stream_metrics.adapters.kafka.produce import Outgoing, producing, send_all
 from stream_metrics.adapters.kafka.topics import partition_counts
 from stream_metrics.cli.common import ConfigOption, UsageError, load_settings
@@ -51,13 +52,17 @@ def forget(
     """Erase conversations: a [bold]forget[/bold] event of each goes to every input partition.
 
     Workers take each conversation out of rows, windows and Redis as they read it, and ignore its
-    events up to then whenever they come. Its dead letters are listed, and are
-    never re-submitted. What Kafka itself holds goes by the topics' retention.
+    events up to then whenever they come. The output topic, if there is one, gets null. Its dead
+    letters are listed, and are never re-submitted. What Kafka itself holds goes by the topics'
+    retention.
     """
     settings = load_settings(config)
     ids = read_ids(conversations or [], file)
     version = (parse_until(until), f"forget-{uuid.uuid4().hex}")
     events = {conversation: _event(conversation, version) for conversation in ids}
+    if settings.kafka.output_topic is not None:
+        in_kafka(settings, _erase_rows(settings, ids))
+        typer.echo(f"conversations: {len(ids):,}; null is written to {settings.kafka.output_topic}")
     partitions = in_kafka(settings, _write(settings, events))
     topics = list(settings.kafka.topics)
     typer.echo(
@@ -132,6 +137,21 @@ def _event(conversation: str, version: Until) -> bytes:
     assert isinstance(event, Event)
     assert event.version[:2] == version
     return value
+
+
+async def _erase_rows(settings: Settings, conversations: list[str]) -> None:
+    """Write nulls to the output topic, for conversations that have expired.
+
+    Before the events: of what workers know they send null themselves, and what they send once they
+    have read the events must come behind this.
+    """
+    topic = settings.kafka.output_topic
+    assert topic is not None
+    counts = await partition_counts(settings.kafka, [topic])
+    if topic not in counts:
+        raise UsageError(f"topic {topic} does not exist; see kafka.output_topic")
+    erased = await erasures(settings.kafka, counts[topic], conversations)
+    await _send(settings, erased, "nothing is forgotten yet")
 
 
 async def _write(settings: Settings, events: dict[str, bytes]) -> int:

@@ -104,18 +104,22 @@ async def _check(settings: Settings) -> list[Finding]:
 async def _check_kafka(settings: Settings) -> list[Finding]:
     kafka = settings.kafka
     letters = [topic + kafka.dead_letter_suffix for topic in kafka.topics]
+    outputs = [kafka.output_topic] if kafka.output_topic is not None else []
     try:
         async with asyncio.timeout(15):
-            counts = await partition_counts(kafka, [*kafka.topics, *letters])
+            counts = await partition_counts(kafka, [*kafka.topics, *letters, *outputs])
     except (KafkaError, OSError, TimeoutError) as error:
         message = f"{kafka.bootstrap_servers}: {type(error).__name__}: {error}"
         return [Finding("kafka", "error", message)]
     findings = [Finding("kafka", "ok", kafka.bootstrap_servers)]
-    for topic in (*kafka.topics, *letters):
+    for topic in (*kafka.topics, *letters, *outputs):
         if topic in counts:
             findings.append(Finding(f"topic {topic}", "ok", f"{counts[topic]} partitions"))
         elif topic in letters:
             why = "does not exist; the worker stops at the first bad record. Create it"
+            findings.append(Finding(f"topic {topic}", "error", why))
+        elif topic in outputs:
+            why = "does not exist; create it, best with cleanup.policy=compact"
             findings.append(Finding(f"topic {topic}", "error", why))
         else:
             findings.append(Finding(f"topic {topic}", "error", "does not exist; create it"))

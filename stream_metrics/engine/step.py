@@ -71,6 +71,11 @@ class Changes:
     header: bool = False
     cells: list[tuple[int, Cell]] = field(default_factory=list)
 
+    @property
+    def of_items(self) -> bool:
+        """Whether more than the version up to which the conversation is forgotten has changed."""
+        return bool(self.written or self.dropped or self.fingerprinted or self.turns)
+
 
 class _TurnWork:
     """What a batch has done to one turn so far."""

@@ -5,9 +5,10 @@ The order of effects, for each batch (``docs/delivery.md`` says what happens if 
 1. load   the conversations that the batch speaks of and that are not open
 2. step   apply the events, in memory
 3. dead   produce dead letters, and wait until they are acknowledged
-4. write  state, window buckets and offsets, in one atomic call that checks owner and offsets
-5. commit the offsets to Kafka, a hint for lag tools (by the service, now and then)
-6. export the figures in memory are what ``/metrics`` shows from now on
+4. output produce the changed rows to the output topic, if there is one, and wait likewise
+5. write  state, window buckets and offsets, in one atomic call that checks owner and offsets
+6. commit the offsets to Kafka, a hint for lag tools (by the service, now and then)
+7. export the figures in memory are what ``/metrics`` shows from now on
 """
 
 from __future__ import annotations
@@ -57,6 +58,9 @@ from stream_metrics.ports import (
     Fenced,
     Identity,
     Moved,
+    Output,
+    OutputFenced,
+    OutputMessage,
     PartitionState,
     Position,
     Record,
@@ -66,6 +70,7 @@ from stream_metrics.ports import (
 from stream_metrics.worker.batches import CALL_ARGUMENTS, CALL_BYTES, HARD_CAP_BYTES, estimate
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.identity import OtherIdentity, check_identity
+from stream_metrics.worker.output import message_after
 from stream_metrics.worker.telemetry import Telemetry
 
 EXPIRE_AT_ONCE: Final = 200
@@ -92,7 +97,8 @@ class PartitionOptions:
     """What all partitions of a worker share.
 
     ``now_ms`` is the wall clock of a live worker: a record from the future moves record time no
-    further than that. ``partitioner`` says where Kafka's default one puts a key.
+    further than that. ``partitioner`` says where Kafka's default one puts a key. ``turn_scope`` is
+    that of the rows on the output topic.
     """
 
     identity: Identity
@@ -105,6 +111,7 @@ class PartitionOptions:
     ttl_ms: int = 86_400_000
     batch_records: int = 400
     require_key: bool = True
+    turn_scope: str = "last"
     partitioner: Callable[[bytes], int] | None = None
     now_ms: Callable[[], int] | None = None
     dedups: Deduplicators = field(default_factory=Deduplicators)
@@ -151,6 +158,7 @@ class _Work:
     events: list[tuple[Taken, Record]] = field(default_factory=list)
     conversation: Conversation | None = None
     changes: Changes | None = None
+    message: OutputMessage | None = None
     last_record_ms: int = 0
 
 
@@ -182,6 +190,7 @@ class StatePartition:
         names: SharedNames,
         telemetry: Telemetry,
         token: bytes,
+        output: Output | None = None,
     ) -> None:
         self.number = number
         self.token = token
@@ -194,6 +203,7 @@ class StatePartition:
         self._cache = cache
         self._names = names
         self._telemetry = telemetry
+        self._output = output
         self._dedups: dict[str, Deduplicator] = {}
         self._step = Step(options.engine, self._dedup)
         self._batches = 0
@@ -281,6 +291,10 @@ class StatePartition:
             letters.sort(key=lambda letter: (letter.record.topic, letter.record.offset))
             await retry(lambda: self._dead_letters.send(letters))
         sent = clock()
+        messages = [work.message for work in works.values() if work.message is not None]
+        if self._output is not None and messages:
+            await self._publish(self._output, messages, retry)
+        published = clock()
         await self._write(batch, retry)
         written = clock()
         taken()
@@ -296,7 +310,10 @@ class StatePartition:
         telemetry.stage("load", loaded - decoded)
         telemetry.stage("step", stepped - loaded)
         telemetry.stage("dead_letters", sent - stepped)
-        telemetry.stage("state", written - sent)
+        telemetry.stage("state", written - published)
+        if self._output is not None:
+            telemetry.stage("output", published - sent)
+            telemetry.published(messages)
 
     def _decode(
         self, records: Sequence[Record], letters: list[DeadLetter]
@@ -397,7 +414,7 @@ class StatePartition:
         assert work.conversation is not None
         try:
             events = [self._with_its_key(work, *event) for event in work.events]
-            work.changes = self._step.apply(work.conversation, events, observations)
+            self._take(work, events, observations)
         except MemoryError:
             raise
         except Exception as error:
@@ -432,7 +449,8 @@ class StatePartition:
             trial = self._restore(work.conversation_id, parts)
             try:
                 event = self._with_its_key(work, sent, record)
-                self._step.apply(trial, [*good, event], Observations())
+                on_trial = _Work(work.key, work.conversation_id, conversation=trial)
+                self._take(on_trial, [*good, event], Observations())
             except MemoryError:
                 raise
             except Exception as found:
@@ -441,7 +459,15 @@ class StatePartition:
             else:
                 good.append(event)
         work.conversation = self._restore(work.conversation_id, parts)
-        work.changes = self._step.apply(work.conversation, good, observations)
+        self._take(work, good, observations)
+
+    def _take(self, work: _Work, events: Sequence[Taken], observations: Observations) -> None:
+        """Apply events to a conversation, and make the message that they are due."""
+        assert work.conversation is not None
+        work.changes = self._step.apply(work.conversation, events, observations)
+        if self._output is not None:
+            scope = self._options.turn_scope
+            work.message = message_after(work.conversation, work.changes, events, scope)
 
     def _write_of(self, work: _Work) -> ConversationWrite:
         assert work.conversation is not None
@@ -503,6 +529,28 @@ class StatePartition:
             self.positions = positions
 
         return batch, taken
+
+    async def _publish(
+        self, output: Output, messages: Sequence[OutputMessage], retry: Retry[object]
+    ) -> None:
+        """Produce ``messages`` as the owner; raises ``Lost`` instead once somebody else is."""
+        sure = True  # a way that was begun before was begun by an owner, or before its claim
+
+        async def send() -> None:
+            nonlocal sure
+            if not output.begun:
+                sure = False
+                await output.begin()
+            if not sure:
+                await self._look()
+                sure = True
+            await output.send(messages)
+
+        while True:
+            try:
+                return await retry(send)  # type: ignore[return-value]
+            except OutputFenced:
+                await self.check(retry)
 
     async def _write(self, batch: BatchWrite, retry: Retry[object]) -> None:
         result = await self._ask(lambda: self._store.write(batch), retry)
@@ -568,7 +616,10 @@ class StatePartition:
 
     async def check(self, retry: Retry[object]) -> None:
         """Raise ``Lost`` if the store has another owner or other offsets; for idle partitions."""
-        state = await self._ask(lambda: self._store.describe(self.number), retry)
+        await self._ask(self._look, retry)
+
+    async def _look(self) -> None:
+        state = await self._store.describe(self.number)
         if state.token != self.token:
             raise Lost(self.number, "fenced")
         if {t: p.offset for t, p in state.positions.items()} != {

@@ -7,7 +7,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
-from stream_metrics.ports import DeadLettersUnavailable, StoreUnavailable
+from stream_metrics.ports import StoreUnavailable, Unavailable
 
 T = TypeVar("T")
 
@@ -57,29 +57,36 @@ class Patience:
         return self._stopping.is_set()
 
     async def __call__(self, call: Callable[[], Awaitable[T]]) -> T:
-        """The result of ``call`` once store and dead letters are there."""
+        """The result of ``call`` once what it needs is there."""
         failures = 0
         waiting: str | None = None
         while True:
             try:
                 result = await self._unless_stopped(call)
-            except StoreUnavailable as error:
-                waiting = "redis"
-                self._on_error()
-                reason = str(error)
-            except DeadLettersUnavailable as error:
-                waiting = "dead_letters"
-                reason = str(error)
+            except Unavailable as error:
+                if waiting not in (None, error.reason):
+                    self._no_longer(waiting)
+                waiting, reason = error.reason, str(error)
+                if isinstance(error, StoreUnavailable):
+                    self._on_error()
+            except Stopped:
+                raise  # the reason stands until the end
+            except BaseException:
+                self._no_longer(waiting)
+                raise
             else:
-                if waiting is not None:
-                    self.waiting.discard(waiting)
-                    self._reasons.clear(waiting)
+                self._no_longer(waiting)
                 return result
             self.waiting.add(waiting)
             self._reasons.set(waiting, reason)
             self._reasons.beat()
             failures += 1
             await self.pause(min(self._cap, self._first * 2 ** min(failures, 10)))
+
+    def _no_longer(self, waiting: str | None) -> None:
+        if waiting is not None:
+            self.waiting.discard(waiting)
+            self._reasons.clear(waiting)
 
     async def _unless_stopped(self, call: Callable[[], Awaitable[T]]) -> T:
         """The result of ``call``; once the worker is to stop it has some seconds to come."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from stream_metrics.engine.step import Observations
+from stream_metrics.ports import OutputMessage
 
 
 class Telemetry(Protocol):
@@ -13,6 +14,7 @@ class Telemetry(Protocol):
 
     def observe(self, observations: Observations) -> None: ...
     def bad_records(self, counts: Mapping[str, int]) -> None: ...
+    def published(self, messages: Sequence[OutputMessage]) -> None: ...
     def batch(self, records: int) -> None: ...
     def stage(self, name: str, seconds: float) -> None: ...
     def latency(self, seconds: float) -> None: ...
@@ -27,6 +29,9 @@ class Silent:
         """Ignore."""
 
     def bad_records(self, counts: Mapping[str, int]) -> None:
+        """Ignore."""
+
+    def published(self, messages: Sequence[OutputMessage]) -> None:
         """Ignore."""
 
     def batch(self, records: int) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from stream_metrics.adapters.kafka.consumer import LiveConsumer
 from stream_metrics.adapters.kafka.dead_letters import KafkaDeadLetters
+from stream_metrics.adapters.kafka.output import KafkaOutput
 from stream_metrics.adapters.redis.store import RedisStore
 from stream_metrics.cli import main
 from stream_metrics.worker.partition import StatePartition
@@ -25,6 +26,7 @@ STEPS: Final[dict[str, tuple[type, str]]] = {
     "load": (StatePartition, "_open"),
     "step": (StatePartition, "_apply"),
     "dead": (KafkaDeadLetters, "send"),
+    "output": (KafkaOutput, "send"),
     "write": (StatePartition, "_write"),
     "commit": (LiveConsumer, "_commit"),
 }

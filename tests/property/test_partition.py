@@ -17,7 +17,7 @@ from stream_metrics.adapters.redis.connect import RedisOptions, connect
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.row import canonical
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.ports import Identity, Position, Record, StateStore
+from stream_metrics.ports import Identity, Output, Position, Record, StateStore
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.export import export_state
 from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
@@ -42,7 +42,11 @@ async def once(call: Callable[[], Awaitable[Any]]) -> Any:
 
 
 async def opened(
-    store: StateStore, letters: MemoryDeadLetters, cache_results: int, **changes: Any
+    store: StateStore,
+    letters: MemoryDeadLetters,
+    cache_results: int,
+    output: Output | None = None,
+    **changes: Any,
 ) -> StatePartition:
     """A state partition that has just been claimed by a new owner."""
     shared = replace(options(), **changes)
@@ -55,6 +59,7 @@ async def opened(
         SharedNames(store, shared),
         Silent(),
         b"token",
+        output,
     )
     partition.adopt(await store.claim(0, b"token", IDENTITY, {TOPIC: Position(0)}))
     return partition

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
-from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.adapters.memory import (
+    MemoryDeadLetters,
+    MemoryMessage,
+    MemoryOutput,
+    MemoryStore,
+    MemoryTopic,
+)
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.row import canonical
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
@@ -15,12 +21,14 @@ from stream_metrics.ports import (
     BatchWrite,
     ConversationKey,
     DeadLetter,
+    OutputMessage,
     Record,
     StoredConversation,
     WriteResult,
 )
 from stream_metrics.traffic import TrafficProfile, generate
 from stream_metrics.worker.export import export_state
+from stream_metrics.worker.partition import StatePartition
 from stream_metrics.worker.replay import Replay
 from tests.property.test_partition import TOPIC, once, opened
 
@@ -71,10 +79,10 @@ class CrashingStore(MemoryStore):
         return await super().admit(*arguments)
 
     async def write(self, batch: BatchWrite) -> WriteResult:
-        """Step 4."""
-        self._point.passing("before 4 write")
+        """Step 5."""
+        self._point.passing("before 5 write")
         written = await super().write(batch)
-        self._point.passing("after 4 write")
+        self._point.passing("after 5 write")
         return written
 
 
@@ -92,36 +100,74 @@ class CrashingDeadLetters(MemoryDeadLetters):
         self._point.passing("after 3 dead")
 
 
+class CrashingOutput(MemoryOutput):
+    """The output of a process that dies around a call, or when half of it is sent."""
+
+    def __init__(self, topic: MemoryTopic, point: CrashPoint) -> None:
+        super().__init__(topic, 0)
+        self._point = point
+
+    async def begin(self) -> None:
+        """What step 4 does before it sends for the first time."""
+        await super().begin()
+        self._point.passing("begun 4 output")
+
+    async def send(self, messages: Sequence[OutputMessage]) -> None:
+        """Step 4."""
+        self._point.passing("before 4 output")
+        half = len(messages) // 2
+        await super().send(messages[:half])
+        self._point.passing("within 4 output")
+        await super().send(messages[half:])
+        self._point.passing("after 4 output")
+
+
 PLACES = (
     "before 1 load",
     "after 1 load",
     "after 2 step",
     "before 3 dead",
     "after 3 dead",
-    "before 4 write",
-    "after 4 write",
+    "begun 4 output",
+    "before 4 output",
+    "within 4 output",
+    "after 4 output",
+    "before 5 write",
+    "after 5 write",
 )
 
 
-# names are asked for when new ones come, and they all come at the start
-CASES = [(place, after) for place in PLACES for after in ((0,) if "2" in place else (0, 1))]
+# names are asked for when new ones come, and they all come at the start; an output begins once
+ONCE = ("after 2 step", "begun 4 output")
+CASES = [(place, after) for place in PLACES for after in ((0,) if place in ONCE else (0, 1))]
+
+
+def lines_of(kept: Mapping[str, MemoryMessage]) -> list[str]:
+    """The rows that a reader of the output topic ends with, as ``export`` writes them."""
+    values = [kept[name].value for name in sorted(kept)]
+    return [value.decode() for value in values if value is not None]
 
 
 @pytest.mark.parametrize(("place", "after"), CASES)
 async def test_a_crash_at_any_step(place: str, after: int) -> None:
     """The next owner goes on from the stored offsets, and ends with what a replay gives."""
     point = CrashPoint(place, after)
-    store, letters = CrashingStore(point), CrashingDeadLetters(point)
+    store, letters, topic = CrashingStore(point), CrashingDeadLetters(point), MemoryTopic()
+
+    async def owner() -> StatePartition:
+        output = CrashingOutput(topic, point)
+        return await opened(store, letters, cache_results=1_000, output=output)
+
     records = [
         Record(record.value, record.key, record.timestamp_ms, TOPIC, 0, offset)
         for offset, record in enumerate(generate(TRAFFIC))
     ]
-    partition = await opened(store, letters, cache_results=1_000)
+    partition = await owner()
     while (start := partition.positions[TOPIC].offset) < len(records):
         try:
             await partition.process(records[start : start + BATCH], once)
         except Crash:
-            partition = await opened(store, letters, cache_results=1_000)
+            partition = await owner()
     assert point.hit
 
     replay = Replay()
@@ -133,3 +179,5 @@ async def test_a_crash_at_any_step(place: str, after: int) -> None:
     assert export.windows_document(now * 1000) == replay.windows(now * 1000)
     places = {letter.record.offset for letter in letters.letters}
     assert places == {rejected.number for rejected in replay.rejected}
+    for kept in (topic.largest(), topic.compacted()):
+        assert lines_of(kept) == [canonical(r) for r in replay.rows()]

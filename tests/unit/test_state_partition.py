@@ -317,9 +317,8 @@ async def test_a_lack_of_memory_sets_no_event_aside(
 async def test_partitions_share_what_their_deduplicators_remember() -> None:
     """The results that came last are remembered once a worker, not once a partition."""
     shared, store, letters = options(), MemoryStore(), MemoryDeadLetters()
-    changes = {"dedups": shared.dedups}
-    one = await opened(store, letters, 0, **changes)
-    other = await opened(store, letters, 0, **changes)
+    one = await opened(store, letters, 0, dedups=shared.dedups)
+    other = await opened(store, letters, 0, dedups=shared.dedups)
 
     assert one._dedup("k") is other._dedup("k")
     assert shared.dedups.of(shared.engine.rules, b"another key") is not one._dedup("k")

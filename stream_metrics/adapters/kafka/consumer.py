@@ -30,6 +30,7 @@ from stream_metrics.adapters.kafka.topics import TopicsMissing, equal_counts
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.ports import (
     Identity,
+    Outputs,
     Position,
     Record,
     StateStore,
@@ -82,6 +83,7 @@ class LiveConsumer:
         reasons: Reasons,
         operations: Operations,
         clock: Clock,
+        outputs: Outputs | None = None,
     ) -> None:
         self._settings = settings
         self._store = store
@@ -91,6 +93,7 @@ class LiveConsumer:
         self._reasons = reasons
         self._operations = operations
         self._clock = clock
+        self._outputs = outputs
         self._consumer: AIOKafkaConsumer | None = None
         self._identity: Identity | None = None
         self._changed = False  # what was ours is not, until it has been taken over
@@ -299,6 +302,8 @@ class LiveConsumer:
         for number in (self._kept.keys() | self._halted.keys()) - numbers:
             if number not in held:
                 self._drop(number)
+        if self._outputs is not None:
+            await self._outputs.keep(numbers)
         for number in sorted(numbers):
             if self._changed:
                 return

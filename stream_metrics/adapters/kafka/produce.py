@@ -1,15 +1,15 @@
-"""Producing for commands: into the input topics and the dead-letter topics, acknowledged by all."""
+"""Producing, acknowledged by all: what commands send, and what producers have in common."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, ProducerClosed
 
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.settings import KafkaSettings
@@ -71,3 +71,19 @@ async def send_all(
             raise answer
         errors.append(answer if isinstance(answer, KafkaError) else None)
     return errors
+
+
+async def abandon(producer: AIOKafkaProducer, within_seconds: float) -> None:
+    """Stop a producer without waiting for brokers; what it had not sent is dropped.
+
+    Its own ``stop`` waits until everything is sent, which in a broken transaction is for ever.
+    """
+    producer._message_accumulator.fail_all(ProducerClosed())
+    sender = producer._sender.sender_task
+    if sender is not None:
+        sender.cancel()
+    await producer.client.close()
+    if sender is not None:
+        await asyncio.wait({sender}, timeout=within_seconds)
+    with suppress(TimeoutError, KafkaError):
+        await asyncio.wait_for(producer.stop(), within_seconds)

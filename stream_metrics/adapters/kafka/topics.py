@@ -1,4 +1,4 @@
-"""What Kafka says of topics: how many partitions each has."""
+"""Topics: how many partitions each has, and where keys belong."""
 
 from __future__ import annotations
 

@@ -30,11 +30,12 @@ from stream_metrics.dedup.verify import VERDICTS
 from stream_metrics.engine.config import OTHER
 from stream_metrics.engine.step import EVENT_TYPES, Observations
 from stream_metrics.events.decode import REASONS
+from stream_metrics.ports import OutputMessage
 
 PREFIX: Final = "streammetrics_"
 OUTCOMES: Final = ("applied", "redelivered", "superseded", "forgotten", "over_limit")
 KEY_KINDS: Final = ("id", "doc_id", "url", "snippet", "content", "title")
-STAGES: Final = ("decode", "load", "step", "dead_letters", "state", "commit")
+STAGES: Final = ("decode", "load", "step", "dead_letters", "output", "state", "commit")
 ENTITY_TYPES: Final = (*(kind.name for kind in NAMED_TYPES), OTHER)
 
 # Key of Observations.counts: name of the counter, help.
@@ -144,6 +145,12 @@ class Operations:
         }
         dead = counter("dead_letters", "Records set aside, by the reason.", "reason")
         self._dead = {reason: dead.labels(reason) for reason in (*REASONS, OTHER)}
+        output = counter(
+            "output_messages",
+            "Messages to the output topic: rows of conversations, and nulls for forgotten ones.",
+            "type",
+        )
+        self._output = {name: output.labels(name) for name in ("row", "null")}
         candidates = counter(
             "dedup_candidates", "Pairs of results that share a candidate key, by its kind.", "key"
         )
@@ -261,6 +268,12 @@ class Operations:
         """Dead letters of a batch, by reason."""
         for reason, n in counts.items():
             self._dead.get(reason, self._dead[OTHER]).inc(n)
+
+    def published(self, messages: Sequence[OutputMessage]) -> None:
+        """Messages of a batch that the output topic has taken."""
+        nulls = sum(message.value is None for message in messages)
+        self._output["null"].inc(nulls)
+        self._output["row"].inc(len(messages) - nulls)
 
     def batch(self, records: int) -> None:
         """A batch of so many records was finished."""

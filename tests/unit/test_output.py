@@ -1,0 +1,317 @@
+"""What the output topic is told of a conversation, and when."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from stream_metrics.adapters.health import Health
+from stream_metrics.adapters.memory import (
+    MemoryDeadLetters,
+    MemoryOutput,
+    MemoryOutputs,
+    MemoryStore,
+    MemoryTopic,
+)
+from stream_metrics.engine.config import EngineConfig
+from stream_metrics.engine.row import Row, canonical, conversation_rows
+from stream_metrics.engine.state import Conversation
+from stream_metrics.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.ports import BatchWrite, Position, Record, WriteResult
+from stream_metrics.worker.export import export_state
+from stream_metrics.worker.partition import Lost, StatePartition
+from stream_metrics.worker.patience import Patience
+from tests.property.test_partition import IDENTITY, TOPIC, once, opened
+from tests.unit.test_state_partition import DAY_MS, NOON_S, search
+
+Sent = tuple[bytes, bytes, int]
+
+
+def label(conversation: str, number: int, at_s: int, result_id: str, gain: int | None) -> Sent:
+    """A label of one result."""
+    return event(
+        {
+            "type": "relevance_labels",
+            "event_id": f"l-{number}",
+            "occurred_at": at_s,
+            "conversation_id": conversation,
+            "turn": 1,
+            "labels": [{"result_id": result_id, "gain": gain}],
+        }
+    )
+
+
+def forget(conversation: str, at_s: int) -> Sent:
+    """A forget."""
+    return event(
+        {
+            "type": "forget",
+            "event_id": "f-1",
+            "occurred_at": at_s,
+            "conversation_id": conversation,
+        }
+    )
+
+
+def event(content: dict[str, Any]) -> Sent:
+    """Key, value and timestamp of an event."""
+    key = content["conversation_id"].encode()
+    return key, json.dumps(content).encode(), content["occurred_at"] * 1000
+
+
+class DyingStore(MemoryStore):
+    """A store whose owner dies before its next write, if told so."""
+
+    dies = False
+
+    async def write(self, batch: BatchWrite) -> WriteResult:
+        """Raises instead."""
+        if self.dies:
+            self.dies = False
+            raise ConnectionAbortedError
+        return await super().write(batch)
+
+
+class Scene:
+    """State partition 0 of a group, and its output topic."""
+
+    def __init__(self, **changes: Any) -> None:
+        self.store, self.topic = DyingStore(), MemoryTopic()
+        self.letters = MemoryDeadLetters()
+        self.changes = changes
+        self.owner: StatePartition
+        self.output: MemoryOutput
+
+    async def take_over(self) -> None:
+        """A new process becomes the owner."""
+        self.output = MemoryOutputs(self.topic).of(0)
+        self.owner = await opened(self.store, self.letters, 1_000, self.output, **self.changes)
+
+    async def read(self, *sent: Sent, at: int | None = None) -> None:
+        """One batch, at the owner's position."""
+        first = self.owner.positions[TOPIC].offset if at is None else at
+        records = [Record(v, k, t, TOPIC, 0, first + n) for n, (k, v, t) in enumerate(sent)]
+        await self.owner.process(records, once)
+
+    async def die_before_write(self, *sent: Sent) -> None:
+        """A batch of which only the rows get out; then a new owner is there."""
+        self.store.dies = True
+        with pytest.raises(ConnectionAbortedError):
+            await self.read(*sent)
+        await self.take_over()
+
+    @property
+    def values(self) -> list[Any]:
+        """What was sent, decoded."""
+        return [m.value if m.value is None else json.loads(m.value) for m in self.topic.messages]
+
+    async def same_as_export(self) -> bool:
+        """Whether both kinds of readers end with the rows of the store."""
+        export = await export_state(self.store, EngineConfig(), DEFAULT_WINDOWS, "last")
+        expected = {row["conversation_id"]: canonical(row).encode() for row in export.rows}
+        return all(
+            {name: m.value for name, m in kept.items() if m.value is not None} == expected
+            for kept in (self.topic.largest(), self.topic.compacted())
+        )
+
+
+@pytest.fixture
+async def scene() -> Scene:
+    """With an owner."""
+    made = Scene()
+    await made.take_over()
+    return made
+
+
+async def test_a_changed_row_is_sent_once_a_batch(scene: Scene) -> None:
+    """Two events of one conversation in a batch make one message: the row that export writes."""
+    await scene.read(search("c", 1, NOON_S, "a"), search("c", 2, NOON_S + 1, "a", "b"))
+
+    assert [m.conversation_id for m in scene.topic.messages] == ["c"]
+    assert [row["results"] for row in scene.values] == [3]
+    assert await scene.same_as_export()
+
+
+async def test_what_changes_nothing_is_not_sent(scene: Scene) -> None:
+    """A redelivered event makes no message; nor does a record that is none."""
+    await scene.read(search("c", 1, NOON_S, "a"))
+    await scene.read(search("c", 1, NOON_S, "a"), (b"c", b"junk", NOON_S * 1000))
+
+    assert len(scene.topic.messages) == 1
+
+
+async def test_a_conversation_without_a_turn_is_not_spoken_of(scene: Scene) -> None:
+    """Labels that wait make no message; when what they name has come there is one."""
+    await scene.read(label("c", 1, NOON_S, "1-0", 3))
+    assert scene.values == []
+
+    await scene.read(search("c", 1, NOON_S, "a"))
+    assert [row["gain"] for row in scene.values] == [3]
+
+
+async def test_a_late_label_sends_the_row_again(scene: Scene) -> None:
+    """The row with the label comes behind the row without it, under a larger version."""
+    await scene.read(search("c", 1, NOON_S, "a"))
+    await scene.read(label("c", 1, NOON_S + 60, "1-0", 4))
+
+    assert [row["gain"] for row in scene.values] == [0, 4]
+    first, second = scene.topic.messages
+    assert first.version < second.version
+
+
+async def test_forgetting_sends_null(scene: Scene) -> None:
+    """A forgotten conversation gets null; what is newer begins it again."""
+    await scene.read(search("c", 1, NOON_S, "a"))
+    await scene.read(forget("c", NOON_S + 1))
+    assert scene.values[1:] == [None]
+
+    await scene.read(search("c", 2, NOON_S + 2, "a", "b"))
+    assert scene.values[-1]["results"] == 2
+    assert await scene.same_as_export()
+
+
+async def test_a_forget_of_a_conversation_that_lives_elsewhere_is_silent(scene: Scene) -> None:
+    """A forget is on every partition: where the conversation is not known nothing is sent, so
+    that a row which its own partition has sent since is not lost."""
+    await scene.read(forget("c", NOON_S))
+    await scene.read(forget("c", NOON_S))
+
+    assert scene.topic.messages == []
+
+
+async def test_a_row_that_was_sent_before_a_crash_is_taken_back(scene: Scene) -> None:
+    """A row gets out, but not the state; then the next owner reads the forget first: null."""
+    await scene.die_before_write(search("c", 1, NOON_S, "a"))
+    await scene.read(forget("c", NOON_S + 1))
+    await scene.read(search("c", 1, NOON_S, "a"))
+
+    assert scene.values[-1] is None
+    assert await scene.same_as_export()
+
+
+async def test_a_row_that_is_as_before_is_sent_after_a_crash(scene: Scene) -> None:
+    """A label gets out, but not the state; then it comes together with its withdrawal, and the
+    row is what it was. It must be sent: the topic has the label's row."""
+    await scene.read(search("c", 1, NOON_S, "a"))
+    await scene.die_before_write(label("c", 1, NOON_S + 1, "1-0", 4))
+    await scene.read(label("c", 1, NOON_S + 1, "1-0", 4), label("c", 2, NOON_S + 2, "1-0", None))
+
+    assert [row["gain"] for row in scene.values] == [0, 4, 0]
+    assert await scene.same_as_export()
+
+
+async def test_expiry_sends_nothing(scene: Scene) -> None:
+    """The last row of a conversation stays on the topic; later events replace it."""
+    await scene.read(search("c", 1, NOON_S, "a", "b"))
+    await scene.owner.expire(NOON_S * 1000 + DAY_MS + 1, once)
+    assert len(scene.topic.messages) == 1
+
+    await scene.read(search("c", 2, NOON_S + 90_000, "a"))
+    assert [row["results"] for row in scene.values] == [2, 1]
+
+
+async def test_rows_by_turn() -> None:
+    """With `turn_scope` all a message is the list of the conversation's rows."""
+    scene = Scene(turn_scope="all")
+    await scene.take_over()
+    key, value, stamp = search("c", 2, NOON_S + 1, "b")
+    second = json.dumps({**json.loads(value), "turn": 2}).encode()
+
+    await scene.read(search("c", 1, NOON_S, "a"), (key, second, stamp))
+
+    assert [[row["turn"] for row in rows] for rows in scene.values] == [[1, 2]]
+
+
+async def test_a_writer_that_was_replaced_sends_nothing_more(scene: Scene) -> None:
+    """An owner that slept while another one took over neither sends nor writes."""
+    await scene.read(search("c", 1, NOON_S, "a"))
+    asleep = scene.owner
+    await scene.store.claim(0, b"another", IDENTITY, {TOPIC: Position(0)})
+    await MemoryOutputs(scene.topic).of(0).begin()
+
+    key, value, stamp = search("c", 2, NOON_S, "b")
+    with pytest.raises(Lost, match="fenced"):
+        await asleep.process([Record(value, key, stamp, TOPIC, 0, 1)], once)
+
+    assert len(scene.topic.messages) == 1
+
+
+async def test_an_owner_that_was_shut_out_by_mistake_goes_on(scene: Scene) -> None:
+    """If somebody else begins who does not own the partition, the owner begins again."""
+    await scene.read(search("c", 1, NOON_S, "a"))
+    await MemoryOutputs(scene.topic).of(0).begin()
+
+    await scene.read(search("c", 2, NOON_S, "b"))
+
+    assert [row["results"] for row in scene.values] == [1, 2]
+
+
+async def test_a_successor_that_is_replaced_before_it_begins_sends_nothing() -> None:
+    """Between its claim and its first row a worker sleeps, and another one takes over: on waking
+    it begins to write, looks who owns the partition, and stops."""
+    scene = Scene()
+    await scene.take_over()
+    asleep = scene.owner
+    await scene.store.claim(0, b"another", IDENTITY, {TOPIC: Position(0)})
+
+    key, value, stamp = search("c", 1, NOON_S, "a")
+    with pytest.raises(Lost, match="fenced"):
+        await asleep.process([Record(value, key, stamp, TOPIC, 0, 0)], once)
+
+    assert scene.topic.messages == []
+
+
+async def test_a_topic_that_is_away_is_waited_for(scene: Scene) -> None:
+    """While the topic takes nothing the batch waits, and says why; then row and state are there."""
+    health = Health(reasons={})
+    seen: list[dict[str, str]] = []
+
+    class Watched(Patience):
+        async def pause(self, seconds: float) -> None:
+            seen.append(dict(health.reasons))
+            scene.topic.available = len(seen) == 3
+
+    scene.topic.available = False
+    key, value, stamp = search("c", 1, NOON_S, "a")
+    patience = Watched(health, lambda: None)
+    await scene.owner.process([Record(value, key, stamp, TOPIC, 0, 0)], patience)
+
+    assert [list(reasons) for reasons in seen] == [["output"]] * 3
+    assert health.reasons == {}
+    assert await scene.same_as_export()
+
+
+async def test_a_bug_in_a_row_sets_its_event_aside(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An event with which no row can be made is a dead letter; the conversation is as before."""
+
+    def failing(conversation: Conversation, scope: str) -> list[Row]:
+        rows = conversation_rows(conversation, scope)
+        if rows and rows[0]["results"] > 1:
+            raise ZeroDivisionError("a bug of the test's")
+        return rows
+
+    await scene.read(search("c", 1, NOON_S, "a"))
+    monkeypatch.setattr("stream_metrics.worker.output.conversation_rows", failing)
+    await scene.read(search("c", 2, NOON_S + 1, "b"), search("d", 1, NOON_S, "a"))
+    monkeypatch.undo()
+
+    assert [letter.reason for letter in scene.letters.letters] == ["internal_error"]
+    assert [row["conversation_id"] for row in scene.values] == ["c", "d"]
+    assert await scene.same_as_export()
+
+
+async def test_without_an_output_topic_no_row_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody pays for rows that go nowhere."""
+
+    def expensive(*_: object) -> list[Row]:
+        raise AssertionError("a row was made")
+
+    monkeypatch.setattr("stream_metrics.worker.output.conversation_rows", expensive)
+    owner = await opened(MemoryStore(), MemoryDeadLetters(), 1_000)
+    key, value, stamp = search("c", 1, NOON_S, "a")
+
+    await owner.process([Record(value, key, stamp, TOPIC, 0, 0)], once)
