@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
 from uuid import uuid4
 
 import pytest
 import pytest_asyncio
-from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from deploy.local.kafka.cluster import Kafka
 from stream_metrics.adapters.kafka.output import VERSION, KafkaOutputs
 from stream_metrics.adapters.memory import MemoryOutputs, MemoryTopic
 from stream_metrics.ports import OutputFenced, OutputMessage, Outputs, OutputUnavailable
 from stream_metrics.settings import KafkaSettings
+from tests.services.live import stored
 
 Message = tuple[str, int, bytes | None]  # conversation, version, value
 PARTITIONS = 3
@@ -33,26 +32,6 @@ class Scene:
     async def versions(self, conversation: str) -> list[int]:
         """Of the messages of one conversation, in the order in which they lie there."""
         return [version for name, version, _ in await self.read() if name == conversation]
-
-
-async def lying_on(kafka: Kafka, topic: str) -> list[Message]:
-    """All committed messages of a topic, each partition's in its order."""
-    places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
-    consumer = AIOKafkaConsumer(
-        bootstrap_servers=kafka.bootstrap_servers, isolation_level="read_committed"
-    )
-    await consumer.start()
-    found: list[Any] = []
-    try:
-        consumer.assign(places)
-        await consumer.seek_to_beginning()
-        ends = await consumer.end_offsets(places)
-        while any([await consumer.position(place) < ends[place] for place in places]):
-            for records in (await consumer.getmany(timeout_ms=200)).values():
-                found += records
-    finally:
-        await consumer.stop()
-    return [(r.key.decode(), int(dict(r.headers)[VERSION]), r.value) for r in found]
 
 
 @pytest_asyncio.fixture(params=["memory", "kafka"])
@@ -79,10 +58,14 @@ async def scene(request: pytest.FixtureRequest) -> AsyncIterator[Scene]:
             request_timeout_ms=2_000,
         )
 
+    async def lying() -> list[Message]:
+        found = await stored(kafka, [name])
+        return [(r.key.decode(), int(dict(r.headers)[VERSION]), r.value) for r in found]
+
     there = settings(name)
     ways = KafkaOutputs(there), KafkaOutputs(there), KafkaOutputs(settings(f"no-{name}"))
     try:
-        yield Scene(ways[0], ways[1], lambda: lying_on(kafka, name), ways[2])
+        yield Scene(ways[0], ways[1], lying, ways[2])
     finally:
         for each in ways:
             await each.stop()

@@ -160,12 +160,14 @@ async def produce(
 
 
 async def stored(kafka: Kafka, topics: Iterable[str]) -> list[Any]:
-    """Every record that the topics hold now, as the client gives it, partition by partition."""
+    """Every committed record that the topics hold now, as the client gives it, by partition."""
     counts = await partition_counts(
         KafkaSettings(bootstrap_servers=kafka.bootstrap_servers), topics
     )
     places = [TopicPartition(topic, n) for topic, count in counts.items() for n in range(count)]
-    consumer = AIOKafkaConsumer(bootstrap_servers=kafka.bootstrap_servers)
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=kafka.bootstrap_servers, isolation_level="read_committed"
+    )
     await consumer.start()
     found: dict[TopicPartition, list[Any]] = {place: [] for place in places}
     try:
