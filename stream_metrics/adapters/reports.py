@@ -5,21 +5,33 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from stream_metrics.engine.row import Row, canonical
+
+ROWS: Final = "conversations.jsonl"
 
 
 def write_text(path: Path, text: str) -> None:
     """Write a whole file at once."""
+    write_lines(path, (text,))
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> int:
+    """Write a file line by line, each with its end; how many."""
     temporary = path.with_name(f".{path.name}.part")
-    temporary.write_text(text, encoding="utf-8", newline="\n")
+    written = 0
+    with temporary.open("w", encoding="utf-8", newline="\n") as file:
+        for line in lines:
+            file.write(line)
+            written += 1
     os.replace(temporary, path)
+    return written
 
 
 def write_rows(directory: Path, rows: Iterable[Row]) -> None:
     """``conversations.jsonl``: one canonical line a row."""
-    write_text(directory / "conversations.jsonl", "".join(canonical(r) + "\n" for r in rows))
+    write_lines(directory / ROWS, (canonical(row) + "\n" for row in rows))
 
 
 def write_json(directory: Path, name: str, content: dict[str, Any]) -> None:

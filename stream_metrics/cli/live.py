@@ -7,7 +7,7 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from aiokafka.errors import KafkaError
@@ -18,7 +18,8 @@ from stream_metrics.adapters.kafka.topics import partition_counts
 from stream_metrics.adapters.redis.check import check as check_redis
 from stream_metrics.adapters.redis.connect import connect
 from stream_metrics.adapters.redis.errors import StoreRefused
-from stream_metrics.adapters.reports import write_json, write_rows
+from stream_metrics.adapters.reports import ROWS, write_json, write_lines
+from stream_metrics.adapters.spool import SortedRows
 from stream_metrics.cli.common import (
     ConfigOption,
     NowOption,
@@ -31,7 +32,7 @@ from stream_metrics.cli.common import (
 from stream_metrics.ports import StoreUnavailable
 from stream_metrics.runtime import redis_options
 from stream_metrics.settings import Settings, mask_url
-from stream_metrics.worker.export import NowTooEarly, export_state
+from stream_metrics.worker.export import NowTooEarly, export_windows, rows_of
 
 
 def worker(
@@ -145,27 +146,31 @@ def export(
         raise UsageError(f"--turn-scope {scope!r}: use last or all")
     now_us = parse_now(now)
     try:
-        found = asyncio.run(_export(settings, scope))
-        windows = found.windows_document(now_us)
+        written = asyncio.run(_export(settings, scope, now_us, out))
     except NowTooEarly as error:
         raise UsageError(str(error)) from error
     except (StoreUnavailable, StoreRefused) as error:
         raise UsageError(f"redis {mask_url(settings.redis.url)}: {error}") from error
-    if not found.windows:
-        raise UsageError(
-            f"namespace {settings.namespace!r} holds no state; is redis.namespace the worker's?"
-        )
-    make_directory(out)
-    write_rows(out, found.rows)
-    write_json(out, "windows.json", windows)
-    Console(stderr=True).print(f"{len(found.rows):,} rows written to {out}")
+    Console(stderr=True).print(f"{written:,} rows written to {out}")
 
 
-async def _export(settings: Settings, scope: str) -> Any:
+async def _export(settings: Settings, scope: str, now_us: int | None, out: Path) -> int:
+    """Write the files; how many rows there are. Memory does not grow with them."""
+    engine = settings.engine_config()
     store = connect(redis_options(settings))
     try:
-        return await export_state(
-            store, settings.engine_config(), settings.metrics.window_specs(), scope
-        )
+        found = await export_windows(store, settings.metrics.window_specs(), engine.dimension)
+        windows = found.windows_document(now_us)
+        if not found.windows:
+            raise UsageError(
+                f"namespace {settings.namespace!r} holds no state; is redis.namespace the worker's?"
+            )
+        make_directory(out)
+        with SortedRows(out) as rows:
+            async for partition, read in rows_of(store, engine, scope):
+                rows.add(partition, read)
+            written = write_lines(out / ROWS, rows.lines())
+        write_json(out, "windows.json", windows)
+        return written
     finally:
         await store.close()

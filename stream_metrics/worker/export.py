@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +26,10 @@ class NowTooEarly(Exception):
 
 @dataclass(slots=True)
 class Export:
-    """What was read: rows, windows of every partition, and how far the input has been read."""
+    """What was read: rows, windows of every partition, and how far the input has been read.
+
+    ``rows`` is empty where they were asked for one by one (``rows_of``).
+    """
 
     rows: list[Row] = field(default_factory=list)
     windows: list[Windows] = field(default_factory=list)
@@ -66,13 +70,11 @@ class Export:
         return windows_document(sums, now, self.dimension)
 
 
-async def export_state(
-    store: StateStore, config: EngineConfig, windows: tuple[Window, ...], turn_scope: str
+async def export_windows(
+    store: StateStore, windows: tuple[Window, ...], dimension: str = "agent"
 ) -> Export:
-    """Read a namespace without disturbing it; each conversation is as of one moment."""
-    dedup = deduplicator(config.rules, b"")
-    step = Step(config, lambda _: dedup)
-    found = Export(dimension=config.dimension)
+    """The windows of a namespace, and how far its input has been read; no rows."""
+    found = Export(dimension=dimension)
     for partition in await store.partitions():
         state = await store.describe(partition)
         held = Windows(windows)
@@ -82,10 +84,36 @@ async def export_state(
         for position in state.positions.values():
             found.record_time_ms = max(found.record_time_ms, position.record_time_ms)
             found.last_event_us = max(found.last_event_us, position.event_time_us)
+    return found
+
+
+async def rows_of(
+    store: StateStore, config: EngineConfig, turn_scope: str
+) -> AsyncIterator[tuple[int, list[Row]]]:
+    """The rows of one conversation after the other, each as of one moment, with its partition.
+
+    Nothing is disturbed, and no more than a page is held in memory. A conversation that is written
+    meanwhile may come again: its later rows stand in the place of the earlier ones.
+    """
+    dedup = deduplicator(config.rules, b"")
+    step = Step(config, lambda _: dedup)
+    for partition in await store.partitions():
         async for _, stored in store.conversations(partition):
             conversation_id = stored_header(stored.hot).conversation_id
             conversation = decode_conversation(conversation_id, stored.hot, "")
             step.restore(conversation)
-            found.rows.extend(conversation_rows(conversation, turn_scope))
+            yield partition, conversation_rows(conversation, turn_scope)
+
+
+async def export_state(
+    store: StateStore, config: EngineConfig, windows: tuple[Window, ...], turn_scope: str
+) -> Export:
+    """Windows and rows of a namespace together, in memory."""
+    found = await export_windows(store, windows, config.dimension)
+    latest: dict[tuple[str, int], list[Row]] = {}
+    async for partition, rows in rows_of(store, config, turn_scope):
+        if rows:
+            latest[rows[0]["conversation_id"], partition] = rows
+    found.rows = [row for rows in latest.values() for row in rows]
     found.rows.sort(key=lambda row: (row["conversation_id"], row["turn"]))
     return found

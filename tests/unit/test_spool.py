@@ -1,0 +1,53 @@
+"""Rows that are brought into order by way of files."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_metrics.adapters.spool import ROW_BYTES, SortedRows
+from stream_metrics.engine.row import canonical
+
+
+def row(conversation: str, turn: int = 1, value: int = 0) -> dict[str, Any]:
+    """A row as far as it matters here."""
+    return {"conversation_id": conversation, "turn": turn, "value": value}
+
+
+@pytest.mark.parametrize("run_bytes", [1, 50 * ROW_BYTES, 1 << 20])
+def test_rows_come_out_in_their_order(run_bytes: int, tmp_path: Path) -> None:
+    """By conversation and turn, by code point, however they came, in any number of runs."""
+    names = ["", "a", "A", "aa", "\u00e9", "\ue000", "\U00010000", *(f"c{n}" for n in range(150))]
+    rows = [[row(name, turn) for turn in (1, 2, 10)] for name in names]
+    expected = sorted(
+        (r for one in rows for r in one), key=lambda r: (r["conversation_id"], r["turn"])
+    )
+    random.Random(5).shuffle(rows)
+
+    with SortedRows(tmp_path, run_bytes) as spool:
+        for one in rows:
+            spool.add(0, one)
+        assert list(spool.lines()) == [canonical(r) + "\n" for r in expected]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("run_bytes", [1, 1 << 20])
+def test_what_was_read_later_stands(run_bytes: int, tmp_path: Path) -> None:
+    """Rows of a conversation that was read twice are those of the second reading."""
+    with SortedRows(tmp_path, run_bytes) as spool:
+        spool.add(0, [row("c", 1)])
+        spool.add(0, [row("d", 1)])
+        spool.add(0, [row("c", 2, 7)])
+        assert list(spool.lines()) == [canonical(r) + "\n" for r in (row("c", 2, 7), row("d"))]
+
+
+def test_a_conversation_of_two_partitions_has_rows_of_both(tmp_path: Path) -> None:
+    """Where producers place keys differently, each partition tells what it has seen."""
+    with SortedRows(tmp_path, 1) as spool:
+        spool.add(3, [row("c", 2, 3)])
+        spool.add(1, [row("c", 1, 1), row("c", 2, 1)])
+        found = [row("c", 1, 1), row("c", 2, 1), row("c", 2, 3)]
+        assert list(spool.lines()) == [canonical(r) + "\n" for r in found]
