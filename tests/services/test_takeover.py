@@ -26,7 +26,7 @@ async def test_a_partition_given_away_during_a_slow_take_over_is_let_go(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
     """Where another member got it before the state was there, both workers become ready."""
-    group = f"away-{os.getpid()}"
+    group = f"handed-{os.getpid()}"
     topics = (f"{group}-events", f"{group}-labels")
     for topic in topics:
         await kafka.create_topic(topic)

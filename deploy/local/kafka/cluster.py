@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+from aiokafka.errors import KafkaError, for_code
 
 from deploy.local.install import JAVA, program
 from deploy.local.kafka.jars import fetch_jars
@@ -218,19 +218,11 @@ class Kafka:
     async def create_topic(
         self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None
     ) -> str:
-        """Create a topic and return its name once every partition has a leader.
-
-        A broker that loses the controller's answer asks it again, and then says of the topic that
-        it just made that it exists already. A topic that was there before is an error.
-        """
+        """Create a topic and return its name once every partition has a leader."""
         topic = NewTopic(name, partitions, self.replication, topic_configs=dict(config or {}))
         async with admin(self.bootstrap_servers) as client:
-            if name in await client.list_topics():
-                raise TopicAlreadyExistsError(f"topic {name}")
             answer = await client.create_topics([topic])
-            _check_topics(
-                [one for one in answer.topic_errors if one[1] != TopicAlreadyExistsError.errno]
-            )
+            _check_topics(answer.topic_errors)
 
             async def led() -> bool:
                 [found] = await client.describe_topics([name])
