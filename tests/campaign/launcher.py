@@ -1,7 +1,7 @@
-"""``python -m tests.campaign.launcher worker``: a worker that can be told when to die.
+"""``python -m tests.campaign.launcher worker``: a worker, or command, that can be told when to die.
 
 ``CAMPAIGN_ORDERS`` names a file. Once it holds ``<before|after> <step> <n> <KILL|STOP>``, the first
-worker that comes to the n-th such place from then on takes the file away and sends itself the
+process that comes to the n-th such place from then on takes the file away and sends itself the
 signal. Without the file the worker runs as it is.
 """
 
@@ -29,6 +29,16 @@ STEPS: Final[dict[str, tuple[type, str]]] = {
     "output": (KafkaOutput, "send"),
     "write": (StatePartition, "_write"),
     "commit": (LiveConsumer, "_commit"),
+}
+# Those of a command that replaces state partitions (worker/move.py).
+MOVING: Final[dict[str, tuple[type, str]]] = {
+    "hold": (RedisStore, "hold"),
+    "draft": (RedisStore, "write"),
+    "switch": (RedisStore, "switch"),
+    "sweep": (RedisStore, "sweep"),
+    "wipe": (RedisStore, "wipe"),
+    "dissolve": (RedisStore, "dissolve"),
+    "release": (RedisStore, "release"),
 }
 
 
@@ -78,7 +88,7 @@ def watched(
 def obey(file: Path) -> None:
     """Watch every step of this process."""
     orders = Orders(file)
-    for step, (owner, name) in STEPS.items():
+    for step, (owner, name) in (STEPS | MOVING).items():
         setattr(owner, name, watched(orders, step, getattr(owner, name)))
 
 
