@@ -150,11 +150,19 @@ def config(config: ConfigOption = None) -> None:
 
 def schema(
     name: Annotated[
-        str, typer.Argument(help="[bold]json[/bold] (JSON Schema) or [bold]asyncapi[/bold].")
+        str,
+        typer.Argument(
+            help="[bold]json[/bold] (JSON Schema of the events), [bold]row[/bold] (JSON Schema of "
+            "what the output topic holds) or [bold]asyncapi[/bold]."
+        ),
     ] = "json",
 ) -> None:
-    """Print the contract of the events."""
-    documents = {"json": "events.schema.json", "asyncapi": "asyncapi.json"}
+    """Print the contract of the events and of the output topic."""
+    documents = {
+        "json": "events.schema.json",
+        "row": "row.schema.json",
+        "asyncapi": "asyncapi.json",
+    }
     if name not in documents:
-        raise UsageError(f"schema {name!r}: use json or asyncapi")
+        raise UsageError(f"schema {name!r}: use json, row or asyncapi")
     typer.echo(rendered()[documents[name]], nl=False)

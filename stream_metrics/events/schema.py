@@ -1,7 +1,7 @@
-"""The contract as documents: JSON Schema, AsyncAPI 3, and the table of rejections.
+"""The contract as documents: JSON Schemas, AsyncAPI 3, and the table of rejections.
 
-All of them are generated from ``models`` and ``decode``. The committed copies in ``docs`` are
-written by ``python -m stream_metrics.events.schema docs``; a test compares them.
+All of them are generated from ``models``, ``rows`` and ``decode``. The committed copies in
+``docs`` are written by ``python -m stream_metrics.events.schema docs``; a test compares them.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
+from stream_metrics.events import rows
 from stream_metrics.events.decode import SCHEMA_VERSION
 from stream_metrics.events.models import EVENT, MODELS
 from stream_metrics.events.rejections import rejections
@@ -21,6 +23,8 @@ SCHEMA_ID: Final = f"urn:stream-metrics:events:{SCHEMA_VERSION}"
 CONTRACT_VERSION: Final = f"{SCHEMA_VERSION}.0.0"
 TOPICS: Final = {"searchIterations": "search-iterations", "relevanceLabels": "relevance-labels"}
 DEAD_LETTER_SUFFIX: Final = ".dlq"
+ROW_SCHEMA_ID: Final = "urn:stream-metrics:row:1"
+OUTPUT_TOPIC: Final = "conversation-rows"  # an example: by default there is none
 KAFKA_BINDING: Final = "0.5.0"
 
 _FIRST: Final = ("$schema", "$id", "title", "description", "type", "const", "enum")
@@ -36,6 +40,18 @@ _WEAKER: Final = (
     " (1.0 is refused), a date must exist in the calendar, and a number must fit a double."
     " x-default-limit shows what the worker accepts unless it is configured otherwise."
 )
+
+_ABOUT_ROWS: Final = (
+    "The value of a record on the output topic (kafka.output_topic): the row of a conversation as"
+    " `stream-metrics export` writes it; with metrics.turn_scope all the list of its rows, one a"
+    " turn. null stands for a conversation that was forgotten. A value that is not defined is null,"
+    " never 0. Later releases may add fields: a reader ignores those that it does not know."
+)
+_OUTPUT_HEADERS: Final = {
+    "stream-metrics.version": "A whole number in decimal digits. It grows from message to message"
+    " of a conversation; of two messages the one with the larger version holds. One that is not"
+    " larger than the version that a reader has is a copy.",
+}
 
 EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "search_iteration": {
@@ -140,6 +156,27 @@ def json_schema() -> dict[str, Any]:
     return document
 
 
+def row_schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of what a record of the output topic holds."""
+    generated = TypeAdapter(rows.Row).json_schema(
+        schema_generator=_Generator, ref_template="#/$defs/{model}"
+    )
+    definitions = generated.pop("$defs") | {"Row": generated}
+    row = {"$ref": "#/$defs/Row"}
+    document: dict[str, Any] = _tidy(
+        {
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "$id": ROW_SCHEMA_ID,
+            "title": "stream-metrics rows",
+            "description": _ABOUT_ROWS,
+            "oneOf": [row, {"type": "array", "items": row}, {"type": "null"}],
+            "examples": [rows.EXAMPLE],
+            "$defs": dict(sorted(definitions.items())),
+        }
+    )
+    return document
+
+
 def asyncapi() -> dict[str, Any]:
     """The AsyncAPI 3.0 document: which topics are read and written, and with what."""
     channels: dict[str, Any] = {}
@@ -163,6 +200,16 @@ def asyncapi() -> dict[str, Any]:
             "channel": {"$ref": f"#/channels/{dead}"},
             "summary": "The worker writes a record that it turns away, before it moves on.",
         }
+    channels["conversationRows"] = _channel(
+        OUTPUT_TOPIC,
+        "Rows of conversations, on the topic that kafka.output_topic names (none by default).",
+        {name: _ref("messages", name) for name in ("conversation_row", "conversation_forgotten")},
+    )
+    operations["writeConversationRows"] = {
+        "action": "send",
+        "channel": {"$ref": "#/channels/conversationRows"},
+        "summary": "The worker writes a conversation's row whenever the conversation has changed.",
+    }
     definitions = json_schema()["$defs"]
     messages = {
         kind: _message(kind, model.__name__, definitions)
@@ -180,15 +227,19 @@ def asyncapi() -> dict[str, Any]:
         "channels": channels,
         "operations": operations,
         "components": {
-            "messages": messages | {"dead_letter": _dead_letter()},
-            "schemas": _moved(definitions),
+            "messages": messages | _output_messages() | {"dead_letter": _dead_letter()},
+            "schemas": _moved(definitions | row_schema()["$defs"]),
         },
     }
 
 
 def rendered() -> dict[str, str]:
-    """File name to text of the two documents."""
-    return {"events.schema.json": _text(json_schema()), "asyncapi.json": _text(asyncapi())}
+    """File name to text of the documents."""
+    return {
+        "events.schema.json": _text(json_schema()),
+        "row.schema.json": _text(row_schema()),
+        "asyncapi.json": _text(asyncapi()),
+    }
 
 
 def _channel(topic: str, description: str, messages: dict[str, Any]) -> dict[str, Any]:
@@ -211,19 +262,48 @@ def _message(kind: str, model: str, definitions: dict[str, Any]) -> dict[str, An
     }
 
 
+def _output_messages() -> dict[str, Any]:
+    row = _ref("schemas", "Row")
+    common = {
+        "headers": _headers(_OUTPUT_HEADERS),
+        "bindings": _key({"type": "string", "description": "The conversation_id in UTF-8."}),
+    }
+    return {
+        "conversation_row": {
+            "name": "conversation_row",
+            "summary": "The conversation as it is now; the list with metrics.turn_scope all.",
+            "payload": {"oneOf": [row, {"type": "array", "items": row}]},
+            **common,
+            "examples": [{"name": "row", "payload": rows.EXAMPLE}],
+        },
+        "conversation_forgotten": {
+            "name": "conversation_forgotten",
+            "summary": "The conversation was forgotten: a record without a value.",
+            "payload": {"type": "null"},
+            **common,
+        },
+    }
+
+
+def _headers(
+    descriptions: dict[str, str], optional: frozenset[str] = frozenset()
+) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {
+            name: {"type": "string", "description": description}
+            for name, description in descriptions.items()
+        },
+        "required": [name for name in descriptions if name not in optional],
+    }
+
+
 def _dead_letter() -> dict[str, Any]:
     return {
         "name": "dead_letter",
         "summary": "A record that was turned away.",
         "contentType": "application/octet-stream",
-        "headers": {
-            "type": "object",
-            "properties": {
-                name: {"type": "string", "description": description}
-                for name, description in DEAD_LETTER_HEADERS.items()
-            },
-            "required": [name for name in DEAD_LETTER_HEADERS if name not in _OPTIONAL_HEADERS],
-        },
+        "headers": _headers(DEAD_LETTER_HEADERS, _OPTIONAL_HEADERS),
         "payload": {"description": "The value as it came: any bytes, or none."},
         "bindings": _key({"description": "The key as it came: any bytes, or none."}),
     }

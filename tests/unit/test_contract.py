@@ -11,17 +11,24 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from pydantic import BaseModel
 
 from stream_metrics.events import REASONS, BadRecord, Limits, decode
 from stream_metrics.events.models import EVENT, MODELS, read
 from stream_metrics.events.rejections import REJECTIONS, rejections
+from stream_metrics.events.rows import EXAMPLE as ROW_EXAMPLE
+from stream_metrics.events.rows import Row, RowGate, RowIteration, RowReranking, RowRouting
 from stream_metrics.events.schema import (
     DEAD_LETTER_HEADERS,
     EXAMPLES,
     asyncapi,
     json_schema,
     rendered,
+    row_schema,
 )
+from stream_metrics.ports import Record
+from stream_metrics.traffic import TrafficProfile, generate
+from stream_metrics.worker.replay import Replay
 from tests.corpus import FIELDS, FULL, TOKENS, Field, cases
 
 ROOT = Path(__file__).parents[2]
@@ -179,10 +186,13 @@ def test_schema_never_refuses_what_the_models_accept(text: str) -> None:
 # --- the documents --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["events.schema.json", "asyncapi.json"])
+DOCUMENTS = ["events.schema.json", "row.schema.json", "asyncapi.json"]
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
 def test_committed_documents_are_current(name: str) -> None:
     """`python -m stream_metrics.events.schema docs` would change nothing."""
-    assert set(rendered()) == {"events.schema.json", "asyncapi.json"}
+    assert list(rendered()) == DOCUMENTS
     assert (ROOT / "docs" / "contract" / name).read_text(encoding="utf-8") == rendered()[name]
 
 
@@ -192,24 +202,25 @@ def test_rejections_are_current() -> None:
     assert tuple(REJECTIONS) == REASONS
 
 
-def test_schema_is_valid_and_self_contained() -> None:
+@pytest.mark.parametrize("schema", [json_schema(), row_schema()], ids=["events", "row"])
+def test_schema_is_valid_and_self_contained(schema: dict[str, Any]) -> None:
     """The schema is a valid draft 2020-12 schema, whose references and id need no network."""
-    schema = json_schema()
     Draft202012Validator.check_schema(schema)
     assert schema["$id"].startswith("urn:")
     assert all(ref.startswith("#/$defs/") for ref in _refs(schema))
 
 
-def test_every_field_is_described() -> None:
+@pytest.mark.parametrize("schema", [json_schema(), row_schema()], ids=["events", "row"])
+def test_every_field_is_described(schema: dict[str, Any]) -> None:
     """Every published model and field says what it means, except the tag itself."""
     silent = [
         f"{model}.{name}"
-        for model, definition in json_schema()["$defs"].items()
+        for model, definition in schema["$defs"].items()
         for name, field in definition["properties"].items()
         if name != "type" and not field.get("description")
     ]
     assert silent == []
-    assert all(definition["description"] for definition in json_schema()["$defs"].values())
+    assert all(definition["description"] for definition in schema["$defs"].values())
 
 
 def test_published_examples_are_accepted() -> None:
@@ -238,6 +249,9 @@ def _follow(document: Any, ref: str) -> Any:
     return document
 
 
+INPUTS = ("search-iterations", "relevance-labels")
+
+
 def test_asyncapi_structure() -> None:
     """The AsyncAPI document has the parts that version 3.0 asks for, and no dangling reference."""
     document = asyncapi()
@@ -250,11 +264,11 @@ def test_asyncapi_structure() -> None:
     for operation in document["operations"].values():
         assert set(operation) <= {"action", "channel", "summary"}
         assert operation["action"] in ("receive", "send")
-        dead = _follow(document, operation["channel"]["$ref"])["address"].endswith(".dlq")
-        assert (operation["action"] == "send") == dead
+        address = _follow(document, operation["channel"]["$ref"])["address"]
+        assert (operation["action"] == "receive") == (address in INPUTS)
     addresses = [channel["address"] for channel in document["channels"].values()]
     assert sorted(addresses) == sorted(
-        ["search-iterations", "relevance-labels", "search-iterations.dlq", "relevance-labels.dlq"]
+        [*INPUTS, *(f"{topic}.dlq" for topic in INPUTS), "conversation-rows"]
     )
 
 
@@ -269,6 +283,47 @@ def test_asyncapi_messages() -> None:
         assert messages[kind]["bindings"]["kafka"]["key"]["maxLength"] == 128
         assert isinstance(EVENT.validate_python(messages[kind]["examples"][0]["payload"]), model)
     assert set(messages["dead_letter"]["headers"]["properties"]) == set(DEAD_LETTER_HEADERS)
+
+
+def rows() -> list[dict[str, Any]]:
+    """Rows of all kinds: of generated traffic and of the example streams, of every turn."""
+    replay = Replay(turn_scope="all")
+    for record in generate(TrafficProfile(seed=3, conversations=40)):
+        replay.feed(Record(record.value, record.key, record.timestamp_ms))
+    for path in sorted((ROOT / "examples").glob("*.jsonl")):
+        if not path.name.endswith(".expected.jsonl"):
+            for line in path.read_bytes().splitlines():
+                replay.feed(Record(line))
+    return replay.rows()
+
+
+def _like(value: Any, model: type[BaseModel]) -> None:
+    """Fail unless a part of a row has the model's fields in the model's order, at any depth."""
+    assert list(value) == list(model.model_fields)
+    parsed = model.model_validate(value)
+    assert json.loads(parsed.model_dump_json()) == json.loads(json.dumps(value))
+
+
+def test_rows_have_the_published_form() -> None:
+    """Rows hold what the models say, in that order, and keep to the JSON Schema."""
+    validator = Draft202012Validator(row_schema())
+    found = rows()
+    assert len(found) > 50
+    for row in [*found, ROW_EXAMPLE]:
+        _like(row, Row)
+        for name, model in (
+            ("gate", RowGate),
+            ("routing", RowRouting),
+            ("reranking", RowReranking),
+        ):
+            _like(row[name], model)
+        for iteration in row["iterations"]:
+            _like(iteration, RowIteration)
+        assert validator.is_valid(row)
+    assert validator.is_valid(found)
+    assert validator.is_valid(None)
+    assert not validator.is_valid({**found[0], "srr": 1.5})
+    assert not validator.is_valid({key: found[0][key] for key in list(found[0])[1:]})
 
 
 def test_shared_examples_are_valid() -> None:

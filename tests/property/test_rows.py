@@ -1,0 +1,54 @@
+"""Rows keep to their published form, whatever the events."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+
+from stream_metrics.adapters.memory import MemoryStore, MemoryTopic
+from stream_metrics.engine.config import EngineConfig
+from stream_metrics.engine.row import canonical
+from stream_metrics.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.events.rows import Row
+from stream_metrics.events.schema import row_schema
+from stream_metrics.worker.export import export_state
+from tests.property.test_output import Worker, World, any_events, logs_of
+
+# A reader ignores fields that it does not know. Here nothing may stand that is not published.
+CLOSED = {
+    **row_schema(),
+    "$defs": {
+        name: {**definition, "additionalProperties": False}
+        for name, definition in row_schema()["$defs"].items()
+    },
+}
+SCHEMA = Draft202012Validator(CLOSED)
+
+
+@given(
+    records=any_events(),
+    sizes=st.lists(st.integers(1, 5), max_size=6),
+    turn_scope=st.sampled_from(["last", "all"]),
+)
+def test_rows_keep_to_their_schema(
+    records: list[tuple[bytes, bytes]], sizes: list[int], turn_scope: str
+) -> None:
+    """Whatever the events, each row of export, and each value on the output topic, now and on the
+    way, is valid by the JSON Schema, has no other fields, and has them in the published order."""
+    world = World(logs_of(records, 1), MemoryStore(), MemoryTopic(), turn_scope)
+    asyncio.run(Worker(world, 100_000).finish(sizes))
+
+    export = asyncio.run(export_state(world.store, EngineConfig(), DEFAULT_WINDOWS, turn_scope))
+    sent = [message.value for message in world.topic.messages]
+    values = [None if value is None else json.loads(value) for value in sent]
+    for value in [*(json.loads(canonical(row)) for row in export.rows), *values]:
+        assert [error.message for error in SCHEMA.iter_errors(value)] == []
+    rows = [
+        row for value in values for row in ([value] if isinstance(value, dict) else value or [])
+    ]
+    for row in [*export.rows, *rows]:
+        assert list(row) == list(Row.model_fields)
