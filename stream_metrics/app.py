@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from typing import Any, NoReturn, cast
 
 import faust
+import structlog
 import uvloop
 from faust.app.base import BootStrategy
 from faust.web.drivers.aiohttp import Web
@@ -23,15 +24,18 @@ from mode import Service
 from mode.types import ServiceT
 from pydantic import ValidationError
 
+from stream_metrics.adapters.auth import BasicAuth
 from stream_metrics.adapters.kafka.topics import TopicsUnfit
 from stream_metrics.adapters.redis.errors import StoreRefused
-from stream_metrics.adapters.web import BasicAuth, add_pages, ssl_context
+from stream_metrics.adapters.web import add_pages, ssl_context
 from stream_metrics.engine.codec import UnknownSchema
 from stream_metrics.logs import configure_logs
 from stream_metrics.ports import OnHold
 from stream_metrics.runtime import Runtime, UnsafeStore, check_settings, web_options
 from stream_metrics.settings import Settings
 from stream_metrics.worker.identity import OtherIdentity
+
+log = structlog.get_logger(__name__)
 
 REFUSALS = (TopicsUnfit, OtherIdentity, OnHold, UnknownSchema, UnsafeStore, StoreRefused)
 
@@ -105,6 +109,8 @@ def create_app(settings: Settings | None = None) -> App:
     settings = settings or Settings()
     configure_logs(settings.log)
     web = web_options(settings)
+    for warning in web.warnings():
+        log.warning("web", problem=warning)
     middlewares = [BasicAuth(web.users)] if web.users else []
     app = App(
         settings.kafka.group_id,

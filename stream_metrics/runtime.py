@@ -12,6 +12,7 @@ from dataclasses import replace
 import structlog
 from prometheus_client import CollectorRegistry
 
+from stream_metrics.adapters.auth import read_users
 from stream_metrics.adapters.health import WATCHDOG, Health
 from stream_metrics.adapters.kafka.consumer import LiveConsumer
 from stream_metrics.adapters.kafka.dead_letters import KafkaDeadLetters
@@ -71,8 +72,17 @@ def redis_options(settings: Settings) -> RedisOptions:
 def web_options(settings: Settings) -> WebOptions:
     """The pages' options."""
     web = settings.web
-    users = {user: digest.get_secret_value() for user, digest in web.users.items()}
-    return WebOptions(web.host, web.port, web.tls_certificate, web.tls_key, users)
+    users = {user: stored.get_secret_value() for user, stored in web.users.items()}
+    if web.users_file is not None:
+        users = {**read_users(web.users_file), **users}
+    return WebOptions(
+        web.host,
+        web.port,
+        web.tls_certificate,
+        web.tls_key,
+        read_secret(web.tls_key_password, web.tls_key_password_file),
+        users,
+    )
 
 
 def check_settings(settings: Settings) -> None:

@@ -335,12 +335,20 @@ class WebSettings(_Part):
     """Certificate to serve with."""
     tls_key: Path | None = None
     """The key of that certificate."""
+    tls_key_password: SecretStr | None = None
+    """The password of a key that is encrypted."""
+    tls_key_password_file: Path | None = None
+    """A file that holds the key's password."""
     watchdog_seconds: float = Field(60.0, ge=0)
     """How long nothing may move, though there is lag and nothing to wait for, until `/healthz` says
     so: at least 10, or 0 for ever."""
     users: dict[str, SecretStr] = Field(
-        default_factory=dict, description="basic-auth users and the SHA-256 of their passwords"
+        default_factory=dict,
+        description="basic-auth users and what `stream-metrics hash-password` made of their "
+        "passwords; none: everybody who reaches the port",
     )
+    users_file: Path | None = None
+    """The same in a file, a `name:hash` a line; users of both are let in."""
 
     @field_validator("watchdog_seconds")
     @classmethod
@@ -457,21 +465,37 @@ def masked(settings: Settings) -> dict[str, Any]:
     return data
 
 
+_MASK = "**********"
+_URL = re.compile(
+    r"(?P<scheme>rediss?://|unix://)(?:(?P<user>[^:@]*):.*@|(?P<lone>.*@))?"
+    r"(?P<place>(?:[\w.-]+|\[[\w:.]+\])?(?::\d+)?(?:/\d*)?|/[^?#]*)(?:\?(?P<query>[^#]*))?"
+)
+_SHOWN_PARAMETERS = frozenset({"db", "protocol", "ssl_check_hostname", "ssl_cert_reqs"})
+
+
 def mask_url(url: str) -> str:
-    """A URL without its password.
+    """A URL without its password, and without all else that is not surely harmless.
 
     >>> mask_url("redis://user:secret@host:6379/0")
     'redis://user:**********@host:6379/0'
     >>> mask_url("unix:///redis.sock?db=1&password=secret")
     'unix:///redis.sock?db=1&password=**********'
+    >>> mask_url("redis://:secret")
+    'redis://**********'
     """
-    url = _SECRET_PARAMETER.sub(r"\1**********", url)
-    scheme, separator, rest = url.partition("://")
-    place, at, host = rest.rpartition("@")
-    if not at:
-        return url
-    user = place.partition(":")[0]
-    return f"{scheme}{separator}{user}:**********@{host}"
+    found = _URL.fullmatch(url)
+    if found is None:
+        scheme, separator, _ = url.partition("://")
+        return f"{scheme}://{_MASK}" if separator and scheme.isalpha() else _MASK
+    who = f"{found['user']}:{_MASK}@" if found["user"] is not None else ""
+    who = f"{_MASK}@" if found["lone"] is not None else who
+    query = "" if found["query"] is None else "?" + _masked_query(found["query"])
+    return f"{found['scheme']}{who}{found['place']}{query}"
 
 
-_SECRET_PARAMETER = re.compile(r"([?&](?:password|username)=)[^&#]*")
+def _masked_query(query: str) -> str:
+    pairs = (part.partition("=") for part in query.split("&"))
+    return "&".join(
+        f"{name}{equals}{value if name in _SHOWN_PARAMETERS else _MASK}" if equals else _MASK
+        for name, equals, value in pairs
+    )

@@ -58,11 +58,12 @@ JAVA = Need(
     fits=lambda path: java_version(path) >= JAVA_AT_LEAST,
 )
 MAVEN = Need("mvn", ("maven",), "fetches Kafka")
+OPENSSL = Need("openssl", ("openssl",), "makes certificates")
 CHROMIUM = Need("chromium", ("chromium",), "shows the page in tests", ("chromium-browser",))
 # Debian 12 has two: cargo-web is the newer, and needs no git clone of the registry's index.
 CARGO = Need("cargo", ("cargo-web", "cargo"), "builds the compiled kernel")
 
-SERVERS = (REDIS, PROMETHEUS, PROMTOOL, ALERTMANAGER, JAVA, MAVEN)
+SERVERS = (REDIS, PROMETHEUS, PROMTOOL, ALERTMANAGER, JAVA, MAVEN, OPENSSL)
 
 
 class Missing(RuntimeError):

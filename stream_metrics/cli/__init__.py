@@ -11,7 +11,18 @@ from rich.console import Console
 
 from stream_metrics import __version__
 from stream_metrics.adapters.files import InputError
-from stream_metrics.cli import audit, demo, dlq, forget, live, offline, purge, reshard, traffic
+from stream_metrics.cli import (
+    audit,
+    demo,
+    dlq,
+    forget,
+    live,
+    offline,
+    passwords,
+    purge,
+    reshard,
+    traffic,
+)
 from stream_metrics.cli.common import UsageError
 
 app = typer.Typer(
@@ -38,6 +49,7 @@ app.command("replay")(offline.replay)
 app.command("generate")(traffic.generate)
 app.command("config")(offline.config)
 app.command("schema")(offline.schema)
+app.command("hash-password")(passwords.hash_password_command)
 dead_letters = typer.Typer(help="Dead letters: records that could not be used, and why.")
 dead_letters.command("list")(dlq.dlq_list)
 dead_letters.command("resubmit")(dlq.dlq_resubmit)

@@ -60,7 +60,8 @@ topics = ["search-iterations", "relevance-labels"]
 ```
 
 `stream-metrics config` prints what is in force, with secrets masked. `stream-metrics check` also
-tries to reach Kafka and Redis. Give secrets by the environment; there is no flag for one.
+tries to reach Kafka and Redis. Give secrets by the environment or by files; there is no
+flag for one.
 
 **Settings marked with † are part of the state.** A worker refuses to go on with state that was
 built with other values, and says so. To change one, choose a new `kafka.group_id`: the new group
@@ -322,7 +323,7 @@ def environment(name: str) -> str:
 
 def meaning(field: FieldInfo) -> str:
     """What a setting is, in words."""
-    return field.description or ""
+    return " ".join((field.description or "").split())
 
 
 def part_of_state(name: str) -> bool:

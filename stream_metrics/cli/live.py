@@ -30,7 +30,7 @@ from stream_metrics.cli.common import (
     parse_now,
 )
 from stream_metrics.ports import StoreUnavailable
-from stream_metrics.runtime import redis_options
+from stream_metrics.runtime import redis_options, web_options
 from stream_metrics.settings import Settings, mask_url
 from stream_metrics.worker.export import NowTooEarly, export_windows, rows_of
 
@@ -86,6 +86,8 @@ async def _check(settings: Settings) -> list[Finding]:
         findings.append(
             Finding("digest key", "warning", "none; set STREAM_METRICS_STATE__DIGEST_KEY")
         )
+    web = web_options(settings)
+    findings += [Finding("web", "warning", warning) for warning in web.warnings()]
     findings += await _check_kafka(settings)
     store = connect(redis_options(settings))
     try:

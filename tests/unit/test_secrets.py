@@ -3,29 +3,41 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from pydantic.fields import FieldInfo
+from typer.main import get_command
+
+from stream_metrics.adapters.auth import password_matches
+from stream_metrics.cli import app
+from stream_metrics.settings import Settings, mask_url
 
 SECRET = "hush-hush-0123456789"
 COMMANDS = {
     "config": [sys.executable, "-m", "stream_metrics", "config"],
+    "hash-password": [sys.executable, "-m", "stream_metrics", "hash-password"],
     "worker": [sys.executable, "-m", "stream_metrics", "worker"],
     "faust": [sys.executable, "-m", "faust", "-A", "stream_metrics.app", "worker"],
 }
 
 
-def run(command: str, **settings: str) -> subprocess.CompletedProcess[str]:
-    """A command with secrets in its settings."""
+def run(command: str, given: str = "", **settings: str) -> subprocess.CompletedProcess[str]:
+    """A command with secrets in its settings, and what it is ``given`` on standard input."""
     environment = {
         "STREAM_METRICS_STATE__DIGEST_KEY": SECRET,
         "STREAM_METRICS_KAFKA__SASL_PASSWORD": SECRET,
+        "STREAM_METRICS_WEB__TLS_KEY_PASSWORD": SECRET,
         "STREAM_METRICS_REDIS__URL": f"redis://user:{SECRET}@localhost:1/0?password={SECRET}",
         **settings,
     }
     return subprocess.run(
         COMMANDS[command],
+        input=given,
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
@@ -51,3 +63,86 @@ def test_a_refusal_of_settings_does_not_quote_them(command: str) -> None:
     assert "good_gain" in done.stderr
     assert SECRET not in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_hashed_password_lets_its_user_in() -> None:
+    """`hash-password` reads a line and prints a hash of it, which does not hold the password."""
+    done = run("hash-password", SECRET + "\n")
+
+    assert done.returncode == 0
+    assert SECRET not in done.stdout + done.stderr
+    assert password_matches(SECRET.encode(), done.stdout.strip())
+    assert not password_matches(b"another", done.stdout.strip())
+
+
+def test_an_empty_password_is_refused() -> None:
+    """What stands for nothing is no password: one line and exit code 2."""
+    done = run("hash-password", "\n")
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "the password is empty" in done.stderr
+
+
+def fields_of(part: str) -> dict[str, FieldInfo]:
+    """The settings of a part."""
+    return getattr(Settings.model_fields[part].annotation, "model_fields", {})
+
+
+def secrets() -> list[str]:
+    """The names of all settings that are secrets, as `web.tls_key_password`."""
+    return [
+        f"{part}.{name}"
+        for part in Settings.model_fields
+        for name, field in fields_of(part).items()
+        if "SecretStr" in str(field.annotation)
+    ]
+
+
+def test_no_flag_takes_a_secret() -> None:
+    """Other users of the machine see command lines: no option of any command is for a secret."""
+    options = {
+        name
+        for command in all_commands(get_command(app))
+        for parameter in command.params
+        for name in parameter.opts
+        if name.startswith("-")
+    }
+
+    assert "--config" in options
+    assert not [name for name in options if re.search("password|secret|token|key|user", name)]
+
+
+def all_commands(command: Any) -> Iterator[Any]:
+    """A command and those below it."""
+    yield command
+    for below in getattr(command, "commands", {}).values():
+        yield from all_commands(below)
+
+
+@pytest.mark.parametrize("name", secrets())
+def test_every_secret_can_come_from_a_file(name: str) -> None:
+    """Beside each setting for a secret stands one for a file that holds it."""
+    part, _, setting = name.partition(".")
+
+    assert f"{setting}_file" in fields_of(part)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://host:6379/0", "redis://host:6379/0"),
+        ("rediss://user:hush@host:6379/0", "rediss://user:**********@host:6379/0"),
+        ("redis://:hush@[::1]:6379", "redis://:**********@[::1]:6379"),
+        ("redis://user:hu/s@h#@host:6379/0", "redis://user:**********@host:6379/0"),
+        ("redis://hush@host", "redis://**********@host"),
+        ("redis://host:hush", "redis://**********"),
+        ("redis://host/0?password=hush&db=1", "redis://host/0?password=**********&db=1"),
+        ("redis://host/0?pass=hush", "redis://host/0?pass=**********"),
+        ("unix:///run/redis.sock?username=hush", "unix:///run/redis.sock?username=**********"),
+        ("http://user:hush@host", "http://**********"),
+        ("hush", "**********"),
+    ],
+)
+def test_a_url_is_shown_without_its_secrets(url: str, shown: str) -> None:
+    """What is not surely harmless in a URL is masked, also where the URL is malformed."""
+    assert mask_url(url) == shown

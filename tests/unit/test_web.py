@@ -7,7 +7,6 @@ import base64
 import hashlib
 import json
 import ssl
-import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,12 +17,15 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
+from deploy.local.certificates import Authority
+from stream_metrics.adapters.auth import PENDING, hash_password, read_users
 from stream_metrics.adapters.health import Health
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.adapters.prometheus.windows import WindowCollector
-from stream_metrics.adapters.web import Pages, WebOptions, hash_password, make_app, serve
+from stream_metrics.adapters.web import Pages, WebOptions, make_app, serve, ssl_context
 from stream_metrics.engine.codec import encode_sums
 from stream_metrics.engine.windows import DEFAULT_WINDOWS, Windows
+from stream_metrics.settings import WebSettings
 
 NOW_US = 1_700_000_000_000_000
 # What Prometheus 2.4x and 3.x send.
@@ -188,10 +190,11 @@ def test_a_silent_loop_fails_the_liveness_probe() -> None:
     assert ask("/healthz", pages(health))[0] == 200
 
 
+QUICK = 4
 USERS = {
-    "prometheus": hash_password("correct horse", iterations=1_000),
-    "grafana": hashlib.sha256(b"battery: staple").hexdigest(),
-    "shouted": hashlib.sha256(b"battery: staple").hexdigest().upper(),
+    "prometheus": hash_password("correct horse", QUICK),
+    "grafana": hash_password("battery: staple", QUICK),
+    "zoë": hash_password("pässword", QUICK),
 }
 
 
@@ -205,10 +208,11 @@ def basic(user: str, password: str) -> dict[str, str]:
     [
         ("prometheus", "correct horse", 200),
         ("grafana", "battery: staple", 200),
-        ("shouted", "battery: staple", 200),
+        ("zoë", "pässword", 200),
         ("prometheus", "battery: staple", 401),
         ("prometheus", "", 401),
         ("nobody", "correct horse", 401),
+        pytest.param("prometheus", USERS["prometheus"], 401, id="the hash itself"),
         ("", "", 401),
     ],
 )
@@ -255,26 +259,105 @@ def test_probes_need_no_password() -> None:
     assert ask("/elsewhere", pages(), options)[0] == 401
 
 
-def test_pages_are_served_over_tls(tmp_path: Path) -> None:
-    """With a certificate and its key the pages are served over TLS only."""
-    certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
-    command += ["-nodes", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
-    command += ["-keyout", str(key), "-out", str(certificate)]
-    subprocess.run(command, check=True, capture_output=True)
-    options = WebOptions(port=0, tls_certificate=certificate, tls_key=key)
-    trust = ssl.create_default_context(cafile=str(certificate))
+@pytest.mark.parametrize("page", ["/healthz", "/readyz"])
+def test_probes_give_reasons_to_users_only(page: str) -> None:
+    """Where pages have users, a probe tells them what is wrong, and others that something is."""
+    health = Health(reasons={})
+    health.set("watchdog", "no progress")
+    options = WebOptions(port=0, users=USERS)
+    headers = [{}, basic("prometheus", "wrong"), basic("prometheus", "correct horse")]
+
+    answers = [ask(page, pages(health), options, headers=header) for header in headers]
+
+    assert [status for status, _, _ in answers] == [503, 503, 503]
+    assert ["no progress" in body for _, _, body in answers] == [False, False, True]
+    assert "no progress" in ask(page, pages(health))[2]
+
+
+def test_a_flood_of_passwords_is_turned_away() -> None:
+    """Only so many passwords wait to be looked at; who is known is served meanwhile."""
+    slow = {"prometheus": hash_password("correct horse", 14)}
+
+    async def run() -> tuple[list[int], int]:
+        async with served(pages(), WebOptions(port=0, users=slow)) as get:
+            known = basic("prometheus", "correct horse")
+            assert (await get("/metrics", headers=known))[0] == 200
+            flood = [
+                asyncio.ensure_future(get("/metrics", headers=basic("prometheus", f"guess {n}")))
+                for n in range(2 * PENDING)
+            ]
+            await asyncio.wait(flood, return_when=asyncio.FIRST_COMPLETED)
+            meanwhile = (await get("/metrics", headers=known))[0]
+            return [(await answer)[0] for answer in flood], meanwhile
+
+    answers, meanwhile = asyncio.run(run())
+    assert set(answers) == {401, 503}
+    assert answers.count(401) >= PENDING
+    assert meanwhile == 200
+
+
+def test_hashes_are_salted_and_do_not_hold_the_password() -> None:
+    """The same password gives another hash each time."""
+    one, two = hash_password("correct horse", QUICK), hash_password("correct horse", QUICK)
+
+    assert one != two
+    assert "correct" not in one
+
+
+def test_users_come_from_a_file(tmp_path: Path) -> None:
+    """A file has name and hash a line; comments and empty lines are passed over."""
+    file = tmp_path / "users"
+    file.write_text("# who may look\n\n" + "".join(f"{u}:{h}\n" for u, h in USERS.items()))
+
+    assert read_users(file) == USERS
+
+
+@pytest.mark.parametrize("line", ["no colon s3cret", ":s3cret", "a:x\na:s3cret"])
+def test_a_line_that_is_no_user_is_refused(tmp_path: Path, line: str) -> None:
+    """The error names file and line, and does not quote it."""
+    file = tmp_path / "users"
+    file.write_text(line)
+
+    with pytest.raises(ValueError, match=r"users, line \d") as raised:
+        read_users(file)
+    assert "s3cret" not in str(raised.value)
+
+
+@pytest.mark.parametrize("password", [None, "pass phrase"])
+def test_pages_are_served_over_tls(tmp_path: Path, password: str | None) -> None:
+    """With a certificate and its key, encrypted or not, the pages are served over TLS only."""
+    authority = Authority(tmp_path)
+    own = authority.issue("pages", password)
+    options = WebOptions(
+        port=0, tls_certificate=own.certificate, tls_key=own.key, tls_key_password=password
+    )
+    trust = ssl.create_default_context(cafile=str(authority.certificate))
 
     assert ask("/readyz", pages(), options, ssl=trust)[0] == 200
+    with pytest.raises(aiohttp.ClientConnectorCertificateError):
+        ask("/readyz", pages(), options)
 
 
-def test_unfit_options_are_refused_with_the_reason() -> None:
+def test_unfit_options_are_refused_with_the_reason(tmp_path: Path) -> None:
     """A mistake in the options is told before anything listens, without the secret."""
-    with pytest.raises(ValueError, match="tls_key"):
-        WebOptions(tls_key=Path("tls.key"))
-    with pytest.raises(ValueError, match="'a'") as raised:
-        WebOptions(users={"a": "plain text"})
-    assert "plain text" not in str(raised.value)
+    own = Authority(tmp_path).issue("pages", "pass phrase")
+    for options, match in (
+        (WebOptions(tls_key=own.key), "`web.tls_key` without `web.tls_certificate`"),
+        (WebOptions(tls_certificate=tmp_path / "none"), "none: No such file"),
+        (WebOptions(tls_certificate=own.key), "certificate and key must be"),
+        (WebOptions(tls_certificate=own.certificate, tls_key=own.key), "web.tls_key_password"),
+        (
+            WebOptions("", 0, own.certificate, own.key, tls_key_password="wrong pass"),
+            "web.tls_key_password",
+        ),
+    ):
+        with pytest.raises(ValueError, match=match) as raised:
+            ssl_context(options)
+        assert "wrong pass" not in str(raised.value) + repr(options)
+    for stored in ("plain text", hashlib.sha256(b"plain text").hexdigest(), "scrypt$15$8$3$"):
+        with pytest.raises(ValueError, match="'a'") as raised:
+            WebOptions(users={"a": stored})
+        assert stored not in str(raised.value)
     with pytest.raises(ValueError, match="colon"):
         WebOptions(users={"a:b": USERS["grafana"]})
     assert USERS["grafana"] not in repr(WebOptions(users=USERS))
@@ -296,4 +379,22 @@ def test_a_taken_port_is_an_error_at_once() -> None:
 
 def test_the_server_listens_on_localhost_unless_told() -> None:
     """The default is no listener that another machine can reach."""
-    assert WebOptions().host == "127.0.0.1"
+    assert WebOptions().host == WebSettings().host == "127.0.0.1"
+    assert WebOptions().loopback
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (WebOptions(), ""),
+        (WebOptions("localhost"), ""),
+        (WebOptions("::1"), ""),
+        (WebOptions("0.0.0.0"), "everybody who reaches 0.0.0.0"),
+        (WebOptions("", 0), "everybody"),
+        (WebOptions("0.0.0.0", users=USERS), "in the clear"),
+        (WebOptions("0.0.0.0", tls_certificate=Path("crt"), users=USERS), ""),
+    ],
+)
+def test_open_pages_are_warned_of(options: WebOptions, words: str) -> None:
+    """Who lets others reach the pages hears what they will see."""
+    assert [words in said for said in options.warnings()] == [True] * bool(words)

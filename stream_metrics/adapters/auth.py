@@ -1,0 +1,168 @@
+"""Basic-auth users: their passwords as slow salted hashes, and the check on every request."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import hmac
+import os
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Final
+
+from aiohttp import hdrs, web
+
+PROBES: Final = frozenset(("/healthz", "/readyz"))
+KNOWN: Final = ContextVar("known", default=True)  # whether a user of ours sent the request
+COST: Final = 15  # of scrypt, as a power of 2: 32 MiB and some tenths of a second a password
+PENDING: Final = 16
+_BLOCKS: Final = 8
+_LANES: Final = 3
+_MAX_MEMORY: Final = 256 * 1024 * 1024
+_HASH: Final = re.compile(
+    r"scrypt\$(?P<cost>[1-9]|1[0-9]|20)\$8\$3\$(?P<salt>[\w-]{22})\$(?P<digest>[\w-]{43})", re.ASCII
+)
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def hash_password(password: str, cost: int = COST) -> str:
+    """A salted, slow hash of a password (scrypt); ``ValueError`` for an empty one."""
+    if not password:
+        raise ValueError("the password is empty")
+    salt = os.urandom(16)
+    digest = _derive(password.encode(), salt, cost)
+    return "$".join(["scrypt", str(cost), str(_BLOCKS), str(_LANES), _text(salt), _text(digest)])
+
+
+def password_matches(password: bytes, stored: str) -> bool:
+    """Whether a password is the one that was hashed; takes as long for either.
+
+    >>> password_matches(b"open sesame", hash_password("open sesame", cost=4))
+    True
+    """
+    found = _HASH.fullmatch(stored)
+    assert found is not None, "checked by `check_users`"
+    digest = _derive(password, _data(found["salt"]), int(found["cost"]))
+    return hmac.compare_digest(digest, _data(found["digest"]))
+
+
+def _derive(password: bytes, salt: bytes, cost: int) -> bytes:
+    return hashlib.scrypt(
+        password, salt=salt, n=1 << cost, r=_BLOCKS, p=_LANES, maxmem=_MAX_MEMORY, dklen=32
+    )
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def _data(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+def check_users(users: Mapping[str, str]) -> None:
+    """Raise ``ValueError``, which quotes no hash, unless every user has a name and a hash."""
+    for user, stored in users.items():
+        if not user or ":" in user:
+            raise ValueError("web.users: a name must not be empty or hold a colon")
+        if not _HASH.fullmatch(stored):
+            raise ValueError(
+                f"web.users: what stands for {user!r} is no hash; `stream-metrics hash-password` "
+                "makes one of a password"
+            )
+
+
+def read_users(path: Path) -> dict[str, str]:
+    """Users of a file, ``name:hash`` a line; raises ``ValueError``, which quotes no line."""
+    users: dict[str, str] = {}
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ValueError(f"web.users_file {path}: {reason}") from None
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        user, colon, stored = line.strip().partition(":")
+        if not colon or not user or user in users:
+            raise ValueError(f"web.users_file {path}, line {number}: write name:hash, each once")
+        users[user] = stored
+    return users
+
+
+class BasicAuth:
+    """An aiohttp middleware that asks for a user on every page but the probes.
+
+    Probes are answered to everybody; ``KNOWN`` tells them whether to give their reasons. A password
+    that was right is remembered (as a keyed digest), so that a scrape is not slow for it again. An
+    unknown user costs as much time as a known one, and only so many passwords wait their turn.
+    """
+
+    __middleware_version__ = 1  # aiohttp's mark of a new-style middleware
+
+    def __init__(self, users: Mapping[str, str]) -> None:
+        self._users = dict(users)
+        self._nobody = next(iter(self._users.values()))
+        self._key = os.urandom(32)
+        self._right: dict[str, bytes] = {}
+        self._pending = 0
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="passwords")
+
+    async def __call__(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Serve the page, or ask who is there."""
+        given = _credentials(request.headers.get(hdrs.AUTHORIZATION, ""))
+        remembered = given is not None and self._remembers(*given)
+        if given is not None and not remembered and self._pending >= PENDING:
+            return web.Response(status=503, text="Busy.\n", headers={hdrs.RETRY_AFTER: "1"})
+        known = remembered or (given is not None and await self._admits(*given))
+        KNOWN.set(known)
+        if not known and request.path not in PROBES:
+            return web.Response(
+                status=401,
+                text="A user and a password are needed.\n",
+                headers={hdrs.WWW_AUTHENTICATE: 'Basic realm="stream-metrics", charset="UTF-8"'},
+            )
+        return await handler(request)
+
+    def _digest(self, password: bytes) -> bytes:
+        return hashlib.blake2b(password, key=self._key).digest()
+
+    def _remembers(self, user: str, password: bytes) -> bool:
+        return hmac.compare_digest(self._right.get(user, b""), self._digest(password))
+
+    async def _admits(self, user: str, password: bytes) -> bool:
+        stored = self._users.get(user)
+        loop = asyncio.get_running_loop()
+        self._pending += 1
+        try:
+            right = await loop.run_in_executor(
+                self._thread, password_matches, password, stored or self._nobody
+            )
+        finally:
+            self._pending -= 1
+        if stored is None or not right:
+            return False
+        self._right[user] = self._digest(password)
+        return True
+
+    async def close(self, _: web.Application) -> None:
+        """Let go of the thread that derives passwords."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+def _credentials(header: str) -> tuple[str, bytes] | None:
+    """User and password of a basic ``Authorization`` header."""
+    scheme, _, encoded = header.partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        user, colon, password = base64.b64decode(encoded, validate=True).partition(b":")
+        return (user.decode(), password) if colon else None
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        return None
