@@ -146,12 +146,17 @@ WipeResult = Wiping | Wiped | Fenced
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a state partition was built for and with; another identity must not write to it."""
+    """What a state partition was built for and with; another identity must not write to it.
+
+    ``settings`` are those behind the fingerprint, as a JSON object by their names: for telling
+    which of them differ. It is empty where nobody noted them.
+    """
 
     group: str
     schema_version: int
     fingerprint: str
     partition_counts: Mapping[str, int]
+    settings: str = field(default="", compare=False)
 
 
 @dataclass(slots=True)

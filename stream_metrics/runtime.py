@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import math
 import time
 from collections.abc import Callable
@@ -95,7 +96,13 @@ def check_settings(settings: Settings) -> None:
 
 def identity(settings: Settings, counts: dict[str, int]) -> Identity:
     """What state built by these settings over these topics is."""
-    return Identity(settings.kafka.group_id, SCHEMA_VERSION, settings.fingerprint(), counts)
+    return Identity(
+        settings.kafka.group_id,
+        SCHEMA_VERSION,
+        settings.fingerprint(),
+        counts,
+        json.dumps(settings.of_state(), sort_keys=True),
+    )
 
 
 def partition_options(settings: Settings) -> PartitionOptions:

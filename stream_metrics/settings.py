@@ -434,6 +434,16 @@ class Settings(BaseSettings):
         key = self.state.key()
         return hashlib.blake2b(b"key id", key=key, digest_size=4).hexdigest() if key else ""
 
+    def of_state(self) -> dict[str, Any]:
+        """The settings that change what the state holds, by name; the digest key by its id."""
+        parts = {
+            "dedup": self.dedup.model_dump(mode="json"),
+            "limits": self.limits.model_dump(mode="json"),
+            "metrics": self.metrics.model_dump(mode="json", exclude={"turn_scope"}),
+            "state": {"ttl": self.state.ttl, "digest_key": self.key_id()},
+        }
+        return {f"{part}.{name}": v for part, held in parts.items() for name, v in held.items()}
+
     def fingerprint(self) -> str:
         """A digest of every setting that changes what the state holds."""
         parts: dict[str, Any] = {

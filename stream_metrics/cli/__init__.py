@@ -17,9 +17,11 @@ from stream_metrics.cli import (
     dlq,
     forget,
     live,
+    migrate,
     offline,
     passwords,
     purge,
+    rebuild,
     reshard,
     traffic,
 )
@@ -44,6 +46,8 @@ app.command("export")(live.export)
 app.command("audit")(audit.audit)
 app.command("forget")(forget.forget)
 app.command("reshard")(reshard.reshard)
+app.command("migrate")(migrate.migrate)
+app.command("rebuild")(rebuild.rebuild)
 app.command("purge")(purge.purge)
 app.command("replay")(offline.replay)
 app.command("generate")(traffic.generate)

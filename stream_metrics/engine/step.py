@@ -132,6 +132,19 @@ class Step:
             batch.add(event)
         return batch.finish()
 
+    def restate(self, conversation: Conversation) -> Changes:
+        """Work out anew what is stored and depends on the configuration; every part is a change.
+
+        For a conversation that is restored with its fingerprints, which themselves stay as they
+        are.
+        """
+        keeper = TurnKeeper(self.config, self.dedup_of(conversation.key_id), DedupCounts())
+        for turn in conversation.turns.values():
+            turn.qrels = keeper.qrels(turn)
+        return Changes(
+            written=set(conversation.carriers), turns=set(conversation.turns), header=True
+        )
+
     def restore(self, conversation: Conversation) -> None:
         """Derive what the stored items imply, after a load."""
         keeper = TurnKeeper(self.config, self.dedup_of(conversation.key_id), DedupCounts())

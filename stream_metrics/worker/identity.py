@@ -2,11 +2,61 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any, Final, NamedTuple
+
 from stream_metrics.ports import Identity
+
+# Settings whose change can be applied to stored state: to what is derived from the items (gains,
+# windows, names), to what is done from now on (expiry), or to events that are yet to come (limits
+# on one event). The others decide what was digested, compared or kept.
+MIGRATABLE: Final = frozenset(
+    {
+        "limits.fields_per_result",
+        "limits.ids_per_result",
+        "limits.json_levels",
+        "limits.labels_per_event",
+        "limits.record_bytes",
+        "limits.relevant_per_event",
+        "limits.results_per_event",
+        "limits.searches_per_event",
+        "limits.url_bytes",
+        "limits.values_per_list",
+        "metrics.agents",
+        "metrics.gain_of_document",
+        "metrics.good_gain",
+        "metrics.routes",
+        "metrics.windows",
+        "state.ttl",
+    }
+)
 
 
 class OtherIdentity(Exception):
     """The stored state was built for another group, by other settings or for other topics."""
+
+
+class Change(NamedTuple):
+    """A setting of the state, with the value that it was built with and the one in force."""
+
+    name: str
+    before: Any
+    after: Any
+
+    def __str__(self) -> str:
+        return f"{self.name} was {json.dumps(self.before)}, is {json.dumps(self.after)}"
+
+
+def changed_settings(stored: Identity, ours: Identity) -> list[Change]:
+    """The settings that differ, by name; none where nobody noted what the state was built with."""
+    if stored.fingerprint == ours.fingerprint or not (stored.settings and ours.settings):
+        return []
+    before, after = json.loads(stored.settings), json.loads(ours.settings)
+    return [
+        Change(name, before.get(name), after.get(name))
+        for name in sorted({*before, *after})
+        if before.get(name) != after.get(name)
+    ]
 
 
 def check_identity(stored: Identity | None, ours: Identity, partition: int) -> None:
@@ -23,13 +73,28 @@ def check_identity(stored: Identity | None, ours: Identity, partition: int) -> N
             "was built for"
         )
     if stored.fingerprint != ours.fingerprint:
-        raise OtherIdentity(
-            f"{where} was built with other settings (fingerprint {stored.fingerprint}, now "
-            f"{ours.fingerprint}: thresholds, tables, limits, windows, agents or digest key). "
-            "Restore them, or start a new group (kafka.group_id) that reads the topics again"
-        )
+        raise OtherIdentity(f"{where} was built with other settings: {_way_out(stored, ours)}")
     raise OtherIdentity(
         f"{where} belongs to group {stored.group!r} with schema {stored.schema_version}; "
         f"this worker is group {ours.group!r} with schema {ours.schema_version}. Use a namespace "
         "of its own for each group"
+    )
+
+
+def _way_out(stored: Identity, ours: Identity) -> str:
+    changes = changed_settings(stored, ours)
+    if not changes:
+        return (
+            f"fingerprint {stored.fingerprint}, now {ours.fingerprint}. Restore them; or stop all "
+            "workers and run `stream-metrics rebuild`, which reads the topics again"
+        )
+    listed = "; ".join(map(str, changes))
+    if all(change.name in MIGRATABLE for change in changes):
+        return (
+            f"{listed}. Restore them; or stop all workers and run `stream-metrics migrate`, which "
+            "applies the change to the state"
+        )
+    return (
+        f"{listed}. Restore them; or stop all workers and run `stream-metrics rebuild`, which "
+        "reads the topics again as far back as Kafka has them"
     )

@@ -99,6 +99,19 @@ async def test_a_new_partition_begins_at_the_start_given(store: StateStore) -> N
     assert await store.describe(3) == expected
 
 
+async def test_the_settings_behind_the_fingerprint_are_kept(store: StateStore) -> None:
+    """They come back as they were noted first, and do not make another identity."""
+    noted = replace(IDENTITY, settings='{"metrics.agents": ["é"]}')
+    await store.claim(3, b"owner", noted, START)
+    await store.claim(3, b"later", IDENTITY, START)
+
+    identity = (await store.describe(3)).identity
+
+    assert identity == IDENTITY
+    assert identity is not None
+    assert identity.settings == noted.settings
+
+
 async def test_a_later_claim_changes_the_owner_only(pair: Pair) -> None:
     """Identity and positions stay as first stored, for the claimer to compare."""
     await claim(pair.one)

@@ -83,6 +83,12 @@ class Group:
             (*held.records, *sent.records), held.broken | sent.broken, held.searches + sent.searches
         )
 
+    def kept(self, firsts: Mapping[tuple[str, int], int]) -> Produced:
+        """What is left of the records where logs begin at these offsets."""
+        held = self.system.produced
+        records = [r for r in held.records if r.offset >= firsts.get((r.topic, r.partition), 0)]
+        return Produced(tuple(records), held.broken, held.searches)
+
     @asynccontextmanager
     async def working(self, count: int = 1) -> AsyncIterator[None]:
         """Workers that read all, and are stopped at the end."""

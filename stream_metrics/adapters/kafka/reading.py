@@ -62,7 +62,7 @@ async def records_between(
 
 
 class KafkaLogs:
-    """``worker.reshard.Logs`` by way of a consumer without a group."""
+    """What commands ask of logs (``Logs``, ``Starts``), by way of a consumer without a group."""
 
     def __init__(self, consumer: AIOKafkaConsumer, settings: KafkaSettings) -> None:
         self._consumer = consumer
@@ -75,6 +75,18 @@ class KafkaLogs:
     async def extents(self, places: Collection[Place]) -> Mapping[Place, Extent]:
         """See ``Logs.extents``."""
         return await extents(self._consumer, places)
+
+    async def oldest_ms(self, places: Collection[Place]) -> Mapping[Place, int]:
+        """See ``worker.rebuild.Starts.oldest_ms``."""
+        if not places:
+            return {}
+        wanted = {TopicPartition(*place): 0 for place in places}
+        found = await self._consumer.offsets_for_times(wanted)
+        return {
+            (place.topic, place.partition): bounded_timestamp(first.timestamp)
+            for place, first in found.items()
+            if first is not None
+        }
 
     async def records(
         self, starts: Mapping[Place, int], ends: Mapping[Place, int]

@@ -57,6 +57,7 @@ def identity_fields(identity: Identity) -> list[bytes]:
         names.SCHEMA_VERSION, b"%d" % identity.schema_version,
         names.FINGERPRINT, text_bytes(identity.fingerprint),
         names.PARTITION_COUNTS, counts.encode(),
+        names.SETTINGS, text_bytes(identity.settings),
     ]  # fmt: skip
 
 
@@ -78,6 +79,7 @@ def read_state(meta: Meta) -> PartitionState:
         schema_version=int(meta[names.SCHEMA_VERSION]),
         fingerprint=bytes_text(meta[names.FINGERPRINT]),
         partition_counts=json.loads(meta[names.PARTITION_COUNTS]),
+        settings=bytes_text(meta.get(names.SETTINGS, b"")),
     )
     positions = {}
     for topic in _suffixes(meta, names.OFFSET):

@@ -43,6 +43,7 @@ WIPING: Final = b"wiping"  # beside window names all that a wipe leaves there un
 GROUP: Final = b"i:group"
 SCHEMA_VERSION: Final = b"i:schema"
 FINGERPRINT: Final = b"i:fingerprint"
+SETTINGS: Final = b"i:settings"  # those behind the fingerprint, as JSON
 PARTITION_COUNTS: Final = b"i:counts"
 OFFSET: Final = b"o:"  # + topic
 LAST: Final = b"l:"  # + topic

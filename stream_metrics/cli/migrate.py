@@ -1,0 +1,53 @@
+"""``stream-metrics migrate``: other settings, or another schema, for a group that is stopped."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from stream_metrics.cli.common import ConfigOption, load_settings
+from stream_metrics.cli.stopped import Progress, agreed, connected, refuse_members, run, said
+from stream_metrics.runtime import partition_options
+from stream_metrics.settings import Settings
+from stream_metrics.worker.migrate import Migrate
+from stream_metrics.worker.move import holding
+
+
+def migrate(
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    config: ConfigOption = None,
+) -> None:
+    """Apply changed settings to the group's stored state.
+
+    It lists what changes. Where a change needs the events themselves, it refuses, and names rebuild
+    instead. Workers must be stopped. It may be cut off at any moment: run it again. Exit code 1 if
+    you decide against it, 2 if refused: then nothing is changed.
+    """
+    settings = load_settings(config)
+    run(settings, _migrate(settings, yes=yes))
+
+
+async def _migrate(settings: Settings, *, yes: bool) -> int:
+    console = said()
+    async with connected(settings) as store:
+        await refuse_members(settings, store)
+        options = partition_options(settings)
+        progress = Progress(console.print, "rewritten")
+        work = Migrate(store, options, console.print, progress)
+        stored, changes = await work.check()
+        if await store.held_by() is None:
+            schemas = (stored.identity.schema_version, options.identity.schema_version)
+            if not changes and schemas[0] == schemas[1]:
+                console.print("nothing to do: the state is that of these settings")
+                return 0
+            for change in changes:
+                console.print(str(change), markup=False)
+            if schemas[0] != schemas[1]:
+                console.print(f"the stored format was schema {schemas[0]}, is {schemas[1]}")
+            if not agreed("Apply this to the state?", yes=yes):
+                return 1
+        async with holding(store, "migrate") as mark:
+            await work.run(mark)
+    console.print("workers may start")
+    return 0

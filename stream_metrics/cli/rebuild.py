@@ -1,0 +1,65 @@
+"""``stream-metrics rebuild``: a stopped group reads its topics again, as far as they go back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from stream_metrics.adapters.kafka.reading import KafkaLogs, reading
+from stream_metrics.adapters.kafka.topics import equal_counts
+from stream_metrics.cli.common import ConfigOption, load_settings
+from stream_metrics.cli.stopped import agreed, connected, refuse_members, run, said
+from stream_metrics.runtime import identity, partition_options
+from stream_metrics.settings import Settings
+from stream_metrics.worker.move import holding
+from stream_metrics.worker.rebuild import Reach, Rebuild
+
+
+def rebuild(
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    config: ConfigOption = None,
+) -> None:
+    """Wipe the group's state, and let its workers read all input topics again from their start.
+
+    It says how far back the topics go, and what would be lost. Workers must be stopped. It may be
+    cut off at any moment: run it again. Exit code 1 if you decide against it, 2 if refused: then
+    nothing is changed.
+    """
+    settings = load_settings(config)
+    run(settings, _rebuild(settings, yes=yes))
+
+
+async def _rebuild(settings: Settings, *, yes: bool) -> int:
+    console = said()
+    async with connected(settings) as store, reading(settings.kafka) as consumer:
+        await refuse_members(settings, store)
+        target = identity(settings, await equal_counts(settings.kafka))
+        options = replace(partition_options(settings), identity=target)
+        work = Rebuild(store, KafkaLogs(consumer, settings.kafka), options, console.print)
+        held = await work.conversations()
+        for reach in await work.reach():
+            console.print(_told(reach, held), markup=False)
+        if await store.held_by() != "rebuild" and not agreed(
+            f"Wipe the state of {held:,} conversations and read the topics again?", yes=yes
+        ):
+            return 1
+        async with holding(store, "rebuild") as mark:
+            await work.run(mark)
+    console.print("workers may start; the figures are whole once they have caught up")
+    return 0
+
+
+def _told(reach: Reach, held: int) -> str:
+    if not reach.deleted:
+        return f"{reach.topic}: kept from its first record on"
+    begins = "holds no records any more"
+    if reach.oldest_ms is not None:
+        begins = f"begins at {datetime.fromtimestamp(reach.oldest_ms / 1000, UTC):%FT%TZ}"
+    return (
+        f"{reach.topic}: {begins}; {reach.deleted:,} records before are gone. Of {held:,} "
+        f"conversations {reach.bare:,} have had their last record before that, and lose all that "
+        "came from there; others lose their beginning"
+    )

@@ -1,0 +1,135 @@
+"""State anew for a stopped group: all its topics are read again, as far back as Kafka has them.
+
+Empty drafts at the starts of the logs take the places of the state partitions (``move``): until
+that one step nothing has changed, after it workers read from there. It is the way out for whatever
+cannot be gone on with: other settings, records that are gone, state that is lost or half wiped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from stream_metrics.ports import MAX_TIMESTAMP_MS, Position, StateStore
+from stream_metrics.worker.catch_up import Place
+from stream_metrics.worker.identity import OtherIdentity
+from stream_metrics.worker.move import Move, Unmovable, draft
+from stream_metrics.worker.partition import PartitionOptions
+from stream_metrics.worker.takeover import Extent
+
+
+class Starts(Protocol):
+    """What Kafka says of where logs begin."""
+
+    async def extents(self, places: Collection[Place]) -> Mapping[Place, Extent]:
+        """Where each log begins and ends now."""
+        ...
+
+    async def oldest_ms(self, places: Collection[Place]) -> Mapping[Place, int]:
+        """The timestamp of the first record of each log; logs without one are left out."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far back a topic can be read.
+
+    ``deleted`` are offsets that its logs have passed without keeping them, ``oldest_ms`` where the
+    log begins that reaches back least (None: no records are left), ``bare`` the conversations of
+    the state whose last record is older than their topic's log.
+    """
+
+    topic: str
+    deleted: int = 0
+    oldest_ms: int | None = None
+    bare: int = 0
+
+
+class Rebuild:
+    """Replaces the state of a namespace by empty partitions at the starts of the logs."""
+
+    def __init__(
+        self,
+        store: StateStore,
+        logs: Starts,
+        options: PartitionOptions,
+        say: Callable[[str], None],
+    ) -> None:
+        self._store = store
+        self._logs = logs
+        self._options = options
+        self._say = say
+
+    async def conversations(self) -> int:
+        """How many conversations the state holds."""
+        return sum([await self._store.count(n) for n in await self._store.partitions()])
+
+    async def reach(self) -> list[Reach]:
+        """What the topics still have, and what of the state they have no more.
+
+        Raises ``OtherIdentity`` for another group's state, ``Unmovable`` where reading again would
+        tear conversations apart.
+        """
+        await self._check()
+        extents = await self._logs.extents(self._places())
+        cut = [place for place, extent in extents.items() if extent.first > 0]
+        oldest = await self._logs.oldest_ms(cut)
+        begins = {place: oldest.get(place, MAX_TIMESTAMP_MS) for place in cut}
+        found = []
+        for topic in self._options.identity.partition_counts:
+            of_topic = {n: ms for (name, n), ms in begins.items() if name == topic}
+            last = max(of_topic.values(), default=MAX_TIMESTAMP_MS)
+            found.append(
+                Reach(
+                    topic,
+                    sum(extents[topic, number].first for number in of_topic),
+                    last if last < MAX_TIMESTAMP_MS else None,
+                    sum([await self._older(number, ms) for number, ms in of_topic.items()]),
+                )
+            )
+        return found
+
+    async def run(self, mark: bytes) -> None:
+        """Put the empty partitions in place; raises like ``reach``, before anything is changed."""
+        await self._check()
+        extents = await self._logs.extents(self._places())
+        counts = self._options.identity.partition_counts
+        starts = {
+            number: {topic: Position(extents[topic, number].first) for topic in counts}
+            for number in range(max(counts.values()))
+        }
+        old = {*await self._store.partitions(), *await self._store.unfinished()}
+        move = Move(self._options.identity, (), starts, lambda _, home: home)
+        await draft(self._store, mark, move, self._options, lambda _: None)
+        await self._store.switch(mark, sorted(old))
+        self._say(f"{len(starts)} state partitions begin anew, where the logs begin")
+
+    async def _check(self) -> None:
+        ours = self._options.identity
+        for number in await self._store.partitions():
+            stored = (await self._store.describe(number)).identity
+            if stored is None:
+                continue
+            if stored.group != ours.group:
+                raise OtherIdentity(
+                    f"state partition {number} belongs to group {stored.group!r}, and the settings "
+                    f"are those of group {ours.group!r}. Use a namespace of its own for each group"
+                )
+            for topic, count in ours.partition_counts.items():
+                before = stored.partition_counts.get(topic, count)
+                if before < count:
+                    raise Unmovable(
+                        f"topic {topic} had {before} partitions and has {count}: its older records "
+                        "lie where the old count put them, so that conversations would be torn "
+                        "apart. Run `stream-metrics reshard`, which moves the state; or read a "
+                        "topic that had one count all along"
+                    )
+
+    async def _older(self, number: int, ms: int) -> int:
+        """How many conversations of a partition had their last record before that time."""
+        return len(await self._store.idle(number, ms, await self._store.count(number)))
+
+    def _places(self) -> list[Place]:
+        counts = self._options.identity.partition_counts
+        return [(topic, number) for topic, count in counts.items() for number in range(count)]

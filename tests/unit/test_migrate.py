@@ -1,0 +1,164 @@
+"""Changed settings on old state: who refuses, which command is named, and migrations cut off."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+import pytest
+
+from stream_metrics.adapters.memory import MemoryStore
+from stream_metrics.ports import OnHold
+from stream_metrics.settings import Settings
+from stream_metrics.worker.identity import MIGRATABLE, OtherIdentity, check_identity
+from stream_metrics.worker.migrate import Migrate
+from stream_metrics.worker.move import Unmovable
+from tests.fuse import Crash, Fuse, Fused
+from tests.property.test_migrate import OLD, Configured, settings_with
+from tests.unit.test_reshard import HALF, TRAFFIC
+
+NEW = settings_with({"metrics": {"good_gain": 3, "windows": ["5m", "1h"]}})
+
+
+async def halfway() -> Configured:
+    """A group that has read half of the traffic, with a wipe that takes steps."""
+    store = MemoryStore()
+    store.wiped_at_once = 3
+    group = Configured({"events": 2}, store)
+    group.send(TRAFFIC[:HALF])
+    await group.read()
+    return group
+
+
+def test_every_setting_that_migrates_is_one_of_the_state() -> None:
+    """No name is misspelt, or of a setting that the state does not depend on."""
+    assert OLD.of_state().keys() > MIGRATABLE
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"metrics": {"good_gain": 3}},
+            r"metrics.good_gain was 2, is 3\. .*stream-metrics migrate",
+        ),
+        ({"dedup": {"max_candidates": 8}}, "dedup.max_candidates was 64, .*metrics rebuild"),
+        (
+            {"metrics": {"good_gain": 3}, "limits": {"results_per_turn": 5}},
+            "results_per_turn was 2000, is 5; metrics.good_gain .*stream-metrics rebuild",
+        ),
+        ({"state": {"digest_key": "another"}}, "state.digest_key was .*stream-metrics rebuild"),
+    ],
+)
+def test_a_refusal_names_the_settings_and_the_way_out(
+    changes: dict[str, dict[str, Any]], words: str
+) -> None:
+    """Migrate if all that differs can be applied, else rebuild; and no secret is told."""
+    stored, ours = (
+        Configured({"events": 1}, settings=settings).identity
+        for settings in (OLD, settings_with(changes))
+    )
+
+    with pytest.raises(OtherIdentity, match=words) as raised:
+        check_identity(stored, ours, 0)
+
+    assert "a secret of the tests" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"dedup": {"max_candidates": 8}}, "max_candidates .* cannot be applied .* rebuild"),
+        ({"metrics": {"windows": ["48h"]}, "state": {"ttl": "48h"}}, "windows 48h are longer"),
+        ({"kafka": {"group_id": "stranger"}}, "group 'stream-metrics'"),
+    ],
+)
+async def test_what_cannot_be_applied_is_refused(
+    changes: dict[str, dict[str, Any]], words: str
+) -> None:
+    """Then nothing has changed, and workers with the old settings may start."""
+    group = await halfway()
+    before = await group.shown()
+
+    with pytest.raises((Unmovable, OtherIdentity), match=words):
+        await group.migrate(settings_with(changes))
+
+    group.settings = OLD
+    assert await group.store.held_by() is None
+    assert await group.shown() == before
+
+
+async def test_state_without_noted_settings_is_refused() -> None:
+    """Nobody can tell what has changed."""
+    group = await halfway()
+    object.__setattr__(group.store._partitions[0].identity, "settings", "")  # type: ignore[attr-defined]
+
+    with pytest.raises(Unmovable, match=r"nobody noted .* rebuild"):
+        await group.migrate(NEW)
+
+
+async def test_it_lists_what_changes() -> None:
+    """Before it begins, by name, with the old value and the new."""
+    group = await halfway()
+    group.settings = NEW
+
+    _, changes = await Migrate(group.store, group.options, print, lambda _: None).check()
+
+    assert [change.name for change in changes] == ["metrics.good_gain", "metrics.windows"]
+    assert (changes[0].before, changes[0].after) == (2, 3)
+
+
+async def test_a_migration_may_be_cut_off_anywhere() -> None:
+    """Wherever it dies, the state is that before or that after; workers are refused until it has
+    been run again; and that ends as if nothing had happened."""
+    other = Configured({"events": 2}, settings=NEW)
+    other.send(TRAFFIC)
+    await other.read()
+    expected = await other.shown()
+    first = await halfway()
+    snapshot = first.store.snapshot()  # type: ignore[attr-defined]
+    for left in count(0, 3):
+        group = Configured({"events": 2}, first.store, first.letters, first.logs)
+        first.store.restore(snapshot)  # type: ignore[attr-defined]
+        group.store = Fused(first.store, Fuse(left))
+        try:
+            await group.migrate(NEW)
+        except Crash:
+            pass
+        else:
+            break
+        group.store = first.store
+        if await group.store.held_by() is not None:
+            with pytest.raises(OnHold):
+                await group.store.claim(0, b"worker", group.identity, {})
+        await group.migrate(NEW)
+        logs = {place: list(log) for place, log in first.logs.items()}
+        group.logs = logs
+        group.send(TRAFFIC[HALF:])
+        await group.read()
+        assert await group.shown() == expected, left
+    assert left > 20
+
+
+def test_the_settings_of_the_state_are_those_of_the_fingerprint() -> None:
+    """A setting has part in the one exactly if it has part in the other."""
+    for part in ("dedup", "limits", "metrics", "state"):
+        for name in type(getattr(OLD, part)).model_fields:
+            if name == "digest_key_file":
+                continue
+            other = settings_with({part: {name: _another(OLD, part, name)}})
+            same = other.fingerprint() == OLD.fingerprint()
+            assert same == (other.of_state() == OLD.of_state()), name
+
+
+def _another(settings: Settings, part: str, name: str) -> Any:
+    """Some other value of a setting."""
+    given: dict[str, Any] = {
+        "identical_content": "different", "gain_of_document": "max", "turn_scope": "last",
+        "windows": ["1h"], "dimension": "release", "ttl": "30h", "digest_key": "x",
+        "entity_types": [{"name": "x"}], "ignore_fields": ["x"], "agents": ["x"], "routes": ["x"],
+    }  # fmt: skip
+    value = getattr(getattr(settings, part), name)
+    if name in given:
+        return given[name]
+    return not value if isinstance(value, bool) else value - 1
