@@ -1,17 +1,23 @@
-"""``python -m tests.campaign --seed N --rounds K``: run it, print the table; 1 on a difference."""
+"""``python -m tests.campaign --seed N --rounds K``: run it, print the tables; 1 on a difference.
+
+A seed that fails does not keep the others from running. What is known is written after each seed.
+"""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import logging
+import os
 import shutil
 import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.campaign.faults import FAULTS
 from tests.campaign.plan import Options
-from tests.campaign.report import Outcome, summary, table
+from tests.campaign.report import Outcome, coverage, summary, table, verdict
 from tests.campaign.round import run_rounds
 
 
@@ -25,7 +31,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--events", type=int, default=100_000, help="records at least (default: 100000)")
     add("--conversations", type=int, default=20_000, help="at least (default: 20000)")
     add("--rate", type=float, default=6_000.0, help="records a second at most (default: 6000)")
-    add("--report", type=Path, help="where report.md and failed rounds' files go")
+    add("--report", type=Path, help="folder of report.md and of failed rounds' files")
+    add("--publish", type=Path, help="file for the tables alone, such as docs/campaign-run.md")
     add("--only", action="append", choices=sorted(FAULTS), help="this fault only; repeatable")
     return parser.parse_args(arguments)
 
@@ -45,19 +52,41 @@ def main(arguments: list[str] | None = None) -> int:
         for seed in range(chosen.seed, chosen.seed + chosen.rounds)
     ]
 
+    names = chosen.only or list(FAULTS)
+    done: list[Outcome] = []
+
     def note(outcome: Outcome, folder: Path) -> None:
-        if outcome.failed and chosen.report:
-            keep(folder, chosen.report / f"seed-{outcome.seed}")
+        done.append(outcome)
         say(summary(outcome))
+        if chosen.report:
+            if outcome.failed:
+                keep(folder, chosen.report / f"seed-{outcome.seed}")
+            write(chosen.report / "report.md", [*pages(done, names), *map(summary, done)])
 
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # faults are no news here
-    outcomes = asyncio.run(run_rounds(many, say, note))
-    written = "\n\n".join([table(outcomes), *map(summary, outcomes)]) + "\n"
-    say("\n" + table(outcomes))
-    if chosen.report:
-        chosen.report.mkdir(parents=True, exist_ok=True)
-        (chosen.report / "report.md").write_text(written)
-    return int(any(outcome.failed for outcome in outcomes))
+    asyncio.run(run_rounds(many, say, note))
+    say("\n" + "\n\n".join(pages(done, names)))
+    if chosen.publish:
+        write(chosen.publish, ["# The last full run of the fault campaign", *pages(done, names)])
+    return int(len(done) < len(many) or any(outcome.failed for outcome in done))
+
+
+def pages(outcomes: Sequence[Outcome], names: Sequence[str]) -> list[str]:
+    """What is fit to print: the verdict, and both tables."""
+    day = datetime.now(UTC).date()
+    return [
+        f"{day}, {os.cpu_count()} processors. {verdict(outcomes)}",
+        "## Every fault that struck",
+        table(outcomes),
+        "## How often each fault landed",
+        coverage(outcomes, names),
+    ]
+
+
+def write(path: Path, paragraphs: Sequence[str]) -> None:
+    """Write a Markdown file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n\n".join(paragraphs) + "\n")
 
 
 def keep(folder: Path, place: Path) -> None:

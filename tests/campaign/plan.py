@@ -1,16 +1,25 @@
-"""What a round does, from its seed and options alone."""
+"""What a round does, from its seed and options alone.
+
+Faults are dealt like cards: seeds 1 to 15 have every fault at least once between them, and so have
+the next 15, and so on.
+"""
 
 from __future__ import annotations
 
+import math
 import random
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from tests.campaign.faults import ANY, FAULTS, Fault, Need
 
 FIRST_SHARE: Final = 0.14
 LAST_SHARE: Final = 0.90
-LONGEST_RUNS: Final = 5  # one round in so many has servers other than the plain ones
+DECK_SEEDS: Final = 15  # seeds among which all faults are dealt
+SPECIAL_ROUNDS: Final = 2  # in a deck, with each kind of servers other than the plain ones
+LONG: Final = 20  # times the shortest hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,36 +66,81 @@ def make_plan(options: Options) -> Plan:
     """The schedule of a seed."""
     rng = random.Random(f"plan/{options.seed}")
     named = [FAULTS[name] for name in options.only] or list(FAULTS.values())
-    servers = _servers(rng, named)
-    possible = [fault for fault in named if fault.needs in (ANY, servers)]
-    chosen = _draw(rng, possible, options.faults)
-    step = (LAST_SHARE - FIRST_SHARE) / max(1, len(chosen))
+    deck, place = divmod(options.seed - 1, DECK_SEEDS)
+    hand = _deal(random.Random(f"deck/{deck}"), named, options.faults)[place]
+    step = (LAST_SHARE - FIRST_SHARE) / max(1, len(hand.faults))
     strikes = tuple(
         Strike(
             fault.name,
             round(FIRST_SHARE + step * (number + rng.uniform(0.0, 0.3)), 3),
-            round(rng.uniform(*fault.hold), 1),
+            round(_hold(rng, fault), 1),
             f"strike/{options.seed}/{number}",
         )
-        for number, fault in enumerate(chosen)
+        for number, fault in enumerate(sorted(hand.faults, key=lambda fault: not fault.first))
     )
-    return Plan(options, rng.randint(1, 4), servers, strikes)
+    return Plan(options, rng.randint(1, 4), hand.servers, strikes)
 
 
-def _servers(rng: random.Random, faults: list[Fault]) -> Need:
-    """Plain servers as a rule; others now and then, or where nothing else would do."""
-    needs = sorted({fault.needs for fault in faults} - {ANY}, key=lambda need: need.value)
-    special = [need for need in needs if need is not Need.PLAIN]
-    if not special:
-        return Need.PLAIN
-    if Need.PLAIN not in needs or rng.randrange(LONGEST_RUNS) == 0:
-        return rng.choice(special)
-    return Need.PLAIN
+def _hold(rng: random.Random, fault: Fault) -> float:
+    """Seconds to hold a fault: as often short as long, where the longest is many times as long."""
+    shortest, longest = fault.hold
+    if shortest > 0 and longest > LONG * shortest:
+        return math.exp(rng.uniform(math.log(shortest), math.log(longest)))
+    return rng.uniform(shortest, longest)
 
 
-def _draw(rng: random.Random, faults: list[Fault], count: int) -> list[Fault]:
-    """``count`` of them, none twice before each was there once."""
-    chosen: list[Fault] = []
-    while len(chosen) < count:
-        chosen += rng.sample(faults, min(len(faults), count - len(chosen)))
-    return chosen
+@dataclass(slots=True)
+class _Hand:
+    """What one seed of a deck gets."""
+
+    servers: Need
+    faults: list[Fault] = field(default_factory=list)
+
+    def takes(self, fault: Fault) -> bool:
+        """Whether the fault may strike beside those that do."""
+        return not (fault.alone and any(held.alone for held in self.faults))
+
+
+def _deal(rng: random.Random, faults: Sequence[Fault], count: int) -> list[_Hand]:
+    """What each seed of a deck gets: every fault once before any comes twice, as far as it fits.
+
+    A round on special servers has all the faults that need them.
+    """
+    hands = [_Hand(servers) for servers in _servers(rng, faults)]
+    dealt: Counter[str] = Counter()
+
+    def give(hand: _Hand, choice: Sequence[Fault]) -> None:
+        new = [fault for fault in choice if fault not in hand.faults] or choice
+        fault = min(rng.sample(new, len(new)), key=lambda fault: dealt[fault.name])
+        dealt[fault.name] += 1
+        hand.faults.append(fault)
+
+    for hand in hands:
+        if hand.servers is not Need.PLAIN:
+            own = [fault for fault in faults if fault.needs is hand.servers]
+            for fault in own[:count]:
+                give(hand, [fault])
+    order = sorted(hands, key=lambda hand: hand.servers is Need.PLAIN)  # who can take fewest first
+    while any(len(hand.faults) < count for hand in order):
+        for hand in order:
+            if len(hand.faults) < count:
+                fitting = [fault for fault in faults if fault.needs in (ANY, hand.servers)]
+                give(hand, [fault for fault in fitting if hand.takes(fault)] or fitting)
+    for hand in hands:
+        rng.shuffle(hand.faults)
+    return hands
+
+
+def _servers(rng: random.Random, faults: Sequence[Fault]) -> list[Need]:
+    """The servers of a deck's rounds: each special kind now and then, plain ones else.
+
+    They are special in all rounds if none of the faults is at home on plain ones.
+    """
+    special = sorted(
+        {fault.needs for fault in faults} - {ANY, Need.PLAIN}, key=lambda need: need.value
+    )
+    if special and not any(fault.needs is Need.PLAIN for fault in faults):
+        dealt = special * DECK_SEEDS
+    else:
+        dealt = special * SPECIAL_ROUNDS + [Need.PLAIN] * DECK_SEEDS
+    return rng.sample(dealt[:DECK_SEEDS], DECK_SEEDS)

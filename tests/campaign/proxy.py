@@ -93,21 +93,22 @@ class Proxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         pair = _Pair(writer)
         self._pairs.add(pair)
+        pumps: list[asyncio.Task[None]] = []
         try:
             if self._mode == "cut":
                 return
             await self._opened.wait()
             back, pair.server = await asyncio.open_connection(*self.target, limit=CHUNK)
-            await asyncio.wait(
-                [
-                    asyncio.ensure_future(self._pump(reader, pair.server, lambda: 0.0)),
-                    asyncio.ensure_future(self._pump(back, writer, lambda: self.delay_seconds)),
-                ],
-                return_when=asyncio.FIRST_COMPLETED,
-            )
+            pumps = [
+                asyncio.create_task(self._pump(reader, pair.server, lambda: 0.0)),
+                asyncio.create_task(self._pump(back, writer, lambda: self.delay_seconds)),
+            ]
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         except OSError:
             return
         finally:
+            for pump in pumps:
+                pump.cancel()
             if self._mode == "cut":
                 pair.reset()
             pair.close()

@@ -1,8 +1,8 @@
-"""What a round found, for people."""
+"""What rounds found, for people."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -10,7 +10,7 @@ HEADINGS: Final = (
     "seed", "fault", "landed at", "events", "held s", "outage s", "backlog", "recovery s",
     "bound s", "went back by", "differences",
 )  # fmt: skip
-
+COVERAGE: Final = ("fault", "times", "seeds", "longest outage s", "longest recovery s")
 
 USUAL_START_SECONDS: Final = 4.0  # of all workers, on a machine with nothing else to do
 
@@ -52,6 +52,7 @@ class Outcome:
 
     seed: int
     schedule: list[str]
+    faults: Sequence[str] = ()  # as planned
     events: int = 0
     conversations: int = 0
     calibration: Calibration = field(default_factory=Calibration)
@@ -73,7 +74,7 @@ class Outcome:
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
-    """A Markdown table with a line for each fault that struck."""
+    """A Markdown table with a line for each fault that struck, or should have."""
     rows: list[Sequence[str]] = [HEADINGS]
     for outcome in outcomes:
         for landing in outcome.landings:
@@ -92,7 +93,45 @@ def table(outcomes: Sequence[Outcome]) -> str:
                     str(len(landing.wrong) + len(outcome.wrong)),
                 )
             )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
+        for name in outcome.faults[len(outcome.landings) :]:
+            blank = [""] * (len(HEADINGS) - 4)
+            rows.append((str(outcome.seed), name, "never", *blank, str(len(outcome.wrong))))
+    return _aligned(rows)
+
+
+def coverage(outcomes: Sequence[Outcome], names: Iterable[str]) -> str:
+    """A Markdown table with a line for each fault: how often it landed, and its longest times."""
+    rows: list[Sequence[str]] = [COVERAGE]
+    for name in names:
+        found = [(o.seed, x) for o in outcomes for x in o.landings if x.fault == name]
+        rows.append(
+            (
+                name,
+                str(len(found)),
+                ", ".join(str(seed) for seed, _ in found),
+                f"{max((x.outage_seconds for _, x in found), default=0):.1f}",
+                f"{max((x.recovery_seconds for _, x in found), default=0):.1f}",
+            )
+        )
+    return _aligned(rows)
+
+
+def verdict(outcomes: Sequence[Outcome]) -> str:
+    """All rounds in a sentence or two."""
+    failed = [str(outcome.seed) for outcome in outcomes if outcome.failed]
+    struck = sum(len(outcome.landings) for outcome in outcomes)
+    events = sum(outcome.events for outcome in outcomes)
+    conversations = sum(outcome.conversations for outcome in outcomes)
+    said = (
+        f"{len(outcomes)} seeds, {struck} faults, {events:,} events, "
+        f"{conversations:,} conversations: "
+    )
+    return said + (f"seeds that failed: {', '.join(failed)}." if failed else "no difference.")
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table; the first row is its head."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["| " + " | ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) + " |"
              for row in rows]  # fmt: skip
     lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")

@@ -25,6 +25,7 @@ MORE: Final = 0.01
 LONGER: Final = 1.3  # than the fault, what comes in meanwhile is to last
 LEAST_SHARE, MOST_SHARE = 0.05, 0.95
 RECOVERY_DEADLINE_SECONDS: Final = 150.0
+PHASE_DEADLINE_SECONDS: Final = 1_200.0  # whatever hangs, the seeds that follow have their turn
 
 Say = Callable[[str], None]
 Keep = Callable[[Outcome, Path], None]
@@ -40,7 +41,8 @@ class Round:
     def __init__(self, options: Options, folder: Path, say: Say) -> None:
         self.folder = folder
         self.plan = make_plan(options)
-        self.outcome = Outcome(options.seed, self.plan.lines())
+        struck = [strike.fault for strike in self.plan.strikes]
+        self.outcome = Outcome(options.seed, self.plan.lines(), struck)
         self._say = say
         self._world = World(self.plan, folder)
         self._running = AsyncExitStack()
@@ -74,7 +76,8 @@ class Round:
             return
         started = time.monotonic()
         try:
-            await work()
+            async with asyncio.timeout(PHASE_DEADLINE_SECONDS):
+                await work()
         except Exception as error:  # reported with the seed, like every other difference
             self._broken = True
             self.outcome.wrong.append(f"{name}: {type(error).__name__}: {error}")
@@ -153,7 +156,7 @@ async def run_rounds(many: Sequence[Options], say: Say, keep: Keep) -> list[Outc
             await one.close()
         keep(one.outcome, one.folder)
         done.append(one.outcome)
-        shutil.rmtree(one.folder)
+        shutil.rmtree(one.folder, ignore_errors=True)
 
     with tempfile.TemporaryDirectory(prefix="campaign-") as place:
         last: Round | None = None

@@ -29,7 +29,8 @@ class Fault:
     ``hold`` is the range of seconds for which it is held. After it is healed workers may take
     ``wait_seconds``, the sum of the time-outs that stand between, and ``work_seconds``, which a
     busy machine makes longer, until they read again. ``may_go_back`` says that acknowledged writes
-    to Redis may be lost. ``quick`` faults are those of the short form.
+    to Redis may be lost. Of faults that are ``alone`` a round has one at most; those that come
+    ``first`` strike before all others. ``quick`` faults are those of the short form.
     """
 
     name: str
@@ -38,6 +39,8 @@ class Fault:
     wait_seconds: float = 0.0
     work_seconds: float = 1.0
     may_go_back: bool = False
+    alone: bool = False
+    first: bool = False
     quick: bool = False
 
     async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
