@@ -118,6 +118,7 @@ bench: services ## Measure; prints machine, versions, n, median, spread
 SEED ?= 1
 ROUNDS ?= 1
 campaign: services ## Let seeded faults strike a live system under load; some minutes a seed
+	@$(BIN)/python -m deploy.local faketime
 	@$(BIN)/python -m tests.campaign --seed $(SEED) --rounds $(ROUNDS) $(CAMPAIGN)
 
 profile: services ## Profile the workloads of the benchmarks

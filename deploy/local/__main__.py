@@ -1,4 +1,7 @@
-"""``python -m deploy.local install | compiler | doctor | stack``. Only stack needs our packages."""
+"""``python -m deploy.local install | compiler | faketime | doctor | stack``.
+
+Only stack needs our packages.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ def main() -> int:
     installing = commands.add_parser("install", help="install the servers that are missing")
     installing.add_argument("--browser", action="store_true", help="Chromium too")
     commands.add_parser("compiler", help="install a Rust compiler if there is none")
+    commands.add_parser("faketime", help="install what the fault campaign sets clocks wrong with")
     commands.add_parser("doctor", help="say what is there, what is missing and how to get it")
     commands.add_parser("stack", help="run the whole live system until Ctrl-C")
     chosen = parser.parse_args()
@@ -23,6 +27,8 @@ def main() -> int:
         return install.install((*install.SERVERS, *browser))
     if chosen.command == "compiler":
         return install.install((install.CARGO,))
+    if chosen.command == "faketime":
+        return install.install((install.FAKETIME,))
     if chosen.command == "doctor":
         return install.doctor()
     from deploy.local.stack import main as run_stack  # needs our packages, unlike the others

@@ -60,6 +60,7 @@ JAVA = Need(
 MAVEN = Need("mvn", ("maven",), "fetches Kafka")
 OPENSSL = Need("openssl", ("openssl",), "makes certificates")
 CHROMIUM = Need("chromium", ("chromium",), "shows the page in tests", ("chromium-browser",))
+FAKETIME = Need("faketime", ("faketime",), "gives a server a wrong clock in the fault campaign")
 # Debian 12 has two: cargo-web is the newer, and needs no git clone of the registry's index.
 CARGO = Need("cargo", ("cargo-web", "cargo"), "builds the compiled kernel")
 
@@ -76,6 +77,15 @@ def program(need: Need) -> str:
     if path is None:
         raise Missing(f"{need.program} is missing ({need.purpose}); install it: {advice([need])}")
     return path
+
+
+def library(need: Need) -> str:
+    """The path of the shared library that a program, which must be there, preloads."""
+    done = subprocess.run(
+        [program(need), "-f", "+0", "printenv", "LD_PRELOAD"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return done.stdout.strip()
 
 
 def chromium() -> str:

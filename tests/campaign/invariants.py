@@ -7,12 +7,15 @@ import json
 import re
 from typing import Final
 
+from stream_metrics.adapters.kafka.output import VERSION
 from tests.campaign.log import Log
-from tests.campaign.world import CommandFailed, World
+from tests.campaign.world import OUTPUT, CommandFailed, World
+from tests.services.live import stored
 
 MOST_RSS_BYTES: Final = 400 * 1024 * 1024
 FORBIDDEN: Final = re.compile(r"Traceback|[Uu]nhandled|never retrieved|never awaited")
 SHOWN: Final = 5
+COMPARED: Final = 0.9  # of what was sent, at least
 
 
 async def figures(world: World, log: Log) -> list[str]:
@@ -62,7 +65,7 @@ async def letters(world: World, log: Log) -> list[str]:
     wrong = []
     if missing := sorted(invalid - found):
         wrong.append(f"{len(missing)} invalid records have no dead letter: {missing[:SHOWN]}")
-    if strange := sorted(found - invalid):
+    if strange := sorted(found - invalid - world.excused_letters):
         wrong.append(f"{len(strange)} dead letters of valid records: {strange[:SHOWN]}")
     if not invalid:
         wrong.append("the log has no invalid record: dead letters were not tested")
@@ -78,13 +81,66 @@ async def audit(world: World) -> list[str]:
     return []
 
 
+async def compaction(world: World) -> list[str]:
+    """Where a topic was compacted, nothing went after it was read."""
+    return [
+        f"{spans[0].topic} had {left} records after its compaction and has {found} now"
+        for spans, left in world.compacted
+        if (found := await world.count(spans)) != left
+    ]
+
+
+async def output(world: World) -> list[str]:
+    """Both kinds of readers of the output topic have the rows that were exported."""
+    if not world.has_output:
+        return []
+    lines = (world.folder / "live" / "conversations.jsonl").read_bytes().splitlines()
+    exported = {json.loads(line)["conversation_id"]: line for line in lines}
+    last: dict[str, bytes | None] = {}
+    newest: dict[str, tuple[int, bytes | None]] = {}
+    for record in await stored(world.kafka, [OUTPUT]):
+        name, version = record.key.decode(), int(dict(record.headers)[VERSION])
+        last[name] = record.value
+        if name not in newest or version > newest[name][0]:
+            newest[name] = (version, record.value)
+    by_version = {name: value for name, (_, value) in newest.items()}
+    return [
+        f"{len(places)} rows differ on the output topic, read {how}: {places[:SHOWN]}"
+        for how, rows in (("to its end", last), ("by version", by_version))
+        if (places := sorted(n for n in exported | rows if exported.get(n) != rows.get(n)))
+    ]
+
+
+def gaps(world: World) -> list[str]:
+    """Workers have found the gaps that were made, and no others."""
+    said = set()
+    for worker in world.everyone:
+        for line in worker.log.read_text(errors="replace").splitlines():
+            if '"event": "offset gap"' in line:
+                entry = json.loads(line)
+                said.add((entry["partition"], entry["action"]))
+    wrong = []
+    if strange := sorted(said - world.expected_gaps):
+        wrong.append(f"offset gaps where there are none: {strange}")
+    if missed := sorted(world.expected_gaps - said):
+        wrong.append(f"offset gaps that nobody found: {missed}")
+    return wrong
+
+
 def size(world: World, log: Log) -> list[str]:
-    """The round was as large as it was meant to be."""
+    """The round was as large as it was meant to be, and most of it was compared.
+
+    What goes before it is read, or with a state that is built anew, is not compared.
+    """
     options = world.plan.options
-    if world.load.sent >= options.events and log.conversations >= options.conversations:
+    if (
+        min(world.load.sent, log.records / COMPARED) >= options.events
+        and min(log.sent, log.conversations / COMPARED) >= options.conversations
+    ):
         return []
     return [
-        f"only {world.load.sent} records, {log.conversations} conversations: the round is vacuous"
+        f"only {world.load.sent} records of {log.sent} conversations, of which {log.records} of "
+        f"{log.conversations} were compared: the round is vacuous"
     ]
 
 

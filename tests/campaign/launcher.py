@@ -2,14 +2,15 @@
 
 ``CAMPAIGN_ORDERS`` names a file. Once it holds ``<before|after> <step> <n> <KILL|STOP>``, the first
 process that comes to the n-th such place from then on takes the file away and sends itself the
-signal. Without the file the worker runs as it is.
+signal. Without the file the worker runs as it is. ``CAMPAIGN_CLOCK`` may name a file of its clock.
 """
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +19,9 @@ from stream_metrics.adapters.kafka.dead_letters import KafkaDeadLetters
 from stream_metrics.adapters.kafka.output import KafkaOutput
 from stream_metrics.adapters.redis.store import RedisStore
 from stream_metrics.cli import main
+from stream_metrics.engine.windows import Windows
 from stream_metrics.worker.partition import StatePartition
+from tests.campaign.clock import Clock, obey_clock
 
 # The steps of worker/partition.py by their names there, and the claim before the first of them.
 STEPS: Final[dict[str, tuple[type, str]]] = {
@@ -29,6 +32,7 @@ STEPS: Final[dict[str, tuple[type, str]]] = {
     "output": (KafkaOutput, "send"),
     "write": (StatePartition, "_write"),
     "commit": (LiveConsumer, "_commit"),
+    "export": (Windows, "install"),
 }
 # Those of a command that replaces state partitions (worker/move.py).
 MOVING: Final[dict[str, tuple[type, str]]] = {
@@ -71,18 +75,22 @@ class Orders:
         os.kill(os.getpid(), signal.Signals[f"SIG{words[3]}"])
 
 
-def watched(
-    orders: Orders, step: str, method: Callable[..., Awaitable[Any]]
-) -> Callable[..., Awaitable[Any]]:
+def watched(orders: Orders, step: str, method: Callable[..., Any]) -> Callable[..., Any]:
     """The same method, with orders looked at before and after it."""
 
-    async def wrapper(*arguments: Any, **options: Any) -> Any:
+    async def waits(*arguments: Any, **options: Any) -> Any:
         orders.passed("before", step)
         result = await method(*arguments, **options)
         orders.passed("after", step)
         return result
 
-    return wrapper
+    def returns(*arguments: Any, **options: Any) -> Any:
+        orders.passed("before", step)
+        result = method(*arguments, **options)
+        orders.passed("after", step)
+        return result
+
+    return waits if inspect.iscoroutinefunction(method) else returns
 
 
 def obey(file: Path) -> None:
@@ -94,4 +102,6 @@ def obey(file: Path) -> None:
 
 if __name__ == "__main__":
     obey(Path(os.environ["CAMPAIGN_ORDERS"]))
+    if clock := os.environ.get("CAMPAIGN_CLOCK"):
+        obey_clock(Clock(Path(clock)))
     main()

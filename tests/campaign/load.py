@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any, Final
 
 import msgspec
@@ -78,7 +79,9 @@ class Load:
         self._fastest = rate
         self._rate = rate
         self._limit = 0
+        self._held = False
         self._pending: set[asyncio.Future[Any]] = set()
+        self._producer: AIOKafkaProducer | None = None
 
     def open(self, share: float, within_seconds: float | None = None) -> None:
         """Send up to that share of all records, in about that time or as fast as allowed."""
@@ -98,19 +101,48 @@ class Load:
         """Whether everything allowed was sent and answered."""
         return self.sent >= self._limit and not self._pending
 
+    @property
+    def at_rest(self) -> bool:
+        """Whether it is held, and everything sent was answered."""
+        return self._held and not self._pending
+
+    def hold(self) -> None:
+        """Send nothing more for now."""
+        self._held = True
+
+    def release(self) -> None:
+        """Go on after a hold."""
+        self._held = False
+
+    async def send_again(self, stream: str, rng: Random) -> int:
+        """Fill a topic that was made anew, in another order; how many records that were.
+
+        The producer is a new one, too: the old one counts records of the old topic. Only at rest.
+        """
+        if self._producer is not None:
+            await self._producer.stop()
+        producer = self._producer = await self._make_producer()
+        records = [record for record in self.records[: self.sent] if record.stream == stream]
+        for record in rng.sample(records, len(records)):
+            await producer.send(
+                self._topics[stream], record.value, key=record.key, timestamp_ms=record.timestamp_ms
+            )
+        await producer.flush()
+        return len(records)
+
     async def run(self) -> None:
         """Send until all is sent."""
-        producer = await self._producer()
+        self._producer = await self._make_producer()
         try:
             debt, last = 0.0, time.monotonic()
             while self.sent < len(self.records) or self._pending:
                 await asyncio.sleep(TICK_SECONDS)
                 now = time.monotonic()
                 debt, last = min(self._rate, debt + (now - last) * self._rate), now
-                while debt >= 1 and self.sent < self._limit:
+                while debt >= 1 and self.sent < self._limit and not self._held:
                     record = self.records[self.sent]
                     try:
-                        future = await producer.send(
+                        future = await self._producer.send(
                             self._topics[record.stream],
                             record.value,
                             key=record.key,
@@ -123,14 +155,14 @@ class Load:
                     self.sent += 1
                     debt -= 1
         finally:
-            await producer.stop()
+            await self._producer.stop()
 
     def _answered(self, future: asyncio.Future[Any]) -> None:
         self._pending.discard(future)
         if future.cancelled() or future.exception() is not None:
             self.unacknowledged += 1
 
-    async def _producer(self) -> AIOKafkaProducer:
+    async def _make_producer(self) -> AIOKafkaProducer:
         producer = AIOKafkaProducer(
             bootstrap_servers=self._bootstrap,
             enable_idempotence=True,

@@ -1,14 +1,16 @@
-"""``python -m tests.campaign.log FOLDER BOOTSTRAP TOPIC...``: record what the brokers kept.
+"""``python -m tests.campaign.log FOLDER BOOTSTRAP TOPIC...``: record what a single pass would read.
 
-Beside the recording ``log.jsonl`` it writes a ``Log`` of it to ``log.json``. ``FOLDER`` holds the
-traffic that was sent.
+That is what the brokers kept, behind what ``FOLDER`` has of records that were read before they
+went (``history.py``). Beside the recording ``log.jsonl`` it writes a ``Log`` of it to ``log.json``.
+``FOLDER`` holds the traffic that was sent. With ``--part N`` first it writes that part of the
+history instead.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
-import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +18,9 @@ from typing import Any
 import msgspec
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from stream_metrics.adapters.files import record_line
+from stream_metrics.adapters.files import read_records, record_line
 from stream_metrics.ports import Record
+from tests.campaign.history import History, Span
 from tests.campaign.load import digest, read_traffic
 
 Place = tuple[str, int, int]  # topic, partition, offset
@@ -25,10 +28,14 @@ Place = tuple[str, int, int]  # topic, partition, offset
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """What a reader of committed records finds: how much, up to when, and which are invalid."""
+    """What a single pass reads: how much, up to when, and which records are invalid.
+
+    ``sent`` is how many conversations the traffic has, whatever became of its records.
+    """
 
     records: int
     conversations: int
+    sent: int
     last_us: int
     invalid: tuple[Place, ...]
 
@@ -40,24 +47,54 @@ def read_log(folder: Path) -> Log:
 
 async def record(folder: Path, bootstrap_servers: str, topics: Sequence[str]) -> None:
     """Write both files."""
-    broken = {
-        digest(sent.key, sent.value, sent.timestamp_ms)
-        for sent in read_traffic(folder / "traffic")
-        if not sent.valid
-    }
+    traffic = read_traffic(folder / "traffic")
+    broken = {digest(r.key, r.value, r.timestamp_ms) for r in traffic if not r.valid}
     count, last_ms = 0, 0
     keys: set[bytes | None] = set()
     invalid: list[Place] = []
     with (folder / "log.jsonl").open("wb") as file:
-        async for found in committed(bootstrap_servers, topics):
+        async for found in everything(folder, bootstrap_servers, topics):
             file.write(record_line(found))
             count += 1
             keys.add(found.key)
             last_ms = max(last_ms, found.timestamp_ms or 0)
             if digest(found.key, found.value, found.timestamp_ms) in broken:
                 invalid.append((found.topic, found.partition, found.offset))
-    log = Log(count, len(keys), 1000 * last_ms, tuple(invalid))
+    sent = len({record.key for record in traffic})
+    log = Log(count, len(keys), sent, 1000 * last_ms, tuple(invalid))
     (folder / "log.json").write_bytes(msgspec.json.encode(log))
+
+
+async def write_part(
+    folder: Path, bootstrap_servers: str, topics: Sequence[str], number: int
+) -> None:
+    """Write a part of the history, while the brokers still have it."""
+    history = History(folder)
+    spans = history.parts[number]
+    with history.part(number).open("wb") as file:
+        async for found in committed(bootstrap_servers, topics):
+            if any(span.holds(found.topic, found.partition, found.offset) for span in spans):
+                file.write(record_line(found))
+
+
+async def everything(
+    folder: Path, bootstrap_servers: str, topics: Sequence[str]
+) -> AsyncIterator[Record]:
+    """The records that were kept aside, then those that the brokers have behind them."""
+    history = History(folder)
+    for found in _kept_aside(history):
+        yield found
+    begins = history.begins()
+    async for found in committed(bootstrap_servers, topics):
+        if found.offset >= begins.get((found.topic, found.partition), 0):
+            yield found
+
+
+def _kept_aside(history: History) -> Iterator[Record]:
+    for number, spans in enumerate(history.parts):
+        for found in read_records([str(history.part(number))]) if spans else ():
+            if any(span.holds(found.topic, found.partition, found.offset) for span in spans):
+                yield found
 
 
 async def committed(bootstrap_servers: str, topics: Sequence[str]) -> AsyncIterator[Record]:
@@ -88,5 +125,40 @@ async def committed(bootstrap_servers: str, topics: Sequence[str]) -> AsyncItera
         await consumer.stop()
 
 
+async def count(bootstrap_servers: str, spans: Sequence[Span]) -> int:
+    """How many committed records the brokers have in these spans."""
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=bootstrap_servers, isolation_level="read_committed"
+    )
+    await consumer.start()
+    found = 0
+    try:
+        left = {TopicPartition(span.topic, span.partition): span for span in spans}
+        consumer.assign(list(left))
+        for place, span in left.items():
+            consumer.seek(place, span.first)
+        while left:
+            fetched: dict[TopicPartition, list[Any]] = await consumer.getmany(timeout_ms=200)
+            for place, records in fetched.items():
+                if place in left:
+                    found += sum(record.offset < left[place].before for record in records)
+            left = {p: s for p, s in left.items() if await consumer.position(p) < s.before}
+    finally:
+        await consumer.stop()
+    return found
+
+
+def main() -> None:
+    """Write what the command line says."""
+    parser = argparse.ArgumentParser(prog="python -m tests.campaign.log", description=__doc__)
+    parser.add_argument("--part", type=int)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("bootstrap")
+    parser.add_argument("topics", nargs="+")
+    chosen = parser.parse_args()
+    where = (chosen.folder, chosen.bootstrap, chosen.topics)
+    asyncio.run(record(*where) if chosen.part is None else write_part(*where, chosen.part))
+
+
 if __name__ == "__main__":
-    asyncio.run(record(Path(sys.argv[1]), sys.argv[2], sys.argv[3:]))
+    main()

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tests.campaign.faults import ANY, FAULTS, Fault, Need
+from tests.campaign.faults import ANY, FAULTS, Extra, Fault, Need
 
 FIRST_SHARE: Final = 0.14
 LAST_SHARE: Final = 0.90
@@ -24,7 +24,10 @@ LONG: Final = 20  # times the shortest hold
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How large a round is; ``only`` names the faults to choose from."""
+    """How large a round is; ``only`` names the faults to choose from.
+
+    A round that is not ``timed`` may recover as slowly as a busy machine makes it.
+    """
 
     seed: int
     faults: int = 5
@@ -32,6 +35,7 @@ class Options:
     conversations: int = 20_000
     rate: float = 6_000.0
     only: tuple[str, ...] = ()
+    timed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +57,16 @@ class Plan:
     servers: Need
     strikes: tuple[Strike, ...]
 
+    @property
+    def extras(self) -> frozenset[Extra]:
+        """What its faults are about beside the servers."""
+        found = (FAULTS[strike.fault].extra for strike in self.strikes)
+        return frozenset(extra for extra in found if extra is not None)
+
     def lines(self) -> list[str]:
         """The schedule for people."""
-        shape = f"seed {self.options.seed}: {self.workers} workers, servers: {self.servers.value}"
+        servers = ", ".join([self.servers.value, *sorted(extra.value for extra in self.extras)])
+        shape = f"seed {self.options.seed}: {self.workers} workers, servers: {servers}"
         return [shape] + [
             f"  at {strike.share:.0%}: {strike.fault}, held for {strike.hold_seconds:.1f} s"
             for strike in self.strikes

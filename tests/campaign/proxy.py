@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, Self
 
 Mode = Literal["open", "cut", "stall"]
@@ -15,9 +16,10 @@ CHUNK = 256 * 1024
 
 @dataclass(eq=False)
 class _Pair:
-    """One client's connection and the one to the server behind it."""
+    """One client's connection and the one to the server behind it; ``inode`` is the client's."""
 
     client: asyncio.StreamWriter
+    inode: str
     server: asyncio.StreamWriter | None = None
 
     def reset(self) -> None:
@@ -45,8 +47,8 @@ class Proxy:
         self.target = target
         self.delay_seconds = 0.0
         self._mode: Mode = "open"
-        self._opened = asyncio.Event()
-        self._opened.set()
+        self._pid: int | None = None
+        self._changed = asyncio.Event()
         self._pairs: set[_Pair] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
@@ -56,20 +58,16 @@ class Proxy:
         """``host:port`` for those who come through here."""
         return f"127.0.0.1:{self.port}"
 
-    @property
-    def mode(self) -> Mode:
-        """What it does now."""
-        return self._mode
+    def set(self, mode: Mode, pid: int | None = None) -> None:
+        """Change what it does, for connections that are there as well.
 
-    def set(self, mode: Mode) -> None:
-        """Change what it does, for connections that are there as well."""
-        self._mode = mode
-        if mode == "stall":
-            self._opened.clear()
-        else:
-            self._opened.set()
-        if mode == "cut":
-            for pair in list(self._pairs):
+        With ``pid`` it does so to that process only, and forwards what others send.
+        """
+        self._mode, self._pid = mode, pid
+        self._changed.set()
+        self._changed = asyncio.Event()
+        for pair in list(self._pairs):
+            if self._mode_for(pair) == "cut":
                 pair.reset()
 
     async def __aenter__(self) -> Self:
@@ -90,18 +88,28 @@ class Proxy:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def _mode_for(self, pair: _Pair) -> Mode:
+        if self._pid is None or self._mode == "open" or pair.inode in _sockets(self._pid):
+            return self._mode
+        return "open"
+
+    async def _free(self, pair: _Pair) -> bool:
+        """Wait while the pair is stalled; whether it may go on."""
+        while (mode := self._mode_for(pair)) == "stall":
+            await self._changed.wait()
+        return mode == "open"
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        pair = _Pair(writer)
+        pair = _Pair(writer, _inode(writer.get_extra_info("peername")[1], self.port))
         self._pairs.add(pair)
         pumps: list[asyncio.Task[None]] = []
         try:
-            if self._mode == "cut":
+            if not await self._free(pair):
                 return
-            await self._opened.wait()
             back, pair.server = await asyncio.open_connection(*self.target, limit=CHUNK)
             pumps = [
-                asyncio.create_task(self._pump(reader, pair.server, lambda: 0.0)),
-                asyncio.create_task(self._pump(back, writer, lambda: self.delay_seconds)),
+                asyncio.create_task(self._pump(pair, reader, pair.server, lambda: 0.0)),
+                asyncio.create_task(self._pump(pair, back, writer, lambda: self.delay_seconds)),
             ]
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         except OSError:
@@ -109,13 +117,14 @@ class Proxy:
         finally:
             for pump in pumps:
                 pump.cancel()
-            if self._mode == "cut":
+            if self._mode_for(pair) == "cut":
                 pair.reset()
             pair.close()
             self._pairs.discard(pair)
 
     async def _pump(
         self,
+        pair: _Pair,
         source: asyncio.StreamReader,
         sink: asyncio.StreamWriter,
         delay: Callable[[], float],
@@ -124,8 +133,27 @@ class Proxy:
             while data := await source.read(CHUNK):
                 if seconds := delay():
                     await asyncio.sleep(seconds)
-                await self._opened.wait()
-                if self._mode == "cut":
+                if not await self._free(pair):
                     return
                 sink.write(data)
                 await sink.drain()
+
+
+def _inode(client_port: int, port: int) -> str:
+    """What Linux calls the client's end of a loopback connection; empty if it is gone."""
+    ends = [f"0100007F:{client_port:04X}", f"0100007F:{port:04X}"]
+    for line in Path("/proc/net/tcp").read_text().splitlines():
+        words = line.split()
+        if words[1:3] == ends:
+            return words[9]
+    return ""
+
+
+def _sockets(pid: int) -> set[str]:
+    """The same names of all sockets that a process has open."""
+    found = set()
+    with suppress(OSError):
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):
+                found.add(str(link.readlink()).removeprefix("socket:[").removesuffix("]"))
+    return found

@@ -55,6 +55,8 @@ class Outcome:
     faults: Sequence[str] = ()  # as planned
     events: int = 0
     conversations: int = 0
+    compared_events: int = 0  # what a single pass reads in the end
+    compared_conversations: int = 0
     calibration: Calibration = field(default_factory=Calibration)
     most_rss_bytes: int = 0
     seconds: dict[str, float] = field(default_factory=dict)  # by phase
@@ -143,7 +145,8 @@ def summary(outcome: Outcome) -> str:
     phases = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in outcome.seconds.items())
     lines = [
         f"seed {outcome.seed}: {outcome.events:,} records of {outcome.conversations:,} "
-        f"conversations in the log, {len(outcome.landings)} faults, {phases}, workers ready in "
+        f"conversations sent, {outcome.compared_events:,} of {outcome.compared_conversations:,} "
+        f"compared, {len(outcome.landings)} faults, {phases}, workers ready in "
         f"{outcome.calibration.start_seconds:.1f} s, reading "
         f"{outcome.calibration.reading_per_second:,.0f} records/s, "
         f"at most {outcome.most_rss_bytes >> 20} MiB a worker: "

@@ -16,17 +16,19 @@ from typing import Any, Final
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from deploy.local.install import REDIS, program
+from deploy.local.install import FAKETIME, REDIS, library, program
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.process import ChildProcess, free_port
 from deploy.local.servers import RedisServer
 from deploy.local.waiting import wait_until
 from stream_metrics.adapters.redis.connect import RedisOptions
+from tests.campaign.clock import Clock
 from tests.campaign.proxy import Proxy
 
 # An append-only file that is only appended to can be copied while it is written.
 ONLY_APPEND: Final = {"auto-aof-rewrite-percentage": "0"}
 SERVICE: Final = "state"
+DOWN_AFTER_MS: Final = 3_000  # a busy machine is no reason to fail over
 USERS: Final = "users.acl"
 
 
@@ -38,6 +40,7 @@ class Brokers:
         self.kafka = Kafka(
             folder,
             brokers=count,
+            properties={"log.cleaner.backoff.ms": "300"},  # compacts as soon as there is something
             outside=[(f"127.0.0.1:{inner}", f"127.0.0.1:{outer}") for inner, outer in doors],
         )
         self.proxies = [Proxy(outer, ("127.0.0.1", inner)) for inner, outer in doors]
@@ -77,11 +80,51 @@ class StateServers:
         raise NotImplementedError
 
 
+class TroubledRedis(RedisServer):
+    """A server that may take its time to load its file, and whose clock may be wrong.
+
+    ``loads_for_seconds`` is for the next start. ``clock`` is the file that libfaketime reads how
+    wrong the clock is from; the monotonic clock stays right.
+    """
+
+    loads_for_seconds: float = 0.0
+
+    def __init__(self, folder: Path, *, has_clock: bool) -> None:
+        super().__init__(folder, options=ONLY_APPEND)
+        self.clock = Clock(folder / "clock")
+        self._has_clock = has_clock
+
+    async def prepare(self) -> None:
+        """Have a clock file before the process looks for it."""
+        self.clock.set(0)
+
+    def command(self) -> list[str]:
+        """The usual command; where loading is to take long, with a pause after each write."""
+        if not self.loads_for_seconds:
+            return super().command()
+        writes = sum(path.read_bytes().count(b"\n*") for path in self.folder.glob("*/*.aof"))
+        pause = max(1, int(1e6 * self.loads_for_seconds / max(1, writes)))
+        slow = ["--key-load-delay", str(pause), "--loading-process-events-interval-bytes", "1024"]
+        return [*super().command(), *slow]
+
+    def environment(self) -> Mapping[str, str]:
+        """The clock's settings."""
+        if not self._has_clock:
+            return {}
+        return {
+            # jemalloc asks for the time while libfaketime allocates to find it: not with libc's
+            "LD_PRELOAD": f"{library(FAKETIME)} libc.so.6",
+            "FAKETIME_TIMESTAMP_FILE": str(self.clock.file),
+            "FAKETIME_CACHE_DURATION": "1",
+            "DONT_FAKE_MONOTONIC": "1",
+        }
+
+
 class PlainRedis(StateServers):
     """One server behind a proxy."""
 
-    def __init__(self, folder: Path) -> None:
-        self.server = RedisServer(folder / "redis", options=ONLY_APPEND)
+    def __init__(self, folder: Path, *, has_clock: bool = False) -> None:
+        self.server = TroubledRedis(folder / "redis", has_clock=has_clock)
         self.proxy = Proxy(free_port(), ("127.0.0.1", self.server.port))
 
     def options(self, namespace: str) -> RedisOptions:
@@ -114,7 +157,7 @@ class SentinelProcess(ChildProcess):
         (self.folder / "sentinel.conf").write_text(
             f"port {self.port}\n"
             f"sentinel monitor {SERVICE} 127.0.0.1 {self._master.port} 1\n"
-            f"sentinel down-after-milliseconds {SERVICE} 1000\n"
+            f"sentinel down-after-milliseconds {SERVICE} {DOWN_AFTER_MS}\n"
             f"sentinel failover-timeout {SERVICE} 6000\n"
         )
 
@@ -177,6 +220,10 @@ class SentinelRedis(StateServers):
         await wait_until(partial(linked_at, replica.url), 30, "the replica does not copy")
         running.callback(self.sentinel.kill9)
         await self.sentinel.start()
+
+    async def in_step(self) -> bool:
+        """Whether one copies the other; on a busy machine the old master may lead once more."""
+        return any([await linked_at(server.url) for server in self.servers])
 
     async def roles(self) -> tuple[RedisServer, RedisServer]:
         """Master and replica as they are now."""

@@ -24,6 +24,11 @@ PATIENCE_SECONDS: Final = 3.0
 Place = tuple[str, int]
 
 
+def now() -> float:
+    """The clock of all looks."""
+    return time.monotonic()
+
+
 @dataclass(frozen=True, slots=True)
 class Look:
     """The stored offsets at a moment of the monotonic clock."""
@@ -103,7 +108,7 @@ class Watcher:
                     self._excused.add(place)
                 self.offsets[place] = position.offset
         self.rolled_back += back
-        self.looks.append(Look(time.monotonic(), dict(self.offsets)))
+        self.looks.append(Look(now(), dict(self.offsets)))
 
     def _new_token(self, number: int, token: bytes) -> None:
         held = self._tokens[number]
@@ -114,7 +119,19 @@ class Watcher:
     @property
     def owners(self) -> int:
         """Changes of owner seen so far."""
-        return sum(len(tokens) for tokens in self._tokens.values())
+        return sum(self.owners_of(number) for number in self._tokens)
+
+    def owners_of(self, number: int) -> int:
+        """Changes of owner of one state partition seen so far."""
+        return len(self._tokens.get(number, ()))
+
+    def still_for(self, seconds: float, since: float) -> bool:
+        """Whether offsets have not moved in the last ``seconds``, all of which are after then."""
+        last = self.looks[-1]
+        if last.at < since + seconds:
+            return False
+        recent = (look for look in reversed(self.looks) if look.at >= last.at - seconds)
+        return all(look.offsets == last.offsets for look in recent)
 
     # -- the commits ----------------------------------------------------------------------------
 

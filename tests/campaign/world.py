@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import sys
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -16,9 +15,11 @@ from typing import Final, Self
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.waiting import wait_until
 from stream_metrics.traffic import TrafficRecord
-from tests.campaign.faults import Need
+from tests.campaign.clock import Clock
+from tests.campaign.faults import Extra, Need
+from tests.campaign.history import History, Span
 from tests.campaign.load import Load, read_traffic
-from tests.campaign.log import Log, read_log
+from tests.campaign.log import Log, count, read_log
 from tests.campaign.plan import Plan
 from tests.campaign.servers import (
     Brokers,
@@ -32,10 +33,14 @@ from tests.services.live import COMMAND, PARTITIONS, Worker
 
 GROUP: Final = "campaign"
 TOPICS: Final = ("campaign-events", "campaign-labels")
+OUTPUT: Final = "campaign-rows"
 SESSION_SECONDS: Final = 6.0
 TAIL_LINES: Final = 12
 LAST: Final = ("nice", "-n", "19")  # of what waits for a core
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
+
+
+Letter = tuple[str, int, int]  # where the record stood: topic, partition, offset
 
 
 class CommandFailed(AssertionError):
@@ -78,11 +83,17 @@ class World:
         self.workers: list[ObedientWorker] = []
         self.everyone: list[ObedientWorker] = []
         self.most_rss_bytes = 0
-        self.extra = 0  # offsets in the log that are not of the load
-        self.lost_letters: set[tuple[str, int, int]] = set()
+        self.extra = 0  # offsets in the log that are not of the load, less those that are gone
+        self.lost_letters: set[Letter] = set()  # of dead-letter topics that were deleted
+        self.excused_letters: set[Letter] = set()  # of records that went before they were read
+        self.history = History(folder)
+        self.compacted: list[tuple[list[Span], int]] = []  # and what was left there
+        self.expected_gaps: set[tuple[int, str]] = set()  # partition numbers, and what is done
+        self.policy = "halt"  # of workers that start from now on
         self.orders = folder / "orders"
+        self.clock = Clock(folder / "clock")
         self.brokers = Brokers(folder, 3 if plan.servers is Need.THREE_BROKERS else 1)
-        self.redis = _redis(plan.servers, folder)
+        self.redis = _redis(plan, folder)
         self.watcher = Watcher(
             self.redis.options(GROUP), self.kafka.bootstrap_servers, GROUP, TOPICS
         )
@@ -126,6 +137,8 @@ class World:
         for topic in TOPICS:
             await self.kafka.create_topic(topic, PARTITIONS, {"retention.ms": "-1"})
             await self.kafka.create_topic(f"{topic}.dlq", PARTITIONS)
+        if self.has_output:
+            await self.kafka.create_topic(OUTPUT, PARTITIONS, {"cleanup.policy": "compact"})
         streams = {"events": TOPICS[0], "labels": TOPICS[1]}
         self.load = Load(self.kafka.bootstrap_servers, streams, made.result(), options.rate)
         self._running.callback(self._kill_workers)
@@ -136,6 +149,11 @@ class World:
     def _kill_workers(self) -> None:
         for worker in self.everyone:
             worker.kill9()
+
+    @property
+    def has_output(self) -> bool:
+        """Whether workers write rows to an output topic."""
+        return Extra.OUTPUT in self.plan.extras
 
     # -- servers --------------------------------------------------------------------------------
 
@@ -152,6 +170,12 @@ class World:
 
     # -- workers --------------------------------------------------------------------------------
 
+    def start_workers(self, count: int, policy: str | None = None) -> None:
+        """Launch so many; with another policy for offset gaps, which those that follow have too."""
+        self.policy = policy or self.policy
+        for _ in range(count):
+            self.start_worker()
+
     def start_worker(self) -> ObedientWorker:
         """Launch one more, without waiting for it."""
         self._numbers += 1
@@ -166,12 +190,16 @@ class World:
             **self._common(),
             **self.redis.outside(),
             "STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS": self.brokers.outside,
+            "STREAM_METRICS_KAFKA__ON_OFFSET_GAP": self.policy,
             "CAMPAIGN_ORDERS": str(self.orders),
+            "CAMPAIGN_CLOCK": str(self.clock.file),
             "PYTHONPATH": str(REPOSITORY),
         }
 
     def _common(self) -> dict[str, str]:
+        output = {"STREAM_METRICS_KAFKA__OUTPUT_TOPIC": OUTPUT} if self.has_output else {}
         return {
+            **output,
             "STREAM_METRICS_KAFKA__GROUP_ID": GROUP,
             "STREAM_METRICS_KAFKA__TOPICS": json.dumps(TOPICS),
             "STREAM_METRICS_KAFKA__SESSION_TIMEOUT_MS": str(int(SESSION_SECONDS * 1000)),
@@ -209,6 +237,7 @@ class World:
     async def _look_after(self) -> None:
         """Note memory, and workers that end by themselves."""
         gone: set[str] = set()
+        seen: set[asyncio.Task[None]] = set()
         while True:
             for worker in self.workers:
                 self.most_rss_bytes = max(self.most_rss_bytes, worker.rss_bytes)
@@ -216,6 +245,10 @@ class World:
                 if code is not None and worker.name not in gone and not self.ordered(code):
                     gone.add(worker.name)
                     self.problems.append(f"{worker.name} ended by itself with {code}")
+            for task in self._tasks:
+                if task.done() and task not in seen and (error := task.exception()):
+                    seen.add(task)
+                    self.problems.append(f"a task of the campaign: {type(error).__name__}: {error}")
             await asyncio.sleep(0.2)
 
     def ordered(self, code: int) -> bool:
@@ -273,16 +306,39 @@ class World:
         return await run([*LAST, *COMMAND, *arguments], settings)
 
     async def record_log(self) -> Log:
-        """Write down what the brokers kept of the input topics."""
-        program = [*LAST, sys.executable, "-m", "tests.campaign.log"]
-        await run([*program, str(self.folder), self.kafka.bootstrap_servers, *TOPICS])
+        """Write down what a single pass would read of the input topics."""
+        await self._log()
         return read_log(self.folder)
 
-    async def dead_letters(self) -> set[tuple[str, int, int]]:
+    async def _log(self, *options: str) -> None:
+        program = [*LAST, sys.executable, "-m", "tests.campaign.log", *options]
+        await run([*program, str(self.folder), self.kafka.bootstrap_servers, *TOPICS])
+
+    async def keep_aside(self, ends: Mapping[tuple[str, int], int]) -> None:
+        """Write down what was read of these partitions, up to there: it is about to go."""
+        await self._log("--part", str(self.history.add(ends)))
+
+    async def count(self, spans: Sequence[Span]) -> int:
+        """How many records the brokers have there."""
+        return await count(self.kafka.bootstrap_servers, spans)
+
+    async def dead_letters(self) -> set[Letter]:
         """Where the records stood that are on the dead-letter topics."""
         listed = await self.command("dlq", "list", "--json")
         letters = [json.loads(line) for line in listed.splitlines()]
         return {(letter["topic"], letter["partition"], letter["offset"]) for letter in letters}
+
+    async def excuse(self, spans: Sequence[Span]) -> None:
+        """Let the letters be that there are of records in these spans, which are about to go."""
+        found = await self.dead_letters() | self.lost_letters
+        self.excused_letters |= {
+            letter for letter in found if any(span.holds(*letter) for span in spans)
+        }
+
+    def forget_letters(self, topic: str) -> None:
+        """The topic is another one from now on: offsets of before mean nothing there."""
+        for letters in (self.lost_letters, self.excused_letters):
+            letters -= {letter for letter in letters if letter[0] == topic}
 
 
 async def _traffic(folder: Path, *arguments: int) -> list[TrafficRecord]:
@@ -316,12 +372,9 @@ async def run(
     return out.decode()
 
 
-def _redis(need: Need, folder: Path) -> StateServers:
-    if need is Need.SENTINEL:
+def _redis(plan: Plan, folder: Path) -> StateServers:
+    if plan.servers is Need.SENTINEL:
         return SentinelRedis(folder)
-    return ClusterRedis(folder) if need is Need.CLUSTER else PlainRedis(folder)
-
-
-def now() -> float:
-    """The watcher's clock."""
-    return time.monotonic()
+    if plan.servers is Need.CLUSTER:
+        return ClusterRedis(folder)
+    return PlainRedis(folder, has_clock=Extra.REDIS_CLOCK in plan.extras)

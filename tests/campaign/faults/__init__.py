@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests.campaign.faults import both, kafka, network, redis, replicated, workers
-from tests.campaign.faults.fault import ANY, Fault, Need
+from tests.campaign.faults import both, clocks, kafka, network, redis, replicated, topics, workers
+from tests.campaign.faults.fault import ANY, Extra, Fault, Need
 
-__all__ = ["ANY", "FAULTS", "Fault", "Need"]
+__all__ = ["ANY", "FAULTS", "Extra", "Fault", "Need"]
 
 FAULTS: dict[str, Fault] = {
     fault.name: fault
@@ -14,6 +14,8 @@ FAULTS: dict[str, Fault] = {
         *redis.FAULTS,
         *network.FAULTS,
         *kafka.FAULTS,
+        *topics.FAULTS,
+        *clocks.FAULTS,
         *replicated.FAULTS,
         *both.FAULTS,
     )

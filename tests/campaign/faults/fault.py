@@ -23,6 +23,13 @@ class Need(Enum):
 ANY: Final = Need.ANY
 
 
+class Extra(Enum):
+    """What a round has beside its servers because one of its faults is about it."""
+
+    OUTPUT = "an output topic"
+    REDIS_CLOCK = "a clock of its own for Redis"
+
+
 class Fault:
     """One way to break things.
 
@@ -35,6 +42,7 @@ class Fault:
 
     name: str
     needs: Need = ANY
+    extra: Extra | None = None
     hold: tuple[float, float] = (1.0, 5.0)
     wait_seconds: float = 0.0
     work_seconds: float = 1.0

@@ -38,6 +38,22 @@ class Restart(Fault):
         await broker.start()
 
 
+class OrderlyRestart(Fault):
+    """The one broker is told to end, and started again."""
+
+    name = "broker_restart"
+    needs = Need.PLAIN
+    hold = (0.5, 8.0)
+    wait_seconds = SESSION_SECONDS
+    work_seconds = JOIN_SECONDS + RECONNECT_SECONDS
+
+    async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
+        broker = world.kafka.brokers[0]
+        await broker.stop()
+        await asyncio.sleep(hold_seconds)
+        await broker.start()
+
+
 class LeaderMoves(Fault):
     """One of three brokers is killed: its partitions get other leaders; later it comes back."""
 
@@ -52,6 +68,24 @@ class LeaderMoves(Fault):
         broker.kill9()
         await asyncio.sleep(hold_seconds)
         await broker.start()
+
+
+class CutOff(Fault):
+    """One of three brokers stands still: connections to and from it are open and dead."""
+
+    name = "broker_stall"
+    needs = Need.THREE_BROKERS
+    hold = (4.0, 12.0)
+    wait_seconds = SESSION_SECONDS + 40.0  # clients wait for an answer for as long as they are told
+    work_seconds = 2 * JOIN_SECONDS + RECONNECT_SECONDS
+
+    async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
+        broker = rng.choice(world.kafka.brokers)
+        broker.pause()
+        try:
+            await asyncio.sleep(hold_seconds)
+        finally:
+            broker.resume()
 
 
 class LettersFull(Fault):
@@ -144,7 +178,9 @@ async def most_bytes(world: World, limit: str) -> None:
 
 FAULTS: Final[tuple[Fault, ...]] = (
     Restart(),
+    OrderlyRestart(),
     LeaderMoves(),
+    CutOff(),
     LettersFull(),
     LettersMissing(),
     AbortedTransactions(),

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class Broken(Fault):
-    """Connections are reset and refused (``cut``), or open and dead (``stall``)."""
+    """Connections are reset and refused (``cut``), or open and dead (``stall``), for all."""
 
-    hold = (1.0, 20.0)
+    hold = (1.0, 60.0)
 
     def __init__(self, to: Literal["redis", "kafka"], mode: Literal["cut", "stall"]) -> None:
         self.name = f"{to}_{mode}"
@@ -29,9 +29,12 @@ class Broken(Fault):
         self._to, self._mode = to, mode
 
     async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
+        await self._hold(world, hold_seconds, None)
+
+    async def _hold(self, world: World, hold_seconds: float, pid: int | None) -> None:
         proxies = self._proxies(world)
         for proxy in proxies:
-            proxy.set(self._mode)
+            proxy.set(self._mode, pid)
         try:
             await asyncio.sleep(hold_seconds)
         finally:
@@ -42,9 +45,27 @@ class Broken(Fault):
         return [world.plain_redis.proxy] if self._to == "redis" else world.brokers.proxies
 
 
+class OneBroken(Broken):
+    """The same for one worker of several: to Kafka it may be dead while it still reaches Redis."""
+
+    def __init__(self, to: Literal["redis", "kafka"], mode: Literal["cut", "stall"]) -> None:
+        super().__init__(to, mode)
+        self.name = f"one_{self.name}"
+
+    async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
+        if len(world.workers) == 1:
+            world.start_worker()
+            await world.all_ready()
+        await self._hold(world, hold_seconds, rng.choice(world.workers).pid)
+
+
 FAULTS: Final[tuple[Fault, ...]] = (
     Broken("redis", "cut"),
     Broken("redis", "stall"),
     Broken("kafka", "cut"),
     Broken("kafka", "stall"),
+    OneBroken("redis", "cut"),
+    OneBroken("redis", "stall"),
+    OneBroken("kafka", "cut"),
+    OneBroken("kafka", "stall"),
 )

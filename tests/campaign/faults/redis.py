@@ -37,6 +37,24 @@ class Kill(Fault):
         await server.start()
 
 
+class Loading(Fault):
+    """SIGKILL, and a restart that takes long to read its file and says so to whoever asks."""
+
+    name = "redis_loading"
+    needs = Need.PLAIN
+    hold = (3.0, 10.0)
+    wait_seconds = BACKOFF_SECONDS + ANSWER_SECONDS
+
+    async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
+        server = world.plain_redis.server
+        server.kill9()
+        server.loads_for_seconds = hold_seconds
+        try:
+            await server.start(120)
+        finally:
+            server.loads_for_seconds = 0.0
+
+
 class RollBack(Fault):
     """Killed, and restarted from a copy of its file that was made a while before."""
 
@@ -133,4 +151,12 @@ class Paused(Fault):
             server.resume()
 
 
-FAULTS: Final[tuple[Fault, ...]] = (Kill(), RollBack(), ReadOnly(), Full(), Slow(), Paused())
+FAULTS: Final[tuple[Fault, ...]] = (
+    Kill(),
+    Loading(),
+    RollBack(),
+    ReadOnly(),
+    Full(),
+    Slow(),
+    Paused(),
+)

@@ -6,7 +6,7 @@ import asyncio
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from tests.campaign.faults.fault import Fault
+from tests.campaign.faults.fault import Extra, Fault
 
 if TYPE_CHECKING:
     from tests.campaign.world import ObedientWorker, World
@@ -14,6 +14,13 @@ if TYPE_CHECKING:
 START_SECONDS: Final = 4.0  # a process on a busy machine, until it asks for partitions
 SESSION_SECONDS: Final = 6.0  # until the group takes a silent worker for dead
 JOIN_SECONDS: Final = 4.0  # members notice a rebalance at a heartbeat, join and take over
+
+
+# The numbered steps of a batch, and at which of so many times that a worker comes there it dies.
+STEPS: Final = (
+    ("load", 4), ("step", 60), ("dead", 1), ("output", 3), ("write", 4), ("commit", 2),
+    ("export", 8),
+)  # fmt: skip
 
 
 class Kill(Fault):
@@ -41,6 +48,8 @@ class KillAtStep(Fault):
 
     def __init__(self, when: str, step: str, most: int) -> None:
         self.name = f"kill_{when}_{step}"
+        if step == "output":
+            self.extra, self.alone, self.quick = Extra.OUTPUT, True, False
         self._place = f"{when} {step}"
         self._most = most
 
@@ -49,6 +58,29 @@ class KillAtStep(Fault):
         world.killed(victim)
         await asyncio.sleep(hold_seconds)
         world.start_worker()
+
+
+class KillAtClaim(Fault):
+    """SIGKILL by its own hand, right before or after a worker has taken a partition over."""
+
+    hold = (0.0, 1.0)
+    wait_seconds = SESSION_SECONDS
+    work_seconds = START_SECONDS + JOIN_SECONDS
+    quick = True
+
+    def __init__(self, when: str) -> None:
+        self.name = f"kill_{when}_claim"
+        self._when = when
+
+    async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
+        if len(world.workers) == 4:
+            await world.retire(rng.choice(world.workers))
+        world.orders.write_text(f"{self._when} claim {rng.randint(1, 2)} KILL")
+        world.start_worker()
+        world.killed(await dead(world, "a claim"))
+        await asyncio.sleep(hold_seconds)
+        if not world.workers:
+            world.start_worker()
 
 
 class Zombie(Fault):
@@ -138,12 +170,17 @@ class RollingRestart(Fault):
 async def obeyed(world: World, order: str) -> ObedientWorker:
     """Give the order and return the worker that died of it."""
     world.orders.write_text(order)
+    return await dead(world, order)
 
-    def dead() -> bool:
+
+async def dead(world: World, place: str) -> ObedientWorker:
+    """The worker that has killed itself."""
+
+    def found() -> bool:
         world.load.trickle()
         return any(worker.exit_code == -9 for worker in world.workers)
 
-    await world.until(dead, f"no worker came to: {order}")
+    await world.until(found, f"no worker came to: {place}")
     return next(worker for worker in world.workers if worker.exit_code == -9)
 
 
@@ -157,11 +194,9 @@ async def stopped(world: World) -> ObedientWorker:
 
 FAULTS: Final[tuple[Fault, ...]] = (
     Kill(),
-    *(
-        KillAtStep(when, step, most)
-        for step, most in (("load", 4), ("step", 60), ("dead", 1), ("write", 4), ("commit", 2))
-        for when in ("before", "after")
-    ),
+    *(KillAtStep(when, step, most) for step, most in STEPS for when in ("before", "after")),
+    KillAtClaim("before"),
+    KillAtClaim("after"),
     Zombie(),
     LateClaimant(),
     Scale(),
