@@ -35,8 +35,8 @@ Keep = Callable[[Outcome, Path], None]
 class Round:
     """``prepare``, ``play``, ``judge`` and ``close``; everything wrong is in ``outcome``.
 
-    ``judge`` takes only what the processors have left over, so that it may run beside the next
-    round; ``prepare`` and ``play`` measure times.
+    ``prepare`` and ``play`` measure times. ``judge`` may run beside the next round, and then takes
+    only what the processors have left over.
     """
 
     def __init__(self, options: Options, folder: Path, say: Say) -> None:
@@ -59,8 +59,10 @@ class Round:
             self._say(line)
         await self._phase("faults", self._play)
 
-    async def judge(self) -> None:
-        """Compare the state with a replay of the log."""
+    async def judge(self, *, beside: bool = False) -> None:
+        """Compare the state with a replay of the log; ``beside`` another round that is played."""
+        if beside:
+            self._world.give_way()
         await self._phase("comparison", self._judge)
 
     async def close(self) -> None:
@@ -161,9 +163,9 @@ async def run_rounds(many: Sequence[Options], say: Say, keep: Keep) -> list[Outc
             await one.close()
             raise
 
-    async def finish(one: Round) -> None:
+    async def finish(one: Round, *, beside: bool) -> None:
         try:
-            await one.judge()
+            await one.judge(beside=beside)
         finally:
             await one.close()
         keep(one.outcome, one.folder)
@@ -177,10 +179,10 @@ async def run_rounds(many: Sequence[Options], say: Say, keep: Keep) -> list[Outc
             async with asyncio.TaskGroup() as group:
                 group.create_task(play(following))
                 if last is not None:
-                    group.create_task(finish(last))
+                    group.create_task(finish(last, beside=True))
             last = following
         if last is not None:
-            await finish(last)
+            await finish(last, beside=False)
     return done
 
 

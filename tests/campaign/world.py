@@ -101,6 +101,7 @@ class World:
         self._running = AsyncExitStack()
         self._tasks: list[asyncio.Task[None]] = []
         self._numbers = 0
+        self._rank: tuple[str, ...] = ()
 
     async def __aenter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -293,17 +294,18 @@ class World:
 
     # -- commands -------------------------------------------------------------------------------
 
-    async def command(self, *arguments: str) -> str:
-        """Run ``stream-metrics`` past all proxies; see ``run``.
+    def give_way(self) -> None:
+        """Leave the machine from now on to another round, whose times are measured."""
+        self._rank = LAST
 
-        It leaves the machine to workers and servers of a round whose times are measured.
-        """
+    async def command(self, *arguments: str) -> str:
+        """Run ``stream-metrics`` past all proxies; see ``run``."""
         settings = {
             **self._common(),
             **self.redis.inside(),
             "STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS": self.kafka.bootstrap_servers,
         }
-        return await run([*LAST, *COMMAND, *arguments], settings)
+        return await run([*self._rank, *COMMAND, *arguments], settings)
 
     async def record_log(self) -> Log:
         """Write down what a single pass would read of the input topics."""
@@ -311,7 +313,7 @@ class World:
         return read_log(self.folder)
 
     async def _log(self, *options: str) -> None:
-        program = [*LAST, sys.executable, "-m", "tests.campaign.log", *options]
+        program = [*self._rank, sys.executable, "-m", "tests.campaign.log", *options]
         await run([*program, str(self.folder), self.kafka.bootstrap_servers, *TOPICS])
 
     async def keep_aside(self, ends: Mapping[tuple[str, int], int]) -> None:
