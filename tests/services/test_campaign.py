@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.campaign.faults import FAULTS
-from tests.campaign.plan import DECK_SEEDS, Options, make_plan
+from tests.campaign.plan import Options
 from tests.campaign.report import summary
 from tests.campaign.round import run_round
 
@@ -24,20 +24,3 @@ async def test_a_seed_of_faults_changes_nothing(seed: int, tmp_path: Path) -> No
     outcome = await run_round(options, tmp_path)
 
     assert not outcome.failed, summary(outcome)
-
-
-def test_a_seed_makes_the_same_schedule_each_time() -> None:
-    """A failed seed can be run again: its schedule depends on seed and options only."""
-    assert make_plan(Options(7)) == make_plan(Options(7))
-    assert make_plan(Options(7)) != make_plan(Options(8))
-
-
-def test_a_deck_of_seeds_has_every_fault() -> None:
-    """Fifteen seeds in a row, from the first on, have each fault at least once between them."""
-    drawn = {
-        strike.fault
-        for seed in range(1, DECK_SEEDS + 1)
-        for strike in make_plan(Options(seed)).strikes
-    }
-
-    assert drawn == FAULTS.keys()

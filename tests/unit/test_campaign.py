@@ -1,0 +1,211 @@
+"""What the fault campaign is made of, without servers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from deploy.local.process import free_port
+from tests.campaign.clock import Clock, obey_clock
+from tests.campaign.faults import ANY, FAULTS, Need
+from tests.campaign.history import History, Span
+from tests.campaign.plan import DECK_SEEDS, Options, make_plan
+from tests.campaign.proxy import Proxy
+from tests.campaign.report import Calibration, Landing, Outcome, coverage, table, verdict
+
+HOUR = 3_600
+
+
+def test_a_seed_makes_the_same_schedule_each_time() -> None:
+    """A failed seed can be run again: its schedule depends on seed and options only."""
+    assert make_plan(Options(7)) == make_plan(Options(7))
+    assert make_plan(Options(7)) != make_plan(Options(8))
+
+
+def test_a_deck_of_seeds_has_every_fault() -> None:
+    """Fifteen seeds in a row, from the first on, have each fault at least once between them."""
+    drawn = {
+        strike.fault
+        for seed in range(1, DECK_SEEDS + 1)
+        for strike in make_plan(Options(seed)).strikes
+    }
+
+    assert drawn == FAULTS.keys()
+
+
+@pytest.mark.parametrize("seed", range(1, 31))
+def test_a_round_has_faults_that_fit(seed: int) -> None:
+    """A round has the servers that its faults need, and one at most of those that are alone."""
+    plan = make_plan(Options(seed))
+
+    faults = [FAULTS[strike.fault] for strike in plan.strikes]
+
+    assert len(faults) == 5
+    assert all(fault.needs in (ANY, plan.servers) for fault in faults)
+    assert sum(fault.alone for fault in faults) <= 1
+    assert not any(fault.first for fault in faults[1:])
+
+
+def test_a_choice_of_faults_has_their_servers() -> None:
+    """Where only faults of special servers are asked for, every round has these."""
+    plans = [make_plan(Options(seed, only=("sentinel_failover",))) for seed in range(1, 9)]
+
+    assert {plan.servers for plan in plans} == {Need.SENTINEL}
+
+
+# -- what went before it was compared -----------------------------------------------------------
+
+
+def test_a_second_part_begins_where_the_first_ended(tmp_path: Path) -> None:
+    """What is kept aside of a partition once is not kept a second time."""
+    history = History(tmp_path)
+    history.add({("events", 1): 100})
+
+    assert history.add({("events", 1): 250, ("events", 2): 40}) == 1
+
+    again = History(tmp_path)
+    assert again.parts[1] == [Span("events", 1, 100, 250), Span("events", 2, 0, 40)]
+    assert again.begins() == {("events", 1): 250, ("events", 2): 40}
+
+
+def test_a_state_built_anew_has_no_past(tmp_path: Path) -> None:
+    """What was read of a partition number is dropped on all topics, and of others it is not."""
+    history = History(tmp_path)
+    history.add({("events", 1): 100, ("labels", 1): 10, ("events", 2): 40})
+
+    history.drop({1})
+
+    assert History(tmp_path).begins() == {("events", 2): 40}
+
+
+# -- a network that is broken for one process ---------------------------------------------------
+
+
+@pytest.fixture
+async def proxy() -> AsyncIterator[Proxy]:
+    """A proxy before a server that answers with what it gets."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(100):
+            writer.write(data)
+        writer.close()
+
+    port = free_port()
+    server = await asyncio.start_server(answer, "127.0.0.1", port)
+    async with Proxy(free_port(), ("127.0.0.1", port)) as made:
+        yield made
+    server.close()
+
+
+async def echo(proxy: Proxy) -> bytes:
+    """What comes back through the proxy; nothing if the connection is reset."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+    try:
+        writer.write(b"hello")
+        return await reader.read(100)
+    except ConnectionError:
+        return b""
+    finally:
+        writer.close()
+
+
+async def test_a_process_is_cut_off(proxy: Proxy) -> None:
+    """Connections of the process that is named are reset."""
+    proxy.set("cut", os.getpid())
+
+    assert await echo(proxy) == b""
+
+
+async def test_others_are_not_cut_off(proxy: Proxy) -> None:
+    """Connections of other processes pass as before."""
+    proxy.set("cut", os.getppid())
+
+    assert await echo(proxy) == b"hello"
+
+
+async def test_a_stall_ends(proxy: Proxy) -> None:
+    """What was sent into a stalled connection arrives once it is open again."""
+    proxy.set("stall", os.getpid())
+    answer = asyncio.create_task(echo(proxy))
+    reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+    writer.write(b"later")
+
+    proxy.set("open")
+
+    assert await reader.read(100) == b"later"
+    assert await answer == b"hello"
+    writer.close()
+
+
+# -- clocks -------------------------------------------------------------------------------------
+
+
+def test_a_process_has_the_time_that_the_file_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wall-clock time is ahead by the seconds in the file, and monotonic time is not."""
+    right, monotonic = time.time(), time.monotonic()
+    monkeypatch.setattr(time, "time", time.time)
+    monkeypatch.setattr(time, "time_ns", time.time_ns)
+    clock = Clock(tmp_path / "clock")
+    clock.set(36 * HOUR)
+
+    obey_clock(clock)
+
+    assert time.time() - right >= 36 * HOUR
+    assert time.time_ns() - 1e9 * right >= 36e9 * HOUR
+    assert time.monotonic() - monotonic < 36 * HOUR
+
+
+# -- the report ---------------------------------------------------------------------------------
+
+
+def outcome(seed: int, *, wrong: bool) -> Outcome:
+    """A round of two faults, of which the second never landed where something is wrong."""
+    first, second = (
+        Landing(name, 0.2, 1.0, 2.0, 30, 4.0, 9.0, 0) for name in ("zombie", "redis_kill")
+    )
+    return Outcome(
+        seed,
+        [],
+        ("zombie", "redis_kill"),
+        events=1_000,
+        conversations=10,
+        calibration=Calibration(1.0, 100.0),
+        landings=[first] if wrong else [first, second],
+        wrong=["it hangs"] if wrong else [],
+    )
+
+
+def test_a_fault_that_never_landed_is_in_the_table() -> None:
+    """A round that broke off has a line for each of its faults."""
+    lines = table([outcome(7, wrong=True)]).splitlines()[2:]
+
+    assert [[cell.strip() for cell in line.split("|")][1:4] for line in lines] == [
+        ["7", "zombie", "20%"],
+        ["7", "redis_kill", "never"],
+    ]
+
+
+def test_coverage_counts_what_landed() -> None:
+    """A fault's line has how often it landed, and in which seeds."""
+    outcomes = [outcome(7, wrong=True), outcome(8, wrong=False)]
+
+    lines = coverage(outcomes, ["zombie", "redis_kill", "scale"]).splitlines()[2:]
+
+    assert [[cell.strip() for cell in line.split("|")][1:4] for line in lines] == [
+        ["zombie", "2", "7, 8"],
+        ["redis_kill", "1", "8"],
+        ["scale", "0", ""],
+    ]
+
+
+def test_the_verdict_names_failed_seeds() -> None:
+    """One sentence says which seeds failed, or that none did."""
+    assert verdict([outcome(7, wrong=True), outcome(8, wrong=False)]).endswith("failed: 7.")
+    assert verdict([outcome(8, wrong=False)]).endswith("no difference.")
