@@ -217,6 +217,8 @@ class StateStore(Protocol):
     ) -> PartitionState:
         """Become the owner; a new partition begins at ``start``. Returns all but conversations.
 
+        If ``identity`` differs by a later schema alone, that is stored: from then on parts may be
+        written by it.
         Raises ``OnHold`` while a command replaces partitions.
         """
         ...

@@ -27,7 +27,6 @@ from stream_metrics.adapters.redis.connect import RedisOptions, connect, make_cl
 from stream_metrics.adapters.redis.errors import StoreRefused
 from stream_metrics.adapters.redis.store import RedisStore
 from stream_metrics.adapters.web import Pages, WebOptions, ssl_context
-from stream_metrics.engine.codec import SCHEMA_VERSION
 from stream_metrics.engine.windows import Windows
 from stream_metrics.ports import Identity, StoreUnavailable
 from stream_metrics.settings import Settings, read_secret
@@ -98,7 +97,7 @@ def identity(settings: Settings, counts: dict[str, int]) -> Identity:
     """What state built by these settings over these topics is."""
     return Identity(
         settings.kafka.group_id,
-        SCHEMA_VERSION,
+        settings.state.write_schema,
         settings.fingerprint(),
         counts,
         json.dumps(settings.of_state(), sort_keys=True),

@@ -29,6 +29,7 @@ from stream_metrics.dedup.tables import (
     EntityType,
     Need,
 )
+from stream_metrics.engine.codec import SCHEMAS
 from stream_metrics.engine.config import MAX_AGENTS, MAX_RELEASES, MAX_ROUTES, EngineConfig
 from stream_metrics.engine.windows import (
     DEFAULT_WINDOWS,
@@ -151,6 +152,12 @@ class StateSettings(_Part):
     digest_key: SecretStr | None = Field(None, description="secret under which texts are digested")
     digest_key_file: Path | None = None
     """A file with the digest key; wins over `state.digest_key`."""
+    write_schema: int = Field(
+        SCHEMAS[0],
+        ge=SCHEMAS[0],
+        le=SCHEMAS[-1],
+        description="the schema of what is written (operations.md, Upgrades); every one is read",
+    )
     cache_results: int = Field(
         250_000,
         ge=0,

@@ -140,6 +140,11 @@ class MemoryStore:
         if held is None:  # unknown, or what a wipe has left
             held = _Partition(_copied(identity), token, dict(start))
             self._partitions[partition] = held
+        latest = replace(
+            identity, schema_version=max(identity.schema_version, held.identity.schema_version)
+        )
+        if latest == replace(held.identity, schema_version=latest.schema_version):
+            held.identity = replace(held.identity, schema_version=latest.schema_version)
         held.token = token
         state = await self.describe(partition)
         state.buckets = dict(held.buckets)

@@ -29,6 +29,7 @@ from stream_metrics.cli.common import (
     make_directory,
     parse_now,
 )
+from stream_metrics.engine.codec import UnknownSchema
 from stream_metrics.ports import StoreUnavailable
 from stream_metrics.runtime import redis_options, web_options
 from stream_metrics.settings import Settings, mask_url
@@ -149,7 +150,7 @@ def export(
     now_us = parse_now(now)
     try:
         written = asyncio.run(_export(settings, scope, now_us, out))
-    except NowTooEarly as error:
+    except (NowTooEarly, UnknownSchema) as error:
         raise UsageError(str(error)) from error
     except (StoreUnavailable, StoreRefused) as error:
         raise UsageError(f"redis {mask_url(settings.redis.url)}: {error}") from error

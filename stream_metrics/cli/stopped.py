@@ -17,6 +17,7 @@ from stream_metrics.adapters.redis.connect import connect
 from stream_metrics.adapters.redis.errors import StoreRefused
 from stream_metrics.adapters.redis.store import RedisStore
 from stream_metrics.cli.common import UsageError
+from stream_metrics.engine.codec import UnknownSchema
 from stream_metrics.ports import OnHold, StateStore, StoreUnavailable
 from stream_metrics.runtime import redis_options
 from stream_metrics.settings import Settings, mask_url
@@ -36,7 +37,7 @@ def run(settings: Settings, work: Coroutine[Any, Any, int]) -> None:
     """Run a command's work; whatever stops it is one line, and exit code 2."""
     try:
         code = asyncio.run(work)
-    except (Unmovable, OtherIdentity, OnHold, TopicsUnfit) as error:
+    except (Unmovable, OtherIdentity, UnknownSchema, OnHold, TopicsUnfit) as error:
         raise UsageError(str(error)) from error
     except (StoreUnavailable, StoreRefused) as error:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Conversations as bytes and back: the stored format, schema version 1.
+"""Conversations as bytes and back: the stored format, in every schema that was ever written.
 
 A conversation is two maps of small parts, so that an event writes what it changed and no more.
 
@@ -11,11 +11,21 @@ hot parts
 fingerprint parts
     digest           the packed fingerprints of that carrier's searches
 
-The bytes depend on the content alone, not on the order in which events came.
+The bytes depend on the content and the schema alone, not on the order in which events came.
+
+schema 1
+    ids of events, searches and results are text
+schema 2
+    those that are a UUID in its usual form (36 characters, small letters) are its 16 bytes
+
+All schemas are read, and parts of several may be mixed in one conversation: they are told by the
+parts themselves. The header names the latest schema that any part may have, so that a release that
+does not know it refuses the conversation.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -37,7 +47,7 @@ from stream_metrics.engine.state import (
 from stream_metrics.engine.step import Changes
 from stream_metrics.engine.taken import TYPE_LABELS
 
-SCHEMA_VERSION: Final = 1
+SCHEMAS: Final = (1, 2)
 
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder()
@@ -50,6 +60,9 @@ _TYPES_BACK: Final = {code: name for name, code in _TYPES.items()}
 
 Parts = dict[bytes, bytes | None]
 
+_UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_UUID_LENGTH: Final = 36
+
 
 class UnknownSchema(Exception):
     """The stored conversation was written by a release with another schema."""
@@ -61,31 +74,32 @@ def turn_field(number: int) -> bytes:
 
 
 def encode_changes(
-    conversation: Conversation, changes: Changes, dedup: Deduplicator
+    conversation: Conversation, changes: Changes, dedup: Deduplicator, schema: int
 ) -> tuple[Parts, Parts]:
-    """The hot and fingerprint parts that ``changes`` rewrites; None deletes one."""
+    """The hot and fingerprint parts that ``changes`` rewrites, by a schema; None deletes one."""
     hot: Parts = {}
     fingerprints: Parts = {}
     forgotten = conversation.forgotten
-    if changes.header or not conversation.stored or forgotten is not None:
+    if changes.header or schema > conversation.schema or forgotten is not None:
         tombstone = forgotten is not None and not conversation.turns
         name = "" if tombstone else conversation.conversation_id
-        hot[_HEADER] = _ENCODER.encode((SCHEMA_VERSION, name, conversation.key_id, forgotten))
+        latest = max(schema, conversation.schema)
+        hot[_HEADER] = _ENCODER.encode((latest, name, conversation.key_id, forgotten))
     for number in changes.turns:
         hot[turn_field(number)] = _encode_turn(conversation.turns.get(number))
     for digest in changes.dropped:
         hot[b"e" + digest] = None
         fingerprints[digest] = None
     for digest in changes.written:
-        hot[b"e" + digest] = encode_carrier(conversation.carriers[digest])
+        hot[b"e" + digest] = encode_carrier(conversation.carriers[digest], schema)
     for digest in changes.fingerprinted:
         fingerprints[digest] = _encode_fingerprints(conversation.carriers[digest], dedup)
     return hot, fingerprints
 
 
-def encode_stub() -> Parts:
+def encode_stub(schema: int) -> Parts:
     """What is left of a conversation that has expired, besides its key."""
-    return {_HEADER: _ENCODER.encode((SCHEMA_VERSION, "", "", None))}
+    return {_HEADER: _ENCODER.encode((schema, "", "", None))}
 
 
 def _encode_turn(turn: Turn | None) -> bytes | None:
@@ -94,27 +108,34 @@ def _encode_turn(turn: Turn | None) -> bytes | None:
     return _ENCODER.encode((turn.number, turn.over_limit, turn.refused, turn.ghost, turn.qrels))
 
 
-def encode_carrier(carrier: Carrier) -> bytes:
+def encode_carrier(carrier: Carrier, schema: int) -> bytes:
     """One carrier's bytes; its digest is the name of the part."""
-    head = (carrier.kind, carrier.turn, carrier.occurred_us, carrier.event_id)
+    short = schema >= 2
+    event_id = _short(carrier.event_id) if short else carrier.event_id
+    head = (carrier.kind, carrier.turn, carrier.occurred_us, event_id)
     if carrier.kind == SEARCHES:
-        searches = tuple(_search_tuple(search) for search in carrier.searches)
+        searches = tuple([_search_tuple(search, short=short) for search in carrier.searches])
         return _ENCODER.encode(
             (*head, carrier.iteration, carrier.agent, carrier.release, carrier.gate, searches)
         )
     if carrier.kind == LABELS:
-        return _ENCODER.encode((*head, carrier.labels, carrier.routing_labels, carrier.gate_labels))
+        labels: Mapping[Any, Any] = carrier.labels
+        routing: Mapping[Any, Any] = carrier.routing_labels
+        if short:
+            labels = {_short(name): gain for name, gain in labels.items()}
+            routing = {_short(name): route for name, route in routing.items()}
+        return _ENCODER.encode((*head, labels, routing, carrier.gate_labels))
     relevant = carrier.completed.relevant if carrier.completed is not None else None
     return _ENCODER.encode((*head, relevant))
 
 
-def _search_tuple(search: Search) -> tuple[Any, ...]:
+def _search_tuple(search: Search, *, short: bool) -> tuple[Any, ...]:
     return (
-        search.search_id,
+        _short(search.search_id) if short else search.search_id,
         search.ordinal,
         search.index,
         search.route,
-        search.result_ids,
+        [_short(name) for name in search.result_ids] if short else search.result_ids,
         search.documents,
         "".join([_EVIDENCE[evidence] for evidence in search.evidence]),
         "".join([_TYPES[kind] for kind in search.types]),
@@ -147,7 +168,7 @@ def decode_conversation(
     if header.is_stub:
         return Conversation(conversation_id, key_id, expired=True)
     conversation = Conversation(header.conversation_id or conversation_id, header.key_id)
-    conversation.stored = True
+    conversation.schema = header.schema
     conversation.has_fingerprints = False
     conversation.forgotten = header.forgotten
     for name, value in hot.items():
@@ -178,10 +199,33 @@ class Header(NamedTuple):
 def stored_header(hot: Mapping[bytes, bytes]) -> Header:
     """The header of a stored conversation; raises ``UnknownSchema``."""
     schema, conversation_id, key_id, forgotten = _DECODER.decode(hot[_HEADER])
-    if schema != SCHEMA_VERSION:
-        raise UnknownSchema(f"a conversation has schema {schema}; this release reads 1")
+    if schema not in SCHEMAS:
+        raise UnknownSchema(
+            f"a conversation is stored by schema {schema}; this release reads {schemas_text()}. "
+            "Take the release that wrote it, or a later one"
+        )
     version = None if forgotten is None else (forgotten[0], forgotten[1], forgotten[2])
     return Header(schema, conversation_id, key_id, version)
+
+
+def schemas_text() -> str:
+    """The schemas that this release reads, for messages."""
+    return " and ".join(map(str, SCHEMAS))
+
+
+def _short(name: str) -> str | bytes:
+    """An id as schema 2 stores it."""
+    if len(name) == _UUID_LENGTH and _UUID.fullmatch(name):
+        return bytes.fromhex(name.replace("-", ""))
+    return name
+
+
+def _whole(stored: str | bytes) -> str:
+    """An id as any schema stored it."""
+    if type(stored) is str:
+        return stored
+    digits = stored.hex()  # type: ignore[union-attr]
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def _turn(conversation: Conversation, number: int) -> Turn:
@@ -193,7 +237,7 @@ def _turn(conversation: Conversation, number: int) -> Turn:
 
 def _decode_carrier(conversation: Conversation, digest: bytes, stored: list[Any]) -> None:
     kind, number, occurred_us, event_id = stored[:4]
-    carrier = Carrier(kind, number, (occurred_us, event_id, digest))
+    carrier = Carrier(kind, number, (occurred_us, _whole(event_id), digest))
     conversation.carriers[digest] = carrier
     turn = _turn(conversation, number)
     if kind == SEARCHES:
@@ -206,7 +250,9 @@ def _decode_carrier(conversation: Conversation, digest: bytes, stored: list[Any]
             turn.searches[search.search_id] = search
             turn.results += len(search.result_ids)
     elif kind == LABELS:
-        _, _, _, _, carrier.labels, carrier.routing_labels, carrier.gate_labels = stored
+        _, _, _, _, labels, routing_labels, carrier.gate_labels = stored
+        carrier.labels = {_whole(name): gain for name, gain in labels.items()}
+        carrier.routing_labels = {_whole(name): route for name, route in routing_labels.items()}
         for result_id, gain in carrier.labels.items():
             turn.labels[result_id] = (carrier, gain)
         for search_id, route in carrier.routing_labels.items():
@@ -218,8 +264,9 @@ def _decode_carrier(conversation: Conversation, digest: bytes, stored: list[Any]
 
 
 def _decode_search(carrier: Carrier, parts: list[Any]) -> Search:
-    search = Search(carrier, parts[0], parts[1], parts[2])
-    search.route, search.result_ids, search.documents = parts[3], parts[4], parts[5]
+    search = Search(carrier, _whole(parts[0]), parts[1], parts[2])
+    search.route, search.documents = parts[3], parts[5]
+    search.result_ids = [_whole(name) for name in parts[4]]
     search.evidence = [_EVIDENCE_BACK[code] for code in parts[6]]
     search.types = [_TYPES_BACK[code] for code in parts[7]]
     search.gains, search.baseline = parts[8], parts[9]

@@ -247,9 +247,9 @@ class Conversation:
 
     ``forgotten`` is the version up to which it was erased; without turns the conversation is then
     a tombstone, which keeps the version and not the id. ``key_id`` names the digest key that
-    its fingerprints were made with. ``stored`` says that the store has its header;
-    ``has_fingerprints`` that they are loaded; ``expired`` that there was a conversation of that id
-    before, of which nothing else is known.
+    its fingerprints were made with. ``schema`` is that of its stored header, 0 if the store has
+    none; ``has_fingerprints`` says that they are loaded; ``expired`` that there was a conversation
+    of that id before, of which nothing else is known.
     """
 
     conversation_id: str
@@ -258,7 +258,7 @@ class Conversation:
     turns: dict[int, Turn] = field(default_factory=dict)
     carriers: dict[bytes, Carrier] = field(default_factory=dict)
     has_fingerprints: bool = True
-    stored: bool = False
+    schema: int = 0
     expired: bool = False
 
     @property

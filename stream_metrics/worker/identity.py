@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
+from stream_metrics.engine.codec import SCHEMAS, schemas_text
 from stream_metrics.ports import Identity
 
 # Settings whose change can be applied to stored state: to what is derived from the items (gains,
@@ -60,10 +62,22 @@ def changed_settings(stored: Identity, ours: Identity) -> list[Change]:
 
 
 def check_identity(stored: Identity | None, ours: Identity, partition: int) -> None:
-    """Raise ``OtherIdentity``, with the way out, unless ``stored`` is what we would build."""
-    if stored is None or stored == ours:
+    """Raise ``OtherIdentity``, with the way out, unless ``stored`` is what we would build.
+
+    Any schema will do that this release reads.
+    """
+    if stored is None:
         return
     where = f"state partition {partition} of group {ours.group!r}"
+    if stored.schema_version not in SCHEMAS:
+        raise OtherIdentity(
+            f"{where} is stored by schema {stored.schema_version}, and this release reads "
+            f"{schemas_text()}. Take the release that wrote it, or a later one; to go back to this "
+            "release, stop all workers and let that one run `stream-metrics migrate` with "
+            f"state.write_schema={SCHEMAS[-1]}"
+        )
+    if replace(stored, schema_version=ours.schema_version) == ours:
+        return
     if dict(stored.partition_counts) != dict(ours.partition_counts):
         raise OtherIdentity(
             f"{where} was built for {dict(stored.partition_counts)} (topic: partitions), and "
@@ -75,9 +89,8 @@ def check_identity(stored: Identity | None, ours: Identity, partition: int) -> N
     if stored.fingerprint != ours.fingerprint:
         raise OtherIdentity(f"{where} was built with other settings: {_way_out(stored, ours)}")
     raise OtherIdentity(
-        f"{where} belongs to group {stored.group!r} with schema {stored.schema_version}; "
-        f"this worker is group {ours.group!r} with schema {ours.schema_version}. Use a namespace "
-        "of its own for each group"
+        f"{where} belongs to group {stored.group!r}; this worker is group {ours.group!r}. Use a "
+        "namespace of its own for each group"
     )
 
 

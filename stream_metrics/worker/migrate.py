@@ -106,17 +106,19 @@ def recoding(options: PartitionOptions) -> Convert:
     Its fingerprints stay as they are.
     """
     dedups, rules = options.dedups, options.engine.rules
+    schema = options.identity.schema_version
     step = Step(options.engine, lambda key_id: dedups.of(rules, options.keys[key_id]))
 
     def convert(parts: StoredConversation) -> StoredConversation:
         if stored_header(parts.hot).is_stub:
-            hot = encode_stub()
+            hot = encode_stub(schema)
         else:
             conversation = decode_conversation("", parts.hot, "")
             dedup = step.dedup_of(conversation.key_id)
             add_fingerprints(conversation, parts.fingerprints or {}, dedup)
             step.restore(conversation)
-            hot, _ = encode_changes(conversation, step.restate(conversation), dedup)
+            conversation.schema = 0  # every part is written anew
+            hot, _ = encode_changes(conversation, step.restate(conversation), dedup, schema)
         kept = {name: part for name, part in hot.items() if part is not None}
         return StoredConversation(kept, parts.fingerprints, parts.last_record_ms)
 

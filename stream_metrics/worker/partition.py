@@ -198,6 +198,7 @@ class StatePartition:
         self.windows = Windows(options.windows)
         self._left = Windows(left_windows(options.windows))  # of expired conversations, for audits
         self._options = options
+        self._schema = options.identity.schema_version  # by which it writes
         self._store = store
         self._dead_letters = dead_letters
         self._cache = cache
@@ -300,7 +301,7 @@ class StatePartition:
         taken()
         for work in works.values():
             if work.conversation is not None:
-                work.conversation.stored = True
+                work.conversation.schema = max(self._schema, work.conversation.schema)
                 self._cache.put(self.number, work.key, work.conversation)
         telemetry = self._telemetry
         telemetry.observe(observations)
@@ -380,7 +381,7 @@ class StatePartition:
             stored = await self._ask(lambda: self._store.load(self.number, keys), retry)
             for (work, _), parts in zip(missing, stored, strict=True):
                 work.conversation = self._restore(work.conversation_id, parts)
-                if not work.conversation.stored:
+                if not work.conversation.schema:
                     self._note_new(work, work.conversation, seen)
         if without:
             names = [work.key for work in without]
@@ -473,7 +474,7 @@ class StatePartition:
         assert work.conversation is not None
         assert work.changes is not None
         dedup = self._dedup(work.conversation.key_id)
-        hot, fingerprints = encode_changes(work.conversation, work.changes, dedup)
+        hot, fingerprints = encode_changes(work.conversation, work.changes, dedup, self._schema)
         return ConversationWrite(work.key, hot, fingerprints, work.last_record_ms)
 
     async def _batch(
@@ -710,7 +711,9 @@ class StatePartition:
             cells += conversation_cells(conversation, self._options.engine)
             writes.append(ConversationWrite(key, delete=True))
             if conversation.turns:
-                writes.append(ConversationWrite(key, encode_stub(), last_record_ms=horizon_ms))
+                writes.append(
+                    ConversationWrite(key, encode_stub(self._schema), last_record_ms=horizon_ms)
+                )
         return await self._batch(
             {}, writes, dict(self.positions), retry, cells, divisible=len(loaded) > 1
         )

@@ -112,6 +112,18 @@ async def test_the_settings_behind_the_fingerprint_are_kept(store: StateStore) -
     assert identity.settings == noted.settings
 
 
+async def test_a_later_schema_is_noted_by_a_claim(pair: Pair) -> None:
+    """And stays, whoever claims with an earlier one; not for another identity's claim."""
+    later = replace(IDENTITY, schema_version=2)
+    await claim(pair.one)
+    stranger = await pair.two.claim(3, b"x", replace(later, fingerprint="other"), START)
+    noted = await pair.two.claim(3, b"y", later, START)
+    kept = await claim(pair.one)
+
+    assert [s.identity for s in (stranger, noted, kept)] == [IDENTITY, later, later]
+    assert (await pair.two.describe(3)).identity == later
+
+
 async def test_a_later_claim_changes_the_owner_only(pair: Pair) -> None:
     """Identity and positions stay as first stored, for the claimer to compare."""
     await claim(pair.one)

@@ -224,8 +224,9 @@ class LiveSystem:
 
     async def start_workers(self, count: int) -> None:
         """Launch workers without waiting for them."""
-        for number in range(count):
-            worker = Worker(self.folder, f"{self.group}-worker-{number}", self.environment)
+        for _ in range(count):
+            name = f"{self.group}-worker-{len(self.workers)}"
+            worker = Worker(self.folder, name, self.environment)
             self.folder.mkdir(parents=True, exist_ok=True)
             worker.launch()
             self.workers.append(worker)

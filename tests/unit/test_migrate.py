@@ -157,6 +157,7 @@ def _another(settings: Settings, part: str, name: str) -> Any:
         "identical_content": "different", "gain_of_document": "max", "turn_scope": "last",
         "windows": ["1h"], "dimension": "release", "ttl": "30h", "digest_key": "x",
         "entity_types": [{"name": "x"}], "ignore_fields": ["x"], "agents": ["x"], "routes": ["x"],
+        "write_schema": 2,
     }  # fmt: skip
     value = getattr(getattr(settings, part), name)
     if name in given:

@@ -1,4 +1,5 @@
--- Become the owner of a state partition.
+-- Become the owner of a state partition. If the identity differs by a later schema alone, that is
+-- noted: from now on parts may be written by it.
 -- KEYS: meta
 -- ARGV: token, then field and value of everything that a new partition begins with
 -- Returns all of meta; nothing while a wipe is not done; {'frozen'} while a command replaces the
@@ -29,7 +30,19 @@ end
 if redis.call('HGET', KEYS[1], 'wiping') then
   return {}
 end
-if not redis.call('HGET', KEYS[1], 'i:group') then
+local begin = {}
+for i = 2, #ARGV, 2 do
+  begin[ARGV[i]] = ARGV[i + 1]
+end
+local held = redis.call('HMGET', KEYS[1], 'i:group', 'i:fingerprint', 'i:counts', 'i:schema')
+if held[1] then
+  local same = held[1] == begin['i:group'] and held[2] == begin['i:fingerprint']
+    and held[3] == begin['i:counts']
+  local schema, stored = tonumber(begin['i:schema']), tonumber(held[4])
+  if same and schema and stored and schema > stored then
+    redis.call('HSET', KEYS[1], 'i:schema', begin['i:schema'])
+  end
+else
   for i = 2, #ARGV, 1000 do
     redis.call('HSET', KEYS[1], unpack(ARGV, i, math.min(i + 999, #ARGV)))
   end

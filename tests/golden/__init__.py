@@ -1,0 +1,141 @@
+"""State as each schema stores it: files that stay for ever, and whatever writes and reads them.
+
+``records.jsonl`` is the input: some conversations, of which every second one has UUIDs for ids, one
+that is forgotten, and one that expires. ``schema-N.json`` is the state partition that a worker
+makes of it which writes schema N, as hexadecimal digits.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.engine.config import EngineConfig
+from stream_metrics.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.ports import BatchWrite, ConversationWrite, Identity, Position, Record, Written
+from stream_metrics.worker.cache import ConversationCache
+from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
+from stream_metrics.worker.telemetry import Silent
+from tests.property.test_partition import once
+
+FOLDER: Final = Path(__file__).parent
+RECORDS: Final = FOLDER / "records.jsonl"
+TOPIC: Final = "events"
+TTL_MS: Final = 86_400_000
+KINDS: Final = ("agents", "routes")
+KEYS: Final = {"k": b"secret"}
+
+Stored = dict[str, Any]
+
+
+def path(schema: int) -> Path:
+    """The file of a schema."""
+    return FOLDER / f"schema-{schema}.json"
+
+
+def records() -> list[Record]:
+    """The input."""
+    lines = RECORDS.read_text(encoding="utf-8").splitlines()
+    return [
+        Record(each["value"].encode(), each["key"].encode(), each["timestamp"], TOPIC, 0, number)
+        for number, each in enumerate(map(json.loads, lines))
+    ]
+
+
+def identity(schema: int) -> Identity:
+    """Of a worker that writes a schema."""
+    return Identity("group", schema, "fingerprint", {TOPIC: 1})
+
+
+def options(schema: int) -> PartitionOptions:
+    """What that worker is started with."""
+    return PartitionOptions(identity(schema), EngineConfig(), "k", KEYS, DEFAULT_WINDOWS)
+
+
+async def owner(store: MemoryStore, schema: int, token: bytes) -> StatePartition:
+    """That worker, which has just claimed the partition."""
+    shared = options(schema)
+    partition = StatePartition(
+        0, shared, store, MemoryDeadLetters(), ConversationCache(1_000),
+        SharedNames(store, shared), Silent(), token,
+    )  # fmt: skip
+    start = {TOPIC: Position(0)}
+    partition.adopt(await store.claim(0, token, shared.identity, start))
+    return partition
+
+
+async def written(schema: int) -> MemoryStore:
+    """The state that a worker makes of the input, the oldest conversation expired."""
+    store = MemoryStore()
+    partition = await owner(store, schema, b"owner")
+    sent = records()
+    await partition.process(sent, once)
+    oldest = min([c.last_record_ms async for _, c in store.conversations(0)])
+    await partition.expire(oldest + 1 + TTL_MS, once)
+    return store
+
+
+async def dump(store: MemoryStore) -> Stored:
+    """A partition as it is kept in a file."""
+    state = await store.describe(0)
+    assert state.identity is not None
+    conversations: Stored = {}
+    async for key, parts in store.conversations(0):
+        [fingerprints] = await store.load_fingerprints(0, [key])
+        conversations[key.hex()] = {
+            "last_record_ms": parts.last_record_ms,
+            "hot": _hexed(parts.hot),
+            "fingerprints": _hexed(fingerprints),
+        }
+    buckets = await store.buckets(0)
+    return {
+        "schema": state.identity.schema_version,
+        "positions": {
+            topic: [p.offset, p.last_timestamp_ms, p.last_digest.hex(), p.record_time_ms,
+                    p.event_time_us]
+            for topic, p in state.positions.items()
+        },
+        "names": {kind: sorted(await store.admit(kind, (), (), 50)) for kind in KINDS},
+        "buckets": [[*place, data.hex()] for place, data in sorted(buckets.items())],
+        "conversations": dict(sorted(conversations.items())),
+    }  # fmt: skip
+
+
+async def stored(schema: int) -> MemoryStore:
+    """A store with what the file of a schema holds."""
+    found: Stored = json.loads(path(schema).read_text(encoding="utf-8"))
+    assert found["schema"] == schema
+    store = MemoryStore()
+    positions = {
+        topic: Position(offset, stamp, bytes.fromhex(digest), record_ms, event_us)
+        for topic, (offset, stamp, digest, record_ms, event_us) in found["positions"].items()
+    }
+    await store.claim(0, b"file", identity(schema), positions)
+    for kind, names in found["names"].items():
+        await store.admit(kind, names, (), 50)
+    conversations = [
+        ConversationWrite(
+            bytes.fromhex(key),
+            _bytes(parts["hot"]),
+            _bytes(parts["fingerprints"]),
+            parts["last_record_ms"],
+        )
+        for key, parts in found["conversations"].items()
+    ]
+    buckets = {
+        (window, bucket, agent): bytes.fromhex(data)
+        for window, bucket, agent, data in found["buckets"]
+    }
+    batch = BatchWrite(0, b"file", b"file", {}, {}, conversations, dict(buckets))
+    assert await store.write(batch) == Written()
+    return store
+
+
+def _hexed(parts: dict[bytes, bytes]) -> dict[str, str]:
+    return {name.hex(): part.hex() for name, part in sorted(parts.items())}
+
+
+def _bytes(parts: dict[str, str]) -> dict[bytes, bytes | None]:
+    return {bytes.fromhex(name): bytes.fromhex(part) for name, part in parts.items()}

@@ -1,0 +1,151 @@
+"""The stored format: every schema that was ever written is read, and is written as it was."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import msgspec
+import pytest
+from pydantic import ValidationError
+
+from stream_metrics.adapters.memory import MemoryStore
+from stream_metrics.engine.codec import SCHEMAS, UnknownSchema, stored_header
+from stream_metrics.engine.config import EngineConfig
+from stream_metrics.engine.row import canonical
+from stream_metrics.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.ports import Identity
+from stream_metrics.settings import Settings
+from stream_metrics.worker.audit import AuditOptions, audit
+from stream_metrics.worker.export import export_state
+from stream_metrics.worker.identity import OtherIdentity, check_identity
+from stream_metrics.worker.migrate import Migrate
+from stream_metrics.worker.move import holding
+from tests.golden import TOPIC, dump, identity, options, owner, path, records, stored, written
+from tests.property.test_partition import once
+from tests.property.test_reshard import sound
+from tests.unit.test_audit import never
+
+
+async def shown(store: MemoryStore) -> tuple[list[str], str]:
+    """Rows and windows; and these add up."""
+    found = await audit(store, AuditOptions(identity(1), EngineConfig(), DEFAULT_WINDOWS), never)
+    assert sound(found)
+    export = await export_state(store, EngineConfig(), DEFAULT_WINDOWS, "all")
+    return [canonical(row) for row in export.rows], canonical(export.windows_document(None))
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+async def test_a_schema_is_written_as_it_was(schema: int) -> None:
+    """The same input makes the bytes of the file; a difference is a new schema."""
+    expected = json.loads(path(schema).read_text(encoding="utf-8"))
+
+    assert json.loads(json.dumps(await dump(await written(schema)))) == expected
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+async def test_a_schema_is_read_as_it_was(schema: int) -> None:
+    """Rows and windows of the file are those that its input gives now, and all holds together."""
+    store = await stored(schema)
+
+    assert await shown(store) == await shown(await written(SCHEMAS[-1]))
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+@pytest.mark.parametrize("found", SCHEMAS)
+async def test_a_worker_goes_on_with_any_schema(schema: int, found: int) -> None:
+    """Whatever it writes: events that are in the file count no second time, and others count."""
+    later = [
+        replace(r, offset=r.offset + 1_000, value=_after(r.value))
+        for r in records()
+        if r.value and b'"search_iteration"' in r.value
+    ]
+    again = [replace(r, offset=r.offset + 500) for r in records()]
+    stores = await stored(found), await written(1)
+    for store, writes in zip(stores, (schema, 1), strict=True):
+        partition = await owner(store, writes, b"next")
+        await partition.process(again, once)
+        await partition.process(later, once)
+
+    assert await shown(stores[0]) == await shown(stores[1])
+
+
+def _after(value: bytes | None) -> bytes:
+    """The same event in another turn."""
+    event = json.loads(value or b"")
+    return json.dumps({**event, "event_id": event["event_id"] + "x", "turn": 9}).encode()
+
+
+@pytest.mark.parametrize(("writers", "schema"), [((1, 2, 1), 1), ((1, 1, 1), 2)])
+async def test_a_migration_leaves_nothing_of_other_schemas(
+    writers: tuple[int, ...], schema: int
+) -> None:
+    """To an earlier schema and to a later one: each byte is then as if it had always been so."""
+    sent = records()
+    store = MemoryStore()
+    third = len(sent) // 3
+    for at, writes in enumerate(writers):
+        partition = await owner(store, writes, b"%d" % at)
+        end = len(sent) if at == 2 else (at + 1) * third
+        await partition.process(sent[at * third : end], once)
+    plain = MemoryStore()
+    partition = await owner(plain, schema, b"owner")
+    await partition.process(sent, once)
+    before = await shown(store)
+
+    async with holding(store, "migrate") as mark:
+        await Migrate(store, options(schema), print, lambda _: None).run(mark)
+
+    found, made = await dump(store), await dump(plain)
+    assert found["conversations"] == made["conversations"]
+    assert found["schema"] == schema
+    assert await shown(store) == before
+
+
+async def test_short_ids_make_the_state_smaller() -> None:
+    """What conversations with UUIDs take is less by a third."""
+    sizes = []
+    for schema in (1, 2):
+        found = json.loads(path(schema).read_text(encoding="utf-8"))["conversations"]
+        largest = max(found.values(), key=lambda parts: sum(map(len, parts["hot"].values())))
+        sizes.append(sum(map(len, largest["hot"].values())))
+
+    assert sizes[1] < sizes[0] * 2 / 3
+
+
+def test_a_conversation_of_a_later_schema_is_refused() -> None:
+    """Before any of it is misread; the message says what can be read."""
+    header = msgspec.msgpack.encode((3, "c", "k", None))
+
+    with pytest.raises(UnknownSchema, match="schema 3; this release reads 1 and 2"):
+        stored_header({b"c": header})
+
+
+def test_a_partition_of_a_later_schema_is_refused() -> None:
+    """With the way back: the later release can write what this one reads."""
+    later = Identity("group", 3, "fingerprint", {TOPIC: 1})
+
+    with pytest.raises(OtherIdentity, match=r"schema 3, .* 1 and 2.*state\.write_schema=2"):
+        check_identity(later, identity(1), 0)
+
+
+def test_the_older_schema_is_written_until_told_otherwise() -> None:
+    """So that the release before this one can go on with what this one has written."""
+    assert Settings.model_validate({}).state.write_schema == SCHEMAS[-2]
+
+
+def test_the_schema_is_set_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As text; one that this release cannot write is refused."""
+    monkeypatch.setenv("STREAM_METRICS_STATE__WRITE_SCHEMA", "2")
+    assert Settings().state.write_schema == 2
+
+    monkeypatch.setenv("STREAM_METRICS_STATE__WRITE_SCHEMA", "3")
+    with pytest.raises(ValidationError):
+        Settings()
+
+
+def test_the_schema_that_is_written_is_no_setting_of_the_state() -> None:
+    """Workers that write different schemas share the state."""
+    later = Settings.model_validate({"state": {"write_schema": 2}})
+
+    assert later.fingerprint() == Settings.model_validate({}).fingerprint()
