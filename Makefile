@@ -24,7 +24,7 @@ KERNEL_SOURCES := $(shell find kernel/src -name '*.rs') $(addprefix kernel/, \
 TOOLS := env PATH="$(CURDIR)/$(BIN):$(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin"
 
 .PHONY: help setup demo test test-unit test-services check format stack bench profile services \
-	kernel docs lock clean campaign
+	kernel docs lock clean campaign mutations
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -121,12 +121,17 @@ campaign: services ## Let seeded faults strike a live system under load; some mi
 	@$(BIN)/python -m deploy.local faketime
 	@$(BIN)/python -m tests.campaign --seed $(SEED) --rounds $(ROUNDS) $(CAMPAIGN)
 
+# MUTATIONS names the builds; without it all are made.
+mutations: services ## Break the source on purpose and see each broken build caught; some minutes
+	@$(BIN)/python -m tests.mutations $(MUTATIONS)
+
 profile: services ## Profile the workloads of the benchmarks
 	@$(BIN)/python -m benchmarks profile
 
 docs: setup ## Write the reference pages that are made from code
 	@$(BIN)/python -m stream_metrics.events.schema docs
 	@$(BIN)/python -m stream_metrics.cli.docs docs
+	@$(BIN)/python -m tests.mutations docs
 
 lock: setup ## Pin the newest versions that pyproject.toml allows, with hashes
 	@$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --upgrade \

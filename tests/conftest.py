@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import pytest
 import pytest_asyncio
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 from deploy.local.install import SERVERS, advice, chromium, missing
 from deploy.local.kafka.cluster import Kafka
@@ -26,6 +26,9 @@ from deploy.local.servers import Alertmanager, Prometheus, RedisServer, promtool
 settings.register_profile("default", max_examples=100, deadline=None, print_blob=True)
 settings.register_profile("ci", max_examples=200, deadline=None, print_blob=True)
 settings.register_profile("thorough", max_examples=5_000, deadline=None, print_blob=True)
+settings.register_profile(  # for broken builds: whether an example fails, not the smallest one
+    "find", max_examples=200, deadline=None, database=None, phases=[Phase.generate]
+)
 settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "default")
 )

@@ -9,9 +9,11 @@ import asyncio
 from collections import Counter
 
 import pytest
+from aiokafka import TopicPartition
 from hypothesis import settings
 
 from tests.simulation.schedule import play, system_of
+from tests.simulation.system import System
 from tests.simulation.troubled import KINDS
 
 SEEDS = settings().max_examples // 2
@@ -37,3 +39,19 @@ def test_the_schedules_hold_every_trouble() -> None:
     calls = {"load", "write", "claim", "describe", "admit", "send", "idle", "time_ms"}
     wanted = {"Written", "Fenced", "Moved", "expired", "store went back", *KINDS}
     assert wanted | {f"died at {call}" for call in calls} <= seen.keys()
+
+
+async def test_a_number_held_for_some_topics_only_is_halted_alone() -> None:
+    """It is not started, the worker says why, and the numbers that it holds whole go on."""
+    system = System(seed=1)
+    worker = await system.start()
+    system.rebalance()
+    system.produce(100)
+    worker.client.due.remove(TopicPartition("labels", 0))
+    system.brokers.generation += 1
+    worker.client.notice()
+
+    await system.act(worker, "read")
+
+    assert [partition.number for partition in worker.live.partitions] == [1]
+    assert worker.health.reasons["partition-0"] == "held for some of the input topics only"

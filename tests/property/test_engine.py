@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,7 +12,47 @@ from stream_metrics.engine.row import canonical
 from stream_metrics.ports import Record
 from stream_metrics.worker.replay import Replay
 from tests import oracle
-from tests.strategies import arrivals, streams
+from tests.strategies import ROUTES, Draw, KeyedRecord, arrivals, streams
+
+START_S = 1_718_020_800
+
+
+_RIVAL: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {"at": st.sampled_from([60, 61, 62, 120]), "needed": st.booleans()},
+    optional={
+        "labels": st.lists(
+            st.fixed_dictionaries(
+                {
+                    "result_id": st.sampled_from(["s1-1", "s1-2", "s2-1"]),
+                    "gain": st.sampled_from([4, 3, 2, 1, 0, None]),
+                }
+            ),
+            min_size=1,
+            max_size=3,
+        ),
+        "optimal": st.sampled_from([*ROUTES, None]),
+    },
+)
+
+
+@st.composite
+def rival_labels(draw: Draw) -> list[KeyedRecord]:
+    """One turn of two iterations, and label events that speak of the same results."""
+    events: list[dict[str, Any]] = []
+    for n in (1, 2):
+        found = [{"result_id": f"s{n}-{rank}", "doc_id": f"D-{rank}"} for rank in (1, 2)]
+        search: dict[str, Any] = {"search_id": f"s{n}", "results": found}
+        search["routing"] = {"selected": "files"}
+        kind = {"type": "search_iteration", "iteration": n, "occurred_at": START_S + n}
+        events.append({**kind, "searches": [search], "gate": {"decision": "search"}})
+    for rival in draw(st.lists(_RIVAL, min_size=2, max_size=8)):
+        event: dict[str, Any] = {"type": "relevance_labels", "occurred_at": START_S + rival["at"]}
+        event["gate"] = [{"iteration": 1, "search_needed": rival["needed"]}]
+        event["routing"] = [{"search_id": "s1", "optimal": rival.get("optimal")}]
+        events.append(event | {"labels": rival.get("labels", [])})
+    common = {"conversation_id": "c1", "turn": 1}
+    texts = [json.dumps({**e, **common, "event_id": f"e{n}"}) for n, e in enumerate(events)]
+    return [(b"c1", text.encode(), None) for text in texts]
 
 
 def replayed(batches: list[list[tuple[bytes, bytes, int | None]]], scope: str = "last") -> Replay:
@@ -22,10 +65,8 @@ def replayed(batches: list[list[tuple[bytes, bytes, int | None]]], scope: str = 
     return engine
 
 
-@given(st.data())
-def test_any_arrival_gives_the_rows_and_windows_of_the_reference(data: st.DataObject) -> None:
-    """Permuted, repeated and split streams give the reference's rows and windows, byte for byte."""
-    stream = data.draw(streams())
+def agrees(data: st.DataObject, stream: list[KeyedRecord]) -> None:
+    """Draw an arrival of ``stream``, and hold the engine's outcome against the reference."""
     expected = oracle.evaluate([oracle.Record(v, k, t) for k, v, t in stream], turn_scope="all")
 
     engine = replayed(data.draw(arrivals(stream)), "all")
@@ -33,3 +74,15 @@ def test_any_arrival_gives_the_rows_and_windows_of_the_reference(data: st.DataOb
     rows = engine.rows()
     assert [canonical(row) for row in rows] == expected.rows
     assert canonical(engine.windows()) + "\n" == expected.windows()
+
+
+@given(st.data())
+def test_any_arrival_gives_the_rows_and_windows_of_the_reference(data: st.DataObject) -> None:
+    """Permuted, repeated and split streams give the reference's rows and windows, byte for byte."""
+    agrees(data, data.draw(streams()))
+
+
+@given(st.data())
+def test_of_rival_labels_the_latest_counts_whatever_came_last(data: st.DataObject) -> None:
+    """Many label events about the same few results, in any order of arrival."""
+    agrees(data, data.draw(rival_labels()))

@@ -24,7 +24,7 @@ from stream_metrics.worker.replay import Replay
 from stream_metrics.worker.telemetry import Silent
 from tests import oracle
 from tests.property.test_partition import once, options
-from tests.strategies import arrivals, streams
+from tests.strategies import OFFSETS_US, KeyedRecord, arrivals, moment, streams
 
 PARTITIONS = 3
 TOPICS = ("events", "labels")
@@ -160,3 +160,22 @@ def test_forgets_on_every_partition_in_any_order(data: st.DataObject) -> None:
     assert windows == expected.windows()
     assert rows == [canonical(row) for row in replay.rows()]
     assert windows == canonical(replay.windows()) + "\n"
+
+
+def forget(key: bytes) -> bytes:
+    """A forget that is later than all events of a stream."""
+    event = {"type": "forget", "event_id": "last", "conversation_id": key.decode()}
+    return json.dumps({**event, "occurred_at": moment(10 * max(OFFSETS_US), "Z")}).encode()
+
+
+@given(st.data())
+def test_when_all_is_forgotten_the_windows_are_empty(data: st.DataObject) -> None:
+    """Whatever was counted is taken back: there is no row, and no bucket of any window."""
+    stream: list[KeyedRecord] = [(key, value, None) for key, value, _ in data.draw(streams())]
+    batches = [[(key, value) for key, value, _ in batch] for batch in data.draw(arrivals(stream))]
+    batches.append([(key, forget(key)) for key, _, _ in stream])
+
+    topics = asyncio.run(run(batches, data.draw(st.sampled_from([0, 100_000])), 0, {}))
+
+    assert asyncio.run(topics.export()).rows == []
+    assert [asyncio.run(topics.store.buckets(number)) for number in range(PARTITIONS)] == [{}] * 3

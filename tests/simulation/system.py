@@ -21,7 +21,7 @@ from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.row import canonical
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.ports import Fenced, Identity, Moved, Written
+from stream_metrics.ports import BatchWrite, Fenced, Identity, Moved, Written
 from stream_metrics.settings import KafkaSettings
 from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate, partition_for
 from stream_metrics.worker.audit import AuditOptions, audit
@@ -30,6 +30,7 @@ from stream_metrics.worker.clock import Clock
 from stream_metrics.worker.export import export_state
 from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
 from stream_metrics.worker.patience import Patience
+from stream_metrics.worker.takeover import offsets
 from tests import oracle
 from tests.simulation.brokers import Brokers, Commits, ScriptedConsumer
 from tests.simulation.troubled import Died, Kind, Trouble, Troubled
@@ -72,6 +73,7 @@ class Process:
     client: ScriptedConsumer
     live: ScriptedLive
     trouble: Trouble
+    health: Health
     clock_off_ms: int = 0
 
 
@@ -138,6 +140,8 @@ class System:
         self.breaches: list[str] = []  # rules that did not hold
         self._owners: dict[int, bytes] = {}
         self._went_back: set[int] = set()  # partitions, since they were last claimed
+        self._offsets: dict[int, dict[str, int]] = {}  # as they are stored
+        self._last_batch: dict[int, bytes] = {}
         self.seen: Counter[str] = Counter()
         self._past: MemorySnapshot | None = None
         self.store.clock = lambda: self.now_ms + self.store_off_ms
@@ -193,7 +197,7 @@ class System:
             operations,
             clock,
         )
-        process = Process(client, live, trouble)
+        process = Process(client, live, trouble, health)
         await live._connect()
         self.processes.append(process)
         return process
@@ -247,7 +251,10 @@ class System:
             self.store.restore(self._past)
             self._went_back = set(range(PARTITIONS))
             self.seen["store went back"] += 1
-            self._owners = {n: p.token for n, p in self.store._content.partitions.items()}
+            held = self.store._content.partitions
+            self._owners = {n: partition.token for n, partition in held.items()}
+            self._offsets = {n: partition.offsets for n, partition in held.items()}
+            self._last_batch = {n: partition.batch_id for n, partition in held.items()}
 
     async def settle(self) -> None:
         """All troubles end; one worker reads what is left."""
@@ -283,18 +290,28 @@ class System:
             number, token = arguments[:2]
             self._rule(client.is_member_for(number), "a claim without membership")
             self._owners[number] = token
+            self._offsets[number] = offsets(answer.positions)
             self._went_back.discard(number)
             self.seen["claim"] += 1
         if name == "write":
-            batch, kind = arguments[0], type(answer)
-            self.seen[kind.__name__] += 1
-            self.seen["expired"] += sum(write.delete for write in batch.conversations)
-            if self._owners.get(batch.partition) != batch.token:
-                self._rule(kind is Fenced, "a write by somebody who is not the owner")
-            elif batch.partition in self._went_back:
-                self._rule(kind in (Written, Moved), "the owner was fenced")
-            else:
-                self._rule(kind is Written, f"the owner's write was refused: {answer}")
+            self._wrote(arguments[0], type(answer))
+
+    def _wrote(self, batch: BatchWrite, answer: type) -> None:
+        number = batch.partition
+        self.seen[answer.__name__] += 1
+        self.seen["expired"] += sum(write.delete for write in batch.conversations)
+        if self._owners.get(number) != batch.token:
+            self._rule(answer is Fenced, "a write by somebody who is not the owner")
+        elif number in self._went_back:
+            self._rule(answer in (Written, Moved), "the owner was fenced")
+        else:
+            self._rule(answer is Written, "the owner's write was refused")
+        if answer is Written and self._last_batch.get(number) != batch.batch_id:
+            stored = self._offsets.setdefault(number, {})
+            same = batch.expected.items() <= stored.items()
+            self._rule(same, "a write on other offsets than it expects")
+            stored |= offsets(batch.positions)
+            self._last_batch[number] = batch.batch_id
 
     def _committed(self, commits: Commits) -> None:
         held = self.store._content.partitions
@@ -319,14 +336,15 @@ class System:
         }
         assert not left, "the state does not stand at the ends of the logs"
         export = await export_state(self.store, EngineConfig(), DEFAULT_WINDOWS, "last")
-        assert canonical(export.windows_document(outcome.now_us)) + "\n" == outcome.windows
+        windows = canonical(export.windows_document(outcome.now_us)) + "\n"
+        assert windows == outcome.windows, "other windows than one pass gives"
         rows = {str(row["conversation_id"]): canonical(row) for row in export.rows}
         young_ms = self.now_ms - self.ttl_ms
         wanted = {k: row for k, row in outcome.rows.items() if outcome.last_ms[k] >= young_ms}
-        assert rows == wanted
-        assert {letter.record.value for letter in self.letters.letters} == {
-            record.value for record in traffic(self.seed) if not record.valid
-        }
+        assert rows == wanted, "other rows than one pass gives"
+        letters = {letter.record.value for letter in self.letters.letters}
+        invalid = {record.value for record in traffic(self.seed) if not record.valid}
+        assert letters == invalid, "other dead letters than one pass gives"
         options = AuditOptions(IDENTITY, EngineConfig(), DEFAULT_WINDOWS)
         found = await audit(self.store, options, _never)
         assert (found.differences, found.unreadable, found.busy) == ([], [], [])

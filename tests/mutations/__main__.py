@@ -1,0 +1,79 @@
+"""``python -m tests.mutations``: make all broken builds and check them; 1 if one survives.
+
+``NAME …`` makes those only, ``--without-services`` leaves out those whose check needs servers, and
+``docs`` writes the page.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.mutations.catalogue import MUTATIONS
+from tests.mutations.mutation import Mutation
+from tests.mutations.page import page
+from tests.mutations.run import ROOT, Unsound, caught_by, copy, need_sound
+
+
+def main(arguments: list[str]) -> int:
+    """Run what is asked for; the exit code."""
+    if arguments == ["docs"]:
+        (ROOT / "docs" / "mutations.md").write_text(page(), encoding="utf-8")
+        return 0
+    names = {argument for argument in arguments if not argument.startswith("--")}
+    if unknown := names - {mutation.name for mutation in MUTATIONS}:
+        say(f"error: there is no mutation called {', '.join(sorted(unknown))}")
+        return 2
+    services = "--without-services" not in arguments
+    chosen = [
+        mutation
+        for mutation in MUTATIONS
+        if mutation.name in (names or {mutation.name}) and (services or not mutation.service)
+    ]
+    bad = sum([*map(unsound, dict.fromkeys(m.check for m in chosen)), *map(survives, chosen)])
+    say(f"{len(chosen)} broken builds, {bad} not caught as they should be")
+    return int(bad > 0)
+
+
+def unsound(check: str) -> bool:
+    """Whether a check does not pass on the source as it is; says so."""
+    began = time.monotonic()
+    with TemporaryDirectory() as place:
+        copy(Path(place))
+        try:
+            need_sound(Path(place), check)
+        except Unsound as why:
+            say(f"UNSOUND {why}")
+            return True
+    say(f"sound: {check} ({time.monotonic() - began:.0f} s)")
+    return False
+
+
+def survives(mutation: Mutation) -> bool:
+    """Whether a broken build is not caught by its check; says by what it is."""
+    began = time.monotonic()
+    with TemporaryDirectory() as place:
+        copy(Path(place))
+        try:
+            caught = caught_by(Path(place), mutation)
+        except Unsound as why:
+            say(f"UNSOUND {why}")
+            return True
+    seconds = f"({time.monotonic() - began:.0f} s)"
+    if caught is None:
+        say(f"SURVIVES {mutation.name}: {mutation.check} passes {seconds}")
+        return True
+    say(f"caught: {mutation.name}, by {caught} {seconds}")
+    return False
+
+
+def say(line: str) -> None:
+    """Print at once."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,10 @@
+"""All broken builds."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutations.of_delivery import DELIVERY
+from tests.mutations.of_figures import FIGURES
+
+MUTATIONS: Final = (*FIGURES, *DELIVERY)

@@ -1,0 +1,352 @@
+"""Broken builds that miss a record, or count it twice, when something fails."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutations.mutation import Edit, Mutation
+
+CONSUMER: Final = "stream_metrics/adapters/kafka/consumer.py"
+LAG: Final = "stream_metrics/adapters/kafka/lag.py"
+MEMORY: Final = "stream_metrics/adapters/memory.py"
+WRITE: Final = "stream_metrics/adapters/redis/scripts/write.lua"
+CLOCK: Final = "stream_metrics/worker/clock.py"
+PARTITION: Final = "stream_metrics/worker/partition.py"
+TAKEOVER: Final = "stream_metrics/worker/takeover.py"
+
+SIMULATION: Final = (
+    "tests/property/test_delivery.py::test_whatever_happens_the_figures_are_those_of_one_pass"
+)
+STORES: Final = "tests/contract/test_state_store.py::"
+
+WINDOWS: Final = "other windows than one pass gives"
+AHEAD: Final = "a commit ahead of the stored offset"
+LETTERS: Final = """\
+        if letters:
+            letters.sort(key=lambda letter: (letter.record.topic, letter.record.offset))
+            await retry(lambda: self._dead_letters.send(letters))
+"""
+
+DELIVERY: Final = (
+    Mutation(
+        "commit before write",
+        "Kafka's commit says that a batch is done before the state is written",
+        (
+            Edit(
+                CONSUMER,
+                """\
+            await partition.process(records, self._patience)
+        except Lost as lost:
+""",
+                """\
+            assert self._consumer is not None
+            with suppress(KafkaError, IllegalStateError):
+                await self._consumer.commit(
+                    {TopicPartition(r.topic, number): r.offset + 1 for r in records}
+                )
+            await partition.process(records, self._patience)
+        except Lost as lost:
+""",
+            ),
+        ),
+        SIMULATION,
+        AHEAD,
+    ),
+    Mutation(
+        "no fence",
+        "a write is taken whoever the owner is",
+        (
+            Edit(
+                MEMORY,
+                "if held is None or held.token != batch.token:",
+                "if held is None:",
+            ),
+        ),
+        SIMULATION,
+        "a write by somebody who is not the owner",
+    ),
+    Mutation(
+        "no expected-offset check",
+        "a write is taken whatever offsets are stored: one that went back leaves a hole",
+        (
+            Edit(
+                MEMORY,
+                """\
+        if not batch.expected.items() <= offsets.items():
+            return Moved(offsets)
+""",
+                "",
+            ),
+        ),
+        SIMULATION,
+        "a write on other offsets than it expects",
+    ),
+    Mutation(
+        "no fence in Redis",
+        "the script writes whoever the owner is",
+        (Edit(WRITE, "if stored[1] ~= ARGV[1] then", "if not stored[1] then"),),
+        STORES + "test_a_second_claim_fences_the_first[redis]",
+        "assert Written() == Fenced()",
+        service=True,
+    ),
+    Mutation(
+        "no expected-offset check in Redis",
+        "the script writes whatever offsets are stored",
+        (
+            Edit(
+                WRITE,
+                "expected = expected and offset == ARGV[i + 1]",
+                "expected = expected and offset",
+            ),
+        ),
+        STORES + "test_unexpected_offsets_are_moved",
+        "assert Written() == Moved(",
+        service=True,
+    ),
+    Mutation(
+        "half a batch in Redis",
+        "the script looks at the types of keys only when it has begun to write",
+        (
+            Edit(
+                WRITE,
+                "  if kind ~= 'none' and kind ~= (k == 2 and 'zset' or 'hash') then",
+                "  if false then",
+            ),
+        ),
+        "tests/contract/test_redis_store.py::test_a_key_of_another_type_writes_nothing",
+        "Regex pattern did not match",
+        service=True,
+    ),
+    Mutation(
+        "a repeated write is not known",
+        "the store does not compare batch ids: a write whose answer was lost is refused",
+        (
+            Edit(
+                MEMORY,
+                """\
+        if held.batch_id == batch.batch_id and new.items() <= offsets.items():
+            return Written()
+""",
+                "",
+            ),
+        ),
+        SIMULATION,
+        "the owner's write was refused",
+    ),
+    Mutation(
+        "a retry counts twice",
+        "each attempt of a write adds to the windows once more",
+        (
+            Edit(
+                PARTITION,
+                "        left: Touched = {}\n",
+                """\
+        self._again = lambda: self.windows.changes(cells, names, record_time_us)
+        left: Touched = {}
+""",
+            ),
+            Edit(PARTITION, "            self.windows.install(touched)\n", ""),
+            Edit(
+                PARTITION,
+                "        result = await self._ask(lambda: self._store.write(batch), retry)\n",
+                """\
+        async def attempt():
+            touched = self._again()
+            self.windows.install(touched)
+            return await self._store.write(replace(batch, buckets={**batch.buckets, **touched}))
+
+        result = await self._ask(attempt, retry)
+""",
+            ),
+        ),
+        SIMULATION,
+        WINDOWS,
+    ),
+    Mutation(
+        "offsets before the state",
+        "the offsets are written in a step of their own, before the conversations",
+        (
+            Edit(
+                PARTITION,
+                """\
+        await self._write(batch, retry)
+        written = clock()
+""",
+                """\
+        offsets = {topic: position.offset for topic, position in positions.items()}
+        first = replace(batch, conversations=(), buckets={}, batch_id=batch.batch_id[::-1])
+        await self._write(first, retry)
+        await self._write(replace(batch, expected=offsets), retry)
+        written = clock()
+""",
+            ),
+        ),
+        SIMULATION,
+        WINDOWS,
+    ),
+    Mutation(
+        "dead letters after the write",
+        "the offsets move before the dead letters are acknowledged",
+        (
+            Edit(PARTITION, LETTERS, ""),
+            Edit(
+                PARTITION,
+                "        written = clock()\n",
+                f"        written = clock()\n{LETTERS}",
+            ),
+        ),
+        SIMULATION,
+        "other dead letters than one pass gives",
+    ),
+    Mutation(
+        "a record between two steps",
+        "what does not fit into one step is cut at a wrong offset: a record is left out",
+        (
+            Edit(
+                PARTITION,
+                """\
+            start += len(chunk)
+        return len(records)
+""",
+                """\
+            start += len(chunk) + 1
+        return len(records)
+""",
+            ),
+        ),
+        SIMULATION,
+        WINDOWS,
+    ),
+    Mutation(
+        "kept cache",
+        "after a refused write the open conversations are not read again",
+        (Edit(PARTITION, "        self._cache.drop_partition(self.number)\n", ""),),
+        SIMULATION,
+        WINDOWS,
+    ),
+    Mutation(
+        "no seek",
+        "reading goes on from Kafka's commit, or from where it was, not from the stored offsets",
+        (
+            Edit(
+                CONSUMER,
+                "consumer.seek(place, position.offset - 1 if back else position.offset)",
+                "pass",
+            ),
+        ),
+        SIMULATION,
+        WINDOWS,
+    ),
+    Mutation(
+        "commit ahead of the store",
+        "what is committed now and then is one record further than the state",
+        (
+            Edit(
+                CONSUMER,
+                "            TopicPartition(topic, number): position.offset\n",
+                "            TopicPartition(topic, number): position.offset + 1\n",
+            ),
+        ),
+        SIMULATION,
+        AHEAD,
+    ),
+    Mutation(
+        "claim without membership",
+        "a worker becomes the owner though the group has given the partition to another",
+        (
+            Edit(
+                TAKEOVER,
+                """\
+            if not await self._log.confirm(number, aims, fresh=fresh):
+                return None
+""",
+                "            await self._log.confirm(number, aims, fresh=fresh)\n",
+            ),
+        ),
+        SIMULATION,
+        "a claim without membership",
+    ),
+    Mutation(
+        "some of the topics",
+        "a partition number is started that is held for some of the input topics only",
+        (
+            Edit(
+                CONSUMER,
+                "topics >= set(self._settings.topics)}",
+                "topics}",
+            ),
+        ),
+        "tests/property/test_delivery.py::test_a_number_held_for_some_topics_only_is_halted_alone",
+        "assert [partition.number for partition in worker.live.partitions] == [1]",
+    ),
+    Mutation(
+        "read uncommitted",
+        "records of transactions that were aborted are read, too",
+        (Edit(CONSUMER, '"read_committed"', '"read_uncommitted"'),),
+        "tests/services/test_transactions.py::test_aborted_records_count_nowhere",
+        "assert 2 == 1",
+        service=True,
+    ),
+    Mutation(
+        "expiry by one topic",
+        "a conversation expires by the topic that is read furthest",
+        (Edit(LAG, "return min(times, default=None)", "return max(times, default=None)"),),
+        SIMULATION,
+        WINDOWS,
+    ),
+    Mutation(
+        "expiry by the wall clock",
+        "a topic that is behind counts as read up to now",
+        (
+            Edit(
+                LAG,
+                "times.append(self._asked_ms[place] if at_end else position.record_time_ms)",
+                "times.append(self._asked_ms[place])",
+            ),
+        ),
+        SIMULATION,
+        WINDOWS,
+    ),
+    Mutation(
+        "one clock",
+        "the worker's clock alone says what time it is",
+        (
+            Edit(
+                CLOCK,
+                "            now = min(now, int(self._ahead_ms + 1000 * self._monotonic()))\n",
+                "            pass\n",
+            ),
+        ),
+        "tests/unit/test_clock.py::test_time_is_not_ahead_while_one_clock_is_right",
+        "assert clocks.clock.now_ms() <= clocks.true_ms",
+    ),
+    Mutation(
+        "record time goes back",
+        "record time is that of the last batch, not the largest so far",
+        (
+            Edit(
+                PARTITION,
+                "                max(before.record_time_ms, latest[topic]),\n",
+                "                latest[topic],\n",
+            ),
+        ),
+        "tests/property/test_audit.py::test_a_sound_state_has_no_difference",
+        "one.differences",
+    ),
+    Mutation(
+        "an old owner's rows",
+        "who begins with the output topic does not look whether the partition is still its own",
+        (
+            Edit(
+                PARTITION,
+                """\
+            if not sure:
+                await self._look()
+""",
+                "            if not sure:\n",
+            ),
+        ),
+        "tests/property/test_output.py::test_whoever_dies_or_wakes_up_late",
+        "assert rows_kept(world.topic",
+    ),
+)

@@ -1,0 +1,136 @@
+"""Broken builds whose figures depend on the order of arrival, or are not taken back."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutations.mutation import Edit, Mutation
+
+STEP: Final = "stream_metrics/engine/step.py"
+TURN: Final = "stream_metrics/engine/turn.py"
+WINDOWS: Final = "stream_metrics/engine/windows.py"
+DECODE: Final = "stream_metrics/events/decode.py"
+
+ENGINE: Final = (
+    "tests/property/test_engine.py::test_any_arrival_gives_the_rows_and_windows_of_the_reference"
+)
+RIVALS: Final = (
+    "tests/property/test_engine.py::test_of_rival_labels_the_latest_counts_whatever_came_last"
+)
+LIVE: Final = "tests/property/test_partition.py::test_the_live_path_over_the_memory_store"
+FORGETS: Final = "tests/property/test_forget.py::test_forgets_on_every_partition_in_any_order"
+FORGOTTEN: Final = "tests/property/test_forget.py::test_when_all_is_forgotten_the_windows_are_empty"
+ROWS: Final = "== expected.rows"
+
+FIGURES: Final = (
+    Mutation(
+        "unsorted first occurrence",
+        "the first occurrence of a document is the one that arrived first",
+        (
+            Edit(
+                STEP,
+                "        if pending and turn.order and pending[0].place < turn.order[-1].place:\n"
+                "            work.rebuild = True\n",
+                "",
+            ),
+        ),
+        ENGINE,
+        ROWS,
+    ),
+    Mutation(
+        "label precedence by arrival",
+        "of a result's labels the one that arrived last counts",
+        (
+            Edit(
+                STEP,
+                "                if not self._beats(standing[0], carrier.version):\n"
+                "                    continue\n"
+                '                self._seen.counts["labels_revised"] += 1\n',
+                '                self._seen.counts["labels_revised"] += 1\n',
+            ),
+        ),
+        RIVALS,
+        ROWS,
+    ),
+    Mutation(
+        "gate labels by arrival",
+        "of an iteration's gate labels the one that arrived last counts",
+        (
+            Edit(
+                STEP,
+                "            if not self._beats(standing_gate and standing_gate[0], "
+                "carrier.version):\n"
+                "                continue\n",
+                "",
+            ),
+        ),
+        RIVALS,
+        ROWS,
+    ),
+    Mutation(
+        "a revised label counts twice",
+        "the gain of the label before is not taken back",
+        (Edit(TURN, "            iteration.gain -= credited\n", ""),),
+        RIVALS,
+        ROWS,
+    ),
+    Mutation(
+        "differences for sums",
+        "a bucket is set to what a batch adds to it",
+        (
+            Edit(
+                WINDOWS,
+                "into = {} if stored is None else decode_sums(stored)",
+                "into = {}",
+            ),
+        ),
+        LIVE,
+        "== expected.windows()",
+    ),
+    Mutation(
+        "windows keep what was forgotten",
+        "an iteration that is gone stays in the windows",
+        (
+            Edit(
+                STEP,
+                "        for gone in before.values():\n            self._exchange(gone, None)\n",
+                "",
+            ),
+        ),
+        FORGOTTEN,
+        "== [{}] * 3",
+    ),
+    Mutation(
+        "no tombstone",
+        "events of a forgotten conversation that come again are taken",
+        (
+            Edit(
+                STEP,
+                "        if conversation.forgotten is not None and event.version[:2] <= "
+                "conversation.forgotten[:2]:\n",
+                "        if False:\n",
+            ),
+        ),
+        FORGETS,
+        ROWS,
+    ),
+    Mutation(
+        "other keys are accepted",
+        "a record counts though its key, and so its partition, is not its conversation's",
+        (
+            Edit(
+                DECODE,
+                "    if key != conversation_id.encode() and (key is not None or require_key):\n"
+                "        return None\n",
+                "",
+            ),
+            Edit(
+                DECODE,
+                "        if key != payload.conversation_id.encode():\n",
+                "        if False:\n",
+            ),
+        ),
+        LIVE,
+        ROWS,
+    ),
+)

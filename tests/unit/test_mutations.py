@@ -1,0 +1,60 @@
+"""The broken builds fit the source, and some of them are caught whenever the tests run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.mutations.catalogue import MUTATIONS
+from tests.mutations.mutation import Edit, Mutation, Stale, edited
+from tests.mutations.page import page
+from tests.mutations.run import ROOT, apply, caught_by, copy
+
+FEW = ("unsorted first occurrence", "commit before write", "no fence", "offsets before the state")
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
+def test_every_mutation_fits_the_source(mutation: Mutation) -> None:
+    """What is to be replaced stands in the source, once."""
+    for edit in mutation.edits:
+        text = (ROOT / edit.path).read_text(encoding="utf-8")
+        assert edited(text, edit) != text
+
+
+def test_names_are_unique() -> None:
+    """No two broken builds are called the same."""
+    assert len({mutation.name for mutation in MUTATIONS}) == len(MUTATIONS)
+
+
+def test_an_edit_that_does_not_fit_is_an_error(tmp_path: Path) -> None:
+    """A text that is not there, or there twice, is told, and not passed over."""
+    (tmp_path / "code.py").write_text("one = 1\nother = 1\n", encoding="utf-8")
+
+    for old, times in (("two", 0), ("= 1", 2)):
+        with pytest.raises(Stale, match=f"code.py: .* {times} times"):
+            apply(tmp_path, [Edit("code.py", old, "")])
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
+def test_every_check_exists(mutation: Mutation) -> None:
+    """The test that is to catch it is there."""
+    file, _, test = mutation.check.partition("::")
+    text = (ROOT / file).read_text(encoding="utf-8")
+    assert re.search(rf"def {test.partition('[')[0]}\(", text) if test else text
+
+
+def test_the_page_is_current() -> None:
+    """``docs/mutations.md`` is what ``make docs`` writes."""
+    text = (ROOT / "docs" / "mutations.md").read_text(encoding="utf-8")
+    assert page() == text, "run: make docs"
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_a_broken_build_is_caught(tmp_path: Path, name: str) -> None:
+    """Its check fails, and shows what it should."""
+    mutation = next(mutation for mutation in MUTATIONS if mutation.name == name)
+    copy(tmp_path)
+
+    assert caught_by(tmp_path, mutation) is not None
