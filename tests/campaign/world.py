@@ -226,7 +226,7 @@ class World:
         if code != 0:
             self.problems.append(f"{worker.name} was told to end and ended with {code}")
 
-    async def all_ready(self, deadline_seconds: float = 60) -> None:
+    async def all_ready(self, deadline_seconds: float = 180) -> None:
         """Wait until every worker says that it is ready."""
         for worker in list(self.workers):
             await wait_until(

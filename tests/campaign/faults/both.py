@@ -12,24 +12,30 @@ from tests.campaign.faults.fault import ANY, Fault
 if TYPE_CHECKING:
     from tests.campaign.world import World
 
+LONGEST_SECONDS: Final = 20.0
+
 
 class Both(Fault):
-    """A fault of the workers and one of what they need; both are held for the same time."""
+    """A fault of the workers and one of what they need, which is held for as long at least."""
 
     def __init__(self, first: Fault, second: Fault) -> None:
         self.name = f"{first.name}+{second.name}"
         self.needs = second.needs if first.needs is ANY else first.needs
-        self.hold = (max(first.hold[0], second.hold[0]), max(first.hold[1], second.hold[1]))
+        longest = min(LONGEST_SECONDS, max(first.hold[1], second.hold[1]))
+        self.hold = (max(first.hold[0], second.hold[0]), longest)
         self.wait_seconds = first.wait_seconds + second.wait_seconds
         self.work_seconds = first.work_seconds + second.work_seconds
         self.may_go_back = first.may_go_back or second.may_go_back
         self._parts = (first, second)
 
     async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
+        first, second = self._parts
         seeds = [Random(rng.random()) for _ in self._parts]
         async with asyncio.TaskGroup() as group:
-            for part, seed in zip(self._parts, seeds, strict=True):
-                group.create_task(part.strike(world, hold_seconds, seed))
+            # it may hold several times, such as once for each worker
+            shorter = min(hold_seconds, first.hold[1])
+            group.create_task(first.strike(world, shorter, seeds[0]))
+            group.create_task(second.strike(world, hold_seconds, seeds[1]))
 
 
 FAULTS: Final[tuple[Fault, ...]] = (
