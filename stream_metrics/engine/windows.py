@@ -145,6 +145,7 @@ class Windows:
     def __init__(self, windows: Iterable[Window] = DEFAULT_WINDOWS) -> None:
         self.windows = tuple(windows)
         self.buckets: dict[str, dict[tuple[int, str], bytes]] = {w.name: {} for w in self.windows}
+        self._first: dict[str, int] = {}  # by window: no bucket held is older
         self._base_us = gcd(*(w.bucket_us for w in self.windows))
         self._plan = self._coarsening()
 
@@ -160,15 +161,20 @@ class Windows:
     def load(self, window: str, bucket: int, agent: str, sums: bytes) -> None:
         """Set one bucket as it was stored."""
         if window in self.buckets:
-            self.buckets[window][bucket, agent] = sums
+            self._hold(window, bucket, agent, sums)
 
     def install(self, touched: Touched) -> None:
         """Take over changed buckets."""
         for (window, bucket, agent), sums in touched.items():
             if sums is not None:
-                self.buckets[window][bucket, agent] = sums
+                self._hold(window, bucket, agent, sums)
             else:
                 self.buckets[window].pop((bucket, agent), None)
+
+    def _hold(self, window: str, bucket: int, agent: str, sums: bytes) -> None:
+        self.buckets[window][bucket, agent] = sums
+        if bucket < self._first.get(window, bucket + 1):
+            self._first[window] = bucket
 
     def changes(
         self, cells: Iterable[tuple[int, Cell]], names: Names, record_time_us: int
@@ -217,12 +223,21 @@ class Windows:
             touched[window.name, bucket, agent] = encode_sums(into) if into else None
 
     def _old(self, record_time_us: int) -> Iterator[tuple[tuple[str, int, str], None]]:
-        """The buckets that have left their windows."""
+        """The buckets that have left their windows.
+
+        A window's buckets are looked at only if some may have left it: not with every batch.
+        """
         for window in self.windows:
             oldest = oldest_bucket(window, record_time_us)
+            if self._first.get(window.name, oldest) >= oldest:
+                continue
+            found = False
             for bucket, agent in self.buckets[window.name]:
                 if bucket < oldest:
+                    found = True
                     yield (window.name, bucket, agent), None
+            if not found:
+                self._first[window.name] = oldest
 
     @property
     def empty(self) -> bool:
@@ -245,6 +260,7 @@ class Windows:
         """A copy that later changes do not reach."""
         copy = Windows(self.windows)
         copy.buckets = {name: dict(buckets) for name, buckets in self.buckets.items()}
+        copy._first = dict(self._first)
         return copy
 
 

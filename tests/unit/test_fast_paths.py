@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.dedup.deduplicator import deduplicator
@@ -19,6 +22,7 @@ from stream_metrics.engine.windows import (
     DROPPED_AT_ONCE,
     Names,
     Windows,
+    oldest_bucket,
     parse_window,
     windows_at,
 )
@@ -226,3 +230,49 @@ def test_old_buckets_are_dropped_as_fast_as_new_ones_come() -> None:
         cells = [(1, Cell(at, agent, {"r": 1})) for agent in agents]
         windows.install(windows.changes(cells, known, at))
         assert len(windows.buckets["1m"]) == len(agents)
+
+
+class CountedBuckets(dict[tuple[int, str], bytes]):
+    """Counts how often somebody goes through all buckets."""
+
+    walks = 0
+
+    def __iter__(self) -> Iterator[tuple[int, str]]:
+        self.walks += 1
+        return super().__iter__()
+
+
+def test_a_batch_does_not_walk_the_buckets_while_none_can_have_left() -> None:
+    """However many there are: only a step of record time over a bucket's end makes it look."""
+    windows = Windows((parse_window("1h"),))
+    known = Names(frozenset({"default"}), frozenset())
+    counted = windows.buckets["1h"] = CountedBuckets()
+    start = NOON_S * SECOND
+    for minute in range(61):
+        cell = Cell(start + 60 * minute * SECOND, "default", {"r": 1})
+        windows.install(windows.changes([(1, cell)], known, cell.time_us))
+    assert len(windows.buckets["1h"]) == 61
+    counted.walks = 0
+    for second in range(59):
+        windows.install(windows.changes([], known, start + (3_600 + second) * SECOND))
+    assert counted.walks == 0
+    for second in range(60, 180):
+        windows.install(windows.changes([], known, start + (3_600 + second) * SECOND))
+
+    assert len(windows.buckets["1h"]) == 59
+    assert counted.walks == 4  # for each minute: one finds what goes, one that nothing is left
+
+
+@given(st.lists(st.tuples(st.integers(0, 3_000), st.integers(0, 4_000)), max_size=40))
+def test_no_bucket_outlives_its_window(steps: list[tuple[int, int]]) -> None:
+    """Wherever cells fall while time goes on, what has left is dropped with the next batch."""
+    specs = (parse_window("1m"), parse_window("1h"))
+    windows, known = Windows(specs), Names(frozenset({"default"}), frozenset())
+    now = NOON_S * SECOND
+    for ahead, late in steps:
+        now += ahead * SECOND
+        cell = Cell(now - late * SECOND, "default", {"r": 1})
+        windows.install(windows.changes([(1, cell)], known, now))
+        for window in specs:
+            oldest = oldest_bucket(window, now)
+            assert all(bucket >= oldest for bucket, _ in windows.buckets[window.name])
