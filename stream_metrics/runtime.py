@@ -156,7 +156,7 @@ class Runtime:
     async def run(self) -> None:
         """Work until ``stop``; raises where the worker must not start or go on."""
         # Open conversations are many long-lived objects that each full collection would walk
-        # again; what is dropped from the cache is cyclic, so that collection is not turned off.
+        # again. What is dropped from the cache is freed without it: nothing of ours is cyclic.
         gc.set_threshold(*GC_THRESHOLDS)
         settings = self.settings
         store = connect(redis_options(settings))

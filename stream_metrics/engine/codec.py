@@ -91,9 +91,11 @@ def encode_changes(
         hot[b"e" + digest] = None
         fingerprints[digest] = None
     for digest in changes.written:
-        hot[b"e" + digest] = encode_carrier(conversation.carriers[digest], schema)
+        carrier = conversation.carriers[digest]
+        hot[b"e" + digest] = _encode_carrier(conversation, carrier, schema)
     for digest in changes.fingerprinted:
-        fingerprints[digest] = _encode_fingerprints(conversation.carriers[digest], dedup)
+        carrier = conversation.carriers[digest]
+        fingerprints[digest] = _encode_fingerprints(conversation, carrier, dedup)
     return hot, fingerprints
 
 
@@ -108,13 +110,14 @@ def _encode_turn(turn: Turn | None) -> bytes | None:
     return _ENCODER.encode((turn.number, turn.over_limit, turn.refused, turn.ghost, turn.qrels))
 
 
-def encode_carrier(carrier: Carrier, schema: int) -> bytes:
+def _encode_carrier(conversation: Conversation, carrier: Carrier, schema: int) -> bytes:
     """One carrier's bytes; its digest is the name of the part."""
     short = schema >= 2
     event_id = _short(carrier.event_id) if short else carrier.event_id
     head = (carrier.kind, carrier.turn, carrier.occurred_us, event_id)
     if carrier.kind == SEARCHES:
-        searches = tuple([_search_tuple(search, short=short) for search in carrier.searches])
+        found = _searches(conversation, carrier)
+        searches = tuple([_search_tuple(search, short=short) for search in found])
         return _ENCODER.encode(
             (*head, carrier.iteration, carrier.agent, carrier.release, carrier.gate, searches)
         )
@@ -125,8 +128,16 @@ def encode_carrier(carrier: Carrier, schema: int) -> bytes:
             labels = {_short(name): gain for name, gain in labels.items()}
             routing = {_short(name): route for name, route in routing.items()}
         return _ENCODER.encode((*head, labels, routing, carrier.gate_labels))
-    relevant = carrier.completed.relevant if carrier.completed is not None else None
-    return _ENCODER.encode((*head, relevant))
+    completed = conversation.turns[carrier.turn].completed if carrier.completed else None
+    return _ENCODER.encode((*head, completed.relevant if completed is not None else None))
+
+
+def _searches(conversation: Conversation, carrier: Carrier) -> list[Search]:
+    """A carrier's searches, in the order of its event."""
+    if not carrier.searches:
+        return []
+    found = conversation.turns[carrier.turn].searches
+    return [found[search_id] for search_id in carrier.searches]
 
 
 def _search_tuple(search: Search, *, short: bool) -> tuple[Any, ...]:
@@ -144,11 +155,13 @@ def _search_tuple(search: Search, *, short: bool) -> tuple[Any, ...]:
     )
 
 
-def _encode_fingerprints(carrier: Carrier, dedup: Deduplicator) -> bytes | None:
+def _encode_fingerprints(
+    conversation: Conversation, carrier: Carrier, dedup: Deduplicator
+) -> bytes | None:
     if not carrier.searches:
         return None
     searches: list[Fingerprints] = []
-    for search in carrier.searches:
+    for search in _searches(conversation, carrier):
         assert search.fingerprints is not None  # whoever replaces a search has loaded them
         searches.append(search.fingerprints)
     return dedup.pack(searches)
@@ -246,7 +259,7 @@ def _decode_carrier(conversation: Conversation, digest: bytes, stored: list[Any]
             turn.gates[carrier.iteration] = carrier
         for parts in found:
             search = _decode_search(carrier, parts)
-            carrier.searches.append(search)
+            carrier.searches.append(search.search_id)
             turn.searches[search.search_id] = search
             turn.results += len(search.result_ids)
     elif kind == LABELS:
@@ -260,7 +273,7 @@ def _decode_carrier(conversation: Conversation, digest: bytes, stored: list[Any]
         for iteration, needed in carrier.gate_labels.items():
             turn.gate_labels[iteration] = (carrier, needed)
     elif kind == COMPLETED:
-        carrier.completed = turn.completed = Completed(carrier, stored[4])
+        carrier.completed, turn.completed = True, Completed(carrier, stored[4])
 
 
 def _decode_search(carrier: Carrier, parts: list[Any]) -> Search:
@@ -280,7 +293,7 @@ def add_fingerprints(
     for digest, carrier in conversation.carriers.items():
         if carrier.searches:
             found = dedup.unpack(fingerprints[digest])
-            for search, its in zip(carrier.searches, found, strict=True):
+            for search, its in zip(_searches(conversation, carrier), found, strict=True):
                 search.fingerprints = its
                 conversation.turns[carrier.turn].extra_values += its.extra_values
     conversation.has_fingerprints = True

@@ -43,7 +43,9 @@ class Carrier:
     """An event of which at least one item still stands; one record of the stored state.
 
     ``digest`` identifies it among the conversation's carriers. ``agent`` and ``release`` are those
-    of a search iteration; ``iteration`` is 0 for other types.
+    of a search iteration; ``iteration`` is 0 for other types. ``searches`` are the ids of its
+    searches and ``completed`` tells of an end: the turn has them, and they know their carrier. So
+    nothing refers in a circle, and what the cache drops is free at once.
     """
 
     __slots__ = (
@@ -59,11 +61,11 @@ class Carrier:
         self.agent = DEFAULT_AGENT
         self.release: str | None = None
         self.gate: str | None = None
-        self.searches: list[Search] = []
+        self.searches: list[str] = []
         self.labels: dict[str, int | None] = {}
         self.routing_labels: dict[str, str | None] = {}
         self.gate_labels: dict[int, bool | None] = {}
-        self.completed: Completed | None = None
+        self.completed = False
 
     @property
     def version(self) -> Version:

@@ -357,7 +357,7 @@ class _Batch:
             self._replace(turn, work, standing)
         _count(turn, search, 1)
         turn.searches[sent.search_id] = search
-        carrier.searches.append(search)
+        carrier.searches.append(sent.search_id)
         self._changes.fingerprinted.add(carrier.digest)
         work.pending.append(search)
 
@@ -395,7 +395,7 @@ class _Batch:
 
     def _replace(self, turn: Turn, work: _TurnWork, standing: Search) -> None:
         _count(turn, standing, -1)
-        standing.carrier.searches.remove(standing)
+        standing.carrier.searches.remove(standing.search_id)
         self._changes.fingerprinted.add(standing.carrier.digest)
         self._release(standing.carrier)
         if standing in work.pending:
@@ -499,10 +499,10 @@ class _Batch:
             pairs = [(doc, 2) for doc in relevant] if type(relevant) is list else relevant.items()  # type: ignore[union-attr]
             document = self._dedup.document
             digests = {document(doc): grade for doc, grade in pairs if grade is not None}
-        carrier.completed = turn.completed = Completed(carrier, digests)
+        carrier.completed, turn.completed = True, Completed(carrier, digests)
         work.qrels = True
         if standing is not None:
-            standing.carrier.completed = None
+            standing.carrier.completed = False
             self._release(standing.carrier)
         return carrier
 
@@ -538,10 +538,9 @@ class _Batch:
         work = self._begin(turn)
         self._touch_all(turn, work)
         work.rebuild = True
-        for search in carrier.searches:
-            if turn.searches.get(search.search_id) is search:
-                del turn.searches[search.search_id]
-                _count(turn, search, -1)
+        for search_id in carrier.searches:
+            search = turn.searches.pop(search_id)
+            _count(turn, search, -1)
             if search in work.pending:
                 work.pending.remove(search)
         if carrier.gate is not None and turn.gates.get(carrier.iteration) is carrier:
@@ -552,7 +551,7 @@ class _Batch:
             del turn.routing_labels[search_id]
         for number in carrier.gate_labels:
             del turn.gate_labels[number]
-        if carrier.completed is not None:
+        if carrier.completed:
             turn.completed = None
 
     # -- the end of the batch -------------------------------------------------------------------

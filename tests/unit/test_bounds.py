@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from dataclasses import replace
 from typing import Any
@@ -143,3 +144,30 @@ async def test_a_conversation_larger_than_the_cache_leaves_the_others() -> None:
     await fed.take((b"large", large, NOON_S * 1000))
 
     assert [entry[0].conversation_id for entry in fed.state._cache._entries.values()] == ["small"]
+
+
+SEQUENCES: dict[str, list[Body]] = {
+    "duplicates": [searching(1, results("r1", "r2", doc_id="d"))],
+    "gate": [searching(1, results("r"), gate={"decision": "search"})],
+    "late": [searching(2, results("r2")), searching(1, results("r1")), labelling(3, "r1")],
+}
+
+
+@pytest.mark.parametrize("kind", [*KINDS, *SEQUENCES])
+async def test_what_the_cache_drops_is_freed_without_the_collector(kind: str) -> None:
+    """Nothing in a conversation refers in a circle, so that the cache bounds memory at once."""
+    bodies = SEQUENCES.get(kind) or [KINDS[kind]]
+    fed = await Fed.new(cache_results=10_000)
+    for number in range(3):
+        name = f"c{number}"
+        for body in bodies:
+            value = json.dumps({**body, "conversation_id": name}).encode()
+            await fed.take((name.encode(), value, NOON_S * 1000))
+    assert len(fed.state._cache) == 3
+    gc.collect()
+    gc.disable()
+    try:
+        fed.state._cache.drop_partition(0)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
