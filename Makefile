@@ -23,7 +23,7 @@ KERNEL_SOURCES := $(shell find kernel/src -name '*.rs') $(addprefix kernel/, \
 	Cargo.toml Cargo.lock pyproject.toml stream_metrics_kernel.pyi)
 TOOLS := env PATH="$(CURDIR)/$(BIN):$(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin"
 
-.PHONY: help setup demo test test-unit test-services check format stack bench profile services \
+.PHONY: help setup demo test test-unit test-services check format stack bench bounds profile services \
 	kernel docs lock clean campaign mutations
 
 help: ## Show the targets
@@ -124,6 +124,9 @@ campaign: services ## Let seeded faults strike a live system under load; some mi
 # MUTATIONS names the builds; without it all are made.
 mutations: services ## Break the source on purpose and see each broken build caught; some minutes
 	@$(BIN)/python -m tests.mutations $(MUTATIONS)
+
+bounds: services ## Put a million conversations through one worker and watch its memory; 10 minutes
+	@$(BIN)/python -m benchmarks bounds
 
 profile: services ## Profile the workloads of the benchmarks
 	@$(BIN)/python -m benchmarks profile

@@ -1,25 +1,24 @@
-"""``python -m benchmarks [all | live | cost | profile] [--quick] [--records N] [--rounds N]``."""
+"""``python -m benchmarks [all | live | cost | profile | bounds] [--quick] [--records N]``."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from benchmarks import cost, live, profiling
+from benchmarks import bounds, cost, live, profiling
 from benchmarks.machine import describe
 
-PARTS = ("all", "live", "cost", "profile")
+PARTS = ("all", "live", "cost", "profile", "bounds")
+KEPT = {"all": "latest.txt", "profile": "profile.txt", "bounds": "bounds.txt"}
 RESULTS = Path(__file__).with_name("results")
 
 
 def main() -> None:
     """Run one part, or both measurements; whole runs of all are kept in ``results``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument(
-        "part", nargs="?", default="all", choices=["all", "live", "cost", "profile"]
-    )
+    parser.add_argument("part", nargs="?", default="all", choices=PARTS)
     parser.add_argument("--quick", action="store_true", help="a few thousand records, few rounds")
-    parser.add_argument("--records", type=int, help="size of the workload")
+    parser.add_argument("--records", type=int, help="size of the workload (bounds: conversations)")
     parser.add_argument("--rounds", type=int, help="how often each thing is measured")
     chosen = parser.parse_args()
     head = describe()
@@ -31,10 +30,9 @@ def main() -> None:
         print("\n" + said, flush=True)
         report += "\n" + said
     changed = chosen.quick or chosen.records or chosen.rounds
-    if not changed and chosen.part in ("all", "profile"):
+    if not changed and chosen.part in KEPT:
         RESULTS.mkdir(exist_ok=True)
-        name = "profile.txt" if chosen.part == "profile" else "latest.txt"
-        (RESULTS / name).write_text(report, encoding="utf-8")
+        (RESULTS / KEPT[chosen.part]).write_text(report, encoding="utf-8")
 
 
 def _run(part: str, chosen: argparse.Namespace) -> str:
@@ -42,6 +40,8 @@ def _run(part: str, chosen: argparse.Namespace) -> str:
         return live.run(quick=chosen.quick, records=chosen.records, rounds=chosen.rounds)
     if part == "cost":
         return cost.run(quick=chosen.quick, rounds=chosen.rounds)
+    if part == "bounds":
+        return bounds.run(quick=chosen.quick, conversations=chosen.records)
     return profiling.run(quick=chosen.quick, records=chosen.records)
 
 

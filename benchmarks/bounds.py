@@ -1,0 +1,307 @@
+"""Whether a worker's memory stays flat over many conversations: ``make bounds``.
+
+Each conversation is one search of three results; every tenth record is a label for a conversation
+drawn from all before, which is hardly ever in the cache. The worker is ``stream-metrics worker``,
+the records are produced while it reads, and ``/metrics`` is scraped all the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+import aiohttp
+from aiokafka import AIOKafkaProducer
+from redis.asyncio import Redis
+
+from benchmarks.figures import Figure, figures_table, number, section, table
+from benchmarks.servers import JVM, PARTITIONS
+from benchmarks.workload import EVENTS, LABELS
+from deploy.local.kafka.cluster import Kafka
+from deploy.local.process import ServerFailed, free_port
+from deploy.local.servers import RedisServer
+from deploy.local.stack import Command
+
+RESULTS = 3
+LABEL_EVERY = 10
+PARTS = 10  # of the run, each with figures of its own
+SAMPLE_SECONDS = 1.0
+SETTLE_SECONDS = 3.0  # the worker says every two seconds what is in its cache
+SCRAPE = aiohttp.ClientTimeout(total=10)
+NOTHING_NEW_SECONDS = 120
+MB = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How many conversations, and how much of them the worker may keep in memory, in results."""
+
+    conversations: int = 1_000_000
+    cache_results: int = 50_000
+
+    @property
+    def records(self) -> int:
+        """In all: a search of each conversation, and the labels."""
+        return self.conversations + (self.conversations - 1) // (LABEL_EVERY - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What was seen at one moment.
+
+    ``records``, ``cached`` (conversations) and ``cache_results`` are what the worker says,
+    ``rss_bytes`` and ``cpu_seconds`` what Linux says of it, ``redis_bytes`` is ``used_memory``.
+    """
+
+    seconds: float
+    records: int
+    cached: int
+    cache_results: int
+    rss_bytes: int
+    cpu_seconds: float
+    redis_bytes: int
+
+
+def run(*, quick: bool = False, conversations: int | None = None) -> str:
+    """Measure, and return the report."""
+    plan = Plan(conversations or (20_000 if quick else Plan().conversations))
+    with tempfile.TemporaryDirectory(prefix="bounds-") as folder:
+        samples = asyncio.run(_run(plan, Path(folder)))
+    return report(plan, samples)
+
+
+async def _run(plan: Plan, folder: Path) -> list[Sample]:
+    async with (
+        Kafka(folder / "kafka", jvm=JVM) as kafka,
+        RedisServer(folder / "redis", fsync="everysec") as redis,
+    ):
+        return [sample async for sample in samples_of(plan, kafka, redis, folder)]
+
+
+async def samples_of(
+    plan: Plan, kafka: Kafka, redis: RedisServer, folder: Path, prefix: str = ""
+) -> AsyncIterator[Sample]:
+    """Run one worker over the plan's records, and look at it until it has read them all.
+
+    The topics' names begin with ``prefix``. The last sample is taken when all is read.
+    """
+    topics = {name: prefix + name for name in (EVENTS, LABELS)}
+    for topic in topics.values():
+        for name in (topic, f"{topic}.dlq"):
+            await kafka.create_topic(name, PARTITIONS, {"retention.ms": "-1"})
+    async with _worker(plan, kafka, redis, folder, tuple(topics.values())) as (worker, address):
+        sending = asyncio.create_task(_produce(plan, kafka.bootstrap_servers, topics))
+        try:
+            async for sample in _watch(plan, worker, address, redis):
+                if sending.done():
+                    sending.result()
+                yield sample
+        finally:
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+
+
+@asynccontextmanager
+async def _worker(
+    plan: Plan, kafka: Kafka, redis: RedisServer, folder: Path, topics: tuple[str, ...]
+) -> AsyncIterator[tuple[Command, str]]:
+    """The worker of the command line, and where its pages are."""
+    address = f"http://127.0.0.1:{free_port()}"
+    environment = {
+        "STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+        "STREAM_METRICS_KAFKA__TOPICS": json.dumps(topics),
+        "STREAM_METRICS_KAFKA__GROUP_ID": topics[0],
+        "STREAM_METRICS_REDIS__URL": redis.url,
+        "STREAM_METRICS_STATE__DIGEST_KEY": "a key for measurements",
+        "STREAM_METRICS_STATE__CACHE_RESULTS": str(plan.cache_results),
+        "STREAM_METRICS_WEB__PORT": address.rpartition(":")[2],
+        "STREAM_METRICS_LOG__LEVEL": "WARNING",
+    }
+    command = [sys.executable, "-m", "stream_metrics", "worker"]
+    child = Command(folder / "worker", command, environment, f"{address}/readyz")
+    async with child:
+        yield child, address
+
+
+async def _watch(
+    plan: Plan, worker: Command, address: str, redis: RedisServer
+) -> AsyncIterator[Sample]:
+    """A sample a second until all records are read, and until the worker has told of its cache."""
+    began = time.monotonic()
+    client = Redis.from_url(redis.url)
+    try:
+        async with aiohttp.ClientSession(timeout=SCRAPE) as session:
+            last, moved = -1, began
+            while last < plan.records or time.monotonic() < moved + SETTLE_SECONDS:
+                if not worker.running:
+                    raise ServerFailed(f"the worker ended:\n{worker.log_tail()}")
+                sample = await _sample(worker.pid, session, address, client, began)
+                yield sample
+                if sample.records > last:
+                    last, moved = sample.records, time.monotonic()
+                elif time.monotonic() - moved > NOTHING_NEW_SECONDS:
+                    raise ServerFailed(f"nothing is read any more:\n{worker.log_tail()}")
+                await asyncio.sleep(SAMPLE_SECONDS)
+    finally:
+        await client.aclose()
+
+
+async def _sample(
+    pid: int, session: aiohttp.ClientSession, address: str, redis: Redis, began: float
+) -> Sample:
+    async with session.get(f"{address}/metrics") as answer:
+        text = await answer.text()
+    found = {"events_total": 0.0, "open_conversations": 0.0, "open_results": 0.0}
+    for line in text.splitlines():
+        name = line.partition("{")[0].partition(" ")[0].removeprefix("streammetrics_")
+        if name in found:
+            found[name] += float(line.rpartition(" ")[2])
+    rss_bytes, cpu_seconds = _process(pid)
+    return Sample(
+        seconds=time.monotonic() - began,
+        records=int(found["events_total"]),
+        cached=int(found["open_conversations"]),
+        cache_results=int(found["open_results"]),
+        rss_bytes=rss_bytes,
+        cpu_seconds=cpu_seconds,
+        redis_bytes=int((await redis.info("memory"))["used_memory"]),
+    )
+
+
+def _process(pid: int) -> tuple[int, float]:
+    """Resident bytes and CPU seconds of a process, as Linux says."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    rss = next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:"))
+    times = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    ticks = int(times[11]) + int(times[12])  # in user mode and in the kernel
+    return 1024 * int(rss), ticks / os.sysconf("SC_CLK_TCK")
+
+
+# -- records ------------------------------------------------------------------------------------
+
+
+def records(plan: Plan, start_s: float) -> Iterator[tuple[str, bytes, bytes, int]]:
+    """(topic, key, value, timestamp in ms) of an hour from ``start_s``, in order."""
+    chance = Random("bounds")
+    begun = 0
+    for at in range(plan.records):
+        now = start_s + 3600 * at / plan.records
+        if at % LABEL_EVERY == LABEL_EVERY - 1:
+            key = _name(chance.randrange(begun))
+            body = f'"type":"relevance_labels","labels":[{{"result_id":"r1","gain":{at % 5}}}]'
+            topic = LABELS
+        else:
+            key, begun = _name(begun), begun + 1
+            results = ",".join(_result(n + 1, chance) for n in range(RESULTS))
+            search = f'{{"search_id":"s1","results":[{results}]}}'
+            agent = f"agent-{at % 8}"
+            body = (
+                f'"type":"search_iteration","agent":"{agent}","iteration":1,"searches":[{search}]'
+            )
+            topic = EVENTS
+        head = f'"event_id":"e{at}","occurred_at":{now:.3f},"conversation_id":"{key}","turn":1'
+        yield topic, key.encode(), f"{{{head},{body}}}".encode(), int(1000 * now)
+
+
+def _name(number: int) -> str:
+    return f"conversation-{number:08x}"
+
+
+def _result(number: int, chance: Random) -> str:
+    doc = f"{chance.getrandbits(48):012x}"
+    return (
+        f'{{"result_id":"r{number}","doc_id":"doc-{doc}","url":"https://files.example/{doc}",'
+        f'"title":"Travel form {doc[:6]} for the year {doc[6:]}",'
+        f'"snippet":"Since {doc} the rule is another one: the manager signs first."}}'
+    )
+
+
+async def _produce(plan: Plan, bootstrap: str, topics: dict[str, str]) -> None:
+    """Send all records, no faster than Kafka takes them."""
+    producer = AIOKafkaProducer(
+        bootstrap_servers=bootstrap, linger_ms=20, max_batch_size=256 * 1024
+    )
+    await producer.start()
+    try:
+        start = time.time() - 4_000
+        for topic, key, value, timestamp_ms in records(plan, start):
+            await producer.send(topics[topic], value, key=key, timestamp_ms=timestamp_ms)
+        await producer.flush()
+    finally:
+        await producer.stop()
+
+
+# -- the report ---------------------------------------------------------------------------------
+
+
+def report(plan: Plan, samples: list[Sample]) -> str:
+    """The figures of a run, and how it went tenth by tenth."""
+    ends = [_at(samples, plan.records * part // PARTS) for part in range(PARTS + 1)]
+    parts = [(a, b) for a, b in pairwise(ends) if b.records > a.records]
+    half = [sample for sample in samples if sample.records >= plan.records // 2]
+    share = plan.conversations / plan.records
+    made = [share * (b.records - a.records) for a, b in parts]
+    figures = [
+        Figure("worker's RSS, second half", [s.rss_bytes / MB for s in half], "MB"),
+        Figure("RSS at the end less at half", [growth_bytes(plan, samples) / MB], "MB"),
+        Figure("conversations in the cache, second half", [s.cached for s in half], ""),
+        Figure(
+            "weight of the cache, second half",
+            [s.cache_results for s in half],
+            "results",
+            f"≤ {plan.cache_results:,}",
+        ),
+        Figure(
+            "Redis a conversation",
+            [(b.redis_bytes - a.redis_bytes) / n for (a, b), n in zip(parts, made, strict=True)],
+            "B",
+        ),
+        Figure(
+            "events/s a core",
+            [(b.records - a.records) / (b.cpu_seconds - a.cpu_seconds) for a, b in parts],
+            "",
+        ),
+        Figure(
+            "events/s by the clock",
+            [(b.records - a.records) / (b.seconds - a.seconds) for a, b in parts],
+            "",
+        ),
+    ]
+    rows = [("records", "seconds", "RSS MB", "open conversations", "open results", "Redis MB")]
+    rows += [
+        (
+            number(s.records),
+            number(s.seconds),
+            number(s.rss_bytes / MB),
+            number(s.cached),
+            number(s.cache_results),
+            number(s.redis_bytes / MB),
+        )
+        for s in ends
+    ]
+    head = (
+        f"{plan.conversations:,} conversations of {RESULTS} results, {plan.records:,} records; "
+        f"`state.cache_results` {plan.cache_results:,}; {len(samples)} samples\n"
+    )
+    title = "bounds: one worker, Kafka (4 partitions, 2 topics), Redis (AOF everysec)"
+    return section(title, head, figures_table(figures), table(rows, right=range(6)))
+
+
+def growth_bytes(plan: Plan, samples: list[Sample]) -> int:
+    """The worker's RSS at the end, less what it was when half of the records were read."""
+    return samples[-1].rss_bytes - _at(samples, plan.records // 2).rss_bytes
+
+
+def _at(samples: list[Sample], records: int) -> Sample:
+    """The first sample with so many records."""
+    return next(sample for sample in samples if sample.records >= records)
