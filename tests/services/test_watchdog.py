@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka.errors import CorruptRecordException, RecordTooLargeError
 
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
@@ -117,6 +118,55 @@ async def test_a_client_that_fetches_nothing_is_noticed(
         client.getmany = healthy
         await wait_until(lambda: not runtime.health.failures(), SOON, "the alarm does not end")
         assert offset(runtime) == 1
+
+
+async def test_records_that_cannot_be_fetched_are_noticed(
+    kafka: Kafka, redis_server: RedisServer
+) -> None:
+    """If the client refuses what the brokers send, such as a batch whose checksum is wrong, the
+    worker says so, and the probe fails although the brokers answer."""
+    async with working(kafka, redis_server, "stuck-corrupt") as (runtime, topic):
+        assert runtime._consumer is not None
+        client = runtime._consumer._consumer
+        assert client is not None
+        healthy = client.getmany
+        asked = asyncio.Event()
+
+        async def refuses(**_: Any) -> dict[Any, Any]:
+            asked.set()
+            raise CorruptRecordException
+
+        client.getmany = refuses
+        await asked.wait()
+        async with producer(kafka) as sender:
+            await sender.send_and_wait(topic, b"{}")
+        await alarm(runtime)
+        assert "CorruptRecordException" in runtime.health.reasons["fetch"]
+
+        client.getmany = healthy
+        await wait_until(lambda: not runtime.health.obstacles(), SOON, "the alarm does not end")
+        assert offset(runtime) == 1
+
+
+async def test_a_record_that_the_client_passes_is_noticed(
+    kafka: Kafka, redis_server: RedisServer
+) -> None:
+    """Where the client goes past a record that is too large for it, the partition is held."""
+    async with working(kafka, redis_server, "stuck-large") as (runtime, topic):
+        assert runtime._consumer is not None
+        client = runtime._consumer._consumer
+        assert client is not None
+        healthy = client.getmany
+
+        async def passes(**_: Any) -> dict[Any, Any]:
+            client.getmany = healthy
+            client.seek(TopicPartition(topic, 0), 1)
+            raise RecordTooLargeError
+
+        client.getmany = passes
+        held = "partition-0"
+        await wait_until(lambda: held in runtime.health.reasons, SOON, "it is not held")
+        assert "max_partition_fetch_bytes" in runtime.health.reasons[held]
 
 
 async def test_a_batch_that_never_ends_is_noticed(kafka: Kafka, redis_server: RedisServer) -> None:

@@ -447,9 +447,11 @@ class LiveConsumer:
             await self._halt_passed(consumer)
             return {}
         except KafkaError as error:
-            self._reasons.set("kafka", type(error).__name__)
+            # Not "kafka": the brokers may well answer, and then waiting does not help.
+            self._reasons.set("fetch", f"records cannot be fetched: {type(error).__name__}")
             await self._patience.pause(1.0)
             return {}
+        self._reasons.clear("fetch")
         return fetched
 
     async def _halt_passed(self, consumer: AIOKafkaConsumer) -> None:
