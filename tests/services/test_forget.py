@@ -19,6 +19,7 @@ from deploy.local.servers import RedisServer
 from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate
 from tests.helpers import wait_until
 from tests.services.live import PARTITIONS, LiveSystem, produce, recorded
+from tests.services.test_gaps import scene
 from tests.services.test_live import new_topics
 
 pytestmark = pytest.mark.service
@@ -150,3 +151,45 @@ async def letters_are_left(
     code, text = await system.command("dlq", "resubmit", "--all", "--dry-run")
     assert code == 0, text
     assert f"passed over, of forgotten conversations: {len(marked)}" in text
+
+
+async def test_the_forgotten_stay_so_when_topics_are_read_or_sent_again(
+    kafka: Kafka, redis_factory: Callable[[], Awaitable[RedisServer]], tmp_path: Path
+) -> None:
+    """All state is rebuilt from the topics, and then a producer sends everything a second time:
+    of forgotten conversations nothing comes back."""
+    sent = [record for record in traffic() if record.valid]
+    group = await scene(kafka, await redis_factory(), tmp_path, "forget-rebuild", sent)
+    system = group.system
+    worker = await group.start("rebuild")
+    await group.at_ends()
+    known = sorted({json.loads(r.value)["conversation_id"] for r in sent})
+    forgotten = known[::3]
+    code, said = await system.command("forget", *forgotten)
+    assert code == 0, said
+    group.hold(list(await recorded(kafka, system.topics)))
+    await group.at_ends()
+    await remembered(system, set(known) - set(forgotten))
+
+    await group.empty_redis()
+    await wait_until(
+        lambda: '"action": "rebuild"' in worker.log.read_text(), 60, "there is no rebuild"
+    )
+    await group.at_ends()
+    await group.same_as_replay()
+    await remembered(system, set(known) - set(forgotten))
+
+    await group.produce(sent)
+    await group.at_ends()
+    await group.same_as_replay()
+    await remembered(system, set(known) - set(forgotten))
+    await group.stop()
+
+
+async def remembered(system: LiveSystem, expected: set[str]) -> None:
+    """Only these conversations have rows."""
+    out = system.folder / "remembered"
+    code, text = await system.command("export", "--out", str(out))
+    assert code == 0, text
+    lines = (out / "conversations.jsonl").read_text().splitlines()
+    assert {json.loads(line)["conversation_id"] for line in lines} == expected
