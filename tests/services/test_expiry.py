@@ -1,0 +1,147 @@
+"""Expiry by record time on real servers, after a weekend in which no worker ran."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from deploy.local.kafka.cluster import Kafka
+from deploy.local.servers import RedisServer
+from stream_metrics.ports import BatchWrite, WriteResult
+from stream_metrics.runtime import Runtime
+from stream_metrics.settings import Settings
+from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate
+from stream_metrics.worker.clock import Clock, wall_ms
+from stream_metrics.worker.partition import EXPIRE_AT_ONCE
+from tests.helpers import wait_until
+from tests.services.live import LiveSystem, produce
+from tests.services.test_live import new_topics
+
+pytestmark = pytest.mark.service
+
+WEEKEND_SECONDS = 216_000  # 2.5 days
+OLD, NEW = 3_000, 300
+SOON = 240
+
+
+def traffic(seed: int, conversations: int, start_s: int) -> list[TrafficRecord]:
+    """Short conversations within ten minutes; none of two seeds have the same id."""
+    profile = TrafficProfile(
+        seed=seed,
+        conversations=conversations,
+        start=start_s,
+        duration_seconds=600,
+        turns=(1, 1),
+        iterations=(1, 2),
+        results_per_search=3,
+        invalid=0.0,
+    )
+    return list(generate(profile))
+
+
+@asynccontextmanager
+async def working(
+    system: LiveSystem, behind_seconds: int = 0, **kafka: int
+) -> AsyncIterator[Runtime]:
+    """A worker in this process whose clock is behind by so much."""
+    runtime = Runtime(
+        Settings.model_validate(
+            {
+                "kafka": {
+                    "bootstrap_servers": system.kafka.bootstrap_servers,
+                    "topics": system.topics,
+                    "group_id": system.group,
+                    **kafka,
+                },
+                "redis": {"url": system.redis.url},
+                "state": {"digest_key": "a secret of the tests", "batch_records": 100},
+            }
+        )
+    )
+    runtime._clock = Clock(lambda: wall_ms() - 1000 * behind_seconds)
+    work = asyncio.create_task(runtime.run())
+    try:
+        await wait_until(lambda: runtime._consumer is not None, SOON, "the worker does not begin")
+        yield runtime
+    finally:
+        runtime.stop()
+        await asyncio.wait_for(work, SOON)
+
+
+class Steps:
+    """Listens to a worker's writes: the records that each took, and the conversations deleted."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        assert runtime._consumer is not None
+        store = runtime._consumer._store
+        self.steps: list[tuple[bool, int]] = []
+        write = store.write
+
+        async def noted(batch: BatchWrite) -> WriteResult:
+            moved = any(p.offset > batch.expected[t] for t, p in batch.positions.items())
+            self.steps.append((moved, sum(c.delete for c in batch.conversations)))
+            return await write(batch)
+
+        store.write = noted  # type: ignore[method-assign]
+
+    @property
+    def deleted(self) -> int:
+        """Conversations, in all."""
+        return sum(count for _, count in self.steps)
+
+
+async def test_after_a_weekend_old_conversations_go_in_steps(
+    kafka: Kafka, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    """Records come 2.5 days after the last ones: all old conversations expire, a bounded number in
+    a step, while the new ones are counted; the figures are a replay's of the new records."""
+    group = f"weekend-{os.getpid()}"
+    topics = await new_topics(kafka, group)
+    streams = {"events": topics[0], "labels": topics[1]}
+    now_s = int(time.time())
+    friday = traffic(21, OLD, now_s - WEEKEND_SECONDS - 1_800)
+    system = LiveSystem(
+        kafka, redis_server, tmp_path / group, group, topics, await produce(kafka, streams, friday)
+    )
+    system.folder.mkdir()
+    async with working(system, WEEKEND_SECONDS):
+        await system.reach(1.0, SOON)
+        code, text = await system.command("export", "--out", str(tmp_path / "friday"))
+        assert code == 0, text
+    old = {line["conversation_id"] for line in rows(tmp_path / "friday")}
+    assert len(old) == OLD
+
+    late = await produce(kafka, streams, traffic(22, NEW, now_s - 1_800))
+    ends = system.produced.ends | late.ends
+    system.produced = late
+    async with working(system, max_poll_records=20) as runtime:
+        steps = Steps(runtime)
+
+        async def over() -> bool:
+            return steps.deleted >= OLD and await system.read() == sum(ends.values())
+
+        await wait_until(over, SOON, lambda: f"expired: {steps.deleted}")
+
+    assert steps.deleted == OLD
+    assert max(count for _, count in steps.steps) <= EXPIRE_AT_ONCE
+    deleting = [at for at, (_, count) in enumerate(steps.steps) if count]
+    between = steps.steps[deleting[0] : deleting[-1]]
+    assert any(moved for moved, _ in between), "nothing was read meanwhile"
+    live, replayed = await system.compare(late.last_us)
+    for name in ("conversations.jsonl", "windows.json"):
+        assert (live / name).read_bytes() == (replayed / name).read_bytes(), name
+    assert not old & {line["conversation_id"] for line in rows(live)}
+    code, said = await system.command("audit")
+    assert code == 0, said
+
+
+def rows(directory: Path) -> list[dict[str, str]]:
+    """The exported rows."""
+    return [json.loads(x) for x in (directory / "conversations.jsonl").read_text().splitlines()]
