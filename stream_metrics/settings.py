@@ -70,6 +70,9 @@ class KafkaSettings(_Part):
     """How long a fetch waits for records."""
     max_partition_fetch_bytes: int = Field(4 * 1024 * 1024, ge=1024)
     """Bytes fetched from one partition at once."""
+    max_batch_bytes: int = Field(16 * 1024 * 1024, ge=1024)
+    """Bytes that a record batch may have once it is decompressed; a larger one halts its
+    partition. At least `limits.record_bytes`."""
     session_timeout_ms: int = Field(10_000, ge=1_000)
     """Silence after which the group takes a worker for dead."""
     heartbeat_interval_ms: int = Field(3_000, ge=100)
@@ -394,6 +397,12 @@ class Settings(BaseSettings):
     web: WebSettings = WebSettings()
     log: LogSettings = LogSettings()
     force: bool = Field(False, description="start in spite of a Redis that may evict state")
+
+    @model_validator(mode="after")
+    def _batches_hold_records(self) -> Settings:
+        if self.kafka.max_batch_bytes < self.limits.record_bytes:
+            raise ValueError("`kafka.max_batch_bytes` must be at least `limits.record_bytes`")
+        return self
 
     @model_validator(mode="after")
     def _ttl_covers_windows(self) -> Settings:

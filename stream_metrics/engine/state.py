@@ -39,6 +39,10 @@ LABELS: Final = 2
 COMPLETED: Final = 3
 
 
+class DamagedState(Exception):
+    """What is stored is nothing that any release writes; the message says what cannot be read."""
+
+
 class Carrier:
     """An event of which at least one item still stands; one record of the stored state.
 

@@ -27,7 +27,9 @@ from stream_metrics.adapters.kafka.lag import Lag
 from stream_metrics.adapters.kafka.log import KafkaLog
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.topics import TopicsMissing, equal_counts
+from stream_metrics.adapters.kafka.unpacking import UnreadableBatch
 from stream_metrics.adapters.prometheus.operations import Operations
+from stream_metrics.engine.state import DamagedState
 from stream_metrics.ports import (
     Identity,
     Outputs,
@@ -64,6 +66,11 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
 
     def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
         self._live.assignment_arrived(assigned)
+
+
+def damaged(damage: DamagedState) -> str:
+    """Why a partition is halted whose state cannot be read."""
+    return f"its state in Redis is damaged: {damage}; restore a backup, or start a new group"
 
 
 class LiveConsumer:
@@ -332,7 +339,12 @@ class LiveConsumer:
         assert self._take_over_one is not None
         assert self._identity is not None
         kept, asked_ms = self._kept.get(number), self._clock.now_ms()
-        taken = await self._take_over_one.take(number, self._identity, kept, found)
+        try:
+            taken = await self._take_over_one.take(number, self._identity, kept, found)
+        except DamagedState as damage:
+            self._kept.pop(number, None)
+            self._halt(number, damaged(damage))
+            return
         if taken is None:
             self._changed = True
             self._group_since = time.monotonic()
@@ -446,6 +458,11 @@ class LiveConsumer:
         except RecordTooLargeError:
             await self._halt_passed(consumer)
             return {}
+        except UnreadableBatch as error:
+            if error.partition in self._active:
+                self._halt(error.partition, error.message)
+            self._seek_back()
+            return {}
         except KafkaError as error:
             # Not "kafka": the brokers may well answer, and then waiting does not help.
             self._reasons.set("fetch", f"records cannot be fetched: {type(error).__name__}")
@@ -453,6 +470,16 @@ class LiveConsumer:
             return {}
         self._reasons.clear("fetch")
         return fetched
+
+    def _seek_back(self) -> None:
+        """Read again what the client may have taken out of its buffers and not returned."""
+        consumer = self._consumer
+        assert consumer is not None
+        for number, partition in self._active.items():
+            for topic, position in of_topics(partition.positions).items():
+                place = TopicPartition(topic, number)
+                with suppress(IllegalStateError):  # no longer ours, as the listener will say
+                    consumer.seek(place, position.offset - (place in self._verify))
 
     async def _halt_passed(self, consumer: AIOKafkaConsumer) -> None:
         """The client has passed a record that it could not fetch: halt where its position moved."""
@@ -517,6 +544,9 @@ class LiveConsumer:
         except Lost as lost:
             await self._lost(partition, lost)
             return
+        except DamagedState as damage:
+            self._halt(number, damaged(damage))
+            return
         newest = max(record.timestamp_ms or 0 for record in records)
         self._operations.latency(max(0.0, (self._clock.now_ms() - newest) / 1000))
 
@@ -579,6 +609,8 @@ class LiveConsumer:
                 await partition.advance(await self._passed(number), self._patience)
             except Lost as lost:
                 await self._lost(partition, lost)
+            except DamagedState as damage:
+                self._halt(number, damaged(damage))
 
     async def _hear_time(self, number: int) -> None:
         self._clock.heard(await self._patience(lambda: self._store.time_ms(number)))
@@ -594,6 +626,8 @@ class LiveConsumer:
                         await partition.expire(horizon, self._patience)
                 except Lost as lost:
                     await self._lost(partition, lost)
+                except DamagedState as damage:
+                    self._halt(number, damaged(damage))
             if partition is None or not partition.overdue:
                 self._overdue.discard(number)
 

@@ -6,11 +6,16 @@ from typing import Any
 
 from aiokafka.helpers import create_ssl_context
 
+from stream_metrics.adapters.kafka.unpacking import bound_batches
 from stream_metrics.settings import KafkaSettings, read_secret
 
 
 def client_options(settings: KafkaSettings) -> dict[str, Any]:
-    """Keyword arguments that consumers, producers and admin clients share."""
+    """Keyword arguments that consumers, producers and admin clients share.
+
+    Also sets what a batch may be, for whichever of them reads.
+    """
+    bound_batches(settings.max_batch_bytes)
     options: dict[str, Any] = {
         "bootstrap_servers": settings.bootstrap_servers,
         "client_id": settings.client_id,

@@ -1,0 +1,95 @@
+"""Record batches are decompressed up to a limit, whichever codec they come in."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.consumer import fetcher
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record.memory_records import MemoryRecords
+
+from stream_metrics.adapters.kafka.unpacking import ROUND, UnreadableBatch, bound_batches
+
+LIMIT = 1 << 20
+CODECS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+EVERY_CODEC = pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
+
+
+@pytest.fixture(autouse=True)
+def limited() -> Iterator[None]:
+    """A limit that suits tests; that of the settings afterwards."""
+    bound_batches(LIMIT)
+    yield
+    bound_batches(16 << 20)
+
+
+def batch(codec: int, values: list[bytes], offset: int = 0) -> bytes:
+    """A record batch as a broker hands it out."""
+    builder = DefaultRecordBatchBuilder(
+        magic=2, compression_type=codec, is_transactional=0, producer_id=-1, producer_epoch=-1,
+        base_sequence=-1, batch_size=1 << 30,
+    )  # fmt: skip
+    for at, value in enumerate(values):
+        builder.append(at, 1_718_020_800_000, b"k", value, [])
+    made = bytearray(builder.build())
+    made[:8] = offset.to_bytes(8, "big")
+    return bytes(made)
+
+
+def fetched(*batches: bytes) -> fetcher.PartitionRecords:
+    """What aiokafka makes of a fetched partition."""
+    return fetcher.PartitionRecords(
+        TopicPartition("t", 3), MemoryRecords(b"".join(batches)), [], 0, None, None, True, 1
+    )
+
+
+@EVERY_CODEC
+def test_what_fits_is_read(codec: int) -> None:
+    """A batch within the limit gives its records, a little or hardly compressible."""
+    values = [b"\0" * (LIMIT // 2), random.Random(1).randbytes(LIMIT // 3), b""]
+
+    assert [record.value for record in fetched(batch(codec, values))] == values
+
+
+@EVERY_CODEC
+def test_a_bomb_is_refused(codec: int) -> None:
+    """A batch beyond the limit raises, with its place and the setting that bounds it."""
+    records = fetched(batch(codec, [b"first"]), batch(codec, [b"\0" * 50 * LIMIT], offset=1))
+
+    assert next(records).value == b"first"
+    with pytest.raises(UnreadableBatch, match=r"offset 1 of t \[3\] is larger .*max_batch_bytes"):
+        next(records)
+
+
+@EVERY_CODEC
+def test_what_is_not_compressed_so_is_refused(codec: int) -> None:
+    """Bytes that the codec cannot read raise the same error, and not one of the codec's."""
+    made = bytearray(batch(codec, [b"value" * 99]))
+    made[70:] = b"\xff" * len(made[70:])
+    records = fetcher.PartitionRecords(
+        TopicPartition("t", 3), MemoryRecords(bytes(made)), [], 0, None, None, False, 1
+    )
+
+    with pytest.raises(UnreadableBatch, match="cannot be read"):
+        next(records)
+
+
+async def test_a_round_takes_so_much_and_no_more() -> None:
+    """Many batches within the limit come in several rounds, none twice and none left out."""
+    values = [bytes([n]) * (LIMIT - 100) for n in range(3 * ROUND)]
+    batches = [batch(4, [value], offset=n) for n, value in enumerate(values)]
+    rounds: list[list[bytes]] = []
+    taken = 0
+    while taken < len(values):
+        found = fetched(*batches[taken:])  # what did not come is fetched again
+        rounds.append([record.value for record in found])
+        taken += len(rounds[-1])
+        assert found.next_fetch_offset == taken
+        await asyncio.sleep(0)
+
+    assert [value for found in rounds for value in found] == values
+    assert max(map(len, rounds)) == ROUND + 1
