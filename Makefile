@@ -26,6 +26,8 @@ TOOLS := env PATH="$(CURDIR)/$(BIN):$(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/b
 .PHONY: help setup demo test test-unit test-services check format stack bench bounds profile services \
 	kernel docs lock clean campaign mutations
 
+	kernel docs lock clean campaign fuzz
+
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -127,6 +129,15 @@ mutations: services ## Break the source on purpose and see each broken build cau
 
 bounds: services ## Put a million conversations through one worker and watch its memory; 10 minutes
 	@$(BIN)/python -m benchmarks bounds
+
+# FUZZ_SECONDS for each target; TARGETS are some of those in tests/fuzz/targets.py, by default all.
+FUZZ_SECONDS ?= 30
+fuzz: kernel .venv/.fuzz ## Look for bytes that a decoder cannot bear, guided by coverage
+	@$(BIN)/python -m tests.fuzz $(TARGETS) --seconds $(FUZZ_SECONDS)
+
+.venv/.fuzz: tests/fuzz/requirements.txt | $(READY)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
 
 profile: services ## Profile the workloads of the benchmarks
 	@$(BIN)/python -m benchmarks profile

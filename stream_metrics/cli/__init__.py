@@ -26,6 +26,8 @@ from stream_metrics.cli import (
     traffic,
 )
 from stream_metrics.cli.common import UsageError
+from stream_metrics.engine.codec import UnknownSchema
+from stream_metrics.engine.state import DamagedState
 
 app = typer.Typer(
     name="stream-metrics",
@@ -82,6 +84,9 @@ def main() -> None:
         app(prog_name="stream-metrics")
     except (UsageError, InputError) as error:
         errors.print(f"[red]error:[/red] {error}", markup=True)
+        sys.exit(2)
+    except (DamagedState, UnknownSchema) as error:
+        errors.print(f"[red]error:[/red] the state in Redis cannot be read: {error}")
         sys.exit(2)
     except ValidationError as error:
         for problem in error.errors(include_url=False, include_input=False):

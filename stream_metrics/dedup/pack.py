@@ -35,7 +35,7 @@ _OWN_BY_TAG: Final = dict(enumerate(_OWN, 1))
 _IDENTITY_BY_TAG: Final = {tag: name for name, tag in _IDENTITY_TAGS.items()}
 
 
-class PackedSearches(msgspec.Struct, array_like=True, gc=False):
+class PackedSearches(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
     """The fingerprints of one event's searches: shared names and types, then packed results."""
 
     names: list[bytes]
@@ -112,6 +112,15 @@ class Packer:
 
 
 _TAG: Final = tuple(bytes((tag,)) for tag in range(256))
+_TAGS: Final = frozenset(
+    (
+        *_OWN_BY_TAG,
+        *_IDENTITY_BY_TAG,
+        *range(_KNOWN_ID, _KNOWN_ID + len(KNOWN_NAMES)),
+        *range(_KNOWN_FIELD, _KNOWN_FIELD + len(KNOWN_NAMES)),
+        *range(_NEW_ID, 256),
+    )
+)
 
 
 class Unpacker:
@@ -122,15 +131,20 @@ class Unpacker:
     def __init__(self, digester: Digester, data: bytes) -> None:
         self._digester = digester
         self._packed = _DECODER.decode(data)
+        if any(len(name) != KEY_BYTES for name in self._packed.names):
+            raise _malformed()
 
     def searches(self) -> list[list[Fingerprint]]:
-        """The fingerprints of each of the event's searches."""
+        """The fingerprints of each of the event's searches; ``ValueError`` if they are none."""
         return [[self._unpack(data) for data in search] for search in self._packed.searches]
 
     def _unpack(self, data: bytes) -> Fingerprint:
-        f = Fingerprint(self._packed.types[int.from_bytes(data[:2], "big")])
-        f.flags = data[2]
         at, end = 3, len(data)
+        kind = int.from_bytes(data[:2], "big")
+        if end < at or kind >= len(self._packed.types):
+            raise _malformed()
+        f = Fingerprint(self._packed.types[kind])
+        f.flags = data[2]
         name: Name = b""
         while at < end:
             tag = data[at]
@@ -141,6 +155,8 @@ class Unpacker:
                 at += 4
             digest = data[at : at + size]
             at += size
+            if at > end or tag not in _TAGS:
+                raise _malformed()
             if tag <= 10:
                 setattr(f, _OWN_BY_TAG[tag], digest)
             elif tag < _KNOWN_ID:
@@ -160,7 +176,13 @@ class Unpacker:
         return f
 
     def _name(self, index: int) -> Name:
+        if index >= len(self._packed.names):
+            raise _malformed()
         return self._digester.resolve(self._packed.names[index])
+
+
+def _malformed() -> ValueError:
+    return ValueError("no packed fingerprints")
 
 
 def _add_id(f: Fingerprint, name: Name, digest: bytes) -> None:

@@ -26,8 +26,8 @@ does not know it refuses the conversation.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -40,6 +40,7 @@ from stream_metrics.engine.state import (
     Carrier,
     Completed,
     Conversation,
+    DamagedState,
     Search,
     Turn,
     Version,
@@ -50,7 +51,34 @@ from stream_metrics.engine.taken import TYPE_LABELS
 SCHEMAS: Final = (1, 2)
 
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder()
+
+# What each part holds; the order is that of ``encode_carrier`` and its neighbours.
+_Version = tuple[int, str, bytes]
+_Number = Annotated[int, msgspec.Meta(ge=1)]
+_Gain = Annotated[int, msgspec.Meta(ge=0, le=4)]
+_Head = tuple[int, str, str, _Version | None]
+_TurnPart = tuple[_Number, bool, int, _Version | None, int | None]
+_Id = Any  # a text, or 16 bytes: ``_whole``
+_SearchPart = tuple[
+    _Id, int, int, str | None, list[_Id], list[int], str, str,
+    list[_Gain | None] | None, list[_Number | None] | None,
+]  # fmt: skip
+_Searches = tuple[int, _Number, int, _Id, int, str, str | None, str | None, list[_SearchPart]]
+_Labels = tuple[
+    int, _Number, int, _Id,
+    dict[_Id, _Gain | None], dict[_Id, str | None], dict[int, bool | None],
+]  # fmt: skip
+_Completed = tuple[int, _Number, int, _Id, dict[bytes, _Gain] | None]
+
+_HEAD: Final = msgspec.msgpack.Decoder(_Head)
+_TURN: Final = msgspec.msgpack.Decoder(_TurnPart)
+_CARRIERS: Final[dict[int, msgspec.msgpack.Decoder[Any]]] = {
+    SEARCHES: msgspec.msgpack.Decoder(_Searches),
+    LABELS: msgspec.msgpack.Decoder(_Labels),
+    COMPLETED: msgspec.msgpack.Decoder(_Completed),
+}
+_SUMS: Final = msgspec.msgpack.Decoder(dict[str, int])
+_ANY: Final = msgspec.msgpack.Decoder()
 
 _HEADER: Final = b"c"
 _EVIDENCE: Final = {"": "-", "id": "i", "url": "u", "text": "t", "fields": "f"}
@@ -62,6 +90,7 @@ Parts = dict[bytes, bytes | None]
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _UUID_LENGTH: Final = 36
+_UUID_BYTES: Final = 16
 
 
 class UnknownSchema(Exception):
@@ -173,9 +202,10 @@ def decode_conversation(
     """The conversation that ``hot`` holds, items only; a new one with ``key_id`` if it is empty.
 
     ``conversation_id`` is for those without their own: new ones, tombstones and stubs. Raises
-    ``UnknownSchema`` for parts that another release wrote.
+    ``UnknownSchema`` for parts that another release wrote, and ``DamagedState`` for bytes that no
+    release writes.
     """
-    if _HEADER not in hot:
+    if not hot:
         return Conversation(conversation_id, key_id)
     header = stored_header(hot)
     if header.is_stub:
@@ -186,13 +216,25 @@ def decode_conversation(
     conversation.forgotten = header.forgotten
     for name, value in hot.items():
         if name[:1] == b"e":
-            _decode_carrier(conversation, name[1:], _DECODER.decode(value))
+            _decode_carrier(conversation, name[1:], value)
         elif name[:1] == b"t":
-            number, over_limit, refused, ghost, qrels = _DECODER.decode(value)
+            number, *rest = _read(_TURN, value, "a turn's header")
+            if name != turn_field(number):
+                raise DamagedState(f"the header of turn {number} stands under another's name")
             turn = _turn(conversation, number)
-            turn.over_limit, turn.refused, turn.qrels = over_limit, refused, qrels
-            turn.ghost = None if ghost is None else (ghost[0], ghost[1], ghost[2])
+            turn.over_limit, turn.refused, turn.ghost, turn.qrels = rest
     return conversation
+
+
+T = TypeVar("T")
+
+
+def _read(decoder: msgspec.msgpack.Decoder[T], value: bytes, what: str) -> T:
+    """What ``value`` holds; raises ``DamagedState`` where it is not ``what`` should be."""
+    try:
+        return decoder.decode(value)
+    except (ValueError, RecursionError) as error:  # the first: all of msgspec's decoding errors
+        raise DamagedState(f"{what} cannot be read ({type(error).__name__})") from error
 
 
 class Header(NamedTuple):
@@ -210,15 +252,28 @@ class Header(NamedTuple):
 
 
 def stored_header(hot: Mapping[bytes, bytes]) -> Header:
-    """The header of a stored conversation; raises ``UnknownSchema``."""
-    schema, conversation_id, key_id, forgotten = _DECODER.decode(hot[_HEADER])
-    if schema not in SCHEMAS:
+    """The header of a stored conversation; raises ``UnknownSchema`` and ``DamagedState``."""
+    if _HEADER not in hot:
+        raise DamagedState("a conversation has no header")
+    try:
+        return Header(*_known_schema(_HEAD.decode(hot[_HEADER])))
+    except (ValueError, RecursionError):
+        found = _read(_ANY, hot[_HEADER], "a conversation's header")
+        if type(found) is list and found and type(found[0]) is int:
+            _known_schema(found)  # another release's header may look otherwise
+        raise DamagedState("a conversation's header cannot be read") from None
+
+
+_Header = TypeVar("_Header", _Head, list[Any])
+
+
+def _known_schema(header: _Header) -> _Header:
+    if header[0] not in SCHEMAS:
         raise UnknownSchema(
-            f"a conversation is stored by schema {schema}; this release reads {schemas_text()}. "
+            f"a conversation is stored by schema {header[0]}; this release reads {schemas_text()}. "
             "Take the release that wrote it, or a later one"
         )
-    version = None if forgotten is None else (forgotten[0], forgotten[1], forgotten[2])
-    return Header(schema, conversation_id, key_id, version)
+    return header
 
 
 def schemas_text() -> str:
@@ -233,11 +288,13 @@ def _short(name: str) -> str | bytes:
     return name
 
 
-def _whole(stored: str | bytes) -> str:
-    """An id as any schema stored it."""
+def _whole(stored: object) -> str:
+    """An id as any schema stored it; raises ``DamagedState``."""
     if type(stored) is str:
         return stored
-    digits = stored.hex()  # type: ignore[union-attr]
+    if type(stored) is not bytes or len(stored) != _UUID_BYTES:
+        raise DamagedState("an id is neither a text nor a UUID")
+    digits = stored.hex()
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
@@ -248,7 +305,12 @@ def _turn(conversation: Conversation, number: int) -> Turn:
     return turn
 
 
-def _decode_carrier(conversation: Conversation, digest: bytes, stored: list[Any]) -> None:
+def _decode_carrier(conversation: Conversation, digest: bytes, value: bytes) -> None:
+    mark = value[1:2]  # a carrier is a short array that begins with its kind, a small number
+    decoder = _CARRIERS.get(mark[0]) if mark else None
+    if decoder is None:
+        raise DamagedState("an event is of no known kind")
+    stored = _read(decoder, value, "an event")
     kind, number, occurred_us, event_id = stored[:4]
     carrier = Carrier(kind, number, (occurred_us, _whole(event_id), digest))
     conversation.carriers[digest] = carrier
@@ -276,27 +338,45 @@ def _decode_carrier(conversation: Conversation, digest: bytes, stored: list[Any]
         carrier.completed, turn.completed = True, Completed(carrier, stored[4])
 
 
-def _decode_search(carrier: Carrier, parts: list[Any]) -> Search:
+def _decode_search(carrier: Carrier, parts: _SearchPart) -> Search:
     search = Search(carrier, _whole(parts[0]), parts[1], parts[2])
     search.route, search.documents = parts[3], parts[5]
     search.result_ids = [_whole(name) for name in parts[4]]
-    search.evidence = [_EVIDENCE_BACK[code] for code in parts[6]]
-    search.types = [_TYPES_BACK[code] for code in parts[7]]
+    try:
+        search.evidence = [_EVIDENCE_BACK[code] for code in parts[6]]
+        search.types = [_TYPES_BACK[code] for code in parts[7]]
+    except KeyError:
+        raise DamagedState("a search has results of no known evidence or type") from None
     search.gains, search.baseline = parts[8], parts[9]
+    results = len(search.result_ids)
+    if any(len(part) != results for part in parts[5:] if part is not None):
+        raise DamagedState("a search's results are not whole")
     return search
 
 
 def add_fingerprints(
     conversation: Conversation, fingerprints: Mapping[bytes, bytes], dedup: Deduplicator
 ) -> None:
-    """Attach stored fingerprints to a decoded conversation's searches."""
+    """Attach stored fingerprints to a decoded conversation's searches; raises ``DamagedState``."""
     for digest, carrier in conversation.carriers.items():
         if carrier.searches:
-            found = dedup.unpack(fingerprints[digest])
-            for search, its in zip(_searches(conversation, carrier), found, strict=True):
+            found = _unpacked(fingerprints.get(digest), dedup)
+            searches = _searches(conversation, carrier)
+            if [len(its.types) for its in found] != [len(s.result_ids) for s in searches]:
+                raise DamagedState("an event's fingerprints are not those of its results")
+            for search, its in zip(searches, found, strict=True):
                 search.fingerprints = its
                 conversation.turns[carrier.turn].extra_values += its.extra_values
     conversation.has_fingerprints = True
+
+
+def _unpacked(data: bytes | None, dedup: Deduplicator) -> Sequence[Fingerprints]:
+    if data is None:
+        raise DamagedState("an event has no fingerprints")
+    try:
+        return dedup.unpack(data)
+    except ValueError as error:
+        raise DamagedState("an event's fingerprints cannot be read") from error
 
 
 def encode_sums(sums: Mapping[str, int]) -> bytes:
@@ -305,6 +385,5 @@ def encode_sums(sums: Mapping[str, int]) -> bytes:
 
 
 def decode_sums(data: bytes) -> dict[str, int]:
-    """The inverse of ``encode_sums``."""
-    sums: dict[str, int] = _DECODER.decode(data)
-    return sums
+    """The inverse of ``encode_sums``; raises ``DamagedState``."""
+    return _read(_SUMS, data, "a window bucket")

@@ -26,6 +26,7 @@ from stream_metrics.engine.state import (
     Cell,
     Completed,
     Conversation,
+    DamagedState,
     Search,
     Turn,
     Version,
@@ -146,17 +147,30 @@ class Step:
         )
 
     def restore(self, conversation: Conversation) -> None:
-        """Derive what the stored items imply, after a load."""
+        """Derive what the stored items imply, after a load; raises ``DamagedState``."""
         keeper = TurnKeeper(self.config, self.dedup_of(conversation.key_id), DedupCounts())
         for turn in conversation.turns.values():
             turn.clear()
             turn.cell = STALE
             for search in sorted(turn.searches.values(), key=lambda s: s.place):
+                _check_documents(search, len(turn.firsts))
                 keeper.place(turn, search)
             for number in turn.gates:
                 iteration_of(turn, number)
             if conversation.has_fingerprints:
                 keeper.index_again(turn)
+
+
+def _check_documents(search: Search, known: int) -> None:
+    """Raise unless documents are numbered by first occurrence; ``known`` came before."""
+    if not any(search.evidence):
+        if search.documents != list(range(known, known + len(search.documents))):
+            raise DamagedState("a turn's documents are not in the order of its searches")
+        return
+    for document, evidence in zip(search.documents, search.evidence, strict=True):
+        if document != known if evidence == "" else not 0 <= document < known:
+            raise DamagedState("a turn's documents are not in the order of its searches")
+        known += evidence == ""
 
 
 class _Batch:

@@ -159,8 +159,9 @@ class Windows:
         return plan
 
     def load(self, window: str, bucket: int, agent: str, sums: bytes) -> None:
-        """Set one bucket as it was stored."""
+        """Set one bucket as it was stored; raises ``DamagedState``."""
         if window in self.buckets:
+            decode_sums(sums)
             self._hold(window, bucket, agent, sums)
 
     def install(self, touched: Touched) -> None:

@@ -6,8 +6,11 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+import msgspec
+
 from stream_metrics.adapters.redis import keys as names
 from stream_metrics.adapters.redis.keys import PartitionKeys
+from stream_metrics.engine.state import DamagedState
 from stream_metrics.ports import (
     BatchWrite,
     ConversationKey,
@@ -23,6 +26,8 @@ from stream_metrics.ports import (
 
 Meta = Mapping[bytes, bytes]
 Call = tuple[list[bytes], list[bytes | int]]
+
+_COUNTS: Final = msgspec.json.Decoder(dict[str, int])
 
 # a lone surrogate in a name must not make a batch unwritable
 _SURROGATES: Final = "surrogatepass"
@@ -44,9 +49,12 @@ def bucket_field(bucket: int, agent: str) -> bytes:
 
 
 def read_bucket(field: bytes) -> tuple[int, str]:
-    """(bucket, agent) of a field."""
+    """(bucket, agent) of a field; raises ``DamagedState``."""
     bucket, _, agent = field.partition(b"|")
-    return int(bucket), bytes_text(agent)
+    try:
+        return int(bucket), bytes_text(agent)
+    except ValueError as error:
+        raise DamagedState("a window bucket stands under a name that is none") from error
 
 
 def identity_fields(identity: Identity) -> list[bytes]:
@@ -71,14 +79,24 @@ def position_fields(positions: Mapping[str, Position]) -> list[bytes]:
 
 
 def read_state(meta: Meta) -> PartitionState:
-    """The content of ``meta``, without buckets."""
+    """The content of ``meta``, without buckets; raises ``DamagedState``."""
     if names.GROUP not in meta:
         return PartitionState(None, meta.get(names.TOKEN), {})
+    try:
+        return _read_state(meta)
+    except (KeyError, ValueError, RecursionError) as error:
+        raise DamagedState(
+            "what Redis holds of a state partition's identity and offsets cannot be read "
+            f"({type(error).__name__})"
+        ) from error
+
+
+def _read_state(meta: Meta) -> PartitionState:
     identity = Identity(
         group=bytes_text(meta[names.GROUP]),
         schema_version=int(meta[names.SCHEMA_VERSION]),
         fingerprint=bytes_text(meta[names.FINGERPRINT]),
-        partition_counts=json.loads(meta[names.PARTITION_COUNTS]),
+        partition_counts=_COUNTS.decode(meta[names.PARTITION_COUNTS]),
         settings=bytes_text(meta.get(names.SETTINGS, b"")),
     )
     positions = {}
