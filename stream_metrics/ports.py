@@ -7,7 +7,7 @@ tests as the real thing.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final, Protocol
 
 ConversationKey = bytes
@@ -24,9 +24,26 @@ def bounded_timestamp(timestamp_ms: int) -> int:
     return max(-1, min(timestamp_ms, MAX_TIMESTAMP_MS))
 
 
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a record stood, and under which key, before it was repartitioned."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record of an input topic (or line of a file, where topic and place may be unknown)."""
+    """One record of an input topic (or line of a file, where topic and place may be unknown).
+
+    ``headers`` are there where a record is to be passed on. ``origin`` is told of a record that was
+    repartitioned.
+    """
 
     value: bytes | None
     key: bytes | None = None
@@ -34,6 +51,23 @@ class Record:
     topic: str = ""
     partition: int = 0
     offset: int = 0
+    headers: Headers = ()
+    origin: Origin | None = None
+
+    @property
+    def as_sent(self) -> Record:
+        """The record under the key and at the place that its producer gave it."""
+        origin = self.origin
+        if origin is None:
+            return self
+        return replace(
+            self,
+            key=origin.key,
+            topic=origin.topic,
+            partition=origin.partition,
+            offset=origin.offset,
+            origin=None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +237,20 @@ class OnHold(Exception):
             else "the hold on the state partitions has ended: another run has taken over"
         )
         self.command = command
+
+
+class RepartitionUnavailable(Unavailable):
+    """The internal topic is missing, full or denied; the message says what to do."""
+
+    reason = "topic"
+
+
+class Upstream(Protocol):
+    """What fills the topics that are read, where producers do not fill them themselves."""
+
+    async def read_up_to_ms(self) -> int:
+        """Record time up to which everything lies in those topics; 0 if that is not known."""
+        ...
 
 
 class StateStore(Protocol):

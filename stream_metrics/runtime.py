@@ -17,9 +17,11 @@ from stream_metrics.adapters.auth import read_users
 from stream_metrics.adapters.health import WATCHDOG, Health
 from stream_metrics.adapters.kafka.consumer import LiveConsumer
 from stream_metrics.adapters.kafka.dead_letters import KafkaDeadLetters
+from stream_metrics.adapters.kafka.internal import KafkaUpstream
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.output import KafkaOutputs
 from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
+from stream_metrics.adapters.kafka.repartition import KafkaRepartition
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.adapters.prometheus.windows import WindowCollector
 from stream_metrics.adapters.redis.check import check, memory_bytes
@@ -33,7 +35,7 @@ from stream_metrics.settings import Settings, read_secret
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.clock import Clock
 from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
-from stream_metrics.worker.patience import Patience, Stopped
+from stream_metrics.worker.patience import Part, Patience, Stopped
 from stream_metrics.worker.watchdog import Watchdog
 
 WATCH_SECONDS = 2.0
@@ -41,6 +43,10 @@ LOOK_SECONDS = 1.0
 WAITING = frozenset(
     {"redis", "kafka", "dead_letters", "output", "topics"}
 )  # reasons that end by themselves
+REPARTITION = "repartition"  # the part that fills the internal topic
+REPARTITION_WAITING = frozenset(
+    f"{REPARTITION}_{reason}" for reason in ("kafka", "dead_letters", "topic")
+)
 GC_THRESHOLDS = (100_000, 20, 100)
 
 log = structlog.get_logger(__name__)
@@ -135,11 +141,15 @@ class Runtime:
         self.settings = settings
         self.registry = CollectorRegistry()
         self._watchdog = Watchdog(settings.web.watchdog_seconds)
+        self._repartition_watchdog = Watchdog(settings.web.watchdog_seconds)
         self.health = Health(settings.web.watchdog_seconds or math.inf)
-        self.operations = Operations(self.registry, settings.kafka.topics)
+        self.operations = Operations(
+            self.registry, dict.fromkeys(settings.kafka.topics + settings.kafka.state_topics)
+        )
         self.patience = Patience(self.health, self.operations.redis_error)
         self.cache = ConversationCache(settings.state.cache_results)
         self._consumer: LiveConsumer | None = None
+        self._repartition: KafkaRepartition | None = None
         self._clock = Clock()
         self._windows = WindowCollector(
             self._open_windows,
@@ -162,6 +172,16 @@ class Runtime:
         store = connect(redis_options(settings))
         letters = KafkaDeadLetters(settings.kafka, self._clock.now_ms)
         outputs = KafkaOutputs(settings.kafka) if settings.kafka.output_topic else None
+        upstream = None
+        if settings.kafka.repartition_topic is not None:
+            upstream = KafkaUpstream(settings.kafka)
+            self._repartition = KafkaRepartition(
+                settings.kafka,
+                settings.engine_config().limits,
+                Part(REPARTITION, self.health),
+                self.operations,
+                self._clock,
+            )
         if not settings.state.key():
             log.warning(
                 "no digest key: who reads Redis can test for guessed texts; set state.digest_key"
@@ -192,13 +212,14 @@ class Runtime:
             self.operations,
             self._clock,
             outputs,
+            upstream,
         )
         watchers: list[asyncio.Task[None]] = []
         try:
             await self._check_store(store)
             watchers.append(asyncio.create_task(self._watch(store)))
-            watchers.append(asyncio.create_task(self._guard(self._consumer)))
-            await self._consumer.run()
+            watchers.append(asyncio.create_task(self._guard()))
+            await self._together()
         except Stopped:
             pass
         finally:
@@ -208,7 +229,21 @@ class Runtime:
             await letters.stop()
             if outputs is not None:
                 await outputs.stop()
+            if upstream is not None:
+                await upstream.stop()
             await store.close()
+
+    async def _together(self) -> None:
+        """Read, and fill the internal topic if there is one; what ends one of the two ends both."""
+        parts = [part for part in (self._consumer, self._repartition) if part is not None]
+        running = [asyncio.create_task(part.run()) for part in parts]
+        try:
+            await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self.stop()
+            await asyncio.gather(*running, return_exceptions=True)
+        for ended in running:
+            ended.result()
 
     async def _watch(self, store: RedisStore) -> None:
         """Notice a Redis that is away also while there is nothing to write."""
@@ -228,13 +263,18 @@ class Runtime:
             except Stopped:
                 return
 
-    async def _guard(self, consumer: LiveConsumer) -> None:
+    async def _guard(self) -> None:
         """Say on ``/healthz`` when nothing moves, until something does."""
+        assert self._consumer is not None
         while not self.patience.stopping:
             waiting = WAITING & self.health.reasons.keys()
-            why = self._watchdog.look(time.monotonic(), consumer.standing(waiting))
+            why = self._watchdog.look(time.monotonic(), self._consumer.standing(waiting))
             if self._watchdog.moved or waiting:
                 self.health.beat()  # a long batch, or a long wait, is no dead loop
+            if self._repartition is not None and why is None:
+                waiting = REPARTITION_WAITING & self.health.reasons.keys()
+                standing = self._repartition.standing(waiting)
+                why = self._repartition_watchdog.look(time.monotonic(), standing)
             if why is not None and WATCHDOG not in self.health.reasons:
                 log.error("watchdog: stuck", reason=why)
             if why is None and WATCHDOG in self.health.reasons:
@@ -263,3 +303,5 @@ class Runtime:
     def stop(self) -> None:
         """Finish the batch in flight and leave the group."""
         self.patience.stop()
+        if self._repartition is not None:
+            self._repartition.stop()

@@ -50,7 +50,8 @@ class KafkaSettings(_Part):
     bootstrap_servers: str = Field("localhost:9092", description="host:port, comma separated")
     topics: tuple[str, ...] = Field(
         ("search-iterations", "relevance-labels"),
-        description="input topics; each accepts every event type, all have as many partitions",
+        description="input topics; each accepts every event type, all have as many partitions "
+        "(unless `kafka.repartition_topic` is set)",
     )
     group_id: str = Field("stream-metrics", description="consumer group")
     client_id: str = "stream-metrics"
@@ -65,6 +66,9 @@ class KafkaSettings(_Part):
     """A topic's dead letters go to its name with this behind it."""
     output_topic: str | None = None
     """A topic, best a compacted one, that gets a conversation's row whenever it changes."""
+    repartition_topic: str | None = None
+    """An internal topic, for producers that choose keys or partitions otherwise: the workers copy
+    each record of `kafka.topics` to it, keyed by its `conversation_id`, and read it instead."""
     max_poll_records: int = Field(2_000, ge=1, description="records fetched at once")
     fetch_max_wait_ms: int = Field(100, ge=1)
     """How long a fetch waits for records."""
@@ -117,7 +121,24 @@ class KafkaSettings(_Part):
         read = {name for topic in self.topics for name in (topic, topic + self.dead_letter_suffix)}
         if self.output_topic in read:
             raise ValueError("`output_topic` must be none of the input or dead-letter topics")
+        if self.repartition_topic is not None and self.repartition_topic in read | {
+            self.output_topic
+        }:
+            raise ValueError(
+                "`repartition_topic` must be none of the input, dead-letter or output topics"
+            )
         return self
+
+    @property
+    def state_topics(self) -> tuple[str, ...]:
+        """The topics that state is built from."""
+        return self.topics if self.repartition_topic is None else (self.repartition_topic,)
+
+    @property
+    def repartition_group(self) -> str:
+        """The consumer group that fills the internal topic: one, whoever reads the topic."""
+        assert self.repartition_topic is not None
+        return self.repartition_topic
 
 
 class RedisSettings(_Part):

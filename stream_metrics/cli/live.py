@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +15,8 @@ from aiokafka.errors import KafkaError
 from rich.console import Console
 from rich.table import Table
 
-from stream_metrics.adapters.kafka.topics import partition_counts
+from stream_metrics.adapters.kafka.suitable import problems_of
+from stream_metrics.adapters.kafka.topics import partition_counts, topic_configs
 from stream_metrics.adapters.redis.check import check as check_redis
 from stream_metrics.adapters.redis.connect import connect
 from stream_metrics.adapters.redis.errors import StoreRefused
@@ -109,14 +111,19 @@ async def _check_kafka(settings: Settings) -> list[Finding]:
     kafka = settings.kafka
     letters = [topic + kafka.dead_letter_suffix for topic in kafka.topics]
     outputs = [kafka.output_topic] if kafka.output_topic is not None else []
+    internal = [kafka.repartition_topic] if kafka.repartition_topic is not None else []
+    topics = (*kafka.topics, *internal, *letters, *outputs)
+    configs: dict[str, Mapping[str, str]] = {}
     try:
         async with asyncio.timeout(15):
-            counts = await partition_counts(kafka, [*kafka.topics, *letters, *outputs])
+            counts = await partition_counts(kafka, topics)
+            if internal:
+                configs = await topic_configs(kafka, [*kafka.topics, *internal])
     except (KafkaError, OSError, TimeoutError) as error:
         message = f"{kafka.bootstrap_servers}: {type(error).__name__}: {error}"
         return [Finding("kafka", "error", message)]
     findings = [Finding("kafka", "ok", kafka.bootstrap_servers)]
-    for topic in (*kafka.topics, *letters, *outputs):
+    for topic in topics:
         if topic in counts:
             findings.append(Finding(f"topic {topic}", "ok", f"{counts[topic]} partitions"))
         elif topic in letters:
@@ -127,7 +134,12 @@ async def _check_kafka(settings: Settings) -> list[Finding]:
             findings.append(Finding(f"topic {topic}", "error", why))
         else:
             findings.append(Finding(f"topic {topic}", "error", "does not exist; create it"))
-    if len({counts[topic] for topic in kafka.topics if topic in counts}) > 1:
+    for topic in internal:
+        if topic in configs:
+            inputs = [configs[name] for name in kafka.topics if name in configs]
+            problems = problems_of(configs[topic], inputs)
+            findings += [Finding(f"topic {topic}", "error", problem) for problem in problems]
+    if len({counts[topic] for topic in kafka.state_topics if topic in counts}) > 1:
         findings.append(
             Finding("partitions", "error", "input topics must have equal partition counts")
         )

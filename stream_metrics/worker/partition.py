@@ -289,8 +289,11 @@ class StatePartition:
             works, writes, positions, retry, divisible=len(records) > 1
         )
         if letters:
-            letters.sort(key=lambda letter: (letter.record.topic, letter.record.offset))
-            await retry(lambda: self._dead_letters.send(letters))
+            turned_away = sorted(
+                (replace(letter, record=letter.record.as_sent) for letter in letters),
+                key=lambda letter: (letter.record.topic, letter.record.offset),
+            )
+            await retry(lambda: self._dead_letters.send(turned_away))
         sent = clock()
         messages = [work.message for work in works.values() if work.message is not None]
         if self._output is not None and messages:

@@ -20,6 +20,25 @@ class Reasons(Protocol):
     def beat(self) -> None: ...
 
 
+class Part:
+    """The reasons of a part of the worker that works beside its loop, under the part's name."""
+
+    def __init__(self, name: str, reasons: Reasons) -> None:
+        self._name = name
+        self._reasons = reasons
+
+    def set(self, reason: str, why: str) -> None:
+        """See ``Reasons``."""
+        self._reasons.set(f"{self._name}_{reason}", why)
+
+    def clear(self, reason: str) -> None:
+        """See ``Reasons``."""
+        self._reasons.clear(f"{self._name}_{reason}")
+
+    def beat(self) -> None:
+        """Nothing: that one part comes round says nothing about the others."""
+
+
 class Stopped(Exception):
     """The worker is told to stop while it waits."""
 

@@ -26,6 +26,7 @@ from aiokafka.errors import (
 from stream_metrics.adapters.kafka.lag import Lag
 from stream_metrics.adapters.kafka.log import KafkaLog
 from stream_metrics.adapters.kafka.options import client_options
+from stream_metrics.adapters.kafka.records import record_of
 from stream_metrics.adapters.kafka.topics import TopicsMissing, equal_counts
 from stream_metrics.adapters.kafka.unpacking import UnreadableBatch
 from stream_metrics.adapters.prometheus.operations import Operations
@@ -36,7 +37,7 @@ from stream_metrics.ports import (
     Position,
     Record,
     StateStore,
-    bounded_timestamp,
+    Upstream,
     of_topics,
 )
 from stream_metrics.settings import KafkaSettings
@@ -91,6 +92,7 @@ class LiveConsumer:
         operations: Operations,
         clock: Clock,
         outputs: Outputs | None = None,
+        upstream: Upstream | None = None,
     ) -> None:
         self._settings = settings
         self._store = store
@@ -101,6 +103,8 @@ class LiveConsumer:
         self._operations = operations
         self._clock = clock
         self._outputs = outputs
+        self._upstream = upstream
+        self._filled_ms = 0  # up to when the topics are filled, as last heard
         self._consumer: AIOKafkaConsumer | None = None
         self._identity: Identity | None = None
         self._changed = False  # what was ours is not, until it has been taken over
@@ -111,7 +115,7 @@ class LiveConsumer:
         self._verify: dict[TopicPartition, Position] = {}
         self._found: dict[int, list[OffsetGap]] = {}  # gaps that reading has shown
         self._take_over_one: TakeOver | None = None
-        self._lag = Lag(operations, clock.now_ms)
+        self._lag = Lag(operations, clock.now_ms, in_order=upstream is None)
         self._committed: dict[TopicPartition, int] = {}
         self._committing: asyncio.Task[None] | None = None
         self._stuck: dict[int, dict[str, Position]] = {}  # where halted partitions stand
@@ -212,7 +216,7 @@ class LiveConsumer:
                 self._take_over_one = self._make_take_over(consumer)
                 self._reasons.clear("kafka")
                 self._group_since = time.monotonic()
-                consumer.subscribe(list(self._settings.topics), listener=_Listener(self))
+                consumer.subscribe(list(self._settings.state_topics), listener=_Listener(self))
                 return
 
     def _make_consumer(self) -> AIOKafkaConsumer:
@@ -235,7 +239,7 @@ class LiveConsumer:
     def _make_take_over(self, consumer: AIOKafkaConsumer) -> TakeOver:
         settings = self._settings
         return TakeOver(
-            KafkaLog(consumer, settings.topics, self._retry_kafka),
+            KafkaLog(consumer, settings.state_topics, self._retry_kafka),
             self._store,
             self._make_partition,
             self._patience,
@@ -326,19 +330,19 @@ class LiveConsumer:
         held: dict[int, set[str]] = {}
         for place in assignment:
             held.setdefault(place.partition, set()).add(place.topic)
-        whole = {n for n, topics in held.items() if topics >= set(self._settings.topics)}
+        whole = {n for n, topics in held.items() if topics >= set(self._settings.state_topics)}
         for number in held.keys() - whole:
             self._halt(number, "held for some of the input topics only")
         return whole
 
     def _places(self, number: int) -> list[TopicPartition]:
-        return [TopicPartition(topic, number) for topic in self._settings.topics]
+        return [TopicPartition(topic, number) for topic in self._settings.state_topics]
 
     async def _take(self, number: int, found: Sequence[OffsetGap] = ()) -> None:
         """Take one partition number over, and read on; or hold it, if records are gone."""
         assert self._take_over_one is not None
         assert self._identity is not None
-        kept, asked_ms = self._kept.get(number), self._clock.now_ms()
+        kept, asked_ms = self._kept.get(number), self._filled_up_to_ms()
         try:
             taken = await self._take_over_one.take(number, self._identity, kept, found)
         except DamagedState as damage:
@@ -496,17 +500,7 @@ class LiveConsumer:
             partition = self._active.get(place.partition)
             if partition is None or not found:
                 continue
-            records = [
-                Record(
-                    r.value,
-                    r.key,
-                    bounded_timestamp(r.timestamp),
-                    place.topic,
-                    place.partition,
-                    r.offset,
-                )
-                for r in found
-            ]
+            records = [record_of(r, self._settings.repartition_topic) for r in found]
             stored = partition.positions[place.topic].offset
             if place in self._verify and not self._recognise(place, records[0], partition):
                 continue
@@ -652,6 +646,11 @@ class LiveConsumer:
         owned = self._active | self._kept
         self._lag.report({n: p.positions for n, p in owned.items()} | self._stuck)
 
+    def _filled_up_to_ms(self) -> int:
+        """Up to when records lie in the topics: now, unless they are filled from others."""
+        now_ms = self._clock.now_ms()
+        return now_ms if self._upstream is None else min(now_ms, self._filled_ms)
+
     async def _probe(self) -> None:
         """Ask the brokers for the ends of our partitions: that is lag, and whether they answer."""
         while not self._patience.stopping:
@@ -661,8 +660,10 @@ class LiveConsumer:
                 places = [p for n in numbers for p in self._places(n)]
                 if consumer is not None:
                     async with asyncio.timeout(PROBE_SECONDS):
+                        if self._upstream is not None:
+                            self._filled_ms = await self._upstream.read_up_to_ms()
                         if places:
-                            asked_ms = self._clock.now_ms()
+                            asked_ms = self._filled_up_to_ms()
                             self._lag.heard(await consumer.end_offsets(places), asked_ms)
                         else:
                             await consumer.topics()

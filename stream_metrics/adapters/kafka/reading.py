@@ -9,6 +9,7 @@ from typing import Any, Final
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from stream_metrics.adapters.kafka.options import client_options
+from stream_metrics.adapters.kafka.records import record_of
 from stream_metrics.adapters.kafka.topics import partition_counts
 from stream_metrics.ports import Record, bounded_timestamp
 from stream_metrics.settings import KafkaSettings
@@ -93,11 +94,4 @@ class KafkaLogs:
     ) -> AsyncIterator[Record]:
         """See ``Logs.records``; those of transactions that were aborted are left out."""
         async for found in records_between(self._consumer, starts, ends):
-            yield Record(
-                found.value,
-                found.key,
-                bounded_timestamp(found.timestamp),
-                found.topic,
-                found.partition,
-                found.offset,
-            )
+            yield record_of(found, self._settings.repartition_topic)

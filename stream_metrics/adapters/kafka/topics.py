@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import (
     InvalidTopicError,
     NoError,
@@ -29,9 +30,15 @@ class TopicsMissing(TopicsUnfit):
 
 
 async def equal_counts(settings: KafkaSettings) -> dict[str, int]:
-    """Partition counts of the input topics; raises ``TopicsUnfit`` unless they are equal."""
-    counts = await partition_counts(settings, settings.topics)
-    missing = [topic for topic in settings.topics if topic not in counts]
+    """Partition counts of the topics that state is built from; raises ``TopicsUnfit`` unless they
+    are equal."""
+    counts = await partition_counts(settings, settings.state_topics)
+    missing = [topic for topic in settings.state_topics if topic not in counts]
+    if missing and settings.repartition_topic is not None:
+        raise TopicsMissing(
+            f"the internal topic does not exist: {settings.repartition_topic}. Create it, or name "
+            "another in `kafka.repartition_topic`"
+        )
     if missing:
         raise TopicsMissing(
             f"input topics do not exist: {', '.join(missing)}. Create them, all with the same "
@@ -67,3 +74,27 @@ async def partition_counts(settings: KafkaSettings, topics: Iterable[str]) -> di
         elif error not in ABSENT:
             raise error(found["topic"])
     return counts
+
+
+async def topic_configs(
+    settings: KafkaSettings, topics: Iterable[str]
+) -> dict[str, Mapping[str, str]]:
+    """How topics are configured, defaults included; those that do not exist are left out.
+
+    Raises aiokafka's errors while the brokers do not answer, or may not tell.
+    """
+    admin = AIOKafkaAdminClient(**client_options(settings))
+    wanted = [ConfigResource(ConfigResourceType.TOPIC, topic) for topic in topics]
+    try:
+        await admin.start()
+        answers = await admin.describe_configs(wanted)
+    finally:
+        await admin.close()
+    found: dict[str, Mapping[str, str]] = {}
+    for code, _, _, topic, entries in (each for answer in answers for each in answer.resources):
+        error = for_code(code)
+        if error is NoError:
+            found[topic] = {name: value for name, value, *_ in entries}
+        elif error is not UnknownTopicOrPartitionError:
+            raise error(topic)
+    return found

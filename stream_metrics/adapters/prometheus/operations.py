@@ -198,6 +198,9 @@ class Operations:
         self._gaps = counter(
             "offset_gaps", "Times that records between state and log were gone.", "topic"
         )
+        self._repartitioned = counter(
+            "repartitioned_records", "Records copied to the internal topic.", "topic"
+        )
         for topic in topics:
             self._gaps.labels(topic)
         self._holes = counter("offset_holes", "Offsets without a record, which is normal.")
@@ -318,6 +321,11 @@ class Operations:
     def offset_gap(self, topic: str) -> None:
         """Records that the state still needs are gone from the log."""
         self._gaps.labels(topic).inc()
+
+    def repartitioned(self, counts: Mapping[str, int]) -> None:
+        """So many records of each input topic are on the internal one."""
+        for topic, n in counts.items():
+            self._repartitioned.labels(topic).inc(n)
 
     def offset_holes(self, n: int) -> None:
         """``n`` offsets had no record."""

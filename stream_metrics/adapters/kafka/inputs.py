@@ -1,0 +1,391 @@
+"""The input topics where they are repartitioned: read by a group whose commits say how far.
+
+Here the commit counts, unlike where state is built: nothing else remembers what was copied.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+import structlog
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.errors import (
+    IllegalStateError,
+    KafkaError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+    RecordTooLargeError,
+)
+from aiokafka.structs import OffsetAndMetadata
+
+from stream_metrics.adapters.kafka.internal import note, note_ms
+from stream_metrics.adapters.kafka.lag import Lag
+from stream_metrics.adapters.kafka.options import client_options
+from stream_metrics.adapters.kafka.records import record_to_pass_on
+from stream_metrics.adapters.kafka.topics import TopicsMissing, partition_counts
+from stream_metrics.adapters.prometheus.operations import Operations
+from stream_metrics.ports import Position, Record
+from stream_metrics.settings import KafkaSettings
+from stream_metrics.worker.clock import Clock
+from stream_metrics.worker.patience import Patience, Reasons
+from stream_metrics.worker.takeover import Extent
+from stream_metrics.worker.watchdog import Standing
+
+log = structlog.get_logger(__name__)
+
+ASK_SECONDS: Final = 1.5  # how often the brokers are asked for the ends
+ANSWER_WITHIN_SECONDS: Final = 3.0
+NOTE_SECONDS: Final = 3.0  # how often a commit says up to when, if nothing else is new
+LEAVE_WITHIN_SECONDS: Final = 8.0
+MAX_POLL_INTERVAL_MS: Final = 900_000
+
+
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Notes that the assignment changed; nothing here can raise or take long."""
+
+    def __init__(self, inputs: KafkaInputs) -> None:
+        self._inputs = inputs
+
+    def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        self._inputs.assignment_revoked()
+
+    def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        self._inputs.assignment_arrived(assigned)
+
+
+class KafkaInputs:
+    """``worker.repartition.Inputs``: ``kafka.topics``, each partition from the group's commit.
+
+    A partition whose log does not hold what the group has not read yet is an offset gap: it is
+    halted, or read on from the nearest offset if ``kafka.on_offset_gap`` is ``continue``.
+    """
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        patience: Patience,
+        reasons: Reasons,
+        operations: Operations,
+        clock: Clock,
+    ) -> None:
+        self._settings = settings
+        self._patience = patience
+        self._reasons = reasons
+        self._operations = operations
+        self._clock = clock
+        self._lag = Lag(operations, clock.now_ms)
+        self._consumer: AIOKafkaConsumer | None = None
+        self._changed = True  # what is ours has yet to be looked at
+        self._arrived = False  # the group has said what is ours
+        self._group_since = time.monotonic()
+        self._positions: dict[TopicPartition, Position] = {}
+        self._halted: dict[TopicPartition, Position] = {}
+        self._committed: dict[TopicPartition, int] = {}
+        self._committing: asyncio.Task[None] | None = None
+        self._next_note = 0.0
+        self._next_ask = 0.0
+        self._steps = 0
+        self._rounds = 0
+
+    # -- worker.repartition.Inputs --------------------------------------------------------------
+
+    async def fetch(self) -> list[Record]:
+        """See ``Inputs.fetch``; raises ``TopicsMissing`` if an input topic is not there."""
+        consumer = self._consumer or await self._connect()
+        self._rounds += 1
+        self._reasons.beat()
+        if self._changed and self._arrived:
+            await self._retry(self._look)
+        try:
+            fetched: Mapping[TopicPartition, list[Any]] = await consumer.getmany(
+                timeout_ms=self._settings.fetch_max_wait_ms,
+                max_records=self._settings.max_poll_records,
+            )
+        except NoOffsetForPartitionError:
+            return []  # raised for the moment between assignment and our seek
+        except OffsetOutOfRangeError:
+            self._changed = self._arrived = True  # the log moved: look at its bounds again
+            return []
+        except RecordTooLargeError:
+            await self._halt_passed(consumer)
+            return []
+        except KafkaError as error:
+            self._reasons.set("kafka", type(error).__name__)
+            await self._patience.pause(1.0)
+            return []
+        if self._changed:
+            return []  # it is read again by whoever gets it
+        return [record for place, found in fetched.items() for record in self._read(place, found)]
+
+    async def taken(self) -> None:
+        """See ``Inputs.taken``. A commit that fails is made up for by the next."""
+        consumer = self._consumer
+        if consumer is None or self._changed:
+            return
+        now = time.monotonic()
+        if now >= self._next_ask:
+            self._next_ask = now + ASK_SECONDS
+            await self._ask(consumer)
+        offsets = {place: position.offset for place, position in self._positions.items()}
+        if offsets != self._committed or now >= self._next_note:
+            self._next_note = now + NOTE_SECONDS
+            await self._commit(consumer)
+
+    # -- the consumer ---------------------------------------------------------------------------
+
+    async def _connect(self) -> AIOKafkaConsumer:
+        self._reasons.set("assignment", "waiting for the consumer group")
+        while True:
+            settings = self._settings
+            consumer = AIOKafkaConsumer(
+                **client_options(settings),
+                group_id=settings.repartition_group,
+                enable_auto_commit=False,
+                auto_offset_reset="none",
+                isolation_level="read_committed",
+                partition_assignment_strategy=(RoundRobinPartitionAssignor,),
+                fetch_max_wait_ms=settings.fetch_max_wait_ms,
+                max_partition_fetch_bytes=settings.max_partition_fetch_bytes,
+                session_timeout_ms=settings.session_timeout_ms,
+                heartbeat_interval_ms=settings.heartbeat_interval_ms,
+                rebalance_timeout_ms=settings.rebalance_timeout_ms,
+                max_poll_interval_ms=MAX_POLL_INTERVAL_MS,
+            )
+            try:
+                await self._check_topics()
+                await consumer.start()
+            except (KafkaError, OSError, TimeoutError) as error:
+                await consumer.stop()
+                self._reasons.set("kafka", f"cannot connect: {type(error).__name__}")
+                await self._patience.pause(1.0)
+            except BaseException:
+                await consumer.stop()
+                raise
+            else:
+                self._reasons.clear("kafka")
+                self._group_since = time.monotonic()
+                consumer.subscribe(list(settings.topics), listener=_Listener(self))
+                self._consumer = consumer
+                return consumer
+
+    async def _check_topics(self) -> None:
+        counts = await partition_counts(self._settings, self._settings.topics)
+        missing = [topic for topic in self._settings.topics if topic not in counts]
+        if missing:
+            raise TopicsMissing(
+                f"input topics do not exist: {', '.join(missing)}. Create them, or name others in "
+                "`kafka.topics`"
+            )
+
+    async def stop(self) -> None:
+        """Leave the group."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            with suppress(TimeoutError, KafkaError):
+                await asyncio.wait_for(consumer.stop(), LEAVE_WITHIN_SECONDS)
+        if self._committing is not None:
+            self._committing.cancel()
+            await asyncio.wait({self._committing})
+
+    def assignment_revoked(self) -> None:
+        """Called by the rebalance listener: nothing is ours until the group has said so again."""
+        self._changed, self._arrived = True, False
+        self._group_since = time.monotonic()
+
+    def assignment_arrived(self, assigned: Iterable[TopicPartition]) -> None:
+        """Called by the rebalance listener: hold still until it is known from where to read."""
+        assert self._consumer is not None
+        places = list(assigned)
+        if places:
+            self._consumer.pause(*places)
+        self._changed = self._arrived = True
+
+    def standing(self, waiting: frozenset[str]) -> Standing:
+        """How far it is, for the watchdog; ``waiting`` names what it is known to wait for."""
+        elapsed = time.monotonic() - self._group_since
+        return Standing(
+            {(place.partition, place.topic): p.offset for place, p in self._positions.items()},
+            {
+                (place.partition, place.topic): self._lag.behind(place, p.offset)
+                for place, p in self._positions.items()
+            },
+            taking_over=self._changed,
+            rebalancing=self._changed
+            and not self._arrived
+            and elapsed < self._settings.rebalance_timeout_ms / 1000,
+            steps=self._steps,
+            rounds=self._rounds,
+            waiting=waiting,
+        )
+
+    # -- where to read --------------------------------------------------------------------------
+
+    async def _look(self) -> None:
+        """Find out from where to read what the group gave us, and read on."""
+        consumer = self._consumer
+        assert consumer is not None
+        self._changed = False
+        places = sorted(consumer.assignment())
+        # The public method gives the offset without the note.
+        commits = await consumer._coordinator.fetch_committed_offsets(places) if places else {}
+        firsts = await consumer.beginning_offsets(places) if places else {}
+        asked_ms = self._clock.now_ms()
+        ends = await consumer.end_offsets(places) if places else {}
+        if self._changed:
+            return
+        for place in self._positions.keys() | self._halted.keys():
+            if place not in places:
+                self._lag.forget(place)
+            self._unhalt(place)
+        self._positions.clear()
+        self._committed.clear()
+        self._lag.heard(ends, asked_ms)
+        try:
+            for place in places:
+                self._begin(consumer, place, Extent(firsts[place], ends[place]), commits.get(place))
+        except IllegalStateError:
+            self._changed = True  # the group gave it away meanwhile; the listener says what is ours
+            return
+        self._steps += 1
+        self._next_note = 0.0
+        self._reasons.clear("assignment")
+        log.info(
+            "input partitions to copy", partitions=[f"{p.topic}/{p.partition}" for p in places]
+        )
+
+    def _begin(
+        self,
+        consumer: AIOKafkaConsumer,
+        place: TopicPartition,
+        extent: Extent,
+        commit: OffsetAndMetadata | None,
+    ) -> None:
+        if commit is None:
+            offset = extent.end if self._settings.start == "latest" else extent.first
+            self._positions[place] = Position(offset)
+        else:
+            offset = extent.nearest(commit.offset)
+            position = Position(offset, record_time_ms=note_ms(commit.metadata))
+            if offset != commit.offset and not self._goes_on(place, extent, commit.offset):
+                self._halted[place] = position
+                return
+            self._positions[place] = position
+        consumer.seek(place, offset)
+        consumer.resume(place)
+
+    def _goes_on(self, place: TopicPartition, extent: Extent, offset: int) -> bool:
+        """Whether to read on behind a gap."""
+        self._operations.offset_gap(place.topic)
+        goes_on = self._settings.on_offset_gap == "continue"
+        why = (
+            f"partition {place.partition} of {place.topic} has the offsets {extent.first} to "
+            f"{extent.end}, and the group {self._settings.repartition_group} has read up to "
+            f"{offset}: records were deleted before they were read, or the topic was made anew. "
+            "With `kafka.on_offset_gap` continue it is read on from the nearest offset"
+        )
+        action = "continue" if goes_on else "halt"
+        log.error("offset gap", partition=place.partition, action=action, reason=why)
+        if not goes_on:
+            self._halt(place, why)
+        return goes_on
+
+    def _halt(self, place: TopicPartition, why: str) -> None:
+        """Stop this input partition only; the others go on."""
+        log.error("input partition halted", reason=why)
+        if place in self._positions:
+            self._halted[place] = self._positions.pop(place)
+        self._reasons.set(f"{place.topic}-{place.partition}", why)
+        consumer = self._consumer
+        assert consumer is not None
+        consumer.pause(place)
+        # a partition without a position keeps the client from fetching any other
+        consumer.seek(place, 0)
+
+    def _unhalt(self, place: TopicPartition) -> None:
+        self._halted.pop(place, None)
+        self._reasons.clear(f"{place.topic}-{place.partition}")
+
+    async def _halt_passed(self, consumer: AIOKafkaConsumer) -> None:
+        """The client has passed a record that it could not fetch: halt where its position moved."""
+        for place, position in list(self._positions.items()):
+            if await consumer.position(place) > position.offset:
+                why = f"a record of {place.topic} is larger than `kafka.max_partition_fetch_bytes`"
+                self._halt(place, why)
+
+    # -- how far it is --------------------------------------------------------------------------
+
+    def _read(self, place: TopicPartition, found: list[Any]) -> list[Record]:
+        """The records, and the position behind them."""
+        position = self._positions.get(place)
+        if position is None or not found:
+            return []
+        records = [record_to_pass_on(record) for record in found]
+        newest_ms = max(record.timestamp_ms or 0 for record in records)
+        self._positions[place] = Position(
+            records[-1].offset + 1,
+            record_time_ms=max(position.record_time_ms, min(newest_ms, self._clock.now_ms())),
+        )
+        return records
+
+    async def _ask(self, consumer: AIOKafkaConsumer) -> None:
+        """Ask the brokers for the ends, and pass offsets that hold no record."""
+        places = [*self._positions, *self._halted]
+        asked_ms = self._clock.now_ms()
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN_SECONDS):
+                self._lag.heard(await consumer.end_offsets(places), asked_ms)
+                for place, position in list(self._positions.items()):
+                    passed = await consumer.position(place)
+                    if not self._changed and passed > position.offset:
+                        record_time_ms = position.record_time_ms
+                        self._positions[place] = Position(passed, record_time_ms=record_time_ms)
+        except IllegalStateError:
+            return  # the group has given it away
+        except (KafkaError, OSError, TimeoutError) as error:
+            self._reasons.set("kafka", f"brokers do not answer: {type(error).__name__}")
+            return
+        self._reasons.clear("kafka")
+        for place, position in (self._positions | self._halted).items():
+            self._lag.report_one(place, position)
+
+    async def _commit(self, consumer: AIOKafkaConsumer) -> None:
+        offsets = {
+            place: OffsetAndMetadata(position.offset, note(self._read_up_to_ms(place, position)))
+            for place, position in self._positions.items()
+        }
+        if not offsets or self._changed or self._committing is not None:
+            return
+        # Not cancelled when it takes too long: the client's request would go on all the same, and
+        # nobody would take its error.
+        self._committing = asyncio.create_task(self._send_commit(consumer, offsets))
+        await asyncio.wait({self._committing}, timeout=ANSWER_WITHIN_SECONDS)
+
+    async def _send_commit(
+        self, consumer: AIOKafkaConsumer, offsets: dict[TopicPartition, OffsetAndMetadata]
+    ) -> None:
+        try:
+            await consumer.commit(offsets)
+        except (KafkaError, IllegalStateError) as error:
+            log.info("offset commit failed", error=type(error).__name__)
+        else:
+            self._committed = {place: offset.offset for place, offset in offsets.items()}
+        finally:
+            self._committing = None
+
+    def _read_up_to_ms(self, place: TopicPartition, position: Position) -> int:
+        return self._lag.read_up_to_ms(place.partition, {place.topic: position}) or 0
+
+    async def _retry(self, call: Callable[[], Awaitable[None]]) -> None:
+        """Repeat while the brokers do not answer."""
+        while True:
+            try:
+                return await call()
+            except (KafkaError, OSError, TimeoutError) as error:
+                self._changed = True
+                self._reasons.set("kafka", f"brokers do not answer: {type(error).__name__}")
+                await self._patience.pause(1.0)

@@ -1,0 +1,54 @@
+"""The part of a worker that fills the internal topic: ``worker.repartition`` over Kafka."""
+
+from __future__ import annotations
+
+from stream_metrics.adapters.kafka.dead_letters import KafkaDeadLetters
+from stream_metrics.adapters.kafka.inputs import KafkaInputs
+from stream_metrics.adapters.kafka.internal import KafkaInternal
+from stream_metrics.adapters.prometheus.operations import Operations
+from stream_metrics.events.limits import Limits
+from stream_metrics.settings import KafkaSettings
+from stream_metrics.worker.clock import Clock
+from stream_metrics.worker.patience import Patience, Reasons, Stopped
+from stream_metrics.worker.repartition import Repartitioner
+from stream_metrics.worker.watchdog import Standing
+
+
+class KafkaRepartition:
+    """Copies the input topics to ``kafka.repartition_topic`` until it is told to stop."""
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        limits: Limits,
+        reasons: Reasons,
+        operations: Operations,
+        clock: Clock,
+    ) -> None:
+        self._patience = Patience(reasons, operations.redis_error)
+        self._inputs = KafkaInputs(settings, self._patience, reasons, operations, clock)
+        self._internal = KafkaInternal(settings)
+        self._letters = KafkaDeadLetters(settings, clock.now_ms)
+        self._repartitioner = Repartitioner(
+            self._inputs, self._internal, self._letters, limits, self._patience, operations
+        )
+
+    def standing(self, waiting: frozenset[str]) -> Standing:
+        """How far it is, for the watchdog."""
+        return self._inputs.standing(waiting)
+
+    async def run(self) -> None:
+        """Work until ``stop``; raises ``TopicsMissing`` if an input topic is not there."""
+        try:
+            while not self._patience.stopping:
+                await self._repartitioner.turn()
+        except Stopped:
+            pass
+        finally:
+            await self._inputs.stop()
+            await self._internal.stop()
+            await self._letters.stop()
+
+    def stop(self) -> None:
+        """Finish the round in hand and leave the group."""
+        self._patience.stop()

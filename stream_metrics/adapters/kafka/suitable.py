@@ -1,0 +1,63 @@
+"""Whether the internal topic is configured so that nothing is lost on it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+Config = Mapping[str, str]
+
+_CREATE_TIME: Final = "CreateTime"
+# What may be no less than on the input topics, and what happens otherwise. -1 is without a bound.
+_AT_LEAST: Final = {
+    "retention.ms": "copies keep their records' times, so that Kafka would delete them early",
+    "max.message.bytes": "it would not take the largest records",
+}
+_TIMES_AT_LEAST: Final = dict.fromkeys(
+    ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms"),
+    "it would refuse some records' times",
+)
+
+
+def problems_of(internal: Config, inputs: Sequence[Config]) -> list[str]:
+    """What to change in the internal topic's configuration, given that of the input topics.
+
+    >>> problems_of({"cleanup.policy": "compact"}, [])
+    ['cleanup.policy is compact, and keeps one event of each conversation; set it to delete']
+    """
+    problems = []
+    policy = internal.get("cleanup.policy", "delete")
+    if policy != "delete":
+        problems.append(
+            f"cleanup.policy is {policy}, and keeps one event of each conversation; set it to "
+            "delete"
+        )
+    stamps = internal.get("message.timestamp.type", _CREATE_TIME)
+    if stamps != _CREATE_TIME:
+        problems.append(
+            f"message.timestamp.type is {stamps}, and stamps records anew; set it to {_CREATE_TIME}"
+        )
+    if _bound(internal, "retention.bytes") < math.inf:
+        problems.append(
+            "retention.bytes is set, and may delete records before they are read; set it to -1"
+        )
+    stamped = [c for c in inputs if c.get("message.timestamp.type", _CREATE_TIME) == _CREATE_TIME]
+    problems += _lower(internal, inputs, _AT_LEAST)
+    problems += _lower(internal, stamped, _TIMES_AT_LEAST)
+    return problems
+
+
+def _lower(internal: Config, inputs: Sequence[Config], at_least: Mapping[str, str]) -> list[str]:
+    problems = []
+    for name, otherwise in at_least.items():
+        needed = max(inputs, key=lambda config: _bound(config, name), default={})
+        if _bound(internal, name) < _bound(needed, name):
+            wanted = needed.get(name, "-1")
+            problems.append(f"{name} is {internal[name]}: {otherwise}; set it to {wanted}")
+    return problems
+
+
+def _bound(config: Config, name: str) -> float:
+    value = int(config.get(name, "-1"))
+    return math.inf if value == -1 else value

@@ -1,0 +1,275 @@
+"""Repartitioning: keys, dead letters, waiting, and how far the workers may take it to have come."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.structs import OffsetAndMetadata
+from prometheus_client import CollectorRegistry
+from pydantic import ValidationError
+
+from stream_metrics.adapters.health import Health
+from stream_metrics.adapters.kafka.internal import filled_up_to_ms, note
+from stream_metrics.adapters.kafka.lag import Lag
+from stream_metrics.adapters.kafka.records import origin_headers, origin_of
+from stream_metrics.adapters.kafka.suitable import problems_of
+from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.adapters.prometheus.operations import Operations
+from stream_metrics.events import BadRecord, Limits, decode
+from stream_metrics.ports import Origin, Position, Record, RepartitionUnavailable
+from stream_metrics.settings import KafkaSettings
+from stream_metrics.worker.patience import Part, Patience
+from stream_metrics.worker.repartition import Repartitioner, route
+from tests.property.test_partition import TOPIC, once, opened
+from tests.unit.test_bad_input import OK, TABLE, Row
+
+NOW_MS = 1_718_020_800_000
+DAY_MS = 86_400_000
+PLACE = TopicPartition("internal", 0)
+
+
+# --- keys and dead letters ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
+def test_every_record_is_judged_once(row: Row) -> None:
+    """A record that names no conversation is turned away for the reason that a worker would give;
+    any other is copied under a key with which the worker judges it by its value alone."""
+    limits = Limits()
+    copies, letters = route([Record(row.value, row.key, row.timestamp_ms, "t", 2, 7)], limits)
+
+    expected = decode(row.value, timestamp_ms=row.timestamp_ms, limits=limits)
+    reasons = [letter.reason for letter in letters]
+    for copy in copies:
+        found = decode(
+            copy.value,
+            key=copy.key,
+            timestamp_ms=copy.timestamp_ms,
+            limits=limits,
+            require_key=True,
+        )
+        reasons.append(found.reason if isinstance(found, BadRecord) else OK)
+        assert copy.as_sent == Record(row.value, row.key, row.timestamp_ms, "t", 2, 7)
+    assert reasons == [expected.reason if isinstance(expected, BadRecord) else OK]
+
+
+async def test_a_dead_letter_of_a_copy_is_that_of_its_record() -> None:
+    """What a worker turns away is stored with the place and the key that the producer gave it."""
+    letters = MemoryDeadLetters()
+    partition = await opened(MemoryStore(), letters, 10)
+    origin = Origin("searches", 3, 14, None)
+    copy = Record(b'{"conversation_id": "c"}', b"c", NOW_MS, TOPIC, 0, 0, origin=origin)
+
+    await partition.process([copy], once)
+
+    sent = Record(copy.value, None, NOW_MS, "searches", 3, 14)
+    assert [letter.record for letter in letters.letters] == [sent]
+
+
+@pytest.mark.parametrize("key", [b"c-1", None, b"", b"trace-9"])
+def test_a_copy_tells_its_origin(key: bytes | None) -> None:
+    """The headers of a copy tell place and key of its record, whatever headers came before."""
+    origin = Origin("searches", 3, 14, key)
+    first = origin_headers(Record(None, b"c-1", origin=Origin("former", 0, 0, b"c-1")))
+    headers = (*first, *origin_headers(Record(None, b"c-1", origin=origin)))
+
+    assert origin_of(headers, b"c-1") == origin
+
+
+@pytest.mark.parametrize("value", [None, b"", b"searches", b"searches/x/1", b"/0/1", b"\xff/1"])
+def test_a_record_that_is_no_copy_has_no_origin(value: bytes | None) -> None:
+    """A header that names no place is not believed."""
+    assert origin_of((("stream-metrics.repartitioned_from", value),), b"c") is None
+    assert origin_of((), b"c") is None
+
+
+# --- waiting --------------------------------------------------------------------------------------
+
+
+class Round:
+    """A scripted source with one round, and a topic that is away at first; notes what happens."""
+
+    def __init__(self) -> None:
+        self.happened: list[str] = []
+        self.failures = 2
+
+    async def fetch(self) -> list[Record]:
+        """A record that is copied and one that is not."""
+        self.happened.append("fetch")
+        good = Record(b'{"conversation_id": "c"}', None, NOW_MS, "searches", 0, 0)
+        return [good, Record(b"junk", None, NOW_MS, "searches", 0, 1)]
+
+    async def taken(self) -> None:
+        """The group moves on."""
+        self.happened.append("taken")
+
+    async def send(self, records: Sequence[Any]) -> None:
+        """Copies or letters, told apart by what they are."""
+        if not isinstance(records[0], Record):
+            self.happened.append("letters")
+            return
+        if self.failures:
+            self.failures -= 1
+            raise RepartitionUnavailable("it is away")
+        self.happened.append("copies")
+
+    def bad_records(self, counts: Counter[str]) -> None:
+        """Counts of letters."""
+        assert counts == {"not_json": 1}
+
+    def repartitioned(self, counts: Counter[str]) -> None:
+        """Counts of copies."""
+        assert counts == {"searches": 1}
+
+
+async def test_positions_move_when_all_is_stored() -> None:
+    """While the internal topic is away the round waits and says why; then it is taken, once."""
+    made, health = Round(), Health(reasons={})
+    seen: list[dict[str, str]] = []
+
+    class Watched(Patience):
+        async def pause(self, seconds: float) -> None:
+            seen.append(dict(health.reasons))
+
+    patience = Watched(Part("repartition", health), lambda: None)
+    await Repartitioner(made, made, made, Limits(), patience, made).turn()
+
+    assert seen == [{"repartition_topic": "it is away"}] * 2
+    assert made.happened == ["fetch", "letters", "copies", "taken"]
+    assert health.reasons == {}
+
+
+# --- how far it is --------------------------------------------------------------------------------
+
+
+def merged() -> Lag:
+    """The lag of a topic into which others were merged."""
+    return Lag(Operations(CollectorRegistry(), ("internal",)), lambda: NOW_MS, in_order=False)
+
+
+def read(lag: Lag, offset: int) -> int | None:
+    """Up to when it is read at that offset; the newest record read is of this very moment."""
+    return lag.read_up_to_ms(0, {"internal": Position(offset, record_time_ms=NOW_MS)})
+
+
+def test_a_new_record_says_nothing_about_older_ones() -> None:
+    """In a merged topic, older records may lie behind the newest: only ends that were passed count,
+    each for the time up to which everything lay before it."""
+    lag = merged()
+    assert read(lag, 0) is None
+    lag.heard({PLACE: 10}, NOW_MS - 3 * DAY_MS)
+    assert read(lag, 9) == 0
+    lag.heard({PLACE: 20}, NOW_MS - 2 * DAY_MS)
+    lag.heard({PLACE: 30}, NOW_MS - DAY_MS)
+
+    assert read(lag, 9) == 0
+    assert read(lag, 29) == NOW_MS - 2 * DAY_MS
+    assert read(lag, 30) == NOW_MS - DAY_MS
+
+
+def test_an_end_is_reached_though_the_log_grows() -> None:
+    """Ends that are heard faster than they are reached do not put off the one that comes next."""
+    lag = merged()
+    for number in range(1, 50):
+        lag.heard({PLACE: 10 * number}, NOW_MS + number)
+        assert read(lag, 10 * number - 5) == (NOW_MS + number - 1 if number > 1 else 0)
+
+
+def test_a_position_that_goes_back_is_believed() -> None:
+    """After the store went back, an end that had been passed does not count any more."""
+    lag = merged()
+    lag.heard({PLACE: 10}, NOW_MS - DAY_MS)
+    assert read(lag, 10) == NOW_MS - DAY_MS
+    assert read(lag, 4) == 0
+
+
+COMMITS = {
+    TopicPartition("searches", 0): OffsetAndMetadata(5, note(NOW_MS)),
+    TopicPartition("searches", 1): OffsetAndMetadata(5, note(NOW_MS - 7)),
+    TopicPartition("labels", 0): OffsetAndMetadata(0, note(NOW_MS - 3)),
+}
+
+
+def test_the_partition_that_is_furthest_behind_counts() -> None:
+    """The internal topic is filled up to when the slowest input partition has been read."""
+    assert filled_up_to_ms({"searches": 2, "labels": 1}, COMMITS) == NOW_MS - 7
+
+
+@pytest.mark.parametrize(
+    ("counts", "changed"),
+    [
+        ({"searches": 3, "labels": 1}, {}),
+        ({"searches": 2, "labels": 0}, {}),
+        ({"searches": 2}, {TopicPartition("searches", 0): OffsetAndMetadata(5, "")}),
+        ({"searches": 2}, {TopicPartition("searches", 0): OffsetAndMetadata(5, "another's")}),
+    ],
+    ids=["no commit", "no topic", "no note", "another note"],
+)
+def test_what_is_not_known_holds_record_time(
+    counts: dict[str, int], changed: dict[TopicPartition, OffsetAndMetadata]
+) -> None:
+    """Without a word about a partition nothing is taken to be filled."""
+    assert filled_up_to_ms(counts, {**COMMITS, **changed}) == 0
+
+
+# --- settings and configuration -------------------------------------------------------------------
+
+
+def test_state_is_built_from_the_internal_topic() -> None:
+    """Whether there is one decides what workers read; its group bears its name."""
+    plain = KafkaSettings(topics=("a", "b"))
+    assert plain.state_topics == ("a", "b")
+    repartitioned = KafkaSettings(topics=("a", "b"), repartition_topic="c")
+    assert repartitioned.state_topics == ("c",)
+    assert repartitioned.repartition_group == "c"
+
+
+@pytest.mark.parametrize("name", ["a", "a.dlq", "out"])
+def test_the_internal_topic_is_no_other(name: str) -> None:
+    """It is none of the topics that are read or written otherwise."""
+    with pytest.raises(ValidationError, match="repartition_topic"):
+        KafkaSettings(topics=("a",), output_topic="out", repartition_topic=name)
+
+
+INPUT = {
+    "cleanup.policy": "compact",
+    "retention.ms": "1000",
+    "max.message.bytes": "100",
+    "message.timestamp.type": "CreateTime",
+    "message.timestamp.after.max.ms": "50",
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({}, []),
+        ({"retention.ms": "-1", "retention.bytes": "-1", "max.message.bytes": "101"}, []),
+        ({"retention.ms": "999"}, ["retention.ms is 999"]),
+        ({"retention.bytes": "5"}, ["retention.bytes is set"]),
+        ({"max.message.bytes": "99"}, ["max.message.bytes is 99"]),
+        ({"message.timestamp.after.max.ms": "49"}, ["message.timestamp.after.max.ms is 49"]),
+        ({"message.timestamp.type": "LogAppendTime"}, ["message.timestamp.type is LogAppend"]),
+        ({"cleanup.policy": "compact,delete"}, ["cleanup.policy is compact,delete"]),
+    ],
+)
+def test_the_internal_topic_keeps_what_the_input_keeps(
+    changed: dict[str, str], named: list[str]
+) -> None:
+    """Whatever would let copies be dropped, refused or stamped anew is named."""
+    internal = {**INPUT, "cleanup.policy": "delete", **changed}
+
+    found = problems_of(internal, [INPUT, {**INPUT, "retention.ms": "10"}])
+
+    assert [text[: len(start)] for text, start in zip(found, named, strict=True)] == named
+
+
+def test_copies_are_kept_as_long_as_the_input() -> None:
+    """Where an input topic keeps records for ever, the internal one has to."""
+    found = problems_of({"retention.ms": "5"}, [INPUT, {"retention.ms": "-1"}])
+
+    assert [text.endswith("set it to -1") for text in found] == [True]
