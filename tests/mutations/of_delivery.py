@@ -22,9 +22,7 @@ STORES: Final = "tests/contract/test_state_store.py::"
 WINDOWS: Final = "other windows than one pass gives"
 AHEAD: Final = "a commit ahead of the stored offset"
 LETTERS: Final = """\
-        if letters:
-            letters.sort(key=lambda letter: (letter.record.topic, letter.record.offset))
-            await retry(lambda: self._dead_letters.send(letters))
+            await retry(lambda: self._dead_letters.send(turned_away))
 """
 
 DELIVERY: Final = (
@@ -192,7 +190,7 @@ DELIVERY: Final = (
             Edit(
                 PARTITION,
                 "        written = clock()\n",
-                f"        written = clock()\n{LETTERS}",
+                f"        written = clock()\n        if letters:\n{LETTERS}",
             ),
         ),
         SIMULATION,
@@ -272,7 +270,7 @@ DELIVERY: Final = (
         (
             Edit(
                 CONSUMER,
-                "topics >= set(self._settings.topics)}",
+                "topics >= set(self._settings.state_topics)}",
                 "topics}",
             ),
         ),
@@ -300,8 +298,14 @@ DELIVERY: Final = (
         (
             Edit(
                 LAG,
-                "times.append(self._asked_ms[place] if at_end else position.record_time_ms)",
-                "times.append(self._asked_ms[place])",
+                """\
+        if self._in_order and len(passed) < len(marks):
+            return position.record_time_ms
+""",
+                """\
+        if marks:
+            return marks[-1].asked_ms
+""",
             ),
         ),
         SIMULATION,
