@@ -470,6 +470,7 @@ class LiveConsumer:
         except KafkaError as error:
             # Not "kafka": the brokers may well answer, and then waiting does not help.
             self._reasons.set("fetch", f"records cannot be fetched: {type(error).__name__}")
+            self._seek_back()
             await self._patience.pause(1.0)
             return {}
         self._reasons.clear("fetch")

@@ -176,7 +176,7 @@ class _Records(fetcher.PartitionRecords):  # type: ignore[misc]
     def __next__(self) -> Any:
         try:
             record = super().__next__()
-        except StopIteration:
+        except (StopIteration, KafkaError):
             raise
         except _RoundFull:
             raise StopIteration from None
