@@ -28,6 +28,9 @@ PARTITIONS = 4
 COMMAND = [sys.executable, "-m", "stream_metrics"]
 
 
+LAUNCHED: list[Worker] = []  # by the test that runs
+
+
 class Worker(ChildProcess):
     """``stream-metrics worker`` with its pages on a free port."""
 
@@ -41,6 +44,11 @@ class Worker(ChildProcess):
     def address(self) -> str:
         """``host:port`` of the pages."""
         return f"127.0.0.1:{self.port}"
+
+    def launch(self) -> None:
+        """Start the process without waiting for it."""
+        LAUNCHED.append(self)
+        super().launch()
 
     def command(self) -> list[str]:
         """The command of the README."""
