@@ -8,6 +8,7 @@ import json
 import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 import structlog
@@ -67,11 +68,14 @@ def redis_options(settings: Settings) -> RedisOptions:
         cluster=redis.cluster,
         sentinels=redis.sentinels,
         sentinel_service=redis.sentinel_service,
+        sentinel_username=redis.sentinel_username,
+        sentinel_password=read_secret(redis.sentinel_password, redis.sentinel_password_file),
         socket_timeout_seconds=redis.socket_timeout_seconds,
         connect_timeout_seconds=redis.connect_timeout_seconds,
         ssl_ca_file=redis.ssl_ca_file,
         ssl_certificate_file=redis.ssl_certificate_file,
         ssl_key_file=redis.ssl_key_file,
+        ssl_key_password=read_secret(redis.ssl_key_password, redis.ssl_key_password_file),
     )
 
 
@@ -291,7 +295,8 @@ class Runtime:
 
     async def _check_store(self, store: RedisStore) -> None:
         async def reachable() -> None:
-            await store.partitions()
+            with suppress(StoreRefused):  # of which the check says more
+                await store.partitions()
 
         await self.patience(reachable)
         for problem in await check(store):

@@ -157,6 +157,12 @@ class RedisSettings(_Part):
     sentinels: tuple[str, ...] = Field((), description="host:port of Sentinels")
     sentinel_service: str = "mymaster"
     """The master's name at the Sentinels."""
+    sentinel_username: str | None = None
+    """ACL user at the Sentinels."""
+    sentinel_password: SecretStr | None = None
+    """That user's password."""
+    sentinel_password_file: Path | None = None
+    """A file that holds the password at the Sentinels."""
     socket_timeout_seconds: float = Field(5.0, gt=0)
     """How long an answer may take."""
     connect_timeout_seconds: float = Field(5.0, gt=0)
@@ -167,6 +173,10 @@ class RedisSettings(_Part):
     """The client's own certificate."""
     ssl_key_file: Path | None = None
     """The key of that certificate."""
+    ssl_key_password: SecretStr | None = None
+    """The password of a key that is encrypted."""
+    ssl_key_password_file: Path | None = None
+    """A file that holds the key's password."""
 
 
 class StateSettings(_Part):

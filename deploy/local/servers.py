@@ -11,6 +11,7 @@ import aiohttp
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from deploy.local.certificates import Authority
 from deploy.local.install import ALERTMANAGER, PROMETHEUS, PROMTOOL, REDIS, program
 from deploy.local.process import ChildProcess, ServerFailed, free_port
 
@@ -28,9 +29,12 @@ class RedisServer(ChildProcess):
         *,
         fsync: Literal["always", "everysec", "no"] = "always",
         options: Mapping[str, str] | None = None,
+        authority: Authority | None = None,
     ) -> None:
+        """With ``authority`` it listens by TLS too; clients may show a certificate."""
         super().__init__(folder)
         self.port = free_port()
+        self.tls_port = free_port()
         self.socket = folder / "redis.sock"
         self._options = {
             "bind": "127.0.0.1",
@@ -42,6 +46,7 @@ class RedisServer(ChildProcess):
             "appendfsync": fsync,
             "maxmemory-policy": "noeviction",
             "daemonize": "no",
+            **(_tls(authority, self.tls_port) if authority else {}),
             **(options or {}),
         }
 
@@ -49,6 +54,11 @@ class RedisServer(ChildProcess):
     def url(self) -> str:
         """Where it listens by TCP."""
         return f"redis://127.0.0.1:{self.port}/0"
+
+    @property
+    def tls_url(self) -> str:
+        """Where it listens by TLS."""
+        return f"rediss://127.0.0.1:{self.tls_port}/0"
 
     @property
     def unix_url(self) -> str:
@@ -69,6 +79,17 @@ class RedisServer(ChildProcess):
             return False
         finally:
             await client.aclose()
+
+
+def _tls(authority: Authority, port: int) -> dict[str, str]:
+    own = authority.issue("redis")
+    return {
+        "tls-port": str(port),
+        "tls-cert-file": str(own.certificate),
+        "tls-key-file": str(own.key),
+        "tls-ca-cert-file": str(authority.certificate),
+        "tls-auth-clients": "optional",
+    }
 
 
 class _HttpServer(ChildProcess):

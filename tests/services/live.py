@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -279,8 +280,6 @@ class LiveSystem:
     async def command(self, *arguments: str) -> tuple[int, str]:
         """Run ``stream-metrics`` with the system's settings; exit code, and what it wrote: to
         standard output, or to standard error where the code is not 0."""
-        import os
-
         process = await asyncio.create_subprocess_exec(
             *COMMAND,
             *arguments,
@@ -313,3 +312,17 @@ class LiveSystem:
         assert code == 0, text
         letters = [json.loads(line) for line in text.splitlines()]
         return {(letter["topic"], letter["partition"], letter["offset"]) for letter in letters}
+
+
+async def said(system: LiveSystem, *arguments: str) -> tuple[int, str]:
+    """A command's exit code, and all that it wrote, on one line."""
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND,
+        *arguments,
+        env={**os.environ, "COLUMNS": "500", **system.environment},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    out, _ = await process.communicate()
+    return process.returncode or 0, " ".join(out.decode().split())

@@ -31,6 +31,8 @@ def run(command: str, given: str = "", **settings: str) -> subprocess.CompletedP
     environment = {
         "STREAM_METRICS_STATE__DIGEST_KEY": SECRET,
         "STREAM_METRICS_KAFKA__SASL_PASSWORD": SECRET,
+        "STREAM_METRICS_REDIS__SENTINEL_PASSWORD": SECRET,
+        "STREAM_METRICS_REDIS__SSL_KEY_PASSWORD": SECRET,
         "STREAM_METRICS_WEB__TLS_KEY_PASSWORD": SECRET,
         "STREAM_METRICS_REDIS__URL": f"redis://user:{SECRET}@localhost:1/0?password={SECRET}",
         **settings,

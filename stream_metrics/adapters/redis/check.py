@@ -9,6 +9,7 @@ from typing import Any
 from redis.asyncio import RedisCluster
 
 from stream_metrics.adapters.redis.errors import StoreRefused, translated
+from stream_metrics.adapters.redis.rights import lacking
 from stream_metrics.adapters.redis.store import RedisStore
 from stream_metrics.ports import StoreUnavailable
 
@@ -28,14 +29,15 @@ async def check(store: RedisStore) -> list[Problem]:
     try:
         memory = await _info(store, "memory")
         persistence = await _info(store, "persistence")
+        lacks = await lacking(store.client, store.keys, store.namespace)
     except Exception as error:
         problem = translated(error)
         if isinstance(problem, StoreUnavailable):
             return [Problem(str(problem), fatal=True)]
         if isinstance(problem, StoreRefused):
-            return [_refused(problem)]
+            return [Problem(str(problem), fatal=True)]
         raise
-    problems: list[Problem] = []
+    problems = [Problem(lacks, fatal=True)] if lacks else []
     for node, info in memory.items():
         problems += _memory_problems(node, info)
     for node, info in persistence.items():
@@ -71,15 +73,6 @@ def _memory_problems(node: str, info: Info) -> list[Problem]:
         "Set `maxmemory-policy noeviction`, or start with `--force`"
     )
     return [Problem(message, fatal=True)]
-
-
-def _refused(problem: StoreRefused) -> Problem:
-    if "info" in str(problem).lower():
-        return Problem(
-            f"{problem}. Whether memory is evicted could not be looked up; allow `+info`",
-            fatal=False,
-        )
-    return Problem(str(problem), fatal=True)
 
 
 async def _info(store: RedisStore, section: str) -> dict[str, Info]:

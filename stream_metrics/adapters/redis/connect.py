@@ -13,9 +13,11 @@ from redis.asyncio.connection import SSLConnection, parse_url
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
 
 from stream_metrics.adapters.redis.script import Client
 from stream_metrics.adapters.redis.store import Closer, RedisStore
+from stream_metrics.adapters.tls import OwnCertificate, trusting
 
 SENTINEL_PORT: Final = 26_379
 
@@ -46,6 +48,7 @@ class RedisOptions:
     ssl_ca_file: Path | None = None
     ssl_certificate_file: Path | None = None
     ssl_key_file: Path | None = None
+    ssl_key_password: str | None = field(default=None, repr=False)
 
 
 def connect(options: RedisOptions) -> RedisStore:
@@ -73,8 +76,7 @@ def make_client(options: RedisOptions) -> tuple[Client, list[Closer]]:
 
 def _address(options: RedisOptions) -> dict[str, Any]:
     """What the URL says, and what stands beside it."""
-    scheme = urlsplit(options.url).scheme
-    address: dict[str, Any] = dict(parse_url(options.url))
+    address = _parsed(options.url)
     tls = address.pop("connection_class", None) is SSLConnection
     files = {
         "ssl_ca_certs": options.ssl_ca_file,
@@ -83,7 +85,7 @@ def _address(options: RedisOptions) -> dict[str, Any]:
     }
     given = {name: str(path) for name, path in files.items() if path is not None}
     if given and not tls:
-        raise ValueError(f"certificates need a URL that begins with rediss://, not {scheme}://")
+        raise ValueError("certificates need a `redis.url` that begins with rediss://")
     if options.cluster and options.sentinels:
         raise ValueError("a Redis Cluster has no Sentinels; configure one of the two")
     if options.cluster and "path" in address:
@@ -91,12 +93,36 @@ def _address(options: RedisOptions) -> dict[str, Any]:
     if options.cluster and address.get("db"):
         raise ValueError("a Redis Cluster has the database 0 only")
     if tls:
+        _check_files(options)
         address |= {"ssl": True, **given}
+        if options.ssl_key_password is not None:
+            address["ssl_password"] = options.ssl_key_password
     if options.username is not None:
         address["username"] = options.username
     if options.password is not None:
         address["password"] = options.password
     return address
+
+
+def _parsed(url: str) -> dict[str, Any]:
+    try:
+        return dict(parse_url(url))
+    except (ValueError, RedisError):  # what they say may quote a password with a '/' or a '#' in it
+        raise ValueError(
+            "`redis.url` is not understood; write redis://host:port/0, rediss://host:port/0 or "
+            "unix:///path, and the password percent-encoded or in `redis.password`"
+        ) from None
+
+
+def _check_files(options: RedisOptions) -> None:
+    """Raise ``ValueError`` for files of which the client would complain at each connection."""
+    context = trusting("redis.ssl_ca_file", options.ssl_ca_file)
+    OwnCertificate(
+        ("redis.ssl_certificate_file", "redis.ssl_key_file", "redis.ssl_key_password"),
+        options.ssl_certificate_file,
+        options.ssl_key_file,
+        options.ssl_key_password,
+    ).load(context)
 
 
 def _common(options: RedisOptions) -> dict[str, Any]:

@@ -17,6 +17,11 @@ _PASSING: Final = (
 )  # fmt: skip
 _CODE = re.compile(rf"(?:^|@user_script: ?\d+: ?)-?({'|'.join(_PASSING)})\b")
 
+_DENIED = re.compile("NOPERM|The user executing the script can't")  # the latter in Redis 7.0
+_COMMAND = re.compile(r"(?:run the '|may not run )([\w|]+)")
+
+WHOLE_COMMAND: Final = "(docs/security.md has the whole command)"
+
 _PASSING_TYPES: Final = (
     redis.ConnectionError,
     redis.TimeoutError,
@@ -47,7 +52,7 @@ def translated(error: Exception) -> Exception:
     """The error as the port has it; ``error`` itself where it is neither passing nor a refusal."""
     refusal = _refusal(error)
     if refusal is not None:
-        return StoreRefused(f"Redis refuses this user: {refusal}")
+        return StoreRefused(_refused(refusal))
     if isinstance(error, _PASSING_TYPES):
         return StoreUnavailable(f"Redis is unavailable: {_reason(error)}")
     if isinstance(error, redis.ResponseError) and _CODE.search(str(error)):
@@ -63,11 +68,20 @@ def demoted(error: Exception) -> bool:
     return found is not None and found[1] == "READONLY"
 
 
+def _refused(error: Exception) -> str:
+    """Which command or key it was, and what to grant."""
+    text = " ".join(str(error).split())
+    command = _COMMAND.search(text)
+    what = f"+{command[1].lower()}" if command else "the keys of the namespace"
+    grant = f"; grant {what} {WHOLE_COMMAND}" if command or "of the keys" in text else ""
+    return f"Redis refuses this user: {text}{grant}"
+
+
 def _refusal(error: Exception) -> Exception | None:
     """The refusal that is the error or the cause of it."""
     cause: BaseException | None = error
     while isinstance(cause, Exception):
-        if isinstance(cause, _REFUSALS) or "NOPERM" in str(cause)[:200]:
+        if isinstance(cause, _REFUSALS) or _DENIED.search(str(cause)[:200]):
             return cause
         # a Cluster's client hides what the node said behind an error of its own
         hidden = cause.__context__ if isinstance(cause, redis.RedisClusterException) else None

@@ -20,6 +20,12 @@ class Script:
         self.text = files(__package__).joinpath("scripts", f"{name}.lua").read_bytes()
         self.sha = sha1(self.text, usedforsecurity=False).hexdigest()
 
+    async def send(
+        self, client: Client, keys: Sequence[bytes], arguments: Sequence[bytes | int]
+    ) -> Any:
+        """The script's answer; its text is sent whole."""
+        return await client.execute_command("EVAL", self.text, len(keys), *keys, *arguments)
+
     async def run(
         self, client: Client, keys: Sequence[bytes], arguments: Sequence[bytes | int]
     ) -> Any:
@@ -27,4 +33,4 @@ class Script:
         try:
             return await client.execute_command("EVALSHA", self.sha, len(keys), *keys, *arguments)
         except NoScriptError:
-            return await client.execute_command("EVAL", self.text, len(keys), *keys, *arguments)
+            return await self.send(client, keys, arguments)

@@ -64,8 +64,8 @@ class RedisStore:
         mark: bytes = b"",
     ) -> None:
         self.client = client
+        self.namespace = namespace
         self.keys = Keys(namespace)
-        self._namespace = namespace
         self._closers = tuple(closers)
         self._layout = Layout(client, self.keys, mark)
         self._borrowed = bool(mark)
@@ -263,7 +263,7 @@ class RedisStore:
 
     def drafts(self, mark: bytes) -> StateStore:
         """See ``StateStore.drafts``."""
-        return RedisStore(self.client, self._namespace, mark=mark)
+        return RedisStore(self.client, self.namespace, mark=mark)
 
     async def switch(self, mark: bytes, retired: Sequence[int]) -> None:
         """See ``StateStore.switch``; one script on one key."""

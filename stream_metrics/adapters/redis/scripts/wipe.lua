@@ -3,10 +3,19 @@
 -- ARGV: token that must be the owner's, or ''; mark; then the members of idle to forget
 -- Returns 'begun', 'fenced', 'wiping' or 'wiped'. The first step sets the mark and takes all else
 -- out of meta but the names of the windows; later steps must know the mark. The last one, which
--- names no members and finds idle empty, deletes meta too.
+-- names no members and finds idle empty, deletes meta too. Rights are checked before the first write.
+
+local NEEDED = {'HDEL', 'HGETALL', 'HMGET', 'HSET', 'TYPE', 'UNLINK', 'ZREM'}
 
 if #KEYS < 2 or #ARGV < 2 or ARGV[2] == '' then
   return redis.error_reply('ERR wipe: wrong arguments')
+end
+if redis.acl_check_cmd then
+  for _, command in ipairs(NEEDED) do
+    if not redis.acl_check_cmd(command, KEYS[1]) then
+      return redis.error_reply('NOPERM this user may not run ' .. command)
+    end
+  end
 end
 
 local held = redis.call('HMGET', KEYS[1], 'token', 'wiping')

@@ -1,0 +1,286 @@
+"""Redis with TLS and ACL users: what the worker needs, what it says where something lacks."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+import pytest
+from aiokafka.admin import NewPartitions
+from redis.asyncio import Redis
+
+from deploy.local.certificates import Authority
+from deploy.local.kafka.cluster import Kafka, admin
+from deploy.local.servers import RedisServer
+from stream_metrics.adapters.redis.rights import WORKER
+from stream_metrics.traffic import TrafficProfile, generate
+from tests.helpers import wait_until
+from tests.services.live import PARTITIONS, LiveSystem, produce, said
+from tests.services.secured import command_acl, worker_acl
+
+PASSWORD = "rd-4711-secret"
+RIGHTS = worker_acl()
+COMMANDS = {
+    "export": ("export", "--out", "{out}"),
+    "audit": ("audit",),
+    "purge": ("purge", "--yes", "--force"),
+}
+OF_THE_TEST = {"acl|setuser", "acl|deluser", "auth", "config|resetstat", "hello", "ping"}
+AT_EXPIRY = {"+unlink", "+zrem"}  # of conversations, which is hours later
+_numbers = count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Secured:
+    """A Redis that listens by TLS, and a client that may do everything."""
+
+    server: RedisServer
+    authority: Authority
+    raw: Redis
+
+    async def user(self, namespace: str, commands: list[str], keys: str | None = None) -> None:
+        """Make the user ``worker`` anew, with these commands on the namespace's keys."""
+        await self.raw.acl_deluser("worker")
+        await self.raw.acl_setuser(
+            "worker",
+            enabled=True,
+            passwords=[f"+{PASSWORD}"],
+            keys=[keys or f"sm:{namespace}:*"],
+            commands=commands,
+            reset_channels=True,
+        )
+
+
+@pytest.fixture
+async def secured(tmp_path: Path) -> AsyncIterator[Secured]:
+    """A server of the test's own."""
+    authority = Authority(tmp_path / "ca")
+    async with (
+        RedisServer(tmp_path / "redis", authority=authority) as server,
+        Redis.from_url(server.url) as raw,
+    ):
+        yield Secured(server, authority, raw)
+
+
+async def scene(kafka: Kafka, secured: Secured, folder: Path, conversations: int) -> LiveSystem:
+    """Topics with traffic, for workers that come to Redis by TLS as ``worker``."""
+    group = f"acl-{os.getpid()}-{next(_numbers)}"
+    topics = (f"{group}-events", f"{group}-labels")
+    for topic in topics:
+        await kafka.create_topic(topic, PARTITIONS)
+        await kafka.create_topic(f"{topic}.dlq", PARTITIONS)
+    start = int(time.time()) - 1_800
+    profile = TrafficProfile(
+        seed=7, conversations=conversations, start=start, duration_seconds=1_200
+    )
+    streams = {"events": topics[0], "labels": topics[1]}
+    produced = await produce(kafka, streams, generate(profile))
+    system = LiveSystem(kafka, secured.server, folder / group, group, topics, produced)
+    system.settings |= {
+        "STREAM_METRICS_REDIS__URL": secured.server.tls_url,
+        "STREAM_METRICS_REDIS__USERNAME": "worker",
+        "STREAM_METRICS_REDIS__PASSWORD": PASSWORD,
+        "STREAM_METRICS_REDIS__SSL_CA_FILE": str(secured.authority.certificate),
+    }
+    return system
+
+
+async def called(raw: Redis) -> set[str]:
+    """The commands, in scripts too, that the server has run since its statistics were reset."""
+    found = await raw.info("commandstats")
+    return {
+        name.removeprefix("cmdstat_") for name, stats in found.items() if stats["calls"]
+    } - OF_THE_TEST
+
+
+async def test_the_listed_rights_are_enough_and_are_all_used(
+    kafka: Kafka, secured: Secured, tmp_path: Path
+) -> None:
+    """With the page's rights, state is a replay's; and of the rights there is none without use."""
+    system = await scene(kafka, secured, tmp_path, conversations=300)
+    await secured.user(system.group, RIGHTS)
+    code, text = await said(system, "check")
+    assert (code, "error" in text) == (0, False), text
+    await secured.raw.config_resetstat()
+    await system.start_workers(1)
+    await system.reach(1.0)
+    used = {f"+{name}" for name in await called(secured.raw)}
+
+    await secured.user(system.group, sorted({*RIGHTS, *command_acl("export")}))
+    live, replayed = await system.compare(system.produced.last_us)
+    for name in ("conversations.jsonl", "windows.json"):
+        assert (live / name).read_bytes() == (replayed / name).read_bytes(), name
+    await secured.user(system.group, RIGHTS)
+    await secured.raw.config_resetstat()
+
+    async def looked_after() -> bool:
+        return "zrangebyscore" in await called(secured.raw)
+
+    await wait_until(looked_after, 60, "nobody looks for what has expired")
+    used |= {f"+{name}" for name in await called(secured.raw)}
+
+    assert used | AT_EXPIRY == set(RIGHTS)
+    assert await system.stop_workers() == [0]
+
+
+@pytest.mark.parametrize("lacking", [*RIGHTS, "~"])
+async def test_a_right_less_is_named(
+    kafka: Kafka, secured: Secured, tmp_path: Path, lacking: str
+) -> None:
+    """Without one of the rights `check` and the worker fail, and name the right and the keys."""
+    system = await scene(kafka, secured, tmp_path, conversations=1)
+    commands = [right for right in RIGHTS if right != lacking]
+    await secured.user(system.group, commands, keys="other:*" if lacking == "~" else None)
+    wanted = f"~sm:{system.group}:*" if lacking == "~" else lacking
+
+    code, text = await said(system, "check")
+    assert code == 2
+    assert f"grant {wanted} (docs/security.md" in text
+
+    await system.start_workers(1)
+    [worker] = system.workers
+    await worker.ended(30)
+    assert worker.exit_code == 2
+    assert f"grant {wanted} (docs/security.md" in worker.log_tail()
+
+
+async def test_another_database_needs_select(
+    kafka: Kafka, secured: Secured, tmp_path: Path
+) -> None:
+    """In a database other than 0 `check` asks for +select, and is content with it."""
+    system = await scene(kafka, secured, tmp_path, conversations=1)
+    system.settings["STREAM_METRICS_REDIS__URL"] = secured.server.tls_url[:-1] + "3"
+    await secured.user(system.group, RIGHTS)
+
+    code, text = await said(system, "check")
+    assert code == 2
+    assert "grant +select" in text
+
+    await secured.user(system.group, [*RIGHTS, "+select"])
+    assert (await said(system, "check"))[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"PASSWORD": "another"}, "invalid username-password pair"),
+        ({"USERNAME": "nobody"}, "invalid username-password pair"),
+        ({"SSL_CA_FILE": None}, "certificate verify failed"),
+        ({"URL": "rediss://127.0.0.1:1/0"}, "Connect call failed"),
+        ({"URL": "redis://{tls}/0", "SSL_CA_FILE": None}, "Redis is unavailable"),
+        ({"URL": f"rediss://worker:{PASSWORD}/x@127.0.0.1:1/0"}, "`redis.url` is not understood"),
+        ({"URL": f"rediss://:{PASSWORD}"}, "`redis.url` is not understood"),
+        ({"URL": "http://127.0.0.1"}, "`redis.url` is not understood"),
+    ],
+    ids=str,
+)
+async def test_a_login_that_fails_is_explained(
+    kafka: Kafka,
+    secured: Secured,
+    tmp_path: Path,
+    settings: dict[str, str | None],
+    sentence: str,
+) -> None:
+    """`check` says what is wrong with a login or an address, and the password nowhere."""
+    system = await scene(kafka, secured, tmp_path, conversations=1)
+    await secured.user(system.group, RIGHTS)
+    for name, value in settings.items():
+        if value is None:
+            del system.settings[f"STREAM_METRICS_REDIS__{name}"]
+        else:
+            place = value.replace("{tls}", f"127.0.0.1:{secured.server.tls_port}")
+            system.settings[f"STREAM_METRICS_REDIS__{name}"] = place
+
+    code, text = await said(system, "check")
+
+    assert code == 2
+    assert sentence in text
+    assert PASSWORD not in text
+    assert "Traceback" not in text
+
+
+@pytest.mark.parametrize("password", [None, "key-4711-secret"])
+async def test_a_certificate_of_its_own(
+    kafka: Kafka, secured: Secured, tmp_path: Path, password: str | None
+) -> None:
+    """Where Redis asks for a certificate, the worker shows one, whose key may be encrypted."""
+    await secured.raw.config_set("tls-auth-clients", "yes")
+    system = await scene(kafka, secured, tmp_path, conversations=2)
+    await secured.user(system.group, RIGHTS)
+    assert (await said(system, "check"))[0] == 2
+    own = secured.authority.issue("worker", password)
+    system.settings |= {
+        "STREAM_METRICS_REDIS__SSL_CERTIFICATE_FILE": str(own.certificate),
+        "STREAM_METRICS_REDIS__SSL_KEY_FILE": str(own.key),
+    }
+    if password is not None:
+        code, text = await said(system, "check")
+        assert (code, "`redis.ssl_key_password` must fit" in text) == (2, True)
+        file = tmp_path / "key-password"
+        file.write_text(password + "\n")
+        system.settings["STREAM_METRICS_REDIS__SSL_KEY_PASSWORD_FILE"] = str(file)
+
+    code, text = await said(system, "check")
+    assert code == 0, text
+    await system.start_workers(1)
+    await system.reach(1.0)
+    assert await system.stop_workers() == [0]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+async def test_commands_need_what_the_page_says(
+    kafka: Kafka, secured: Secured, tmp_path: Path, command: str
+) -> None:
+    """A command works with the page's rights; with one less it fails and names the command."""
+    system = await scene(kafka, secured, tmp_path, conversations=20)
+    await secured.user(system.group, RIGHTS)
+    await system.start_workers(1)
+    await system.reach(1.0)
+    assert await system.stop_workers() == [0]
+    rights = command_acl(command)
+    arguments = [part.replace("{out}", str(tmp_path / "out")) for part in COMMANDS[command]]
+    for lacking in rights:
+        await secured.user(system.group, [right for right in rights if right != lacking])
+        if lacking in ("+eval", "+evalsha"):
+            await secured.raw.script_flush()
+        code, text = await said(system, *arguments)
+        assert code == 2, f"{lacking} is not needed: {text}"
+        assert f"grant {lacking} " in text
+        assert "Traceback" not in text
+
+    await secured.user(system.group, rights)
+    code, text = await said(system, *arguments)
+    assert code == 0, text
+
+
+async def test_reshard_needs_what_the_page_says(
+    kafka: Kafka, secured: Secured, tmp_path: Path
+) -> None:
+    """With the worker's rights and the one more, state moves; without that one nothing does."""
+    system = await scene(kafka, secured, tmp_path, conversations=20)
+    await secured.user(system.group, RIGHTS)
+    await system.start_workers(1)
+    await system.reach(1.0)
+    assert await system.stop_workers() == [0]
+    more = NewPartitions(2 * PARTITIONS)
+    async with admin(kafka.bootstrap_servers) as client:
+        await client.create_partitions(dict.fromkeys(system.topics, more))
+
+    code, text = await said(system, "reshard", "--yes")
+    assert code == 2
+    assert "grant +zcount " in text
+
+    await secured.user(system.group, [*RIGHTS, "+zcount"])
+    code, text = await said(system, "reshard", "--yes")
+    assert code == 0, text
+
+
+def test_the_page_has_the_rights() -> None:
+    """The page lists what the code checks, and the commands without which it cannot check."""
+    checked = {f"+{command.lower()}" for command in WORKER}
+    assert set(RIGHTS) == checked | {"+eval", "+evalsha", "+info"}
+    assert sorted(RIGHTS) == RIGHTS
