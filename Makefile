@@ -24,9 +24,7 @@ KERNEL_SOURCES := $(shell find kernel/src -name '*.rs') $(addprefix kernel/, \
 TOOLS := env PATH="$(CURDIR)/$(BIN):$(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin"
 
 .PHONY: help setup demo test test-unit test-services check format stack bench bounds profile services \
-	kernel docs lock clean campaign mutations
-
-	kernel docs lock clean campaign fuzz
+	kernel docs lock clean campaign mutations fuzz
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
