@@ -108,13 +108,13 @@ def _holds(data: bytes, small: bytes, word: str) -> bool:
         percent = "".join(f"%{byte:02x}" for byte in raw).encode()
         if raw.hex().encode() in small or percent in small:
             return True
-        if any(form in data for form in _base64(raw)):
+        if any(form in data for form in base64_forms(raw)):
             return True
     folded = word.lower()
     return folded.encode() in small or folded.encode("utf-16-le") in small
 
 
-def _base64(raw: bytes) -> Iterator[bytes]:
+def base64_forms(raw: bytes) -> Iterator[bytes]:
     """The middle of what base64 makes of it, wherever in a longer text it stands."""
     for before in range(3):
         encoded = base64.b64encode(b"\0" * before + raw)
