@@ -85,8 +85,14 @@ def main() -> None:
     except (UsageError, InputError) as error:
         errors.print(f"[red]error:[/red] {error}", markup=True)
         sys.exit(2)
-    except (DamagedState, UnknownSchema) as error:
+    except UnknownSchema as error:
         errors.print(f"[red]error:[/red] the state in Redis cannot be read: {error}")
+        sys.exit(2)
+    except DamagedState as error:
+        errors.print(
+            f"[red]error:[/red] the state in Redis is damaged: {error}; stop the workers, then "
+            "restore a backup or run `stream-metrics rebuild`"
+        )
         sys.exit(2)
     except ValidationError as error:
         for problem in error.errors(include_url=False, include_input=False):

@@ -2,7 +2,8 @@
 
 Empty drafts at the starts of the logs take the places of the state partitions (``move``): until
 that one step nothing has changed, after it workers read from there. It is the way out for whatever
-cannot be gone on with: other settings, records that are gone, state that is lost or half wiped.
+cannot be gone on with: other settings, records that are gone, state that is lost, damaged or half
+wiped.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from stream_metrics.engine.state import DamagedState
 from stream_metrics.ports import MAX_TIMESTAMP_MS, Position, StateStore
 from stream_metrics.worker.catch_up import Place
 from stream_metrics.worker.identity import OtherIdentity
@@ -108,7 +110,10 @@ class Rebuild:
     async def _check(self) -> None:
         ours = self._options.identity
         for number in await self._store.partitions():
-            stored = (await self._store.describe(number)).identity
+            try:
+                stored = (await self._store.describe(number)).identity
+            except DamagedState:
+                continue  # it is replaced whatever it holds
             if stored is None:
                 continue
             if stored.group != ours.group:

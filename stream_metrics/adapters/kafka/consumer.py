@@ -71,7 +71,10 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
 
 def damaged(damage: DamagedState) -> str:
     """Why a partition is halted whose state cannot be read."""
-    return f"its state in Redis is damaged: {damage}; restore a backup, or start a new group"
+    return (
+        f"its state in Redis is damaged: {damage}; stop the workers, then restore a backup or run "
+        "`stream-metrics rebuild`"
+    )
 
 
 class LiveConsumer:

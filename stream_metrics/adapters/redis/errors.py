@@ -7,6 +7,7 @@ from typing import Final
 
 from redis import exceptions as redis
 
+from stream_metrics.engine.state import DamagedState
 from stream_metrics.ports import StoreUnavailable
 
 # What a server answers while it cannot take a command but will again. Redis 6 names the code of an
@@ -16,6 +17,8 @@ _PASSING: Final = (
     "TRYAGAIN", "UNBLOCKED",
 )  # fmt: skip
 _CODE = re.compile(rf"(?:^|@user_script: ?\d+: ?)-?({'|'.join(_PASSING)})\b")
+
+_OTHER_TYPE: Final = "WRONGTYPE"  # of Redis 6 inside a script, too: in the middle of its text
 
 _DENIED = re.compile("NOPERM|The user executing the script can't")  # the latter in Redis 7.0
 _COMMAND = re.compile(r"(?:run the '|may not run )([\w|]+)")
@@ -49,7 +52,8 @@ class StoreRefused(Exception):
 
 
 def translated(error: Exception) -> Exception:
-    """The error as the port has it; ``error`` itself where it is neither passing nor a refusal."""
+    """The error as the port has it; ``error`` itself where it is neither passing, nor a refusal,
+    nor damage."""
     refusal = _refusal(error)
     if refusal is not None:
         return StoreRefused(_refused(refusal))
@@ -57,6 +61,8 @@ def translated(error: Exception) -> Exception:
         return StoreUnavailable(f"Redis is unavailable: {_reason(error)}")
     if isinstance(error, redis.ResponseError) and _CODE.search(str(error)):
         return StoreUnavailable(f"Redis cannot take commands now: {_reason(error)}")
+    if isinstance(error, redis.ResponseError) and _OTHER_TYPE in str(error):
+        return DamagedState("a key holds another type of value than any release writes")
     return error
 
 

@@ -1,0 +1,131 @@
+"""State that somebody damaged in Redis by hand: that partition is halted, the others go on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from deploy.local.kafka.cluster import Kafka
+from deploy.local.servers import RedisServer
+from stream_metrics.adapters.redis.keys import OFFSET, Keys, PartitionKeys
+from tests.helpers import wait_until
+from tests.services.live import PARTITIONS
+from tests.services.test_gaps import SOON, Scene, reasons, scene, traffic, until_held
+
+pytestmark = pytest.mark.service
+
+WHOLE = PARTITIONS - 1  # the partition that nobody touches
+Damage = Callable[[Any, PartitionKeys, Scene], Awaitable[None]]
+
+
+@pytest.fixture
+async def redis(tmp_path: Path) -> AsyncIterator[RedisServer]:
+    """A Redis of the test's own."""
+    async with RedisServer(tmp_path / "redis") as server:
+        yield server
+
+
+async def windows(raw: Any, keys: PartitionKeys, group: Scene) -> None:
+    """A bucket's sums are none."""
+    [first, *_] = await raw.hkeys(keys.window("24h"))
+    await raw.hset(keys.window("24h"), first, b"\xc1")
+
+
+async def positions(raw: Any, keys: PartitionKeys, group: Scene) -> None:
+    """An offset is no number."""
+    await raw.hset(keys.meta, OFFSET + group.events.encode(), b"many")
+
+
+async def conversations(raw: Any, keys: PartitionKeys, group: Scene) -> None:
+    """No conversation has a header."""
+    for key in await raw.zrange(keys.idle, 0, -1):
+        await raw.hdel(keys.hot(key), b"c")
+
+
+async def fingerprints(raw: Any, keys: PartitionKeys, group: Scene) -> None:
+    """The fingerprints of all conversations are gone."""
+    for key in await raw.zrange(keys.idle, 0, -1):
+        await raw.delete(keys.fingerprints(key))
+
+
+async def of_another_type(raw: Any, keys: PartitionKeys, group: Scene) -> None:
+    """A text stands where a conversation was."""
+    for key in await raw.zrange(keys.idle, 0, -1):
+        await raw.set(keys.hot(key), b"1")
+
+
+async def windows_of_another_type(raw: Any, keys: PartitionKeys, group: Scene) -> None:
+    """A text stands where a window was."""
+    await raw.set(keys.window("24h"), b"1")
+
+
+async def partitions(raw: Any, group: Scene) -> dict[int, PartitionKeys]:
+    """The keys of each state partition, by number."""
+    names = Keys(group.system.group)
+    tags = await raw.hgetall(names.layout)
+    return {int(number): names.partition(tag.decode()) for number, tag in tags.items()}
+
+
+async def offsets(raw: Any, group: Scene) -> dict[int, dict[bytes, bytes]]:
+    """What Redis holds of each state partition's offsets, by number."""
+    found = {}
+    for number, keys in (await partitions(raw, group)).items():
+        meta = await raw.hgetall(keys.meta)
+        found[number] = {name: value for name, value in meta.items() if name.startswith(OFFSET)}
+    return found
+
+
+@pytest.mark.parametrize(
+    "damages",
+    [
+        (windows, positions, conversations),
+        (fingerprints, of_another_type, windows_of_another_type),
+    ],
+    ids=["content", "keys"],
+)
+async def test_damaged_partitions_are_halted(
+    kafka: Kafka, redis: RedisServer, tmp_path: Path, damages: tuple[Damage, ...]
+) -> None:
+    """Each damaged partition stands still and says why and what to do, as commands do; the one
+    that is whole reads on. What they say to do brings all back."""
+    group = await scene(kafka, redis, tmp_path, f"damage-{damages[0].__name__}", traffic(1))
+    await group.start("halt")
+    await group.at_ends()
+    await group.stop()
+    raw: Any = Redis.from_url(redis.url)
+    keys = await partitions(raw, group)
+    for number, damage in enumerate(damages):
+        await damage(raw, keys[number], group)
+    before = await offsets(raw, group)
+    await group.produce(traffic(1))  # for the same conversations
+
+    worker = await group.start("halt")
+    await until_held(worker, range(WHOLE), "is damaged")
+
+    ends = {
+        OFFSET + topic.encode(): b"%d" % end
+        for (topic, number), end in group.system.produced.ends.items()
+        if number == WHOLE
+    }
+
+    async def read_on() -> bool:
+        return (await offsets(raw, group))[WHOLE] == ends
+
+    await wait_until(read_on, SOON, worker.log_tail)
+    assert all("`stream-metrics rebuild`" in why for why in (await reasons(worker)).values())
+    assert (await worker.healthz())[0] == 200
+    await group.stop()
+    assert await offsets(raw, group) == {**before, WHOLE: ends}
+    await raw.aclose()
+    code, said = await group.system.command("export", "--out", str(tmp_path / "out"))
+    assert (code, "`stream-metrics rebuild`" in said) == (2, True), said
+    code, said = await group.system.command("rebuild", "--yes")
+    assert code == 0, said
+    await group.start("halt")
+    await group.at_ends()
+    await group.same_as_replay()
+    await group.stop()
