@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -125,9 +125,13 @@ class Produced:
 
 
 async def produce(
-    kafka: Kafka, topics: Mapping[str, str], traffic: Iterable[TrafficRecord]
+    kafka: Kafka,
+    topics: Mapping[str, str],
+    traffic: Iterable[TrafficRecord],
+    headers: Sequence[tuple[str, bytes]] = (),
 ) -> Produced:
-    """Send traffic; ``topics`` maps the generator's streams to topics."""
+    """Send traffic, each record with ``headers``; ``topics`` maps the generator's streams to
+    topics."""
     producer = AIOKafkaProducer(
         bootstrap_servers=kafka.bootstrap_servers, linger_ms=20, max_request_size=9_000_000
     )
@@ -141,6 +145,7 @@ async def produce(
                     record.value,
                     key=record.key,
                     timestamp_ms=record.timestamp_ms,
+                    headers=headers,
                 ),
             )
             for record in traffic

@@ -21,7 +21,7 @@ from stream_metrics.traffic import TrafficRecord
 from tests.canaries import HANDLES, Canaries, unpacked
 from tests.corpus import FIELDS, FULL
 from tests.helpers import wait_until
-from tests.services.live import LiveSystem, Worker, produce, stored
+from tests.services.live import LiveSystem, Worker, produce, said, stored
 from tests.services.test_live import new_topics
 
 pytestmark = pytest.mark.service
@@ -198,7 +198,8 @@ async def test_no_text_leaves_the_worker(
     topics = await new_topics(kafka, group)
     canaries, second = Canaries(), int(time.time()) - 600
     sent = [*good(canaries, second), *bad(canaries, second)]
-    produced = await produce(kafka, {"events": topics[0], "labels": topics[1]}, sent)
+    header = (canaries.word("header.name"), canaries.text("header").encode())
+    produced = await produce(kafka, {"events": topics[0], "labels": topics[1]}, sent, [header])
     system = LiveSystem(kafka, redis, tmp_path / group, group, topics, produced)
     system.settings = {**SETTINGS, "STREAM_METRICS_KERNEL": kernel}
     await system.start_workers(1)
@@ -212,6 +213,8 @@ async def test_no_text_leaves_the_worker(
     letters = await stored(kafka, [f"{topic}.dlq" for topic in topics])
     headers = b"\n".join(b"%b %b" % (n.encode(), v) for r in letters for n, v in r.headers)
     files = b"".join(path.read_bytes() for path in redis.folder.rglob("*.aof"))
+
+    code, listed = await said(system, "dlq", "list")
 
     assert await system.dead_letters() == produced.broken
     shown = canaries.found(pages["/metrics"])
@@ -229,4 +232,6 @@ async def test_no_text_leaves_the_worker(
     assert canaries.found(worker.log.read_bytes()) == set()
     assert canaries.found(redis.log.read_bytes()) == set()
     assert canaries.found(headers) == set()
+    assert code == 0, listed
+    assert canaries.found(listed.encode()) == set()
     assert canaries.found(b"".join(r.value or b"" for r in letters)), "these hold the records"
