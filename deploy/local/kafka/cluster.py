@@ -17,6 +17,7 @@ from aiokafka.errors import KafkaError, for_code
 
 from deploy.local.install import JAVA, program
 from deploy.local.kafka.jars import fetch_jars
+from deploy.local.kafka.security import Security
 from deploy.local.process import ChildProcess, ServerFailed, free_port
 from deploy.local.waiting import wait_until
 
@@ -64,11 +65,13 @@ class KafkaBroker(ChildProcess):
         node: int,
         jvm: Sequence[str],
         address: str,
+        format_arguments: Sequence[str] = (),
     ) -> None:
         self.name = f"kafka-{node}"
         super().__init__(folder)
         self.node = node
         self.address = address
+        self._format_arguments = format_arguments
         self._cluster_id = properties["cluster.id"]
         self._properties = {key: value for key, value in properties.items() if key != "cluster.id"}
         self._java = [*jvm, LOG_LEVEL]
@@ -96,9 +99,9 @@ class KafkaBroker(ChildProcess):
         return self.node in {broker["node_id"] for broker in found["brokers"]}
 
     def _format(self) -> None:
-        tool = ["kafka.tools.StorageTool", "format", "-t", self._cluster_id]
+        tool = ["kafka.tools.StorageTool", "format", f"--cluster-id={self._cluster_id}"]
         done = subprocess.run(
-            [*self._program(), *tool, "-c", "server.properties"],
+            [*self._program(), *tool, "-c", "server.properties", *self._format_arguments],
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -124,12 +127,17 @@ class Kafka:
         properties: Mapping[str, str] | None = None,
         jvm: Sequence[str] = JVM_OPTIONS,
         outside: Sequence[tuple[str, str]] = (),
+        security: Security | None = None,
     ) -> None:
         """``outside`` has, for each broker, a second address to listen on, and the one that
-        clients who come by it are told to use: that of a proxy in front of it."""
+        clients who come by it are told to use: that of a proxy in front of it. With ``security``
+        clients who come by it (``secured_servers``) must say who they are."""
         self.replication = min(3, brokers)
         addresses = [f"127.0.0.1:{free_port()}" for _ in range(brokers)]
         controllers = [f"127.0.0.1:{free_port()}" for _ in range(brokers)]
+        if security is not None and not outside:
+            outside = [(place, place) for place in (f"127.0.0.1:{free_port()}" for _ in addresses)]
+        self.secured_servers = ",".join(told for _, told in outside)
         common = {
             **PROPERTIES,
             "cluster.id": make_cluster_id(),
@@ -137,7 +145,9 @@ class Kafka:
                 f"{node}@{address}" for node, address in enumerate(controllers, start=1)
             ),
             **_replication(self.replication),
+            **(security.properties() if security else {}),
         }
+        protocol = security.protocol if security else "PLAINTEXT"
         self.brokers = [
             KafkaBroker(
                 folder / f"kafka-{node}",
@@ -147,12 +157,13 @@ class Kafka:
                     "log.dirs": "data",
                     "listeners": f"PLAINTEXT://{address},CONTROLLER://{controller}",
                     "advertised.listeners": f"PLAINTEXT://{address}",
-                    **_outside(common, address, controller, outside[node - 1 : node]),
+                    **_outside(common, address, controller, outside[node - 1 : node], protocol),
                     **(properties or {}),
                 },
                 node,
                 jvm,
                 address,
+                security.format_arguments() if security else (),
             )
             for node, (address, controller) in enumerate(
                 zip(addresses, controllers, strict=True), start=1
@@ -283,7 +294,11 @@ def _replication(copies: int) -> dict[str, str]:
 
 
 def _outside(
-    common: Mapping[str, str], address: str, controller: str, doors: Sequence[tuple[str, str]]
+    common: Mapping[str, str],
+    address: str,
+    controller: str,
+    doors: Sequence[tuple[str, str]],
+    protocol: str,
 ) -> dict[str, str]:
     """The properties of one broker's second listener, if it has one."""
     if not doors:
@@ -291,7 +306,7 @@ def _outside(
     [(listens, told)] = doors
     protocols = common["listener.security.protocol.map"]
     return {
-        "listener.security.protocol.map": f"{protocols},OUTSIDE:PLAINTEXT",
+        "listener.security.protocol.map": f"{protocols},OUTSIDE:{protocol}",
         "listeners": f"PLAINTEXT://{address},CONTROLLER://{controller},OUTSIDE://{listens}",
         "advertised.listeners": f"PLAINTEXT://{address},OUTSIDE://{told}",
     }
