@@ -25,6 +25,7 @@ from mode.types import ServiceT
 from pydantic import ValidationError
 
 from stream_metrics.adapters.auth import BasicAuth
+from stream_metrics.adapters.kafka.rights import KafkaRefused
 from stream_metrics.adapters.kafka.topics import TopicsUnfit
 from stream_metrics.adapters.redis.errors import StoreRefused
 from stream_metrics.adapters.web import add_pages, ssl_context
@@ -37,7 +38,15 @@ from stream_metrics.worker.identity import OtherIdentity
 
 log = structlog.get_logger(__name__)
 
-REFUSALS = (TopicsUnfit, OtherIdentity, OnHold, UnknownSchema, UnsafeStore, StoreRefused)
+REFUSALS = (
+    TopicsUnfit,
+    OtherIdentity,
+    OnHold,
+    UnknownSchema,
+    UnsafeStore,
+    StoreRefused,
+    KafkaRefused,
+)
 
 
 class OwnConsumer(BootStrategy):

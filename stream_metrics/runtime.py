@@ -42,11 +42,11 @@ from stream_metrics.worker.watchdog import Watchdog
 WATCH_SECONDS = 2.0
 LOOK_SECONDS = 1.0
 WAITING = frozenset(
-    {"redis", "kafka", "dead_letters", "output", "topics"}
+    {"redis", "kafka", "rights", "dead_letters", "output", "topics"}
 )  # reasons that end by themselves
 REPARTITION = "repartition"  # the part that fills the internal topic
 REPARTITION_WAITING = frozenset(
-    f"{REPARTITION}_{reason}" for reason in ("kafka", "dead_letters", "topic")
+    f"{REPARTITION}_{reason}" for reason in ("kafka", "rights", "dead_letters", "topic")
 )
 GC_THRESHOLDS = (100_000, 20, 100)
 

@@ -94,7 +94,9 @@ class KafkaSettings(_Part):
     )
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     """How to talk to the brokers."""
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "SCRAM-SHA-512"
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = (
+        "SCRAM-SHA-512"
+    )
     """How to log in, where the protocol is a SASL one."""
     sasl_username: str | None = None
     """User at the brokers."""
@@ -102,12 +104,18 @@ class KafkaSettings(_Part):
     """That user's password."""
     sasl_password_file: Path | None = None
     """A file that holds the SASL password."""
+    sasl_token_file: Path | None = None
+    """A file that holds the token for OAUTHBEARER; it is read anew for each connection."""
     ssl_ca_file: Path | None = None
     """Certificates to trust."""
     ssl_certificate_file: Path | None = None
     """The client's own certificate."""
     ssl_key_file: Path | None = None
     """The key of that certificate."""
+    ssl_key_password: SecretStr | None = None
+    """The password of a key that is encrypted."""
+    ssl_key_password_file: Path | None = None
+    """A file that holds the key's password."""
 
     @field_validator("topics")
     @classmethod

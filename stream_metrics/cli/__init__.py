@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from typing import Annotated
 
@@ -79,6 +80,8 @@ def _root(
 
 def main() -> None:
     """Run the command; usage and input errors are one line on standard error and exit code 2."""
+    # The commands say themselves what is wrong; the client would say it first, on standard error.
+    logging.getLogger("aiokafka").addHandler(logging.NullHandler())
     errors = Console(stderr=True, highlight=False, soft_wrap=True)
     try:
         app(prog_name="stream-metrics")

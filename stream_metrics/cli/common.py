@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +11,7 @@ import typer
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
+from stream_metrics.adapters.kafka.rights import KafkaRefused, explain
 from stream_metrics.events.times import parse_rfc3339
 from stream_metrics.runtime import check_settings
 from stream_metrics.settings import Settings
@@ -52,6 +54,14 @@ def load_settings(config: Path | None) -> Settings:
     except (ValueError, OSError) as error:
         raise UsageError(f"settings: {error}") from error
     return settings
+
+
+def kafka_reason(settings: Settings, error: Exception) -> str:
+    """What is behind an error of Kafka's client."""
+    try:
+        return asyncio.run(explain(settings.kafka, error))
+    except KafkaRefused as refused:
+        return str(refused)
 
 
 def parse_now(text: str | None) -> int | None:

@@ -31,8 +31,15 @@ from stream_metrics.adapters.kafka.letters import (
     resubmitted_mark,
 )
 from stream_metrics.adapters.kafka.produce import producing, send_all
+from stream_metrics.adapters.kafka.rights import KafkaRefused
 from stream_metrics.adapters.kafka.topics import partition_counts
-from stream_metrics.cli.common import ConfigOption, UsageError, load_settings, printable
+from stream_metrics.cli.common import (
+    ConfigOption,
+    UsageError,
+    kafka_reason,
+    load_settings,
+    printable,
+)
 from stream_metrics.events.decode import REASONS, Event, decode
 from stream_metrics.events.limits import Limits
 from stream_metrics.settings import Settings
@@ -129,14 +136,14 @@ async def read_pile(settings: Settings, topics: list[str]) -> Pile:
 
 
 def in_kafka(settings: Settings, work: Coroutine[Any, Any, T]) -> T:
-    """Run ``work``; Kafka's errors and missing topics become a ``UsageError``."""
+    """Run ``work``; Kafka's errors, missing topics and rights become a ``UsageError``."""
     try:
         return asyncio.run(work)
-    except NoDeadLetterTopic as error:
+    except (NoDeadLetterTopic, KafkaRefused) as error:
         raise UsageError(str(error)) from error
     except (KafkaError, OSError, TimeoutError) as error:
         where = settings.kafka.bootstrap_servers
-        raise UsageError(f"kafka {where}: {type(error).__name__}: {error}") from error
+        raise UsageError(f"kafka {where}: {kafka_reason(settings, error)}") from error
 
 
 def _topics(settings: Settings, topic: str | None) -> list[str]:

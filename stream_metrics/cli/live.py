@@ -11,10 +11,18 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 from rich.console import Console
 from rich.table import Table
 
+from stream_metrics.adapters.kafka.rights import (
+    KafkaRefused,
+    Right,
+    explain,
+    missing_rights,
+    refusal,
+    worker_rights,
+)
 from stream_metrics.adapters.kafka.suitable import problems_of
 from stream_metrics.adapters.kafka.topics import partition_counts, topic_configs
 from stream_metrics.adapters.redis.check import check as check_redis
@@ -34,8 +42,10 @@ from stream_metrics.cli.common import (
 from stream_metrics.engine.codec import UnknownSchema
 from stream_metrics.ports import StoreUnavailable
 from stream_metrics.runtime import redis_options, web_options
-from stream_metrics.settings import Settings, mask_url
+from stream_metrics.settings import KafkaSettings, Settings, mask_url
 from stream_metrics.worker.export import NowTooEarly, export_windows, rows_of
+
+KAFKA_WITHIN_SECONDS = 15
 
 
 def worker(
@@ -109,41 +119,60 @@ async def _check(settings: Settings) -> list[Finding]:
 
 async def _check_kafka(settings: Settings) -> list[Finding]:
     kafka = settings.kafka
-    letters = [topic + kafka.dead_letter_suffix for topic in kafka.topics]
-    outputs = [kafka.output_topic] if kafka.output_topic is not None else []
-    internal = [kafka.repartition_topic] if kafka.repartition_topic is not None else []
-    topics = (*kafka.topics, *internal, *letters, *outputs)
-    configs: dict[str, Mapping[str, str]] = {}
+    rights = worker_rights(kafka)
     try:
-        async with asyncio.timeout(15):
-            counts = await partition_counts(kafka, topics)
-            if internal:
-                configs = await topic_configs(kafka, [*kafka.topics, *internal])
+        async with asyncio.timeout(KAFKA_WITHIN_SECONDS):
+            missing = await missing_rights(kafka, rights)
+            hidden = {right.name for right in missing if right.kind == "topic"}
+            topics = dict.fromkeys(right.name for right in rights if right.kind == "topic")
+            seen = [topic for topic in topics if topic not in hidden]
+            counts = await partition_counts(kafka, seen)
+            suitable = await _check_internal(kafka, counts)
+    except KafkaRefused as refused:
+        return [Finding("kafka", "error", f"{kafka.bootstrap_servers}: {refused}")]
     except (KafkaError, OSError, TimeoutError) as error:
-        message = f"{kafka.bootstrap_servers}: {type(error).__name__}: {error}"
-        return [Finding("kafka", "error", message)]
+        try:
+            why = await explain(kafka, error)
+        except KafkaRefused as refused:
+            why = str(refused)
+        return [Finding("kafka", "error", f"{kafka.bootstrap_servers}: {why}")]
     findings = [Finding("kafka", "ok", kafka.bootstrap_servers)]
-    for topic in topics:
+    findings += [Finding("kafka", "error", refusal(kafka, [right])) for right in missing]
+    for topic in seen:
         if topic in counts:
             findings.append(Finding(f"topic {topic}", "ok", f"{counts[topic]} partitions"))
-        elif topic in letters:
-            why = "does not exist; the worker stops at the first bad record. Create it"
-            findings.append(Finding(f"topic {topic}", "error", why))
-        elif topic in outputs:
-            why = "does not exist; create it, best with cleanup.policy=compact"
-            findings.append(Finding(f"topic {topic}", "error", why))
         else:
-            findings.append(Finding(f"topic {topic}", "error", "does not exist; create it"))
-    for topic in internal:
-        if topic in configs:
-            inputs = [configs[name] for name in kafka.topics if name in configs]
-            problems = problems_of(configs[topic], inputs)
-            findings += [Finding(f"topic {topic}", "error", problem) for problem in problems]
+            findings.append(Finding(f"topic {topic}", "error", _absent(kafka, topic)))
+    findings += suitable
     if len({counts[topic] for topic in kafka.state_topics if topic in counts}) > 1:
         findings.append(
             Finding("partitions", "error", "input topics must have equal partition counts")
         )
     return findings
+
+
+def _absent(kafka: KafkaSettings, topic: str) -> str:
+    if topic == kafka.output_topic:
+        return "does not exist; create it, best with cleanup.policy=compact"
+    if topic in kafka.topics or topic == kafka.repartition_topic:
+        return "does not exist; create it"
+    return "does not exist; the worker stops at the first bad record. Create it"
+
+
+async def _check_internal(kafka: KafkaSettings, counts: Mapping[str, int]) -> list[Finding]:
+    """What is unfit about the internal topic, if there is one; raises aiokafka's errors."""
+    internal = kafka.repartition_topic
+    if internal is None or internal not in counts:
+        return []
+    inputs = [topic for topic in kafka.topics if topic in counts]
+    try:
+        configs = await topic_configs(kafka, [*inputs, internal])
+    except TopicAuthorizationFailedError:
+        right = Right("DESCRIBE_CONFIGS", "topic", ", ".join([*inputs, internal]))
+        why = f"whether its settings fit could not be looked up. {refusal(kafka, [right])}"
+        return [Finding(f"topic {internal}", "warning", why)]
+    problems = problems_of(configs[internal], [configs[topic] for topic in inputs])
+    return [Finding(f"topic {internal}", "error", problem) for problem in problems]
 
 
 def export(

@@ -12,11 +12,12 @@ from aiokafka.errors import KafkaError
 from rich.console import Console
 
 from stream_metrics.adapters.kafka.groups import members
+from stream_metrics.adapters.kafka.rights import KafkaRefused
 from stream_metrics.adapters.kafka.topics import TopicsUnfit
 from stream_metrics.adapters.redis.connect import connect
 from stream_metrics.adapters.redis.errors import StoreRefused
 from stream_metrics.adapters.redis.store import RedisStore
-from stream_metrics.cli.common import UsageError
+from stream_metrics.cli.common import UsageError, kafka_reason
 from stream_metrics.engine.codec import UnknownSchema
 from stream_metrics.ports import OnHold, StateStore, StoreUnavailable
 from stream_metrics.runtime import redis_options
@@ -37,7 +38,7 @@ def run(settings: Settings, work: Coroutine[Any, Any, int]) -> None:
     """Run a command's work; whatever stops it is one line, and exit code 2."""
     try:
         code = asyncio.run(work)
-    except (Unmovable, OtherIdentity, UnknownSchema, OnHold, TopicsUnfit) as error:
+    except (Unmovable, OtherIdentity, UnknownSchema, OnHold, TopicsUnfit, KafkaRefused) as error:
         raise UsageError(str(error)) from error
     except (StoreUnavailable, StoreRefused) as error:
         raise UsageError(
@@ -45,7 +46,7 @@ def run(settings: Settings, work: Coroutine[Any, Any, int]) -> None:
         ) from error
     except (KafkaError, OSError, TimeoutError) as error:
         raise UsageError(
-            f"kafka {settings.kafka.bootstrap_servers}: {type(error).__name__}: {error}. Run this "
+            f"kafka {settings.kafka.bootstrap_servers}: {kafka_reason(settings, error)}. Run this "
             "again; it goes on from there"
         ) from error
     if code:

@@ -62,6 +62,9 @@ class ScriptedLive(LiveConsumer):
     def _make_consumer(self) -> Any:
         return self._client
 
+    async def _check_rights(self) -> None:
+        """A script refuses nobody."""
+
     async def _check_topics(self) -> dict[str, int]:
         return dict(COUNTS)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ import structlog
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import (
+    GroupAuthorizationFailedError,
     IllegalStateError,
     KafkaError,
     NoOffsetForPartitionError,
@@ -27,8 +28,10 @@ from stream_metrics.adapters.kafka.lag import Lag
 from stream_metrics.adapters.kafka.log import KafkaLog
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.records import record_of
+from stream_metrics.adapters.kafka.rights import DENIED, KafkaRefused, check_rights, explain
 from stream_metrics.adapters.kafka.topics import TopicsMissing, equal_counts
 from stream_metrics.adapters.kafka.unpacking import UnreadableBatch
+from stream_metrics.adapters.kafka.waiting import KafkaPatience
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.engine.state import DamagedState
 from stream_metrics.ports import (
@@ -102,6 +105,7 @@ class LiveConsumer:
         self._make_identity = make_identity
         self._make_partition = make_partition
         self._patience = patience
+        self._retry = KafkaPatience(settings, patience, reasons)
         self._reasons = reasons
         self._operations = operations
         self._clock = clock
@@ -205,11 +209,13 @@ class LiveConsumer:
         while True:
             consumer = self._make_consumer()
             try:
+                await self._check_rights()
                 await self._check_topics()
                 await consumer.start()
             except (KafkaError, OSError, TimeoutError) as error:
                 await consumer.stop()
-                self._reasons.set("kafka", f"cannot connect: {type(error).__name__}")
+                why = await explain(self._settings, error)
+                self._reasons.set("kafka", f"cannot connect: {why}")
                 await self._patience.pause(1.0)
             except BaseException:
                 await consumer.stop()
@@ -242,7 +248,7 @@ class LiveConsumer:
     def _make_take_over(self, consumer: AIOKafkaConsumer) -> TakeOver:
         settings = self._settings
         return TakeOver(
-            KafkaLog(consumer, settings.state_topics, self._retry_kafka),
+            KafkaLog(consumer, settings.state_topics, self._retry),
             self._store,
             self._make_partition,
             self._patience,
@@ -251,6 +257,10 @@ class LiveConsumer:
             self._gap,
             self._stepped,
         )
+
+    async def _check_rights(self) -> None:
+        """Raise ``KafkaRefused`` unless the user may do all that a worker does."""
+        await check_rights(self._settings)
 
     async def _check_topics(self) -> dict[str, int]:
         """Partition counts of the input topics; raises ``TopicsUnfit`` unless they are equal."""
@@ -263,13 +273,26 @@ class LiveConsumer:
         try:
             await self._commit(consumer)
         finally:
-            with suppress(TimeoutError, KafkaError):
-                await asyncio.wait_for(consumer.stop(), LEAVE_WITHIN_SECONDS)
-            if self._committing is not None:
-                self._committing.cancel()
-                await asyncio.wait({self._committing})
+            await self._stop(consumer)
             self._active.clear()
             self._operations.assigned(0)
+
+    async def _stop(self, consumer: AIOKafkaConsumer) -> None:
+        with suppress(TimeoutError, KafkaError):
+            await asyncio.wait_for(consumer.stop(), LEAVE_WITHIN_SECONDS)
+        if self._committing is not None:
+            self._committing.cancel()
+            await asyncio.wait({self._committing})
+
+    async def _begin_anew(self) -> None:
+        """Join the group with a new client: a client gives no sign of life once that was denied."""
+        consumer, self._consumer = self._consumer, None
+        assert consumer is not None
+        self._reasons.set("assignment", "waiting for the consumer group")
+        self.assignment_revoked()
+        await self._stop(consumer)
+        self._committed.clear()
+        await self._connect()
 
     # -- assignment -----------------------------------------------------------------------------
 
@@ -303,8 +326,8 @@ class LiveConsumer:
         assert consumer is not None
         self._reasons.set("assignment", "taking over partitions")
         try:
-            counts = await self._retry_kafka(self._check_topics)
-        except TopicsMissing as missing:
+            counts = await self._retry(self._check_topics)
+        except (TopicsMissing, KafkaRefused) as missing:
             self._reasons.set("topics", str(missing))
             self._changed = self._arrived = True
             await self._patience.pause(2.0)
@@ -469,6 +492,12 @@ class LiveConsumer:
             if error.partition in self._active:
                 self._halt(error.partition, error.message)
             self._seek_back()
+            return {}
+        except DENIED as error:
+            self._seek_back()
+            await self._retry.for_rights()
+            if isinstance(error, GroupAuthorizationFailedError):
+                await self._begin_anew()
             return {}
         except KafkaError as error:
             # Not "kafka": the brokers may well answer, and then waiting does not help.
@@ -673,6 +702,8 @@ class LiveConsumer:
                             await consumer.topics()
                     self._reasons.clear("kafka")
                     self._report()
+            except DENIED:
+                self._reasons.clear("kafka")  # they do answer; reading says what is lacking
             except (KafkaError, OSError, TimeoutError, AssertionError) as error:
                 kind = type(error).__name__
                 self._reasons.set("kafka", f"brokers do not answer: {kind}")
@@ -680,18 +711,3 @@ class LiveConsumer:
                 await self._patience.pause(PROBE_SECONDS / 2)
             except Stopped:
                 return
-
-    async def _retry_kafka(self, call: Callable[[], Awaitable[Any]]) -> Any:
-        """Repeat while the brokers do not answer; nothing else is a reason to repeat."""
-        while True:
-            self._reasons.beat()
-            try:
-                result = await call()
-            except IllegalStateError:
-                raise
-            except (KafkaError, OSError, TimeoutError) as error:
-                self._reasons.set("kafka", f"brokers do not answer: {type(error).__name__}")
-                await self._patience.pause(1.0)
-            else:
-                self._reasons.clear("kafka")
-                return result

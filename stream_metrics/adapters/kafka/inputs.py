@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ import structlog
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import (
+    GroupAuthorizationFailedError,
     IllegalStateError,
     KafkaError,
     NoOffsetForPartitionError,
@@ -27,7 +28,9 @@ from stream_metrics.adapters.kafka.internal import note, note_ms
 from stream_metrics.adapters.kafka.lag import Lag
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.records import record_to_pass_on
+from stream_metrics.adapters.kafka.rights import DENIED, check_rights, explain
 from stream_metrics.adapters.kafka.topics import TopicsMissing, partition_counts
+from stream_metrics.adapters.kafka.waiting import KafkaPatience
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.ports import Position, Record
 from stream_metrics.settings import KafkaSettings
@@ -75,6 +78,7 @@ class KafkaInputs:
     ) -> None:
         self._settings = settings
         self._patience = patience
+        self._retry = KafkaPatience(settings, patience, reasons)
         self._reasons = reasons
         self._operations = operations
         self._clock = clock
@@ -113,6 +117,12 @@ class KafkaInputs:
             return []
         except RecordTooLargeError:
             await self._halt_passed(consumer)
+            return []
+        except DENIED as error:
+            self._changed = self._arrived = True  # what the client had in hand may be lost
+            await self._retry.for_rights()
+            if isinstance(error, GroupAuthorizationFailedError):
+                await self._begin_anew()
             return []
         except KafkaError as error:
             self._reasons.set("kafka", type(error).__name__)
@@ -157,11 +167,13 @@ class KafkaInputs:
                 max_poll_interval_ms=MAX_POLL_INTERVAL_MS,
             )
             try:
+                await check_rights(settings)
                 await self._check_topics()
                 await consumer.start()
             except (KafkaError, OSError, TimeoutError) as error:
                 await consumer.stop()
-                self._reasons.set("kafka", f"cannot connect: {type(error).__name__}")
+                why = await explain(settings, error)
+                self._reasons.set("kafka", f"cannot connect: {why}")
                 await self._patience.pause(1.0)
             except BaseException:
                 await consumer.stop()
@@ -181,6 +193,12 @@ class KafkaInputs:
                 f"input topics do not exist: {', '.join(missing)}. Create them, or name others in "
                 "`kafka.topics`"
             )
+
+    async def _begin_anew(self) -> None:
+        """Join the group with a new client: a client gives no sign of life once that was denied."""
+        await self.stop()
+        self.assignment_revoked()
+        await self._connect()
 
     async def stop(self) -> None:
         """Leave the group."""
@@ -231,11 +249,15 @@ class KafkaInputs:
         assert consumer is not None
         self._changed = False
         places = sorted(consumer.assignment())
-        # The public method gives the offset without the note.
-        commits = await consumer._coordinator.fetch_committed_offsets(places) if places else {}
-        firsts = await consumer.beginning_offsets(places) if places else {}
-        asked_ms = self._clock.now_ms()
-        ends = await consumer.end_offsets(places) if places else {}
+        try:
+            # The public method gives the offset without the note.
+            commits = await consumer._coordinator.fetch_committed_offsets(places) if places else {}
+            firsts = await consumer.beginning_offsets(places) if places else {}
+            asked_ms = self._clock.now_ms()
+            ends = await consumer.end_offsets(places) if places else {}
+        except BaseException:
+            self._changed = True
+            raise
         if self._changed:
             return
         for place in self._positions.keys() | self._halted.keys():
@@ -346,6 +368,8 @@ class KafkaInputs:
                         self._positions[place] = Position(passed, record_time_ms=record_time_ms)
         except IllegalStateError:
             return  # the group has given it away
+        except DENIED:
+            return  # reading says what is lacking
         except (KafkaError, OSError, TimeoutError) as error:
             self._reasons.set("kafka", f"brokers do not answer: {type(error).__name__}")
             return
@@ -379,13 +403,3 @@ class KafkaInputs:
 
     def _read_up_to_ms(self, place: TopicPartition, position: Position) -> int:
         return self._lag.read_up_to_ms(place.partition, {place.topic: position}) or 0
-
-    async def _retry(self, call: Callable[[], Awaitable[None]]) -> None:
-        """Repeat while the brokers do not answer."""
-        while True:
-            try:
-                return await call()
-            except (KafkaError, OSError, TimeoutError) as error:
-                self._changed = True
-                self._reasons.set("kafka", f"brokers do not answer: {type(error).__name__}")
-                await self._patience.pause(1.0)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import ssl
+from pathlib import Path
 from typing import Any
 
-from aiokafka.helpers import create_ssl_context
+from aiokafka.abc import AbstractTokenProvider
 
 from stream_metrics.adapters.kafka.unpacking import bound_batches
+from stream_metrics.adapters.tls import OwnCertificate, trusting
 from stream_metrics.settings import KafkaSettings, read_secret
 
 
@@ -24,18 +28,55 @@ def client_options(settings: KafkaSettings) -> dict[str, Any]:
         "security_protocol": settings.security_protocol,
     }
     if "SSL" in settings.security_protocol:
-        options["ssl_context"] = create_ssl_context(
-            cafile=_path(settings.ssl_ca_file),
-            certfile=_path(settings.ssl_certificate_file),
-            keyfile=_path(settings.ssl_key_file),
-        )
+        options["ssl_context"] = _ssl_context(settings)
     if settings.security_protocol.startswith("SASL"):
-        options["sasl_mechanism"] = settings.sasl_mechanism
-        options["sasl_plain_username"] = settings.sasl_username
-        secret = read_secret(settings.sasl_password, settings.sasl_password_file)
-        options["sasl_plain_password"] = secret
+        options |= _login(settings)
     return options
 
 
-def _path(path: object) -> str | None:
-    return None if path is None else str(path)
+def _ssl_context(settings: KafkaSettings) -> ssl.SSLContext:
+    """TLS that verifies the brokers and their names; ``ValueError`` for files that are unfit."""
+    context = trusting("kafka.ssl_ca_file", settings.ssl_ca_file)
+    OwnCertificate(
+        ("kafka.ssl_certificate_file", "kafka.ssl_key_file", "kafka.ssl_key_password"),
+        settings.ssl_certificate_file,
+        settings.ssl_key_file,
+        read_secret(settings.ssl_key_password, settings.ssl_key_password_file),
+    ).load(context)
+    return context
+
+
+def _login(settings: KafkaSettings) -> dict[str, Any]:
+    mechanism = settings.sasl_mechanism
+    if mechanism == "OAUTHBEARER":
+        if settings.sasl_token_file is None:
+            raise ValueError("`kafka.sasl_mechanism` OAUTHBEARER needs `kafka.sasl_token_file`")
+        provider = _TokenFile(settings.sasl_token_file)
+        provider.read()
+        return {"sasl_mechanism": mechanism, "sasl_oauth_token_provider": provider}
+    password = read_secret(settings.sasl_password, settings.sasl_password_file)
+    if settings.sasl_username is None or password is None:
+        raise ValueError(
+            f"`kafka.security_protocol` {settings.security_protocol} needs `kafka.sasl_username` "
+            "and `kafka.sasl_password`, or `kafka.sasl_password_file`"
+        )
+    return {
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": settings.sasl_username,
+        "sasl_plain_password": password,
+    }
+
+
+class _TokenFile(AbstractTokenProvider):  # type: ignore[misc]
+    """A token that somebody else keeps fresh in a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self) -> str:
+        """The token; raises ``OSError``."""
+        return self._path.read_text(encoding="utf-8").strip()
+
+    async def token(self) -> str:
+        """See ``AbstractTokenProvider.token``."""
+        return await asyncio.get_running_loop().run_in_executor(None, self.read)

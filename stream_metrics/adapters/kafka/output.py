@@ -34,9 +34,14 @@ TRANSACTION_TIMEOUT_MS: Final = 30_000  # then Kafka undoes what a worker left b
 BATCH_BYTES: Final = 256 * 1024
 
 
+def transactional_prefix(group: str) -> str:
+    """What the names begin with under which a group's state partitions write."""
+    return f"{group}-output-"
+
+
 def transactional_id(group: str, partition: int) -> str:
     """The name under which a state partition writes; whoever owns the partition uses it."""
-    return f"{group}-output-{partition}"
+    return f"{transactional_prefix(group)}{partition}"
 
 
 class KafkaOutputs:
@@ -96,7 +101,7 @@ class KafkaOutputs:
             why = (
                 f"{type(error).__name__}; the topic must exist and have room, and the worker needs "
                 "the right to write to it, and to use transactional ids that begin with "
-                f"{self.settings.group_id}-output-"
+                f"{transactional_prefix(self.settings.group_id)}"
             )
         return OutputUnavailable(f"cannot write to the output topic {self.topic}: {why}")
 

@@ -16,9 +16,10 @@ from aiokafka.errors import (
 )
 
 from stream_metrics.adapters.kafka.options import client_options
+from stream_metrics.adapters.kafka.rights import KafkaRefused, Right, refusal
 from stream_metrics.settings import KafkaSettings
 
-ABSENT: Final = (UnknownTopicOrPartitionError, TopicAuthorizationFailedError, InvalidTopicError)
+ABSENT: Final = (UnknownTopicOrPartitionError, InvalidTopicError)
 
 
 class TopicsUnfit(Exception):
@@ -56,9 +57,10 @@ async def equal_counts(settings: KafkaSettings) -> dict[str, int]:
 
 
 async def partition_counts(settings: KafkaSettings, topics: Iterable[str]) -> dict[str, int]:
-    """Partitions by topic; topics that do not exist (or may not be seen) are left out.
+    """Partitions by topic; topics that do not exist are left out.
 
-    Raises aiokafka's errors while the brokers do not answer, or cannot say yet.
+    Raises ``KafkaRefused`` for topics that the user may not see, whether they exist or not, and
+    aiokafka's errors while the brokers do not answer, or cannot say yet.
     """
     admin = AIOKafkaAdminClient(**client_options(settings))
     try:
@@ -67,12 +69,17 @@ async def partition_counts(settings: KafkaSettings, topics: Iterable[str]) -> di
     finally:
         await admin.close()
     counts: dict[str, int] = {}
+    hidden: list[Right] = []
     for found in described:
         error = for_code(found["error_code"])
         if error is NoError:
             counts[found["topic"]] = len(found["partitions"])
+        elif error is TopicAuthorizationFailedError:
+            hidden.append(Right("DESCRIBE", "topic", found["topic"]))
         elif error not in ABSENT:
             raise error(found["topic"])
+    if hidden:
+        raise KafkaRefused(refusal(settings, hidden))
     return counts
 
 

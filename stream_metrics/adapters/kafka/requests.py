@@ -1,0 +1,124 @@
+"""Two requests in versions that the client's library has not got: they ask for rights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.types import Array, Boolean, Bytes, Int16, Int32, Schema, String
+
+
+class _TopicRightsAnswer(Response):  # type: ignore[misc]
+    API_KEY = 3
+    API_VERSION = 8
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "brokers",
+            Array(
+                ("node_id", Int32),
+                ("host", String("utf-8")),
+                ("port", Int32),
+                ("rack", String("utf-8")),
+            ),
+        ),
+        ("cluster_id", String("utf-8")),
+        ("controller_id", Int32),
+        (
+            "topics",
+            Array(
+                ("error_code", Int16),
+                ("name", String("utf-8")),
+                ("is_internal", Boolean),
+                (
+                    "partitions",
+                    Array(
+                        ("error_code", Int16),
+                        ("partition", Int32),
+                        ("leader", Int32),
+                        ("leader_epoch", Int32),
+                        ("replicas", Array(Int32)),
+                        ("in_sync", Array(Int32)),
+                        ("offline", Array(Int32)),
+                    ),
+                ),
+                ("authorized_operations", Int32),
+            ),
+        ),
+        ("cluster_authorized_operations", Int32),
+    )
+
+
+class _TopicRightsStruct(RequestStruct):  # type: ignore[misc]
+    API_KEY = 3
+    API_VERSION = 8
+    RESPONSE_TYPE = _TopicRightsAnswer
+    SCHEMA = Schema(
+        ("topics", Array(String("utf-8"))),
+        ("allow_auto_topic_creation", Boolean),
+        ("include_cluster_authorized_operations", Boolean),
+        ("include_topic_authorized_operations", Boolean),
+    )
+
+
+class TopicRights(Request[_TopicRightsStruct]):  # type: ignore[misc]
+    """Of each topic of the answer, the last field has a bit for each operation allowed."""
+
+    API_KEY: ClassVar[int] = 3
+
+    def __init__(self, topics: Sequence[str]) -> None:
+        self._topics = list(topics)
+
+    def build(self, struct: type[_TopicRightsStruct]) -> Any:
+        """The request as it is sent."""
+        return struct(self._topics, False, False, True)
+
+
+class _GroupRightsAnswer(Response):  # type: ignore[misc]
+    API_KEY = 15
+    API_VERSION = 3
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "groups",
+            Array(
+                ("error_code", Int16),
+                ("group", String("utf-8")),
+                ("state", String("utf-8")),
+                ("protocol_type", String("utf-8")),
+                ("protocol", String("utf-8")),
+                (
+                    "members",
+                    Array(
+                        ("member_id", String("utf-8")),
+                        ("client_id", String("utf-8")),
+                        ("client_host", String("utf-8")),
+                        ("member_metadata", Bytes),
+                        ("member_assignment", Bytes),
+                    ),
+                ),
+                ("authorized_operations", Int32),
+            ),
+        ),
+    )
+
+
+class _GroupRightsStruct(RequestStruct):  # type: ignore[misc]
+    API_KEY = 15
+    API_VERSION = 3
+    RESPONSE_TYPE = _GroupRightsAnswer
+    SCHEMA = Schema(("groups", Array(String("utf-8"))), ("include_authorized_operations", Boolean))
+
+
+class GroupRights(Request[_GroupRightsStruct]):  # type: ignore[misc]
+    """Of each group of the answer, the last field has a bit for each operation allowed."""
+
+    API_KEY: ClassVar[int] = 15
+
+    def __init__(self, groups: Sequence[str]) -> None:
+        self._groups = list(groups)
+
+    def build(self, struct: type[_GroupRightsStruct]) -> Any:
+        """The request as it is sent."""
+        return struct(self._groups, True)

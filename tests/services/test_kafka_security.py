@@ -1,0 +1,469 @@
+"""Kafka with TLS, logins and rights: what the worker needs, what it says where something lacks."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+
+import pytest
+from aiokafka.admin import NewPartitions
+
+from deploy.local.certificates import Authority
+from deploy.local.kafka.cluster import Kafka, admin
+from deploy.local.kafka.security import Grant, Security, grant, revoke, unsigned_token
+from deploy.local.process import blocking
+from deploy.local.servers import RedisServer
+from stream_metrics.adapters.kafka.rights import worker_rights
+from stream_metrics.settings import KafkaSettings
+from stream_metrics.traffic import TrafficProfile, generate
+from tests.conftest import need_servers
+from tests.helpers import wait_until
+from tests.services.live import PARTITIONS, LiveSystem, Produced, produce, said, stored
+from tests.services.secured import (
+    CASES,
+    INTERNAL,
+    OUTPUT,
+    command_grants,
+    names_of,
+    renamed,
+    worker_grants,
+)
+from tests.services.test_repartition import Repartitioned, place, unfit
+
+PASSWORD = "wk-4711-secret"
+RIGHTS = worker_grants()
+EACH_RIGHT = [
+    pytest.param(case, right, id=f"{case}-{right}") for case in RIGHTS for right in RIGHTS[case]
+]
+COMMANDS = {
+    "dlq list": ("dlq", "list"),
+    "dlq resubmit": ("dlq", "resubmit", "--all", "--yes"),
+    "forget": ("forget", "some-conversation"),
+    "purge": ("purge", "--yes"),
+    "migrate": ("migrate", "--yes"),
+    "rebuild": ("rebuild", "--yes"),
+    "reshard": ("reshard", "--yes"),
+    "generate --to-kafka": ("generate", "--to-kafka", "--conversations", "1"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Secured:
+    """A broker that lets nobody do anything unasked, and users that each test takes afresh."""
+
+    kafka: Kafka
+    authority: Authority
+    users: Iterator[str]
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    """One broker with 60 users, whose password is the same."""
+    need_servers()
+    folder = tmp_path_factory.mktemp("secured")
+    authority = Authority(folder / "ca")
+    names = [f"user-{number}" for number in range(60)]
+    kafka = Kafka(folder, security=Security(authority, dict.fromkeys(names, PASSWORD)))
+    blocking(kafka.start())
+    yield Secured(kafka, authority, iter(names))
+    blocking(kafka.stop())
+
+
+@pytest.fixture
+async def redis(tmp_path: Path) -> AsyncIterator[RedisServer]:
+    """A Redis of the test's own."""
+    async with RedisServer(tmp_path / "redis") as server:
+        yield server
+
+
+_numbers = count(1)
+
+
+def login(secured: Secured, user: str) -> dict[str, str]:
+    """The settings of somebody who logs in."""
+    return {
+        "STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS": secured.kafka.secured_servers,
+        "STREAM_METRICS_KAFKA__SECURITY_PROTOCOL": "SASL_SSL",
+        "STREAM_METRICS_KAFKA__SASL_USERNAME": user,
+        "STREAM_METRICS_KAFKA__SASL_PASSWORD": PASSWORD,
+        "STREAM_METRICS_KAFKA__SSL_CA_FILE": str(secured.authority.certificate),
+        "STREAM_METRICS_STATE__TTL": "24h",
+    }
+
+
+async def scene(
+    secured: Secured,
+    redis: RedisServer,
+    folder: Path,
+    *,
+    case: str = "plain",
+    conversations: int = 20,
+    invalid: float = 0.05,
+) -> tuple[LiveSystem, dict[str, str]]:
+    """Topics with traffic, a user that may do nothing yet, and what the page's names are here.
+
+    ``case`` says whether there is an output topic, or an internal one.
+    """
+    user, group = next(secured.users), f"sec-{os.getpid()}-{next(_numbers)}"
+    topics = (f"{group}-events", f"{group}-labels")
+    for topic in topics:
+        await secured.kafka.create_topic(topic, PARTITIONS)
+        await secured.kafka.create_topic(f"{topic}.dlq", PARTITIONS)
+    start = int(time.time()) - 1_800
+    profile = TrafficProfile(
+        seed=5, conversations=conversations, start=start, duration_seconds=1_200, invalid=invalid
+    )
+    streams = {"events": topics[0], "labels": topics[1]}
+    produced = await produce(secured.kafka, streams, generate(profile))
+    kind = Repartitioned if case == "repartition" else LiveSystem
+    produced = as_read(case, produced)
+    system = kind(secured.kafka, redis, folder / group, group, topics, produced)
+    system.settings |= login(secured, user)
+    names = names_of(topics, group)
+    further = {"output": ("OUTPUT_TOPIC", OUTPUT), "repartition": ("REPARTITION_TOPIC", INTERNAL)}
+    if case in further:
+        setting, topic = further[case]
+        system.settings[f"STREAM_METRICS_KAFKA__{setting}"] = names[topic]
+        await secured.kafka.create_topic(names[topic], PARTITIONS)
+    return system, names
+
+
+def as_read(case: str, produced: Produced) -> Produced:
+    """What was produced, as a worker judges it: where it is repartitioned keys say nothing."""
+    if case != "repartition":
+        return produced
+    records = tuple(replace(record, key=None) for record in produced.records)
+    broken = frozenset(place(record) for record in records if unfit(record))
+    return replace(produced, records=records, broken=broken)
+
+
+def rights_in(case: str, names: dict[str, str]) -> list[Grant]:
+    """All that the page gives a worker in this case."""
+    rights = RIGHTS["plain"] + (RIGHTS[case] if case != "plain" else [])
+    return renamed(rights, names)
+
+
+async def all_read(system: LiveSystem) -> None:
+    """Wait until everything that is in the topics is in the state."""
+    if isinstance(system, Repartitioned):
+        await system.everything()
+    else:
+        await system.reach(1.0)
+
+
+async def allow(secured: Secured, system: LiveSystem, grants: list[Grant]) -> None:
+    """Give rights to the system's user."""
+    user = system.settings["STREAM_METRICS_KAFKA__SASL_USERNAME"]
+    await grant(secured.kafka.bootstrap_servers, user, *grants)
+
+
+async def same_as_replay(system: LiveSystem) -> None:
+    """The live state, exported, is the replay of the same records."""
+    live, replayed = await system.compare(system.produced.last_us)
+    for name in ("conversations.jsonl", "windows.json"):
+        assert (live / name).read_bytes() == (replayed / name).read_bytes(), name
+        assert (live / name).read_bytes()
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_the_listed_rights_are_enough(
+    secured: Secured, redis: RedisServer, tmp_path: Path, case: str
+) -> None:
+    """With the page's rights and no other, `check` is content and the worker's state a replay's."""
+    system, names = await scene(secured, redis, tmp_path, case=case, conversations=200)
+    assert system.produced.broken, "dead letters must be written too"
+    await allow(secured, system, rights_in(case, names))
+
+    code, text = await said(system, "check")
+    assert (code, "error" in text) == (0, False), text
+    await system.start_workers(1)
+    await all_read(system)
+
+    await same_as_replay(system)
+    if case == "output":
+        assert await stored(secured.kafka, [names[OUTPUT]]), "rows must be written too"
+    await allow(secured, system, renamed(command_grants("dlq list"), names))
+    assert await system.dead_letters() == system.produced.broken
+    assert await system.stop_workers() == [0]
+
+
+@pytest.mark.parametrize(("case", "lacking"), EACH_RIGHT)
+async def test_a_right_less_is_named(
+    secured: Secured, redis: RedisServer, tmp_path: Path, case: str, lacking: Grant
+) -> None:
+    """Without one of the rights `check` and the worker fail, and name the right and the resource.
+
+    DESCRIBE in its place is not enough.
+    """
+    system, names = await scene(secured, redis, tmp_path, case=case)
+    [wanted] = renamed([lacking], names)
+    others = [right for right in rights_in(case, names) if right != wanted]
+    sentence = f"{wanted.operation.upper()} {wanted.kind} {wanted.name}. Grant it"
+    for grants in (others, [Grant("Describe", wanted.kind, wanted.name)]):
+        await allow(secured, system, grants)
+
+        code, text = await said(system, "check")
+        assert code == 2
+        assert sentence in text
+        assert text.count(". Grant it") == 1 + text.count("DESCRIBE_CONFIGS"), "only that lacks"
+
+    await system.start_workers(1)
+    [worker] = system.workers
+    await worker.ended(30)
+    assert worker.exit_code == 2
+    assert sentence in worker.log_tail()
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_no_right_at_all_names_all(
+    secured: Secured, redis: RedisServer, tmp_path: Path, case: str
+) -> None:
+    """A user without any right gets the whole list from `check`."""
+    system, names = await scene(secured, redis, tmp_path, case=case)
+
+    code, text = await said(system, "check")
+
+    assert code == 2
+    for right in rights_in(case, names):
+        assert f"{right.operation.upper()} {right.kind} {right.name}. Grant it" in text
+    assert "does not exist" not in text, "nobody can know"
+
+
+def reason_of(case: str, right: Grant) -> str:
+    """Under which reason `/readyz` says that this right was taken away."""
+    if right.name.endswith(".dlq"):
+        return "dead_letters"
+    if right.operation == "Write":
+        return {"output": "output", "repartition": "repartition_topic"}[case]
+    return "rights"
+
+
+@pytest.mark.parametrize(("case", "lacking"), EACH_RIGHT)
+async def test_a_right_taken_away_is_waited_for(
+    secured: Secured, redis: RedisServer, tmp_path: Path, case: str, lacking: Grant
+) -> None:
+    """When a right goes, `/readyz` says so; when it is back, the worker goes on, and exactly."""
+    system, names = await scene(secured, redis, tmp_path, case=case)
+    await allow(secured, system, rights_in(case, names))
+    user = system.settings["STREAM_METRICS_KAFKA__SASL_USERNAME"]
+    [wanted] = renamed([lacking], names)
+    await system.start_workers(1)
+    [worker] = system.workers
+    await all_read(system)
+    await wait_until(worker.ready, 60, "the worker is not ready")
+
+    await revoke(secured.kafka.bootstrap_servers, user, wanted)
+    start = int(time.time()) - 600
+    profile = TrafficProfile(
+        seed=6, conversations=60, start=start, duration_seconds=500, invalid=0.2
+    )
+    streams = {"events": system.topics[0], "labels": system.topics[1]}
+    more = as_read(case, await produce(secured.kafka, streams, generate(profile)))
+    reason = reason_of(case, lacking)
+    seen: list[object] = []
+
+    async def complains() -> bool:
+        status, body = await worker.readyz()
+        reasons = body.get("reasons", {})
+        seen[:] = [status, reasons]
+        why = [reasons[name] for name in reasons if name.endswith(reason)]
+        return status == 503 and any(wanted.name.removesuffix("*") in each for each in why)
+
+    await wait_until(complains, 60, lambda: f"the worker does not say what is lacking: {seen}")
+    assert (await worker.healthz())[0] == 200
+    await allow(secured, system, [wanted])
+    system.produced = Produced(
+        system.produced.records + more.records,
+        system.produced.broken | more.broken,
+        system.produced.searches + more.searches,
+    )
+    await all_read(system)
+    await same_as_replay(system)
+    assert await system.stop_workers() == [0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"SASL_PASSWORD": "another"}, "does not know the user, or the password is another one"),
+        ({"SASL_USERNAME": "nobody"}, "turns user 'nobody' away"),
+        ({"SASL_MECHANISM": "PLAIN", "SASL_PASSWORD": "another"}, "the password is another one"),
+        ({"SSL_CA_FILE": ""}, "the brokers' certificate is not trusted"),
+        ({"SECURITY_PROTOCOL": "SASL_PLAINTEXT"}, "Connection"),
+    ],
+    ids=str,
+)
+async def test_a_login_that_fails_is_explained(
+    secured: Secured,
+    redis: RedisServer,
+    tmp_path: Path,
+    settings: dict[str, str],
+    sentence: str,
+) -> None:
+    """`check` says what is wrong with a login, in words of ours, and the password nowhere."""
+    system, _ = await scene(secured, redis, tmp_path, conversations=1)
+    for name, value in settings.items():
+        system.settings[f"STREAM_METRICS_KAFKA__{name}"] = value
+    if not settings.get("SSL_CA_FILE", "-"):
+        del system.settings["STREAM_METRICS_KAFKA__SSL_CA_FILE"]
+
+    code, text = await said(system, "check")
+
+    assert code == 2
+    assert sentence in text
+    assert PASSWORD not in text
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"])
+async def test_each_mechanism_logs_in(
+    secured: Secured, redis: RedisServer, tmp_path: Path, mechanism: str
+) -> None:
+    """With each SASL mechanism a worker reads all, secrets in files."""
+    system, names = await scene(secured, redis, tmp_path, conversations=2)
+    await allow(secured, system, rights_in("plain", names))
+    user = system.settings["STREAM_METRICS_KAFKA__SASL_USERNAME"]
+    del system.settings["STREAM_METRICS_KAFKA__SASL_PASSWORD"]
+    password, token = tmp_path / "password", tmp_path / "token"
+    password.write_text(PASSWORD + "\n")
+    token.write_text(unsigned_token(user))
+    file = (
+        ("SASL_TOKEN_FILE", token)
+        if mechanism == "OAUTHBEARER"
+        else ("SASL_PASSWORD_FILE", password)
+    )
+    system.settings |= {
+        "STREAM_METRICS_KAFKA__SASL_MECHANISM": mechanism,
+        f"STREAM_METRICS_KAFKA__{file[0]}": str(file[1]),
+    }
+
+    code, text = await said(system, "check")
+    assert code == 0, text
+    await system.start_workers(1)
+    await system.reach(1.0)
+    assert await system.stop_workers() == [0]
+
+
+async def test_a_certificate_logs_in(redis: RedisServer, tmp_path: Path) -> None:
+    """By TLS with a certificate of its own, whose key is encrypted, the worker reads all."""
+    need_servers()
+    authority = Authority(tmp_path / "ca")
+    own = authority.issue("user-0", password=PASSWORD)
+    async with Kafka(tmp_path / "kafka", security=Security(authority, mutual=True)) as kafka:
+        secured = Secured(kafka, authority, iter(["user-0"]))
+        system, names = await scene(secured, redis, tmp_path, conversations=2)
+        await allow(secured, system, rights_in("plain", names))
+        for name in ("SASL_USERNAME", "SASL_PASSWORD"):
+            del system.settings[f"STREAM_METRICS_KAFKA__{name}"]
+        system.settings |= {
+            "STREAM_METRICS_KAFKA__SECURITY_PROTOCOL": "SSL",
+            "STREAM_METRICS_KAFKA__SSL_CERTIFICATE_FILE": str(own.certificate),
+            "STREAM_METRICS_KAFKA__SSL_KEY_FILE": str(own.key),
+        }
+        code, text = await said(system, "check")
+        assert code == 2
+        assert "`kafka.ssl_key_password` must fit" in text
+
+        system.settings["STREAM_METRICS_KAFKA__SSL_KEY_PASSWORD"] = PASSWORD
+        code, text = await said(system, "check")
+        assert code == 0, text
+        await system.start_workers(1)
+        await system.reach(1.0)
+        assert await system.stop_workers() == [0]
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "forget and the output topic"])
+async def test_commands_need_what_the_page_says(
+    secured: Secured, redis: RedisServer, tmp_path: Path, command: str
+) -> None:
+    """A command works with the page's rights, and with one less it fails and names the resource."""
+    command, _, output = command.partition(" and ")
+    case = "output" if output else "plain"
+    system, names = await scene(secured, redis, tmp_path, case=case, conversations=60, invalid=0.2)
+    assert {topic for topic, _, _ in system.produced.broken} == set(system.topics)
+    await read_by_others(system)
+    await prepare(secured, system, command)
+    system.settings["STREAM_METRICS_KAFKA__REQUEST_TIMEOUT_MS"] = "5000"
+    rights = renamed(command_grants(command, output=bool(output)), names)
+    user = system.settings["STREAM_METRICS_KAFKA__SASL_USERNAME"]
+    for lacking in rights:
+        others = [right for right in rights if right != lacking]
+        await grant(secured.kafka.bootstrap_servers, user, *others)
+        code, text = await said(system, *COMMANDS[command])
+        assert code != 0, f"{lacking} is not needed: {text}"
+        assert "Traceback" not in text
+        assert lacking.name in text
+        assert "uthoriz" in text or "does not let" in text
+        await revoke(secured.kafka.bootstrap_servers, user, *others)
+
+    await allow(secured, system, rights)
+    code, text = await said(system, *COMMANDS[command])
+    assert code == 0, text
+
+
+async def test_the_check_may_look_at_settings_of_topics(
+    secured: Secured, redis: RedisServer, tmp_path: Path
+) -> None:
+    """With an internal topic `check` warns unless it may see how topics are set up."""
+    system, names = await scene(secured, redis, tmp_path, case="repartition", conversations=1)
+    await allow(secured, system, rights_in("repartition", names))
+    topics = [*system.topics, names[INTERNAL]]
+    code, text = await said(system, "check")
+    assert (code, "DESCRIBE_CONFIGS topic" in text) == (0, True), text
+
+    await allow(secured, system, [Grant("DescribeConfigs", "topic", topic) for topic in topics])
+    _, text = await said(system, "check")
+    assert "DESCRIBE_CONFIGS" not in text
+
+
+async def test_generate_says_what_kafka_refused(
+    secured: Secured, redis: RedisServer, tmp_path: Path
+) -> None:
+    """A user that may see the input topics, and not write to them, is told so."""
+    system, _ = await scene(secured, redis, tmp_path, conversations=1)
+    seen = [Grant("Describe", "topic", topic) for topic in system.topics]
+    await allow(secured, system, seen)
+
+    code, text = await said(system, *COMMANDS["generate --to-kafka"])
+
+    assert code == 2
+    assert "TopicAuthorizationFailedError" in text
+
+
+async def read_by_others(system: LiveSystem) -> None:
+    """Let a worker that may do everything read the topics, and stop."""
+    login = {name: value for name, value in system.settings.items() if "__S" in name}
+    servers = system.settings.pop("STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS")
+    for name in login:
+        del system.settings[name]
+    await system.start_workers(1)
+    await system.reach(1.0)
+    assert await system.stop_workers() == [0]
+    system.settings |= {**login, "STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS": servers}
+
+
+async def prepare(secured: Secured, system: LiveSystem, command: str) -> None:
+    """Give a command something to do."""
+    if command == "migrate":
+        system.settings["STREAM_METRICS_METRICS__GOOD_GAIN"] = "3"
+    if command == "reshard":
+        async with admin(secured.kafka.bootstrap_servers) as client:
+            more = NewPartitions(2 * PARTITIONS)
+            await client.create_partitions(dict.fromkeys(system.topics, more))
+
+
+def test_the_page_has_the_rights() -> None:
+    """The page lists what the code asks for, in each case."""
+    names = names_of(("events", "labels"), "group")
+    for case in CASES:
+        settings = KafkaSettings(
+            topics=("events", "labels"),
+            group_id="group",
+            output_topic=names[OUTPUT] if case == "output" else None,
+            repartition_topic=names[INTERNAL] if case == "repartition" else None,
+        )
+        listed = {(r.operation.upper(), r.kind, r.name) for r in rights_in(case, names)}
+        assert {tuple(right) for right in worker_rights(settings)} == listed
