@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from aiokafka import AIOKafkaProducer
@@ -15,7 +15,7 @@ from aiokafka.errors import KafkaError
 from rich.console import Console
 
 from stream_metrics.adapters.kafka.options import client_options
-from stream_metrics.cli.common import ConfigOption, UsageError, load_settings
+from stream_metrics.cli.common import ConfigOption, UsageError, kafka_reason, load_settings
 from stream_metrics.settings import Settings
 from stream_metrics.traffic import TrafficProfile, TrafficRecord, endless
 from stream_metrics.traffic import generate as make
@@ -69,7 +69,7 @@ def generate(
         return
     except (KafkaError, OSError) as error:
         where = settings.kafka.bootstrap_servers
-        raise UsageError(f"kafka {where}: {type(error).__name__}: {error}") from error
+        raise UsageError(f"kafka {where}: {kafka_reason(settings, error)}") from error
 
 
 def _to_file(lines: Iterable[bytes], out: Path) -> None:
@@ -93,22 +93,33 @@ async def _to_kafka(records: Iterable[TrafficRecord], settings: Settings, *, pac
     await producer.start()
     console = Console(stderr=True)
     sent, said = 0, time.monotonic()
+    refused: list[BaseException] = []
+
+    def answered(answer: asyncio.Future[Any]) -> None:
+        if not answer.cancelled() and (error := answer.exception()) is not None:
+            refused.append(error)
+
     try:
         for record in records:
             ahead = record.timestamp_ms / 1000 - time.time()
             if paced and ahead > 0:
                 await asyncio.sleep(ahead)
-            await producer.send(
+            answer = await producer.send(
                 topics[record.stream],
                 record.value,
                 key=record.key,
                 timestamp_ms=record.timestamp_ms,
             )
+            answer.add_done_callback(answered)
             sent += 1
+            if refused:
+                break
             if time.monotonic() - said > SAY_EVERY_SECONDS:
                 said = time.monotonic()
                 console.print(f"{sent:,} records produced")
         await producer.flush()
+        if refused:
+            raise refused[0]
     finally:
         await producer.stop()
     console.print(f"{sent:,} records produced to {', '.join(kafka.topics)}")
