@@ -299,8 +299,8 @@ DELIVERY: Final = (
             Edit(
                 LAG,
                 """\
-        if self._in_order and len(passed) < len(marks):
-            return position.record_time_ms
+        if passed:
+            marks[: len(passed)] = passed[-1:]
 """,
                 """\
         if marks:
@@ -310,6 +310,19 @@ DELIVERY: Final = (
         ),
         SIMULATION,
         WINDOWS,
+    ),
+    Mutation(
+        "expiry by the newest timestamp",
+        "before the end of a log, the largest timestamp read counts",
+        (
+            Edit(
+                LAG,
+                "smallest = min(stamp for _, stamp in self._parts)",
+                "smallest = max(stamp for _, stamp in self._parts)",
+            ),
+        ),
+        "tests/unit/test_clock.py::test_a_wild_timestamp_in_a_backlog_moves_record_time_no_further",
+        "assert before <= after <= before + 1",
     ),
     Mutation(
         "one clock",

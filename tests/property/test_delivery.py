@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from aiokafka import TopicPartition
 from hypothesis import settings
 
-from tests.simulation.schedule import play, system_of
+from stream_metrics.adapters.kafka import lag
+from tests.simulation.schedule import DAY_MS, play, system_of
 from tests.simulation.system import System
 from tests.simulation.troubled import KINDS
 
@@ -55,3 +57,46 @@ async def test_a_number_held_for_some_topics_only_is_halted_alone() -> None:
 
     assert [partition.number for partition in worker.live.partitions] == [1]
     assert worker.health.reasons["partition-0"] == "held for some of the input topics only"
+
+
+async def reading_a_backlog(*, wild: bool) -> System:
+    """A worker amid a backlog of three days; perhaps the first record of each log is of now."""
+    system = System(seed=1, ttl_ms=600_000)
+    system.produce(1_000)
+    system.now_ms += 3 * DAY_MS
+    for log in system.brokers.logs.values():
+        at = next(n for n, record in enumerate(log) if record is not None)
+        first = log[at]
+        if wild and first is not None:
+            log[at] = replace(first, timestamp_ms=system.now_ms)
+    worker = await system.start()
+    system.rebalance()
+    client, places = worker.client, list(system.brokers.logs)
+    client.at_once = 0
+    await system.act(worker, "read")  # takes over
+    shortest = min(system.brokers.ends.values())
+    client.at_once = shortest // 4
+    for place in 3 * places:
+        client.pause(*places)
+        client.resume(place)
+        await system.act(worker, "read")
+        await system.act(worker, "look after")
+    assert max([await client.position(place) for place in places]) < shortest
+    return system
+
+
+async def test_one_wild_timestamp_in_a_backlog_lets_nothing_expire() -> None:
+    """Next records of what was read may be unread, whatever time one producer takes it to be."""
+    system = await reading_a_backlog(wild=True)
+
+    assert system.seen["expired"] == 0
+
+
+async def test_conversations_expire_amid_a_backlog(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once enough records are so much younger, all before them goes, so that the store does not
+    have to hold a backlog of any length."""
+    monkeypatch.setattr(lag, "ENOUGH_STAMPS", 5)
+
+    system = await reading_a_backlog(wild=False)
+
+    assert system.seen["expired"] > 0

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+import pytest
 from aiokafka import TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from stream_metrics.adapters.kafka.lag import Lag
+from stream_metrics.adapters.kafka.lag import ENOUGH_STAMPS, Lag
 from stream_metrics.adapters.prometheus.operations import Operations
-from stream_metrics.ports import Position
+from stream_metrics.ports import Position, Record
 from stream_metrics.worker.clock import Clock
 
 TRUE_MS = 1_718_020_800_000
@@ -85,23 +88,75 @@ def lag() -> Lag:
     return Lag(Operations(CollectorRegistry(), ("events", "labels")), lambda: TRUE_MS)
 
 
+HOUR_MS = 3_600_000
+
+
 def read(events: int, labels: int) -> dict[str, Position]:
-    """Positions whose last records were of an hour, and of two hours ago."""
-    hour_ms = 3_600_000
+    """Positions whose newest records are of this very moment."""
     return {
-        "events": Position(events, record_time_ms=TRUE_MS - hour_ms),
-        "labels": Position(labels, record_time_ms=TRUE_MS - 2 * hour_ms),
+        "events": Position(events, record_time_ms=TRUE_MS),
+        "labels": Position(labels, record_time_ms=TRUE_MS),
     }
+
+
+def records(place: TopicPartition, stamps_ms: Iterable[int]) -> list[Record]:
+    """Records of a log with these timestamps."""
+    return [
+        Record(b"", timestamp_ms=ms, topic=place.topic, partition=place.partition)
+        for ms in stamps_ms
+    ]
+
+
+def behind() -> Lag:
+    """One whose logs go on for long, and of which enough was read for times to be told."""
+    made = lag()
+    made.heard({EVENTS: 9_000, LABELS: 9_000}, TRUE_MS)
+    for place, hours in ((EVENTS, 60), (LABELS, 50)):
+        first_ms = TRUE_MS - hours * HOUR_MS
+        made.read(records(place, range(first_ms, first_ms + ENOUGH_STAMPS)))
+    return made
 
 
 def test_a_topic_that_is_behind_holds_record_time_back() -> None:
     """Conversations expire by the record time of the topic that is read least far."""
-    behind = lag()
-    behind.heard({EVENTS: 10, LABELS: 5}, TRUE_MS)
+    made = behind()
 
-    assert behind.read_up_to_ms(0, read(10, 4)) == read(10, 4)["labels"].record_time_ms
-    assert behind.read_up_to_ms(0, read(9, 5)) == read(9, 5)["events"].record_time_ms
-    assert behind.read_up_to_ms(0, read(10, 5)) == TRUE_MS
+    assert made.read_up_to_ms(0, read(8_999, 8_999)) == TRUE_MS - 60 * HOUR_MS
+    assert made.read_up_to_ms(0, read(9_000, 8_999)) == TRUE_MS - 50 * HOUR_MS
+    assert made.read_up_to_ms(0, read(9_000, 9_000)) == TRUE_MS
+
+
+@pytest.mark.parametrize("ahead_hours", [1, 40, 60, 240])
+def test_a_wild_timestamp_in_a_backlog_moves_record_time_no_further(ahead_hours: int) -> None:
+    """The producers' other records are older, and so may be those that are yet to be read."""
+    made = behind()
+    before = made.read_up_to_ms(0, read(1_000, 1_000))
+    assert before is not None
+    for place in (EVENTS, LABELS):
+        made.read(records(place, [before + ahead_hours * HOUR_MS]))
+
+    after = made.read_up_to_ms(0, read(1_001, 1_001))
+
+    assert after is not None
+    assert before <= after <= before + 1
+
+
+def test_a_few_timestamps_tell_no_time() -> None:
+    """They may all be of one producer whose clock is ahead."""
+    made = lag()
+    made.heard({EVENTS: 9_000, LABELS: 9_000}, TRUE_MS)
+    for place in (EVENTS, LABELS):
+        made.read(records(place, [TRUE_MS] * (ENOUGH_STAMPS - 1)))
+
+    assert made.read_up_to_ms(0, read(999, 999)) == 0
+
+
+def test_what_was_read_before_a_jump_back_tells_no_time() -> None:
+    """After the store went back, times of records that are unread again do not count."""
+    made = behind()
+    made.begin(EVENTS)
+
+    assert made.read_up_to_ms(0, read(0, 1_000)) == 0
 
 
 def test_an_end_heard_long_ago_says_nothing_about_now() -> None:

@@ -387,6 +387,8 @@ class LiveConsumer:
         await self._hear_time(number)
         places = self._places(number)
         self._lag.heard({place: taken.extents[place.topic].end for place in places}, asked_ms)
+        for place in places:
+            self._lag.begin(place)
         try:
             self._seek(number, taken)
         except IllegalStateError:
@@ -574,6 +576,7 @@ class LiveConsumer:
         except DamagedState as damage:
             self._halt(number, damaged(damage))
             return
+        self._lag.read(records)
         newest = max(record.timestamp_ms or 0 for record in records)
         self._operations.latency(max(0.0, (self._clock.now_ms() - newest) / 1000))
 

@@ -289,10 +289,12 @@ class KafkaInputs:
     ) -> None:
         if commit is None:
             offset = extent.end if self._settings.start == "latest" else extent.first
+            self._lag.begin(place)
             self._positions[place] = Position(offset)
         else:
             offset = extent.nearest(commit.offset)
             position = Position(offset, record_time_ms=note_ms(commit.metadata))
+            self._lag.begin(place, position.record_time_ms)
             if offset != commit.offset and not self._goes_on(place, extent, commit.offset):
                 self._halted[place] = position
                 return
@@ -347,6 +349,7 @@ class KafkaInputs:
         if position is None or not found:
             return []
         records = [record_to_pass_on(record) for record in found]
+        self._lag.read(records)
         newest_ms = max(record.timestamp_ms or 0 for record in records)
         self._positions[place] = Position(
             records[-1].offset + 1,

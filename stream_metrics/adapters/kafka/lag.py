@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from aiokafka import TopicPartition
 
 from stream_metrics.adapters.prometheus.operations import Operations
-from stream_metrics.ports import Position, of_topics
+from stream_metrics.ports import Position, Record, of_topics
+
+ENOUGH_STAMPS: Final = 1_000  # of which one at least must not lie ahead of its time
 
 
 class Mark(NamedTuple):
@@ -16,6 +19,29 @@ class Mark(NamedTuple):
 
     end: int
     asked_ms: int
+
+
+class _Stamps:
+    """Up to when a log has been read, by the timestamps of its records alone.
+
+    A record is there no earlier than its producer's clock says, unless that clock is ahead. So the
+    smallest of the last ``ENOUGH_STAMPS`` timestamps counts: one wild timestamp moves nothing.
+    """
+
+    def __init__(self, read_up_to_ms: int = 0) -> None:
+        self.read_up_to_ms = read_up_to_ms
+        self._parts: deque[tuple[int, int]] = deque()  # how many, and the smallest of them
+        self._count = 0
+
+    def add(self, stamps_ms: Sequence[int]) -> None:
+        """Take the timestamps of the next records."""
+        self._parts.append((len(stamps_ms), min(stamps_ms)))
+        self._count += len(stamps_ms)
+        while self._count - self._parts[0][0] >= ENOUGH_STAMPS:
+            self._count -= self._parts.popleft()[0]
+        if self._count >= ENOUGH_STAMPS:
+            smallest = min(stamp for _, stamp in self._parts)
+            self.read_up_to_ms = max(self.read_up_to_ms, smallest)
 
 
 class Lag:
@@ -33,7 +59,25 @@ class Lag:
         self._in_order = in_order
         self._ends: dict[TopicPartition, int] = {}
         self._marks: dict[TopicPartition, list[Mark]] = {}
+        self._stamps: dict[TopicPartition, _Stamps] = {}
         self._caught_up: dict[TopicPartition, float] = {}
+
+    def begin(self, place: TopicPartition, read_up_to_ms: int = 0) -> None:
+        """A log is read from some other position, and is known to be read up to that time."""
+        self._stamps[place] = _Stamps(read_up_to_ms)
+
+    def read(self, records: Iterable[Record]) -> None:
+        """These have been worked off, those of each log in its order."""
+        if not self._in_order:
+            return
+        now_ms = self._now_ms()
+        found: dict[TopicPartition, list[int]] = {}
+        for record in records:
+            if record.timestamp_ms is not None and 0 <= record.timestamp_ms <= now_ms:
+                place = TopicPartition(record.topic, record.partition)
+                found.setdefault(place, []).append(record.timestamp_ms)
+        for place, stamps_ms in found.items():
+            self._stamps.setdefault(place, _Stamps()).add(stamps_ms)
 
     def heard(self, ends: Mapping[TopicPartition, int], asked_ms: int) -> None:
         """The brokers have said where the log ends; all records up to that time lie before it."""
@@ -48,6 +92,7 @@ class Lag:
         """The partition is another worker's now."""
         self._ends.pop(place, None)
         self._marks.pop(place, None)
+        self._stamps.pop(place, None)
         self._caught_up.pop(place, None)
         self._operations.forget_partition(place.topic, place.partition)
 
@@ -70,15 +115,18 @@ class Lag:
         return min(times, default=None)
 
     def _read_up_to_ms(self, place: TopicPartition, position: Position) -> int:
-        """The same of one log: before its end by the newest record, if records come in order, else
-        by the newest end that was passed; 0 if none was."""
+        """The same of one log: by the newest end that was passed, or by what was read since.
+
+        0 if no end was passed, and not enough was read.
+        """
+        stamps = self._stamps.get(place)
+        read_up_to_ms = 0 if stamps is None else stamps.read_up_to_ms
         marks = self._marks.get(place, [])
         passed = [mark for mark in marks if mark.end <= position.offset]
-        if self._in_order and len(passed) < len(marks):
-            return position.record_time_ms
         if passed:
             marks[: len(passed)] = passed[-1:]
-        return passed[-1].asked_ms if passed else 0
+            read_up_to_ms = max(read_up_to_ms, passed[-1].asked_ms)
+        return read_up_to_ms
 
     def report(self, known: Mapping[int, Mapping[str, Position]]) -> None:
         """Lag of each topic and partition, and up to when the input has been read."""
