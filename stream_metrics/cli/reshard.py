@@ -34,7 +34,7 @@ def reshard(
         str | None,
         typer.Option(
             help="How producers choose partitions: murmur2, crc32 or fnv1a. Default: that which "
-            "put the conversations where they are.",
+            "put the conversations where they are; needed if several could have.",
             show_default=False,
         ),
     ] = None,
@@ -56,6 +56,8 @@ def reshard(
     if abort:
         run(settings, _abort(settings))
         return
+    if settings.kafka.repartition_topic is not None:
+        partitioner = "murmur2"  # workers write that topic themselves (adapters.kafka.internal)
     known = {name: PARTITIONERS[name] for name in PARTITIONERS if partitioner in (None, name)}
     run(settings, _reshard(settings, known, catch_up=catch_up, yes=yes))
 

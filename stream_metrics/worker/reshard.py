@@ -95,11 +95,12 @@ async def stored_state(store: StateStore) -> Stored:
 
 
 async def partitioner_in_use(
-    store: StateStore, stored: Stored, partitioners: Mapping[str, Partitioner]
+    store: StateStore, stored: Stored, count: int, partitioners: Mapping[str, Partitioner]
 ) -> str:
-    """The first of the partitioners that puts every conversation where it is.
+    """The one of the partitioners that puts every conversation where it is.
 
-    Raises ``Unmovable`` if there is none: then nobody knows where conversations will go.
+    ``count`` is the new number of partitions. Raises ``Unmovable`` if there is none, or if several
+    do and could differ on where conversations will go: then nobody knows.
     """
     elsewhere = dict.fromkeys(partitioners, 0)
     total = 0
@@ -112,9 +113,16 @@ async def partitioner_in_use(
             key = name.encode("utf-8", "surrogatepass")
             for kind, partitioner in partitioners.items():
                 elsewhere[kind] += partitioner(key, stored.count) != number
-    for kind, wrong in elsewhere.items():
-        if not wrong:
-            return kind
+    fit = [kind for kind, wrong in elsewhere.items() if not wrong]
+    if len(fit) == 1 or (fit and count == 1):  # to one partition all put everything
+        return fit[0]
+    if fit:
+        raise Unmovable(
+            f"{total:,} conversations on {stored.count} partitions do not tell how producers "
+            f"choose partitions: {', '.join(fit)} put all of them where they are. Name theirs with "
+            "--partitioner (murmur2: Java, aiokafka; crc32: librdkafka unless configured; fnv1a: "
+            "Sarama, kafka-go); by another one conversations would be torn apart"
+        )
     listed = ", ".join(f"{kind} {wrong:,}" for kind, wrong in elsewhere.items())
     raise Unmovable(
         f"of {total:,} conversations so many lie on another partition than a partitioner puts "
@@ -216,7 +224,8 @@ class Reshard:
         if stored.identity.partition_counts == target.partition_counts:
             return  # an earlier run has come as far as that
         await self._check_topics(stored)
-        name = await partitioner_in_use(self._store, stored, partitioners)
+        number_of = max(target.partition_counts.values())
+        name = await partitioner_in_use(self._store, stored, number_of, partitioners)
         self._say(f"partitioner: {name}")
         partitioner = partitioners[name]
         new = [(t, n) for t, count in target.partition_counts.items() for n in range(count)]

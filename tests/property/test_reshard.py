@@ -17,7 +17,7 @@ from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.ports import Identity, Position, Record, StateStore
 from stream_metrics.worker.audit import Audit, AuditOptions, audit
 from stream_metrics.worker.cache import ConversationCache
-from stream_metrics.worker.catch_up import Place
+from stream_metrics.worker.catch_up import Partitioner, Place
 from stream_metrics.worker.export import Export, export_state
 from stream_metrics.worker.move import holding
 from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
@@ -37,6 +37,9 @@ COUNTS = st.integers(1, 4)
 def partition_of(key: bytes, count: int) -> int:
     """Where producers put a key; any function of it will do."""
     return zlib.crc32(key) % count
+
+
+PRODUCERS: Mapping[str, Partitioner] = {"crc32": partition_of}
 
 
 @dataclass
@@ -110,7 +113,13 @@ class Group:
             partition.adopt(await self.store.claim(number, b"token", self.identity, start))
         return partition
 
-    async def reshard(self, counts: dict[str, int], *, catch_up: bool = True) -> list[str]:
+    async def reshard(
+        self,
+        counts: dict[str, int],
+        *,
+        catch_up: bool = True,
+        partitioners: Mapping[str, Partitioner] = PRODUCERS,
+    ) -> list[str]:
         """What the command does; returns what it says."""
         self.partitions = {}
         shared = replace(self.options, identity=replace(IDENTITY, partition_counts=counts))
@@ -118,7 +127,7 @@ class Group:
         logs = ScriptedLogs(self, counts)
         work = Reshard(self.store, logs, shared, self.letters, said.append, lambda _: None)
         async with holding(self.store, "reshard") as mark:
-            await work.run(mark, {"crc32": partition_of}, catch_up=catch_up)
+            await work.run(mark, partitioners, catch_up=catch_up)
         self.counts = counts
         return said
 

@@ -269,13 +269,39 @@ async def test_topics_that_are_gone_are_refused(counts: dict[str, int], words: s
 
 
 async def test_the_partitioner_in_use_is_found() -> None:
-    """It is the first of those that put every conversation where it is."""
+    """It is the one that puts every conversation where it is."""
     store = await filled(a=1, b=1)
     stored = await stored_state(store)
 
-    found = await partitioner_in_use(store, stored, {"first": first, "last": elsewhere})
+    found = await partitioner_in_use(store, stored, 3, {"first": first, "last": elsewhere})
 
     assert found == "last"
+
+
+async def test_a_partitioner_is_not_guessed() -> None:
+    """On one partition every partitioner explains where conversations lie: it has to be named, and
+    nothing has changed."""
+    group = Group({"events": 1})
+    group.send(TRAFFIC[:HALF])
+    await group.read()
+    before = await group.shown()
+
+    with pytest.raises(Unmovable, match=r"murmur2, crc32, fnv1a put all .* --partitioner"):
+        await group.reshard({"events": 3}, partitioners=PARTITIONERS)
+
+    assert await group.store.held_by() is None
+    assert await group.shown() == before
+
+
+async def test_one_partition_needs_no_partitioner() -> None:
+    """To one new partition all put everything."""
+    group = Group({"events": 1})
+    group.send(TRAFFIC[:HALF])
+    await group.read()
+
+    await group.reshard({"events-2": 1}, partitioners=PARTITIONERS)
+
+    assert group.counts == {"events-2": 1}
 
 
 async def test_producers_of_several_minds_are_refused() -> None:
@@ -284,7 +310,7 @@ async def test_producers_of_several_minds_are_refused() -> None:
     stored = await stored_state(store)
 
     with pytest.raises(Unmovable, match=r"of 3 conversations .* first 2, last 1"):
-        await partitioner_in_use(store, stored, {"first": first, "last": elsewhere})
+        await partitioner_in_use(store, stored, 3, {"first": first, "last": elsewhere})
 
 
 STORED = Stored(
