@@ -7,6 +7,7 @@ from typing import Final
 from tests.mutations.mutation import Edit, Mutation
 
 CONSUMER: Final = "stream_metrics/adapters/kafka/consumer.py"
+FETCHING: Final = "stream_metrics/adapters/kafka/fetching.py"
 LAG: Final = "stream_metrics/adapters/kafka/lag.py"
 MEMORY: Final = "stream_metrics/adapters/memory.py"
 WRITE: Final = "stream_metrics/adapters/redis/scripts/write.lua"
@@ -365,5 +366,12 @@ DELIVERY: Final = (
         ),
         "tests/property/test_output.py::test_whoever_dies_or_wakes_up_late",
         "assert rows_kept(world.topic",
+    ),
+    Mutation(
+        "no way back after an error",
+        "when the client raises, what it had taken from other partitions is not fetched again",
+        (Edit(FETCHING, "            self._seek_back(consumer)\n", ""),),
+        "tests/unit/test_inputs.py::test_an_error_of_one_partition_loses_nothing_of_another",
+        "assert brokers.commits[FIRST].offset <= len(worker.copied)",
     ),
 )

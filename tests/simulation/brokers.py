@@ -7,7 +7,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from aiokafka import ConsumerRebalanceListener, TopicPartition
-from aiokafka.errors import CommitFailedError, IllegalStateError, NoOffsetForPartitionError
+from aiokafka.errors import (
+    CommitFailedError,
+    IllegalStateError,
+    KafkaError,
+    NoOffsetForPartitionError,
+)
 from aiokafka.structs import ConsumerRecord, OffsetAndMetadata
 
 from stream_metrics.ports import Record
@@ -20,6 +25,7 @@ class Brokers:
 
     A log's entry without a record is a marker of a transaction. ``on_commit`` hears of every
     commit. What is appended is not there until it is produced, in the order of appending.
+    ``unreadable`` says where a batch begins that the client cannot read, and what it raises.
     """
 
     def __init__(self, topics: Sequence[str], partitions: int) -> None:
@@ -29,6 +35,7 @@ class Brokers:
         }
         self.ends = dict.fromkeys(self.logs, 0)
         self._coming: deque[tuple[TopicPartition, int]] = deque()  # and when it comes
+        self.unreadable: dict[TopicPartition, tuple[int, KafkaError]] = {}
         self.commits: Commits = {}
         self.members: list[ScriptedConsumer] = []
         self.generation = 0
@@ -184,12 +191,19 @@ class ScriptedConsumer:
         return {place: self._brokers.ends[place] for place in places}
 
     async def getmany(self, *, timeout_ms: int, max_records: int) -> dict[TopicPartition, Any]:
-        """The next records, of all that is not paused; markers are passed."""
+        """The next records, of all that is not paused; markers are passed.
+
+        What was taken before a batch that cannot be read is lost with the call, as aiokafka does.
+        """
         found: dict[TopicPartition, list[ConsumerRecord[bytes, bytes]]] = {}
         left = self.at_once
         for place in sorted(self._assigned - self._paused):
             at, end = await self.position(place), self._brokers.ends[place]
+            bad, error = self._brokers.unreadable.get(place, (None, None))
             while at < end and left:
+                if at == bad:
+                    self._positions[place] = at
+                    raise error or KafkaError
                 record = self._brokers.logs[place][at]
                 at += 1
                 if record is not None:

@@ -10,27 +10,20 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 import structlog
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
-from aiokafka.errors import (
-    GroupAuthorizationFailedError,
-    IllegalStateError,
-    KafkaError,
-    NoOffsetForPartitionError,
-    OffsetOutOfRangeError,
-    RecordTooLargeError,
-)
+from aiokafka.errors import IllegalStateError, KafkaError
 
+from stream_metrics.adapters.kafka.fetching import Fetched, Fetching
 from stream_metrics.adapters.kafka.lag import Lag
 from stream_metrics.adapters.kafka.log import KafkaLog
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.records import record_of
 from stream_metrics.adapters.kafka.rights import DENIED, KafkaRefused, check_rights, explain
 from stream_metrics.adapters.kafka.topics import TopicsMissing, equal_counts
-from stream_metrics.adapters.kafka.unpacking import UnreadableBatch
 from stream_metrics.adapters.kafka.waiting import KafkaPatience
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.engine.state import DamagedState
@@ -106,6 +99,7 @@ class LiveConsumer:
         self._make_partition = make_partition
         self._patience = patience
         self._retry = KafkaPatience(settings, patience, reasons)
+        self._fetching = Fetching(settings, self, self._retry, patience, reasons)
         self._reasons = reasons
         self._operations = operations
         self._clock = clock
@@ -187,7 +181,8 @@ class LiveConsumer:
         """One round: take over what changed, fetch, process, commit, expire."""
         if self._changed and self._arrived:
             await self._take_over()
-        fetched = await self._fetch()
+        assert self._consumer is not None
+        fetched = await self._fetching.round(self._consumer)
         if not self._changed:
             for number, records in self._by_number(fetched).items():
                 await self._process(number, records)
@@ -284,8 +279,8 @@ class LiveConsumer:
             self._committing.cancel()
             await asyncio.wait({self._committing})
 
-    async def _begin_anew(self) -> None:
-        """Join the group with a new client: a client gives no sign of life once that was denied."""
+    async def begin_anew(self) -> None:
+        """See ``adapters.kafka.fetching.Reader``."""
         consumer, self._consumer = self._consumer, None
         assert consumer is not None
         self._reasons.set("assignment", "waiting for the consumer group")
@@ -472,63 +467,27 @@ class LiveConsumer:
 
     # -- records --------------------------------------------------------------------------------
 
-    async def _fetch(self) -> dict[TopicPartition, list[Any]]:
-        consumer = self._consumer
-        assert consumer is not None
-        try:
-            fetched: dict[TopicPartition, list[Any]] = await consumer.getmany(
-                timeout_ms=self._settings.fetch_max_wait_ms,
-                max_records=self._settings.max_poll_records,
-            )
-        except NoOffsetForPartitionError:
-            return {}  # raised for the moment between assignment and our seek
-        except OffsetOutOfRangeError:
-            self._kept |= self._active  # the log moved: look at its bounds again
-            self._active.clear()
-            self._changed = self._arrived = True
-            return {}
-        except RecordTooLargeError:
-            await self._halt_passed(consumer)
-            return {}
-        except UnreadableBatch as error:
-            if error.partition in self._active:
-                self._halt(error.partition, error.message)
-            self._seek_back()
-            return {}
-        except DENIED as error:
-            self._seek_back()
-            await self._retry.for_rights()
-            if isinstance(error, GroupAuthorizationFailedError):
-                await self._begin_anew()
-            return {}
-        except KafkaError as error:
-            # Not "kafka": the brokers may well answer, and then waiting does not help.
-            self._reasons.set("fetch", f"records cannot be fetched: {type(error).__name__}")
-            self._seek_back()
-            await self._patience.pause(1.0)
-            return {}
-        self._reasons.clear("fetch")
-        return fetched
-
-    def _seek_back(self) -> None:
-        """Read again what the client may have taken out of its buffers and not returned."""
-        consumer = self._consumer
-        assert consumer is not None
+    def next_offsets(self) -> dict[TopicPartition, int]:
+        """See ``adapters.kafka.fetching.Reader``."""
+        offsets = {}
         for number, partition in self._active.items():
             for topic, position in of_topics(partition.positions).items():
                 place = TopicPartition(topic, number)
-                with suppress(IllegalStateError):  # no longer ours, as the listener will say
-                    consumer.seek(place, position.offset - (place in self._verify))
+                offsets[place] = position.offset - (place in self._verify)
+        return offsets
 
-    async def _halt_passed(self, consumer: AIOKafkaConsumer) -> None:
-        """The client has passed a record that it could not fetch: halt where its position moved."""
-        for number, partition in list(self._active.items()):
-            for topic, position in of_topics(partition.positions).items():
-                if await consumer.position(TopicPartition(topic, number)) > position.offset:
-                    why = f"a record of {topic} is larger than `kafka.max_partition_fetch_bytes`"
-                    self._halt(number, why)
+    def log_moved(self) -> None:
+        """See ``adapters.kafka.fetching.Reader``."""
+        self._kept |= self._active
+        self._active.clear()
+        self._changed = self._arrived = True
 
-    def _by_number(self, fetched: dict[TopicPartition, list[Any]]) -> dict[int, list[Record]]:
+    def halt_place(self, place: TopicPartition, why: str) -> None:
+        """See ``adapters.kafka.fetching.Reader``: the partition number stands still."""
+        if place.partition in self._active:
+            self._halt(place.partition, why)
+
+    def _by_number(self, fetched: Fetched) -> dict[int, list[Record]]:
         """The records by partition number, without those that the state already has."""
         numbers: dict[int, list[Record]] = {}
         for place, found in fetched.items():

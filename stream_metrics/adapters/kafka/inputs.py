@@ -7,23 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Final
 
 import structlog
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from aiokafka.errors import (
-    GroupAuthorizationFailedError,
-    IllegalStateError,
-    KafkaError,
-    NoOffsetForPartitionError,
-    OffsetOutOfRangeError,
-    RecordTooLargeError,
-)
+from aiokafka.errors import IllegalStateError, KafkaError
 from aiokafka.structs import OffsetAndMetadata
 
+from stream_metrics.adapters.kafka.fetching import Fetching
 from stream_metrics.adapters.kafka.internal import note, note_ms
 from stream_metrics.adapters.kafka.lag import Lag
 from stream_metrics.adapters.kafka.options import client_options
@@ -79,6 +73,7 @@ class KafkaInputs:
         self._settings = settings
         self._patience = patience
         self._retry = KafkaPatience(settings, patience, reasons)
+        self._fetching = Fetching(settings, self, self._retry, patience, reasons)
         self._reasons = reasons
         self._operations = operations
         self._clock = clock
@@ -105,29 +100,7 @@ class KafkaInputs:
         self._reasons.beat()
         if self._changed and self._arrived:
             await self._retry(self._look)
-        try:
-            fetched: Mapping[TopicPartition, list[Any]] = await consumer.getmany(
-                timeout_ms=self._settings.fetch_max_wait_ms,
-                max_records=self._settings.max_poll_records,
-            )
-        except NoOffsetForPartitionError:
-            return []  # raised for the moment between assignment and our seek
-        except OffsetOutOfRangeError:
-            self._changed = self._arrived = True  # the log moved: look at its bounds again
-            return []
-        except RecordTooLargeError:
-            await self._halt_passed(consumer)
-            return []
-        except DENIED as error:
-            self._changed = self._arrived = True  # what the client had in hand may be lost
-            await self._retry.for_rights()
-            if isinstance(error, GroupAuthorizationFailedError):
-                await self._begin_anew()
-            return []
-        except KafkaError as error:
-            self._reasons.set("kafka", type(error).__name__)
-            await self._patience.pause(1.0)
-            return []
+        fetched = await self._fetching.round(consumer)
         if self._changed:
             return []  # it is read again by whoever gets it
         return [record for place, found in fetched.items() for record in self._read(place, found)]
@@ -141,8 +114,7 @@ class KafkaInputs:
         if now >= self._next_ask:
             self._next_ask = now + ASK_SECONDS
             await self._ask(consumer)
-        offsets = {place: position.offset for place, position in self._positions.items()}
-        if offsets != self._committed or now >= self._next_note:
+        if self.next_offsets() != self._committed or now >= self._next_note:
             self._next_note = now + NOTE_SECONDS
             await self._commit(consumer)
 
@@ -151,28 +123,14 @@ class KafkaInputs:
     async def _connect(self) -> AIOKafkaConsumer:
         self._reasons.set("assignment", "waiting for the consumer group")
         while True:
-            settings = self._settings
-            consumer = AIOKafkaConsumer(
-                **client_options(settings),
-                group_id=settings.repartition_group,
-                enable_auto_commit=False,
-                auto_offset_reset="none",
-                isolation_level="read_committed",
-                partition_assignment_strategy=(RoundRobinPartitionAssignor,),
-                fetch_max_wait_ms=settings.fetch_max_wait_ms,
-                max_partition_fetch_bytes=settings.max_partition_fetch_bytes,
-                session_timeout_ms=settings.session_timeout_ms,
-                heartbeat_interval_ms=settings.heartbeat_interval_ms,
-                rebalance_timeout_ms=settings.rebalance_timeout_ms,
-                max_poll_interval_ms=MAX_POLL_INTERVAL_MS,
-            )
+            consumer = self._make_consumer()
             try:
-                await check_rights(settings)
+                await self._check_rights()
                 await self._check_topics()
                 await consumer.start()
             except (KafkaError, OSError, TimeoutError) as error:
                 await consumer.stop()
-                why = await explain(settings, error)
+                why = await explain(self._settings, error)
                 self._reasons.set("kafka", f"cannot connect: {why}")
                 await self._patience.pause(1.0)
             except BaseException:
@@ -181,9 +139,29 @@ class KafkaInputs:
             else:
                 self._reasons.clear("kafka")
                 self._group_since = time.monotonic()
-                consumer.subscribe(list(settings.topics), listener=_Listener(self))
+                consumer.subscribe(list(self._settings.topics), listener=_Listener(self))
                 self._consumer = consumer
                 return consumer
+
+    def _make_consumer(self) -> AIOKafkaConsumer:
+        settings = self._settings
+        return AIOKafkaConsumer(
+            **client_options(settings),
+            group_id=settings.repartition_group,
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            isolation_level="read_committed",
+            partition_assignment_strategy=(RoundRobinPartitionAssignor,),
+            fetch_max_wait_ms=settings.fetch_max_wait_ms,
+            max_partition_fetch_bytes=settings.max_partition_fetch_bytes,
+            session_timeout_ms=settings.session_timeout_ms,
+            heartbeat_interval_ms=settings.heartbeat_interval_ms,
+            rebalance_timeout_ms=settings.rebalance_timeout_ms,
+            max_poll_interval_ms=MAX_POLL_INTERVAL_MS,
+        )
+
+    async def _check_rights(self) -> None:
+        await check_rights(self._settings)
 
     async def _check_topics(self) -> None:
         counts = await partition_counts(self._settings, self._settings.topics)
@@ -194,8 +172,8 @@ class KafkaInputs:
                 "`kafka.topics`"
             )
 
-    async def _begin_anew(self) -> None:
-        """Join the group with a new client: a client gives no sign of life once that was denied."""
+    async def begin_anew(self) -> None:
+        """See ``adapters.kafka.fetching.Reader``."""
         await self.stop()
         self.assignment_revoked()
         await self._connect()
@@ -330,16 +308,24 @@ class KafkaInputs:
         # a partition without a position keeps the client from fetching any other
         consumer.seek(place, 0)
 
+    def next_offsets(self) -> dict[TopicPartition, int]:
+        """See ``adapters.kafka.fetching.Reader``."""
+        if self._changed:
+            return {}
+        return {place: position.offset for place, position in self._positions.items()}
+
+    def log_moved(self) -> None:
+        """See ``adapters.kafka.fetching.Reader``."""
+        self._changed = self._arrived = True
+
+    def halt_place(self, place: TopicPartition, why: str) -> None:
+        """See ``adapters.kafka.fetching.Reader``: this input partition stands still."""
+        if place in self.next_offsets():
+            self._halt(place, why)
+
     def _unhalt(self, place: TopicPartition) -> None:
         self._halted.pop(place, None)
         self._reasons.clear(f"{place.topic}-{place.partition}")
-
-    async def _halt_passed(self, consumer: AIOKafkaConsumer) -> None:
-        """The client has passed a record that it could not fetch: halt where its position moved."""
-        for place, position in list(self._positions.items()):
-            if await consumer.position(place) > position.offset:
-                why = f"a record of {place.topic} is larger than `kafka.max_partition_fetch_bytes`"
-                self._halt(place, why)
 
     # -- how far it is --------------------------------------------------------------------------
 

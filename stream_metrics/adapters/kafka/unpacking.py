@@ -37,6 +37,7 @@ class UnreadableBatch(KafkaError):  # type: ignore[misc]
     def __init__(self, topic: str, partition: int, offset: int, why: str) -> None:
         self.message = f"the batch at offset {offset} of {topic} [{partition}] {why}"
         super().__init__(self.message)
+        self.topic = topic
         self.partition = partition
 
 

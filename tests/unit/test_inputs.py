@@ -1,0 +1,182 @@
+"""The input topics as the copying group reads them, over scripted brokers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.errors import CorruptRecordException, KafkaError
+from prometheus_client import CollectorRegistry
+
+from stream_metrics.adapters.health import Health
+from stream_metrics.adapters.kafka.inputs import KafkaInputs
+from stream_metrics.adapters.kafka.unpacking import UnreadableBatch
+from stream_metrics.adapters.memory import MemoryDeadLetters
+from stream_metrics.adapters.prometheus.operations import Operations
+from stream_metrics.events import Limits
+from stream_metrics.ports import Record
+from stream_metrics.runtime import REPARTITION, REPARTITION_WAITING
+from stream_metrics.settings import KafkaSettings
+from stream_metrics.worker.clock import Clock
+from stream_metrics.worker.patience import Part
+from stream_metrics.worker.repartition import Repartitioner
+from stream_metrics.worker.watchdog import ROUNDS, Watchdog
+from tests.simulation.brokers import Brokers, ScriptedConsumer
+from tests.simulation.system import AtOnce
+
+NOW_MS = 1_718_020_800_000
+TOPIC = "events"
+FIRST, SECOND = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
+
+
+class ScriptedInputs(KafkaInputs):
+    """The inputs over a scripted client."""
+
+    def __init__(self, client: ScriptedConsumer, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._client = client
+
+    def _make_consumer(self) -> Any:
+        return self._client
+
+    async def _check_rights(self) -> None:
+        """All are there."""
+
+    async def _check_topics(self) -> None:
+        """They are there."""
+
+
+class Copying:
+    """A worker that copies, and what has become of it."""
+
+    def __init__(self, brokers: Brokers, **settings: Any) -> None:
+        self.brokers = brokers
+        self.client = ScriptedConsumer(brokers)
+        self.health = Health(reasons={})
+        self.copied: list[tuple[int, int]] = []
+        reasons = Part(REPARTITION, self.health)
+        patience = AtOnce(reasons, lambda: None)
+        self.inputs = ScriptedInputs(
+            self.client,
+            KafkaSettings(topics=brokers.topics, repartition_topic="internal", **settings),
+            patience,
+            reasons,
+            Operations(CollectorRegistry(), brokers.topics),
+            Clock(lambda: NOW_MS),
+        )
+        self._repartitioner = Repartitioner(
+            self.inputs, self, MemoryDeadLetters(), Limits(), patience, self
+        )
+
+    async def turn(self, rounds: int = 1) -> None:
+        """Some rounds, with the brokers asked in each."""
+        for _ in range(rounds):
+            self.inputs._next_ask = 0.0
+            await self._repartitioner.turn()
+
+    async def send(self, records: Sequence[Record]) -> None:
+        """See ``Internal``."""
+        for record in records:
+            assert record.origin is not None
+            self.copied.append((record.origin.partition, record.origin.offset))
+
+    def bad_records(self, counts: Counter[str]) -> None:
+        """Ignore."""
+
+    def repartitioned(self, counts: Counter[str]) -> None:
+        """Ignore."""
+
+    def committed(self, place: TopicPartition) -> int:
+        """How far the group has read."""
+        return int(self.brokers.commits[place].offset)
+
+
+def fill(brokers: Brokers, place: TopicPartition, records: int) -> None:
+    """Produce some records at the end of a partition."""
+    for n in range(records):
+        brokers.append(place, b"k", b'{"conversation_id": "c"}', NOW_MS + n)
+    brokers.produce(records)
+
+
+async def copying(brokers: Brokers, **settings: Any) -> Copying:
+    """The group's only worker, at its first round."""
+    made = Copying(brokers, **settings)
+    await made.turn()
+    brokers.rebalance([made.client])
+    return made
+
+
+def unreadable() -> UnreadableBatch:
+    """What is raised for a batch that is too large."""
+    return UnreadableBatch(TOPIC, 1, 1, "is larger than 5 bytes decompressed")
+
+
+@pytest.mark.parametrize("error", [unreadable(), CorruptRecordException("CRC")], ids=repr)
+async def test_an_error_of_one_partition_loses_nothing_of_another(error: KafkaError) -> None:
+    """What the client had taken from other partitions when it raised is fetched again, and no
+    commit runs ahead of it."""
+    brokers = Brokers([TOPIC], 2)
+    fill(brokers, FIRST, 3)
+    fill(brokers, SECOND, 2)
+    brokers.unreadable[SECOND] = (1, error)
+    worker = await copying(brokers)
+
+    await worker.turn()
+    assert brokers.commits[FIRST].offset <= len(worker.copied)
+
+    del brokers.unreadable[SECOND]
+    await worker.turn(2)
+    fill(brokers, FIRST, 2)
+    await worker.turn()
+
+    assert [offset for number, offset in worker.copied if number == 0] == [0, 1, 2, 3, 4]
+    assert worker.committed(FIRST) == 5
+
+
+async def test_a_batch_that_cannot_be_unpacked_halts_its_partition_only() -> None:
+    """The reason names its place, nothing is committed beyond it, and the others are copied."""
+    brokers = Brokers([TOPIC], 2)
+    fill(brokers, FIRST, 3)
+    fill(brokers, SECOND, 2)
+    brokers.unreadable[SECOND] = (1, unreadable())
+    worker = await copying(brokers)
+
+    await worker.turn(3)
+    fill(brokers, FIRST, 1)
+    await worker.turn()
+
+    assert worker.health.reasons == {f"{REPARTITION}_{TOPIC}-1": unreadable().message}
+    assert worker.committed(FIRST) == 4
+    assert SECOND not in brokers.commits or worker.committed(SECOND) <= 1
+    assert [offset for number, offset in worker.copied if number == 0] == [0, 1, 2, 3]
+    assert not any(worker.inputs.standing(frozenset()).behind.values()), "it is held, not stuck"
+
+
+async def test_records_that_cannot_be_fetched_set_off_the_watchdog() -> None:
+    """A wrong checksum is no waiting for Kafka: the reason is another one, and the watchdog, which
+    hears of the lag, takes the copying for stuck until the records come."""
+    brokers = Brokers([TOPIC], 1)
+    worker = await copying(brokers)
+    await worker.turn(2)
+    fill(brokers, FIRST, 2)
+    brokers.unreadable[FIRST] = (0, CorruptRecordException("CRC"))
+    watchdog = Watchdog(60.0)
+
+    def look(now: float) -> str | None:
+        waiting = REPARTITION_WAITING & worker.health.reasons.keys()
+        return watchdog.look(now, worker.inputs.standing(waiting))
+
+    await worker.turn()
+    assert look(0.0) is None
+    await worker.turn(ROUNDS)
+    assert "no progress" in str(look(61.0))
+    assert "CorruptRecordException" in worker.health.reasons[f"{REPARTITION}_fetch"]
+
+    brokers.unreadable.clear()
+    await worker.turn()
+    assert look(62.0) is None
+    assert worker.health.reasons == {}
+    assert worker.copied == [(0, 0), (0, 1)]
