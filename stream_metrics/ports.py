@@ -13,7 +13,8 @@ from typing import ClassVar, Final, Protocol
 ConversationKey = bytes
 
 # Among the positions of a state partition, under the name of no topic: how far what it reads no
-# more had been read. Its offset says nothing, its times are those of any other position.
+# more had been read. Its times are those of any other position; its offset counts what was written
+# to the partition while it was a draft.
 FORMER: Final = ""
 
 MAX_TIMESTAMP_MS = 253_402_300_799_999  # the year 9999; producers may stamp records with anything

@@ -7,16 +7,17 @@ by then, so that no worker could take them.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from stream_metrics.events.decode import Event, decode
 from stream_metrics.events.wire import Forget
-from stream_metrics.ports import DeadLetters, Record, StateStore
+from stream_metrics.ports import DeadLetters, OnHold, Record, StateStore
 from stream_metrics.worker.cache import ConversationCache
-from stream_metrics.worker.move import Move
-from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
+from stream_metrics.worker.move import Drafted, Move, WentBack
+from stream_metrics.worker.partition import Lost, PartitionOptions, SharedNames, StatePartition
 from stream_metrics.worker.telemetry import Silent
 
 Place = tuple[str, int]  # topic and partition
@@ -42,6 +43,7 @@ class CatchUp:
         drafts: StateStore,
         mark: bytes,
         move: Move,
+        drafted: Drafted,
         options: PartitionOptions,
         dead_letters: DeadLetters,
         partitioner: Partitioner,
@@ -49,6 +51,7 @@ class CatchUp:
         self._drafts = drafts
         self._mark = mark
         self._move = move
+        self._drafted = drafted
         self._options = replace(options, identity=move.identity)
         self._letters = dead_letters
         self._partitioner = partitioner
@@ -74,8 +77,11 @@ class CatchUp:
             if len(waiting) >= BATCH:
                 await self._process(number)
 
-    async def finish(self, ends: Mapping[Place, int]) -> None:
-        """Write what waits, and let reading go on behind all that was taken."""
+    async def finish(self, ends: Mapping[Place, int]) -> Drafted:
+        """Write what waits, and let reading go on behind all that was taken.
+
+        Returns the positions of all drafts then.
+        """
         for number in list(self._waiting):
             await self._process(number)
         counts = self._move.identity.partition_counts
@@ -93,7 +99,10 @@ class CatchUp:
                     last_digest=partition.record_digest(passed.record),
                     record_time_ms=max(position.record_time_ms, passed.record_time_ms),
                 )
-            await partition.move({**partition.positions, topic: position}, _once)
+            with self._standing(number):
+                await partition.move({**partition.positions, topic: position}, _once)
+        taken = {number: partition.positions for number, partition in self._partitions.items()}
+        return self._drafted | taken
 
     def _numbers(self, record: Record) -> Sequence[int]:
         """Where a record belongs; a forget is for every partition."""
@@ -114,7 +123,9 @@ class CatchUp:
 
     async def _process(self, number: int) -> None:
         records = self._waiting.pop(number)
-        await (await self._partition(number)).process(records, _once, former=True)
+        partition = await self._partition(number)
+        with self._standing(number):
+            await partition.process(records, _once, former=True)
 
     async def _partition(self, number: int) -> StatePartition:
         partition = self._partitions.get(number)
@@ -131,8 +142,18 @@ class CatchUp:
             )
             identity = self._move.identity
             partition.adopt(await self._drafts.claim(number, self._mark, identity, {}))
+            if partition.positions != self._drafted[number]:
+                raise WentBack(number)
             self._partitions[number] = partition
         return partition
+
+    @contextmanager
+    def _standing(self, number: int) -> Iterator[None]:
+        """Say why a draft takes no writes any more."""
+        try:
+            yield
+        except Lost as lost:
+            raise WentBack(number) if lost.why == "moved" else OnHold("") from lost
 
 
 async def _once(call: Callable[[], Awaitable[Any]]) -> Any:

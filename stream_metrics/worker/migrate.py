@@ -21,7 +21,7 @@ from stream_metrics.engine.step import Step
 from stream_metrics.engine.windows import parse_duration
 from stream_metrics.ports import Identity, StateStore, StoredConversation
 from stream_metrics.worker.identity import MIGRATABLE, Change, changed_settings, check_identity
-from stream_metrics.worker.move import Convert, Move, Progress, Unmovable, draft
+from stream_metrics.worker.move import Convert, Drafted, Move, Progress, Unmovable, draft, switch
 from stream_metrics.worker.partition import PartitionOptions
 from stream_metrics.worker.reshard import Stored, stored_state
 
@@ -73,11 +73,12 @@ class Migrate:
         if stored.identity == target:
             return  # an earlier run has come as far as that
         convert = recoding(self._options)
+        drafted: Drafted = {}
         for number, positions in stored.positions.items():
             start = {number: positions}
             move = Move(target, (number,), start, lambda _, home: home, convert)
-            await draft(self._store, mark, move, self._options, self._progress)
-        await self._store.switch(mark, tuple(stored.positions))
+            drafted |= await draft(self._store, mark, move, self._options, self._progress)
+        await switch(self._store, mark, tuple(stored.positions), drafted)
         self._say(f"{len(stored.positions)} state partitions are migrated")
 
     def _target(self, stored: Stored) -> Identity:

@@ -5,12 +5,16 @@ The steps, each of which may be the last before a crash:
 hold     nobody else may claim or write any more (``StateStore.hold``)
 sweep    what an earlier run has left is deleted
 draft    the new partitions are built, where nobody else sees them
+compare  each holds the last write that was acknowledged
 switch   they take the place of the old ones, in one atomic step
 sweep    the old ones are deleted
 release  workers may claim again
 
 Cut off before the switch, nothing has changed but that the namespace is held; cut off after it,
 all has. Whoever runs it again begins with the hold.
+
+Each write to a draft expects the one before it, by a count (the offset of ``ports.FORMER``). So a
+store that loses writes meanwhile is noticed, at the next write or when they are compared.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Final
 
@@ -38,10 +42,12 @@ from stream_metrics.engine.windows import (
     oldest_bucket,
 )
 from stream_metrics.ports import (
+    FORMER,
     BatchWrite,
     ConversationKey,
     ConversationWrite,
     Identity,
+    Moved,
     OnHold,
     Position,
     StateStore,
@@ -61,10 +67,22 @@ Home = Callable[[str, int], int]
 Progress = Callable[[int], None]
 Place = tuple[str, int, str]  # of a bucket: window, number, agent
 Summed = dict[Place, Sums]
+Drafted = dict[int, dict[str, Position]]  # the positions of drafts after their last write
 
 
 class Unmovable(Exception):
     """The state cannot be moved as asked for; the message says why and what to do."""
+
+
+class WentBack(Unmovable):
+    """The store has lost writes to a draft that it had acknowledged."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(
+            f"the store has lost writes to the new state partition {number} that it had "
+            "acknowledged, as after a restart or a fail-over. The old partitions are still in "
+            "force; run this again once it is stable"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +126,29 @@ async def swept(store: StateStore) -> None:
         pass
 
 
+async def switch(store: StateStore, mark: bytes, retired: Sequence[int], drafted: Drafted) -> None:
+    """The drafts take the places of the retired partitions.
+
+    Raises ``WentBack`` unless each draft holds all that was written to it, and ``OnHold`` once
+    another run has taken the namespace over.
+    """
+    drafts = store.drafts(mark)
+    for number, positions in drafted.items():
+        state = await drafts.describe(number)
+        if state.token != mark:
+            raise OnHold(await store.held_by() or "")
+        if state.positions != positions:
+            raise WentBack(number)
+    await store.switch(mark, retired)
+
+
 async def draft(
     store: StateStore, mark: bytes, move: Move, options: PartitionOptions, progress: Progress
-) -> None:
+) -> Drafted:
     """Build the drafts of a move; ``progress`` hears how many conversations are done.
 
-    Raises ``OnHold`` once another run has taken the namespace over.
+    Raises ``OnHold`` once another run has taken the namespace over, ``WentBack`` if the store loses
+    writes.
     """
     drafts = _Drafts(store, mark)
     for number, start in move.starts.items():
@@ -140,6 +175,7 @@ async def draft(
         async for page in _pages(drafts.store, number):
             await buckets.add(page)
         await drafts.put_buckets(number, buckets.content())
+    return drafts.positions
 
 
 class _Drafts:
@@ -149,7 +185,7 @@ class _Drafts:
         self.store = store.drafts(mark)
         self._mark = mark
         self._numbers = count(1)
-        self._offsets: dict[int, dict[str, int]] = {}
+        self.positions: Drafted = {}
         self._waiting: dict[int, list[ConversationWrite]] = {}
         self._weights: dict[int, int] = {}
 
@@ -157,8 +193,9 @@ class _Drafts:
         """Claim an empty partition."""
         while await self.store.wipe(number) != Wiped():
             pass
-        await self.store.claim(number, self._mark, identity, start)
-        self._offsets[number] = {topic: position.offset for topic, position in start.items()}
+        positions = {FORMER: Position(0), **start}
+        await self.store.claim(number, self._mark, identity, positions)
+        self.positions[number] = positions
 
     async def put(self, number: int, key: ConversationKey, parts: StoredConversation) -> None:
         """Write a conversation, some time before ``flush`` has returned."""
@@ -201,17 +238,23 @@ class _Drafts:
         conversations: Sequence[ConversationWrite] = (),
         buckets: Mapping[Place, bytes | None] | None = None,
     ) -> None:
+        positions = self.positions[number]
+        former = positions[FORMER]
         batch = BatchWrite(
             number,
             self._mark,
             b"%b-%d" % (self._mark, next(self._numbers)),
-            self._offsets[number],
-            {},
+            {topic: position.offset for topic, position in positions.items()},
+            {FORMER: replace(former, offset=former.offset + 1)},
             conversations,
             buckets or {},
         )
-        if await self.store.write(batch) != Written():
+        result = await self.store.write(batch)
+        if isinstance(result, Moved):
+            raise WentBack(number)
+        if result != Written():
             raise OnHold(await self.store.held_by() or "")
+        positions.update(batch.positions)
 
 
 def _size(piece: ConversationWrite) -> int:

@@ -599,8 +599,11 @@ class StatePartition:
         return positions
 
     def _behind(self, passed: Mapping[str, Position]) -> dict[str, Position]:
-        """The positions as they are, but for the times of what is read no more."""
-        times = self.positions[FORMER]
+        """The positions as they are, but for the times of what is read no more.
+
+        Its offset counts the step, so that a store that goes back is noticed.
+        """
+        times = replace(self.positions[FORMER], offset=self.positions[FORMER].offset + 1)
         for position in passed.values():
             times = replace(
                 times,

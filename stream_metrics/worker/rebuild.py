@@ -16,7 +16,7 @@ from stream_metrics.engine.state import DamagedState
 from stream_metrics.ports import MAX_TIMESTAMP_MS, Position, StateStore
 from stream_metrics.worker.catch_up import Place
 from stream_metrics.worker.identity import OtherIdentity
-from stream_metrics.worker.move import Move, Unmovable, draft
+from stream_metrics.worker.move import Move, Unmovable, draft, switch
 from stream_metrics.worker.partition import PartitionOptions
 from stream_metrics.worker.takeover import Extent
 
@@ -103,8 +103,8 @@ class Rebuild:
         }
         old = {*await self._store.partitions(), *await self._store.unfinished()}
         move = Move(self._options.identity, (), starts, lambda _, home: home)
-        await draft(self._store, mark, move, self._options, lambda _: None)
-        await self._store.switch(mark, sorted(old))
+        drafted = await draft(self._store, mark, move, self._options, lambda _: None)
+        await switch(self._store, mark, sorted(old), drafted)
         self._say(f"{len(starts)} state partitions begin anew, where the logs begin")
 
     async def _check(self) -> None:

@@ -18,7 +18,7 @@ from stream_metrics.engine.codec import stored_header
 from stream_metrics.ports import FORMER, DeadLetters, Identity, Position, Record, StateStore
 from stream_metrics.worker.catch_up import CatchUp, Partitioner, Place
 from stream_metrics.worker.identity import check_identity
-from stream_metrics.worker.move import Move, Progress, Unmovable, draft
+from stream_metrics.worker.move import Move, Progress, Unmovable, draft, switch
 from stream_metrics.worker.partition import PartitionOptions
 from stream_metrics.worker.takeover import Extent
 
@@ -234,17 +234,17 @@ class Reshard:
         if left and not catch_up:
             await self._refuse_unread(stored, extents, left)
         move = resharding(stored, target, extents, partitioner)
-        await draft(self._store, mark, move, self._options, self._progress)
+        drafted = await draft(self._store, mark, move, self._options, self._progress)
         if left and catch_up:
             drafts = self._store.drafts(mark)
-            late = CatchUp(drafts, mark, move, self._options, self._letters, partitioner)
+            late = CatchUp(drafts, mark, move, drafted, self._options, self._letters, partitioner)
             ends = {place: extents[place].end for place in left}
             async for record in self._logs.records(_starts(stored, extents, left), ends):
                 await late.take(record)
-            await late.finish(ends)
+            drafted = await late.finish(ends)
             self._say(f"{late.taken:,} records that were unread are taken along")
         await self._refuse_astray(stored, extents, partitioner)
-        await self._store.switch(mark, move.retired)
+        await switch(self._store, mark, move.retired, drafted)
         self._say(f"{len(move.retired)} state partitions are replaced by {len(move.starts)}")
 
     async def _check_topics(self, stored: Stored) -> None:
