@@ -363,16 +363,19 @@ class StateStore(Protocol):
         """
         ...
 
-    async def switch(self, mark: bytes, retired: Sequence[int]) -> None:
-        """All drafts take the places of the ``retired``, in one step.
+    async def switch(self, mark: bytes, retired: Sequence[int], drafted: Sequence[int]) -> None:
+        """The drafts of these numbers take the places of the ``retired``, in one step.
 
-        Raises ``OnHold`` if ``mark`` does not hold the namespace, ``ValueError`` for a draft whose
-        place is taken.
+        Raises ``OnHold`` if ``mark`` does not hold the namespace, ``ValueError`` if there are other
+        drafts, or for a draft whose place is taken. Repeated, it changes nothing.
         """
         ...
 
-    async def sweep(self) -> bool:
-        """One short step of deleting drafts and retired partitions; True once none is left."""
+    async def sweep(self, mark: bytes) -> bool:
+        """One short step of deleting drafts and retired partitions; True once none is left.
+
+        Raises ``OnHold`` if ``mark`` does not hold the namespace.
+        """
         ...
 
     async def release(self, mark: bytes) -> None:

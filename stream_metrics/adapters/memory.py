@@ -68,6 +68,7 @@ class _Content:
     drafts: dict[int, _Partition] = field(default_factory=dict)
     retired: list[_Partition] = field(default_factory=list)
     held: tuple[bytes, str] | None = None  # mark and command
+    switched: bytes = b""  # by which mark, while it holds
     registries: dict[str, list[str]] = field(default_factory=dict)
 
 
@@ -211,7 +212,7 @@ class MemoryStore:
         if content.partitions or content.drafts or content.retired:
             raise ValueError("the namespace holds state partitions")
         content.registries.clear()
-        content.held = None
+        content.held, content.switched = None, b""
 
     async def count(self, partition: int) -> int:
         """See ``StateStore.count``."""
@@ -282,12 +283,14 @@ class MemoryStore:
         """See ``StateStore.drafts``."""
         return _Drafts(self, mark)
 
-    async def switch(self, mark: bytes, retired: Sequence[int]) -> None:
+    async def switch(self, mark: bytes, retired: Sequence[int], drafted: Sequence[int]) -> None:
         """See ``StateStore.switch``."""
         self._require_hold(mark)
         content = self._content
-        if not content.drafts:
+        if content.switched == mark:
             return
+        if content.drafts.keys() != set(drafted):
+            raise ValueError(f"the drafts are {sorted(content.drafts)}, not {sorted(drafted)}")
         staying = content.partitions.keys() - set(retired)
         if taken := staying & content.drafts.keys():
             raise ValueError(f"partition {min(taken)} is in force and was not retired")
@@ -295,10 +298,11 @@ class MemoryStore:
             content.retired.append(content.partitions.pop(number))
         content.partitions |= content.drafts
         content.drafts = {}
+        content.switched = mark
 
-    async def sweep(self) -> bool:
+    async def sweep(self, mark: bytes) -> bool:
         """See ``StateStore.sweep``."""
-        self._require()
+        self._require_hold(mark)
         content = self._content
         for number, draft in list(content.drafts.items()):
             if self._wipe_step(draft) != Wiped():
@@ -315,7 +319,7 @@ class MemoryStore:
         self._require_hold(mark)
         for partition in self._content.partitions.values():
             partition.frozen = b""
-        self._content.held = None
+        self._content.held, self._content.switched = None, b""
 
     async def close(self) -> None:
         """Nothing to let go of."""

@@ -17,6 +17,7 @@ from stream_metrics.cli.stopped import who_is_there
 from stream_metrics.ports import StateStore, StoreUnavailable, Wiped, Wiping
 from stream_metrics.runtime import redis_options
 from stream_metrics.settings import Settings, mask_url
+from stream_metrics.worker.move import held, swept
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +76,7 @@ async def _purge(settings: Settings, namespace: str, yes: bool, force: bool) -> 
         holding = await _holding(store, settings, namespace)
         where = f"namespace {namespace!r} in {mask_url(settings.redis.url)}"
         if not holding.partitions:
-            await _sweep(store)
-            await store.dissolve()
+            await _dissolve(store, where)
             console.print(f"{where} holds no state")
             return 0
         console.print(f"{where} holds")
@@ -93,13 +93,7 @@ async def _purge(settings: Settings, namespace: str, yes: bool, force: bool) -> 
             task = progress.add_task("deleting", total=sum(holding.conversations.values()) or None)
             for partition in holding.partitions:
                 await _wipe(store, partition, progress, task)
-        await _sweep(store)
-        try:
-            await store.dissolve()
-        except ValueError:
-            raise UsageError(
-                f"{where} has state again: a worker began meanwhile. Stop it and run purge again"
-            ) from None
+        await _dissolve(store, where)
     finally:
         await store.close()
     console.print(f"{where} is deleted. Offsets that the group committed are Kafka's: delete the")
@@ -132,10 +126,17 @@ async def _refuse_if_owned(
     console.print(f"[yellow]warning:[/yellow] {why}")
 
 
-async def _sweep(store: StateStore) -> None:
-    """Delete also what a move that was cut off has left."""
-    while not await store.sweep():
-        pass
+async def _dissolve(store: StateStore, where: str) -> None:
+    """Delete also what a move that was cut off has left, and what partitions share."""
+    mark = await held(store, "purge")
+    await swept(store, mark)
+    try:
+        await store.dissolve()
+    except ValueError:
+        await store.release(mark)
+        raise UsageError(
+            f"{where} has state again: a worker began meanwhile. Stop it and run purge again"
+        ) from None
 
 
 async def _wipe(store: StateStore, partition: int, progress: Progress, task: TaskID) -> None:

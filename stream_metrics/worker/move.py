@@ -107,22 +107,28 @@ async def holding(store: StateStore, command: str) -> AsyncIterator[bytes]:
     It is let go at the end, and if ``Unmovable`` or ``OtherIdentity`` is raised. After any other
     error the next run goes on from there.
     """
-    mark = secrets.token_hex(8).encode()
-    await store.hold(mark, command)
-    await swept(store)
+    mark = await held(store, command)
+    await swept(store, mark)
     try:
         yield mark
     except (Unmovable, OtherIdentity):
-        await swept(store)
+        await swept(store, mark)
         await store.release(mark)
         raise
-    await swept(store)
+    await swept(store, mark)
     await store.release(mark)
 
 
-async def swept(store: StateStore) -> None:
-    """Delete drafts and retired partitions."""
-    while not await store.sweep():
+async def held(store: StateStore, command: str) -> bytes:
+    """Begin a hold, in the place of any other; returns its mark."""
+    mark = secrets.token_hex(8).encode()
+    await store.hold(mark, command)
+    return mark
+
+
+async def swept(store: StateStore, mark: bytes) -> None:
+    """Delete drafts and retired partitions; raises ``OnHold`` once another run has taken over."""
+    while not await store.sweep(mark):
         pass
 
 
@@ -139,7 +145,7 @@ async def switch(store: StateStore, mark: bytes, retired: Sequence[int], drafted
             raise OnHold(await store.held_by() or "")
         if state.positions != positions:
             raise WentBack(number)
-    await store.switch(mark, retired)
+    await store.switch(mark, retired, sorted(drafted))
 
 
 async def draft(

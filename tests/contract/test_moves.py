@@ -46,10 +46,10 @@ async def drafted(store: StateStore, *numbers: int, mark: bytes = MARK) -> State
     return drafts
 
 
-async def swept(store: StateStore) -> int:
+async def swept(store: StateStore, mark: bytes = MARK) -> int:
     """Sweep until nothing is left; how many steps that took."""
     steps = 1
-    while not await store.sweep():
+    while not await store.sweep(mark):
         steps += 1
     return steps
 
@@ -115,7 +115,9 @@ async def test_a_later_hold_takes_an_earlier_one_over(pair: Pair) -> None:
     with pytest.raises(OnHold, match="migrate"):
         await drafts.claim(1, MARK, NEW, START)
     with pytest.raises(OnHold, match="migrate"):
-        await pair.one.switch(MARK, [3])
+        await pair.one.switch(MARK, [3], [0])
+    with pytest.raises(OnHold, match="migrate"):
+        await pair.one.sweep(MARK)
     with pytest.raises(OnHold, match="migrate"):
         await pair.one.release(MARK)
     with pytest.raises(OnHold, match="migrate"):
@@ -129,7 +131,12 @@ async def test_a_hold_that_has_ended_is_of_no_use(store: StateStore) -> None:
     drafts = await drafted(store, 0)
     await store.release(MARK)
 
-    for call in (drafts.claim(1, MARK, NEW, START), store.switch(MARK, [3]), store.release(MARK)):
+    for call in (
+        drafts.claim(1, MARK, NEW, START),
+        store.switch(MARK, [3], [0]),
+        store.sweep(MARK),
+        store.release(MARK),
+    ):
         with pytest.raises(OnHold, match="has ended"):
             await call
 
@@ -153,7 +160,7 @@ async def test_a_switch_puts_drafts_in_the_place_of_others(pair: Pair) -> None:
     await filled(pair.one)
     await drafted(pair.two, 0, 3)
 
-    await pair.two.switch(MARK, [3])
+    await pair.two.switch(MARK, [3], [0, 3])
 
     assert await pair.two.partitions() == [0, 3]
     described = await pair.one.describe(3)
@@ -169,7 +176,7 @@ async def test_what_was_retired_takes_no_writes(pair: Pair) -> None:
     """Whoever owned what was replaced is refused, before and after it is deleted."""
     await filled(pair.one)
     await drafted(pair.two, 3)
-    await pair.two.switch(MARK, [3])
+    await pair.two.switch(MARK, [3], [3])
     late = batch(2, ConversationWrite(A, {b"p": b"2"}), since=1)
 
     assert await pair.one.write(late) == Fenced()
@@ -184,9 +191,9 @@ async def test_a_repeated_switch_changes_nothing(store: StateStore) -> None:
     """The answer may have been lost; what is in force by then is not retired."""
     await filled(store)
     await drafted(store, 3)
-    await store.switch(MARK, [3])
+    await store.switch(MARK, [3], [3])
 
-    await store.switch(MARK, [3])
+    await store.switch(MARK, [3], [3])
 
     assert await store.partitions() == [3]
     assert (await store.describe(3)).identity == NEW
@@ -198,10 +205,32 @@ async def test_a_draft_of_a_taken_place_is_refused(store: StateStore) -> None:
     await drafted(store, 2, 3)
 
     with pytest.raises(ValueError, match="partition 3 is in force"):
-        await store.switch(MARK, [])
+        await store.switch(MARK, [], [2, 3])
 
     assert await store.partitions() == [3]
     assert (await store.describe(3)).identity == IDENTITY
+
+
+@pytest.mark.parametrize("numbers", [[3], [3, 4, 5]])
+async def test_a_switch_of_other_drafts_is_refused(store: StateStore, numbers: list[int]) -> None:
+    """If any is missing, or nobody speaks of it, nothing is switched."""
+    await filled(store)
+    await drafted(store, 3, 4)
+
+    with pytest.raises(ValueError, match=r"the drafts are \[3, 4\]"):
+        await store.switch(MARK, [3], numbers)
+
+    assert await store.partitions() == [3]
+    assert (await store.describe(3)).identity == IDENTITY
+
+
+async def test_a_switch_without_drafts_is_refused(store: StateStore) -> None:
+    """They are gone; only a switch that is repeated finds none."""
+    await filled(store)
+    await drafted(store)
+
+    with pytest.raises(ValueError, match=r"the drafts are \[\]"):
+        await store.switch(MARK, [3], [3])
 
 
 async def test_a_sweep_deletes_drafts(store: StateStore) -> None:
@@ -219,7 +248,7 @@ async def test_a_sweep_deletes_what_was_retired(store: StateStore) -> None:
     """After the switch it deletes what was replaced, and nothing else; then it is done."""
     await filled(store)
     await drafted(store, 3, 4)
-    await store.switch(MARK, [3])
+    await store.switch(MARK, [3], [3, 4])
 
     assert await swept(store) > 1
     assert await swept(store) == 1
@@ -245,7 +274,7 @@ async def test_a_namespace_with_leftovers_is_not_dissolved(
     await filled(store)
     await drafted(store, 3)
     if switched:
-        await store.switch(MARK, [3])
+        await store.switch(MARK, [3], [3])
     await wipe(store)
 
     with pytest.raises(ValueError, match="holds state"):

@@ -281,8 +281,8 @@ async def replace_partition(store: RedisStore) -> None:
     """Put a draft in the place of partition 0."""
     await store.hold(b"mark", "reshard")
     await store.drafts(b"mark").claim(0, b"mark", IDENTITY, {})
-    await store.switch(b"mark", [0])
-    while not await store.sweep():
+    await store.switch(b"mark", [0], [0])
+    while not await store.sweep(b"mark"):
         pass
     await store.release(b"mark")
 

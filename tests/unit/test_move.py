@@ -10,7 +10,7 @@ import pytest
 
 from stream_metrics.adapters.memory import MemorySnapshot, MemoryStore
 from stream_metrics.ports import FORMER, OnHold, StateStore
-from stream_metrics.worker.move import Unmovable, WentBack
+from stream_metrics.worker.move import Unmovable, WentBack, held, swept
 from tests.property.test_migrate import Configured
 from tests.property.test_reshard import Group
 from tests.unit.test_migrate import NEW
@@ -133,6 +133,25 @@ async def test_a_draft_that_went_back_is_told_of() -> None:
         await command(group)
 
     assert await store.held_by() is None
+
+
+async def test_a_run_that_ends_late_takes_nothing_of_the_next() -> None:
+    """Its sweep is refused while another run builds, whose partitions are all there in the end."""
+    group, command = await rebuilt()
+    store = group.store
+    assert isinstance(store, MemoryStore)
+    late = await held(store, "rebuild")
+    inner = store.switch
+
+    async def switch(*arguments: Any) -> None:
+        with pytest.raises(OnHold, match="rebuild"):
+            await swept(store, late)
+        await inner(*arguments)
+
+    store.switch = switch  # type: ignore[assignment, method-assign]
+    await command(group)
+
+    assert await store.partitions() == [0, 1]
 
 
 async def test_the_count_of_a_drafts_writes_stays() -> None:

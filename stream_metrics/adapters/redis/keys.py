@@ -4,7 +4,8 @@
 key                                            type    content
 =============================================  ======  ==========================================
 ``sm:<namespace>:1:layout``                    hash    state partition to its hash tag; ``draft:``,
-                                                       ``retired:`` and ``held`` of a move
+                                                       ``retired:``, ``held`` and ``switched``
+                                                       of a move
 ``sm:<namespace>:1:registry:<kind>``           zset    admitted names by order of admission
 ``sm:<namespace>:1:{<tag>}:meta``              hash    owner, identity, positions, windows, batch
 ``sm:<namespace>:1:{<tag>}:idle``              zset    conversation key to last record, in ms

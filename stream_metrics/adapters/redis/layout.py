@@ -25,6 +25,7 @@ class Layout:
         self._choose = Script("choose")
         self._switch = Script("switch")
         self._release = Script("release")
+        self._drop = Script("drop")
 
     async def tag(self, partition: int) -> str | None:
         """The partition's tag, if it was chosen before."""
@@ -50,14 +51,20 @@ class Layout:
                 found[int(name)] = str(tag, "ascii")
         return dict(sorted(found.items()))
 
-    async def leftovers(self) -> dict[bytes, str]:
-        """The fields of drafts and retired partitions, with their tags."""
-        fields = (await self._all()).items()
-        return {f: str(tag, "ascii") for f, tag in fields if f.startswith((DRAFT, RETIRED))}
+    async def leftovers(self, mark: bytes | None) -> dict[bytes, str]:
+        """The fields of drafts and retired partitions, with their tags.
 
-    async def drop(self, field: bytes) -> None:
-        """Forget a leftover."""
-        await self._client.execute_command("HDEL", self._key, field)
+        Raises ``OnHold`` unless ``mark`` holds the namespace, if it is given.
+        """
+        fields = await self._all()
+        holder, _, command = fields.get(HELD, b"").partition(b" ")
+        if mark is not None and mark != holder:
+            raise OnHold(str(command, "utf-8"))
+        return {f: str(tag, "ascii") for f, tag in fields.items() if f.startswith((DRAFT, RETIRED))}
+
+    async def drop(self, mark: bytes, field: bytes, tag: str) -> None:
+        """Forget a leftover, if it still has that tag. Raises ``OnHold``."""
+        self._check(await self._drop.run(self._client, [self._key], [mark, field, tag.encode()]))
 
     async def held_by(self) -> str | None:
         """The command that holds the namespace."""
@@ -69,10 +76,14 @@ class Layout:
         value = b"%b %b" % (mark, command.encode())
         await self._client.execute_command("HSET", self._key, HELD, value)
 
-    async def switch(self, mark: bytes, retired: Sequence[int]) -> None:
+    async def switch(self, mark: bytes, retired: Sequence[int], drafted: Sequence[int]) -> None:
         """See ``StateStore.switch``."""
-        reply = await self._switch.run(self._client, [self._key], [mark, *retired])
+        arguments: list[bytes | int] = [mark, len(drafted), *drafted, *retired]
+        reply = await self._switch.run(self._client, [self._key], arguments)
         self._check(reply)
+        if reply[0] == b"others":
+            found = sorted(int(number) for number in reply[1:])
+            raise ValueError(f"the drafts are {found}, not {sorted(drafted)}")
         if reply[0] == b"taken":
             raise ValueError(f"partition {int(reply[1])} is in force and was not retired")
 

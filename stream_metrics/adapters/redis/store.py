@@ -160,7 +160,7 @@ class RedisStore:
             if (
                 await self._with(TOKEN)
                 or await self._with(WIPING)
-                or await self._layout.leftovers()
+                or await self._layout.leftovers(None)
             ):
                 raise ValueError("the namespace holds state partitions")
             for kind in REGISTRIES:
@@ -265,19 +265,19 @@ class RedisStore:
         """See ``StateStore.drafts``."""
         return RedisStore(self.client, self.namespace, mark=mark)
 
-    async def switch(self, mark: bytes, retired: Sequence[int]) -> None:
+    async def switch(self, mark: bytes, retired: Sequence[int], drafted: Sequence[int]) -> None:
         """See ``StateStore.switch``; one script on one key."""
         async with self._translating():
-            await self._layout.switch(mark, retired)
+            await self._layout.switch(mark, retired, drafted)
             self._partitions.clear()
 
-    async def sweep(self) -> bool:
+    async def sweep(self, mark: bytes) -> bool:
         """See ``StateStore.sweep``; ``PAGE`` conversations a step."""
         async with self._translating():
-            for field, tag in (await self._layout.leftovers()).items():
+            for field, tag in (await self._layout.leftovers(mark)).items():
                 if await self._wipe_step(self.keys.partition(tag), b"") != Wiped():
                     return False
-                await self._layout.drop(field)
+                await self._layout.drop(mark, field, tag)
             return True
 
     async def release(self, mark: bytes) -> None:

@@ -12,5 +12,5 @@ local mark, command = string.match(held, '^(%S*) (.*)$')
 if mark ~= ARGV[1] then
   return {'held', command}
 end
-redis.call('HDEL', KEYS[1], 'held')
+redis.call('HDEL', KEYS[1], 'held', 'switched')
 return {'released'}
