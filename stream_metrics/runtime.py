@@ -190,7 +190,10 @@ class Runtime:
             log.warning(
                 "no digest key: who reads Redis can test for guessed texts; set state.digest_key"
             )
-        options = replace(partition_options(settings), now_ms=self._clock.now_ms)
+        clock = self._clock
+        options = replace(
+            partition_options(settings), now_ms=clock.now_ms, latest_ms=clock.latest_ms
+        )
         names = SharedNames(store, options)
 
         def make_partition(number: int, token: bytes, ours: Identity) -> StatePartition:

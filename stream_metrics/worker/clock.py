@@ -38,7 +38,14 @@ class Clock:
 
     def now_ms(self) -> int:
         """What time it is; this machine's clock alone until the store was heard."""
-        now = self._wall()
+        return min(self._told())
+
+    def latest_ms(self) -> int:
+        """The later of the two clocks; a clock that is behind does not move it."""
+        return max(self._told())
+
+    def _told(self) -> list[int]:
+        told = [self._wall()]
         if self._ahead_ms is not None:
-            now = min(now, int(self._ahead_ms + 1000 * self._monotonic()))
-        return now
+            told.append(int(self._ahead_ms + 1000 * self._monotonic()))
+        return told

@@ -50,6 +50,7 @@ from stream_metrics.events.decode import BadRecord
 from stream_metrics.events.wire import Forget
 from stream_metrics.ports import (
     FORMER,
+    MAX_TIMESTAMP_MS,
     BatchWrite,
     ConversationKey,
     ConversationWrite,
@@ -75,6 +76,7 @@ from stream_metrics.worker.telemetry import Telemetry
 
 EXPIRE_AT_ONCE: Final = 200
 EXPIRE_LOADED: Final = 20  # conversations read at once, so that large ones are read one by few
+FAR_AHEAD_MS: Final = 7 * 86_400_000  # no conversation is kept for longer by a wild timestamp
 TOO_MUCH_STATE: Final = BadRecord(
     "over_limit", f"the conversation's changes exceed {HARD_CAP_BYTES} bytes of state"
 )
@@ -97,8 +99,9 @@ class PartitionOptions:
     """What all partitions of a worker share.
 
     ``now_ms`` is the wall clock of a live worker: a record from the future moves record time no
-    further than that. ``partitioner`` says where Kafka's default one puts a key. ``turn_scope`` is
-    that of the rows on the output topic.
+    further than that. ``latest_ms`` is the later of two clocks, where there are two: it bounds for
+    how long a record from the future keeps its conversation. ``partitioner`` says where Kafka's
+    default one puts a key. ``turn_scope`` is that of the rows on the output topic.
     """
 
     identity: Identity
@@ -114,6 +117,7 @@ class PartitionOptions:
     turn_scope: str = "last"
     partitioner: Callable[[bytes], int] | None = None
     now_ms: Callable[[], int] | None = None
+    latest_ms: Callable[[], int] | None = None
     dedups: Deduplicators = field(default_factory=Deduplicators)
 
 
@@ -327,6 +331,7 @@ class StatePartition:
         limits, require_key = self._options.engine.limits, self._options.require_key
         key_id = self._options.key_id
         intake = Intake(self._dedup(key_id), key_id, limits, require_key=require_key)
+        last_ms = self._last_ms()
         for record in records:
             try:
                 event = intake.take(record.value, key=record.key, timestamp_ms=record.timestamp_ms)
@@ -345,7 +350,7 @@ class StatePartition:
                 works[key] = _Work(key, conversation_id)
             work = works[key]
             work.events.append((event, record))
-            work.last_record_ms = max(work.last_record_ms, record.timestamp_ms or 0)
+            work.last_record_ms = max(work.last_record_ms, last_ms(record))
         return works
 
     def _note_new(self, work: _Work, conversation: Conversation, seen: Observations) -> None:
@@ -597,6 +602,22 @@ class StatePartition:
                 max(before.event_time_us, events.get(topic, 0)),
             )
         return positions
+
+    def _last_ms(self) -> Callable[[Record], int]:
+        """When a record was written, as far as expiry goes by it.
+
+        One without a timestamp counts as now, one from the far future as ``FAR_AHEAD_MS`` from now:
+        clocks may be behind. Where there is no clock, what has no timestamp is from the beginning.
+        """
+        clock = self._options.latest_ms or self._options.now_ms
+        now_ms = 0 if clock is None else clock()
+        most_ms = MAX_TIMESTAMP_MS if clock is None else now_ms + FAR_AHEAD_MS
+
+        def last_ms(record: Record) -> int:
+            stamp = record.timestamp_ms
+            return now_ms if stamp is None or stamp < 0 else min(stamp, most_ms)
+
+        return last_ms
 
     def _behind(self, passed: Mapping[str, Position]) -> dict[str, Position]:
         """The positions as they are, but for the times of what is read no more.

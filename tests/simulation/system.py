@@ -177,6 +177,7 @@ class System:
             ttl_ms=self.ttl_ms,
             batch_records=self.batch_records,
             now_ms=clock.now_ms,
+            latest_ms=clock.latest_ms,
         )
 
         def seen(name: str, arguments: tuple[Any, ...], answer: Any) -> None:

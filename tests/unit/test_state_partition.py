@@ -17,6 +17,7 @@ from stream_metrics.engine.step import Changes, Observations
 from stream_metrics.engine.taken import Intake, Taken
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.ports import (
+    MAX_TIMESTAMP_MS,
     BatchWrite,
     ConversationKey,
     Record,
@@ -29,6 +30,7 @@ from stream_metrics.worker.export import Export, NowTooEarly, export_state
 from stream_metrics.worker.partition import (
     EXPIRE_AT_ONCE,
     EXPIRE_LOADED,
+    FAR_AHEAD_MS,
     Lost,
     StatePartition,
     conversation_key,
@@ -91,6 +93,37 @@ async def test_a_conversation_expires_in_record_time() -> None:
     export = await fed.export()
     assert [row["conversation_id"] for row in export.rows] == ["new"]
     assert export.windows_document(None) == before
+
+
+async def test_a_timestamp_of_the_far_future_keeps_no_conversation_for_ever() -> None:
+    """It goes a week later than others of its time."""
+    now_ms = NOON_S * 1000
+    fed = await Fed.new(now_ms=lambda: now_ms)
+    key, value, _ = search("future", 1, NOON_S, "a")
+    await fed.take((key, value, MAX_TIMESTAMP_MS))
+    goes_ms = now_ms + FAR_AHEAD_MS + DAY_MS
+
+    assert await fed.state.expire(goes_ms, once) == 0
+    assert await fed.state.expire(goes_ms + 1, once) == 1
+
+
+async def test_a_clock_that_is_behind_lets_no_conversation_go_early() -> None:
+    """Of two clocks the later one says which timestamps are wild; the other may be years behind."""
+    fed = await Fed.new(now_ms=lambda: 0, latest_ms=lambda: (NOON_S - 60) * 1000)
+    await fed.take(search("c", 1, NOON_S, "a"))
+
+    assert await fed.state.expire(NOON_S * 1000 + DAY_MS, once) == 0
+
+
+async def test_a_record_without_a_timestamp_counts_as_now() -> None:
+    """Its conversation lives as long as any other that was written to at this moment."""
+    now_ms = NOON_S * 1000
+    fed = await Fed.new(now_ms=lambda: now_ms)
+    key, value, _ = search("bare", 1, NOON_S, "a")
+    await fed.take((key, value, -1))
+
+    assert await fed.state.expire(now_ms + DAY_MS, once) == 0
+    assert await fed.state.expire(now_ms + DAY_MS + 1, once) == 1
 
 
 async def test_an_expired_conversation_starts_afresh() -> None:
