@@ -43,7 +43,7 @@ from stream_metrics.engine.codec import UnknownSchema
 from stream_metrics.ports import StoreUnavailable
 from stream_metrics.runtime import redis_options, web_options
 from stream_metrics.settings import KafkaSettings, Settings, mask_url
-from stream_metrics.worker.export import NowTooEarly, export_windows, rows_of
+from stream_metrics.worker.export import NowTooEarly, Replaced, export_windows, rows_of
 
 KAFKA_WITHIN_SECONDS = 15
 
@@ -191,7 +191,7 @@ def export(
     now_us = parse_now(now)
     try:
         written = asyncio.run(_export(settings, scope, now_us, out))
-    except (NowTooEarly, UnknownSchema) as error:
+    except (NowTooEarly, Replaced, UnknownSchema) as error:
         raise UsageError(str(error)) from error
     except (StoreUnavailable, StoreRefused) as error:
         raise UsageError(f"redis {mask_url(settings.redis.url)}: {error}") from error
@@ -211,7 +211,7 @@ async def _export(settings: Settings, scope: str, now_us: int | None, out: Path)
             )
         make_directory(out)
         with SortedRows(out) as rows:
-            async for partition, read in rows_of(store, engine, scope):
+            async for partition, read in rows_of(store, engine, scope, found.states):
                 rows.add(partition, read)
             written = write_lines(out / ROWS, rows.lines())
         write_json(out, "windows.json", windows)

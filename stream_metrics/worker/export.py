@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,18 +17,30 @@ from stream_metrics.engine.windows import (
     oldest_bucket,
     windows_document,
 )
-from stream_metrics.ports import StateStore
+from stream_metrics.ports import PartitionState, StateStore
 
 
 class NowTooEarly(Exception):
     """The window sums at that time need buckets that have been dropped."""
 
 
+class Replaced(Exception):
+    """State partitions were replaced, wiped or taken back while they were read."""
+
+    def __init__(self, partition: int) -> None:
+        super().__init__(
+            f"state partition {partition} was replaced while it was read (migrate, reshard, "
+            "rebuild, purge, or a Redis that went back), so that what was read is of two states. "
+            "Run it again"
+        )
+
+
 @dataclass(slots=True)
 class Export:
     """What was read: rows, windows of every partition, and how far the input has been read.
 
-    ``rows`` is empty where they were asked for one by one (``rows_of``).
+    ``rows`` is empty where they were asked for one by one (``rows_of``). ``states`` are the state
+    partitions that were read, as they were before.
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -36,6 +48,7 @@ class Export:
     dimension: str = "agent"
     last_event_us: int = 0
     record_time_ms: int = 0
+    states: Mapping[int, PartitionState] = field(default_factory=dict)
 
     def default_now_us(self) -> int:
         """The largest event time, or the earliest time after it whose buckets are all there.
@@ -73,14 +86,17 @@ class Export:
 async def export_windows(
     store: StateStore, windows: tuple[Window, ...], dimension: str = "agent"
 ) -> Export:
-    """The windows of a namespace, and how far its input has been read; no rows."""
-    found = Export(dimension=dimension)
-    for partition in await store.partitions():
-        state = await store.describe(partition)
+    """The windows of a namespace, and how far its input has been read; no rows.
+
+    Raises ``Replaced``.
+    """
+    found = Export(dimension=dimension, states=await _states(store))
+    for partition, before in found.states.items():
         held = Windows(windows)
         for (window, bucket, agent), data in (await store.buckets(partition)).items():
             held.load(window, bucket, agent, data)
         found.windows.append(held)
+        state = await _still(store, partition, before)
         for position in state.positions.values():
             found.record_time_ms = max(found.record_time_ms, position.record_time_ms)
             found.last_event_us = max(found.last_event_us, position.event_time_us)
@@ -88,30 +104,57 @@ async def export_windows(
 
 
 async def rows_of(
-    store: StateStore, config: EngineConfig, turn_scope: str
+    store: StateStore,
+    config: EngineConfig,
+    turn_scope: str,
+    states: Mapping[int, PartitionState] | None = None,
 ) -> AsyncIterator[tuple[int, list[Row]]]:
     """The rows of one conversation after the other, each as of one moment, with its partition.
 
     Nothing is disturbed, and no more than a page is held in memory. A conversation that is written
-    meanwhile may come again: its later rows stand in the place of the earlier ones.
+    meanwhile may come again: its later rows stand in the place of the earlier ones. Raises
+    ``Replaced``, at the end at the latest, unless all are of the state partitions that ``states``
+    (or else the beginning) found.
     """
     dedup = deduplicator(config.rules, b"")
     step = Step(config, lambda _: dedup)
-    for partition in await store.partitions():
+    begun = await _states(store) if states is None else states
+    for partition, before in begun.items():
         async for _, stored in store.conversations(partition):
             conversation_id = stored_header(stored.hot).conversation_id
             conversation = decode_conversation(conversation_id, stored.hot, "")
             step.restore(conversation)
             yield partition, conversation_rows(conversation, turn_scope)
+        await _still(store, partition, before)
+    for partition, before in begun.items():
+        await _still(store, partition, before)
+
+
+async def _states(store: StateStore) -> dict[int, PartitionState]:
+    return {number: await store.describe(number) for number in await store.partitions()}
+
+
+async def _still(store: StateStore, partition: int, before: PartitionState) -> PartitionState:
+    """The partition now; raises ``Replaced`` unless it is the same one, read as far or further.
+
+    Whatever replaces a partition gives it another identity, or begins at earlier offsets.
+    """
+    now = await store.describe(partition)
+    if now.identity is None or now.identity != before.identity:
+        raise Replaced(partition)
+    for topic, position in before.positions.items():
+        if topic not in now.positions or now.positions[topic].offset < position.offset:
+            raise Replaced(partition)
+    return now
 
 
 async def export_state(
     store: StateStore, config: EngineConfig, windows: tuple[Window, ...], turn_scope: str
 ) -> Export:
-    """Windows and rows of a namespace together, in memory."""
+    """Windows and rows of a namespace together, in memory; raises ``Replaced``."""
     found = await export_windows(store, windows, config.dimension)
     latest: dict[tuple[str, int], list[Row]] = {}
-    async for partition, rows in rows_of(store, config, turn_scope):
+    async for partition, rows in rows_of(store, config, turn_scope, found.states):
         if rows:
             latest[rows[0]["conversation_id"], partition] = rows
     found.rows = [row for rows in latest.values() for row in rows]

@@ -122,7 +122,7 @@ class Group:
     ) -> list[str]:
         """What the command does; returns what it says."""
         self.partitions = {}
-        shared = replace(self.options, identity=replace(IDENTITY, partition_counts=counts))
+        shared = replace(self.options, identity=replace(self.identity, partition_counts=counts))
         said: list[str] = []
         logs = ScriptedLogs(self, counts)
         work = Reshard(self.store, logs, shared, self.letters, said.append, lambda _: None)
