@@ -8,6 +8,7 @@ from tests.mutations.mutation import Edit, Mutation
 
 CONSUMER: Final = "stream_metrics/adapters/kafka/consumer.py"
 FETCHING: Final = "stream_metrics/adapters/kafka/fetching.py"
+INPUTS: Final = "stream_metrics/adapters/kafka/inputs.py"
 LAG: Final = "stream_metrics/adapters/kafka/lag.py"
 MEMORY: Final = "stream_metrics/adapters/memory.py"
 WRITE: Final = "stream_metrics/adapters/redis/scripts/write.lua"
@@ -373,5 +374,18 @@ DELIVERY: Final = (
         (Edit(FETCHING, "            self._seek_back(consumer)\n", ""),),
         "tests/unit/test_inputs.py::test_an_error_of_one_partition_loses_nothing_of_another",
         "assert brokers.commits[FIRST].offset <= len(worker.copied)",
+    ),
+    Mutation(
+        "added partitions from their end",
+        "a group that began at the ends leaves out what an added input partition held",
+        (
+            Edit(
+                INPUTS,
+                "            offset = extent.first\n",
+                "            offset = extent.end\n",
+            ),
+        ),
+        "tests/unit/test_inputs.py::test_added_partitions_are_copied_from_their_first_record",
+        "assert worker.copied == [(1, 0), (1, 1)]",
     ),
 )

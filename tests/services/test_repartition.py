@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
@@ -231,6 +231,47 @@ async def test_copies_are_the_records(
         last[stream] = int(offset)
     left_out = {where for where, record in originals.items() if where not in seen}
     assert left_out <= system.produced.broken
+
+
+async def test_added_input_partitions_are_copied_from_their_first_record(
+    kafka: Kafka, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    """A group of two workers begins at the ends, everywhere at once; a partition that is added and
+    filled while none of them runs is copied whole."""
+    system = await system_of(kafka, redis_server, tmp_path, "rep-added", without_key)
+    system.settings["STREAM_METRICS_KAFKA__START"] = "latest"
+    await system.start_workers(2)
+    for worker in system.workers:
+        await wait_until(worker.pages, SOON, worker.log_tail)
+
+    async def begun() -> bool:
+        return len(await system.commits()) == sum(COUNTS.values())
+
+    await wait_until(begun, SOON, lambda: "\n".join(w.log_tail() for w in system.workers))
+    begins = await system.commits()
+    assert await system.stop_workers() == [0, 0]
+    assert begins == system.produced.ends
+    assert await stored(kafka, [system.internal]) == []
+
+    events, added = system.topics[0], COUNTS["events"]
+    client = AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)
+    await client.start()
+    await client.create_partitions({events: NewPartitions(added + 1)})
+    await client.close()
+    sent = [(b'{"conversation_id": "c"}', n) for n in (0, added, added)]
+    async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:
+        for value, number in sent:
+            await producer.send_and_wait(events, value, partition=number)
+    system.workers.clear()
+    await system.start_workers(1)
+
+    async def copied() -> bool:
+        return (await system.commits()).get((events, added)) == 2
+
+    await wait_until(copied, SOON, system.workers[0].log_tail)
+    copies = await stored(kafka, [system.internal])
+    assert len(copies) == len(sent)
+    assert await system.stop_workers() == [0]
 
 
 async def test_check_names_what_is_wrong_with_the_internal_topic(

@@ -61,6 +61,13 @@ class Brokers:
             entries -= 1
         return stamp_ms
 
+    def add_partition(self) -> None:
+        """Each topic has one more."""
+        for topic in self.topics:
+            place = TopicPartition(topic, self.partitions)
+            self.logs[place], self.ends[place] = [], 0
+        self.partitions += 1
+
     def rebalance(
         self,
         members: Iterable[ScriptedConsumer],
@@ -142,6 +149,10 @@ class ScriptedConsumer:
     async def commit(self, offsets: Mapping[TopicPartition, Any]) -> None:
         """Refused unless the group holds it for a member of this generation."""
         self._need(offsets)
+        await self.commit_offsets(None, offsets)
+
+    async def commit_offsets(self, _: None, offsets: Mapping[TopicPartition, Any]) -> None:
+        """The same for any partition, as the coordinator takes it."""
         if self._generation != self._brokers.generation or self not in self._brokers.members:
             raise CommitFailedError("another generation")
         commits = {
@@ -171,6 +182,10 @@ class ScriptedConsumer:
         """Go on from there."""
         self._need([place])
         self._positions[place] = offset
+
+    def partitions_for_topic(self, topic: str) -> set[int]:
+        """The numbers that the topic has."""
+        return {place.partition for place in self._brokers.logs if place.topic == topic}
 
     async def position(self, place: TopicPartition) -> int:
         """Where it goes on; the commit where it was not told."""

@@ -180,3 +180,57 @@ async def test_records_that_cannot_be_fetched_set_off_the_watchdog() -> None:
     assert look(62.0) is None
     assert worker.health.reasons == {}
     assert worker.copied == [(0, 0), (0, 1)]
+
+
+async def test_a_new_group_begins_at_the_ends() -> None:
+    """With `kafka.start` latest nothing is copied that was there before the group."""
+    brokers = Brokers([TOPIC], 2)
+    fill(brokers, FIRST, 3)
+    worker = await copying(brokers, start="latest")
+    await worker.turn(2)
+    fill(brokers, FIRST, 1)
+    fill(brokers, SECOND, 1)
+    await worker.turn()
+
+    assert worker.copied == [(0, 3), (1, 0)]
+
+
+async def test_added_partitions_are_copied_from_their_first_record() -> None:
+    """A group that began at the ends reads a partition that is added later from its start, also
+    what came there before the group heard of it, and also after a restart."""
+    brokers = Brokers([TOPIC], 1)
+    fill(brokers, FIRST, 3)
+    worker = await copying(brokers, start="latest")
+    await worker.turn(2)
+    brokers.add_partition()
+    fill(brokers, SECOND, 2)
+
+    brokers.rebalance([worker.client])
+    await worker.turn(2)
+    assert worker.copied == [(1, 0), (1, 1)]
+    fill(brokers, SECOND, 1)
+    again = Copying(brokers, start="latest")
+    await again.turn()
+    brokers.rebalance([again.client])
+    await again.turn(2)
+    assert again.copied == [(1, 2)]
+
+
+async def test_members_of_a_new_group_begin_together() -> None:
+    """One member says where the group begins, for all: one that comes later leaves out nothing that
+    was produced since, and does not begin before."""
+    brokers = Brokers([TOPIC], 2)
+    fill(brokers, SECOND, 3)
+    early, late = Copying(brokers, start="latest"), Copying(brokers, start="latest")
+    for member in (early, late):
+        await member.turn()
+    brokers.rebalance([early.client, late.client])
+
+    await late.turn(3)
+    assert not brokers.commits, "the first partition is not its own"
+    await early.turn()
+    fill(brokers, SECOND, 2)
+    await late.turn(2)
+
+    assert late.copied == [(1, 3), (1, 4)]
+    assert late.health.reasons == {}

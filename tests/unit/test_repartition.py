@@ -13,7 +13,8 @@ from prometheus_client import CollectorRegistry
 from pydantic import ValidationError
 
 from stream_metrics.adapters.health import Health
-from stream_metrics.adapters.kafka.internal import filled_up_to_ms, note
+from stream_metrics.adapters.kafka.commits import note
+from stream_metrics.adapters.kafka.internal import filled_up_to_ms
 from stream_metrics.adapters.kafka.lag import Lag
 from stream_metrics.adapters.kafka.records import origin_headers, origin_of
 from stream_metrics.adapters.kafka.suitable import problems_of

@@ -17,8 +17,14 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.errors import IllegalStateError, KafkaError
 from aiokafka.structs import OffsetAndMetadata
 
+from stream_metrics.adapters.kafka.commits import (
+    Commits,
+    begin_at_ends,
+    commits_of,
+    note,
+    note_ms,
+)
 from stream_metrics.adapters.kafka.fetching import Fetching
-from stream_metrics.adapters.kafka.internal import note, note_ms
 from stream_metrics.adapters.kafka.lag import Lag
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.records import record_to_pass_on
@@ -57,6 +63,8 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
 
 class KafkaInputs:
     """``worker.repartition.Inputs``: ``kafka.topics``, each partition from the group's commit.
+
+    Where there is none it is read from its first record, unless the group begins (``kafka.start``).
 
     A partition whose log does not hold what the group has not read yet is an offset gap: it is
     halted, or read on from the nearest offset if ``kafka.on_offset_gap`` is ``continue``.
@@ -228,15 +236,15 @@ class KafkaInputs:
         self._changed = False
         places = sorted(consumer.assignment())
         try:
-            # The public method gives the offset without the note.
-            commits = await consumer._coordinator.fetch_committed_offsets(places) if places else {}
+            commits = await self._commits(consumer) if places else {}
             firsts = await consumer.beginning_offsets(places) if places else {}
             asked_ms = self._clock.now_ms()
             ends = await consumer.end_offsets(places) if places else {}
         except BaseException:
             self._changed = True
             raise
-        if self._changed:
+        self._changed |= commits is None  # another member is about to say where the group begins
+        if self._changed or commits is None:
             return
         for place in self._positions.keys() | self._halted.keys():
             if place not in places:
@@ -258,6 +266,14 @@ class KafkaInputs:
             "input partitions to copy", partitions=[f"{p.topic}/{p.partition}" for p in places]
         )
 
+    async def _commits(self, consumer: AIOKafkaConsumer) -> Commits | None:
+        """The group's commits; None while it is another member's to say where the group begins."""
+        topics = self._settings.topics
+        commits = await commits_of(consumer, topics)
+        if commits or self._settings.start == "earliest":
+            return commits
+        return await begin_at_ends(consumer, topics, self._clock.now_ms)
+
     def _begin(
         self,
         consumer: AIOKafkaConsumer,
@@ -266,7 +282,7 @@ class KafkaInputs:
         commit: OffsetAndMetadata | None,
     ) -> None:
         if commit is None:
-            offset = extent.end if self._settings.start == "latest" else extent.first
+            offset = extent.first
             self._lag.begin(place)
             self._positions[place] = Position(offset)
         else:

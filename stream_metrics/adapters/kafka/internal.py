@@ -16,6 +16,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import InvalidTimestampError, KafkaError, MessageSizeTooLargeError
 from aiokafka.structs import OffsetAndMetadata
 
+from stream_metrics.adapters.kafka.commits import note_ms
 from stream_metrics.adapters.kafka.groups import PASSING
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
@@ -29,22 +30,6 @@ DONE_WITHIN_SECONDS: Final = 10.0  # then the worker says what it waits for, and
 STOP_WITHIN_SECONDS: Final = 2.0
 BATCH_BYTES: Final = 256 * 1024
 LINGER_MS: Final = 5
-_NOTE: Final = "stream-metrics: read up to "
-
-
-def note(read_up_to_ms: int) -> str:
-    """What stands beside an offset: record time up to which the partition has been read.
-
-    >>> note_ms(note(1_718_020_800_000))
-    1718020800000
-    """
-    return f"{_NOTE}{read_up_to_ms}"
-
-
-def note_ms(text: str) -> int:
-    """The time in a note; 0 where it is none of ours."""
-    digits = text.removeprefix(_NOTE)
-    return int(digits) if text.startswith(_NOTE) and digits.isdecimal() else 0
 
 
 class KafkaInternal:
