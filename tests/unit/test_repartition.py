@@ -16,12 +16,12 @@ from stream_metrics.adapters.health import Health
 from stream_metrics.adapters.kafka.commits import note
 from stream_metrics.adapters.kafka.internal import filled_up_to_ms
 from stream_metrics.adapters.kafka.lag import Lag
-from stream_metrics.adapters.kafka.records import origin_headers, origin_of
+from stream_metrics.adapters.kafka.records import copy_headers, origin_of
 from stream_metrics.adapters.kafka.suitable import problems_of
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.events import BadRecord, Limits, decode
-from stream_metrics.ports import Origin, Position, Record, RepartitionUnavailable
+from stream_metrics.ports import Headers, Origin, Position, Record, RepartitionUnavailable
 from stream_metrics.settings import KafkaSettings
 from stream_metrics.worker.patience import Part, Patience
 from stream_metrics.worker.repartition import Repartitioner, route
@@ -71,14 +71,23 @@ async def test_a_dead_letter_of_a_copy_is_that_of_its_record() -> None:
     assert [letter.record for letter in letters.letters] == [sent]
 
 
+FORGED = (
+    ("stream-metrics.repartitioned_from", b"former/0/0"),
+    ("trace", b"t-1"),
+    ("stream-metrics.repartitioned_key", b"another"),
+)
+
+
+@pytest.mark.parametrize("before", [(), FORGED], ids=["none", "forged"])
 @pytest.mark.parametrize("key", [b"c-1", None, b"", b"trace-9"])
-def test_a_copy_tells_its_origin(key: bytes | None) -> None:
-    """The headers of a copy tell place and key of its record, whatever headers came before."""
+def test_a_copy_tells_its_origin(key: bytes | None, before: Headers) -> None:
+    """The headers of a copy tell place and key of its record, whatever headers a producer gave it;
+    those that tell of no origin are passed on."""
     origin = Origin("searches", 3, 14, key)
-    first = origin_headers(Record(None, b"c-1", origin=Origin("former", 0, 0, b"c-1")))
-    headers = (*first, *origin_headers(Record(None, b"c-1", origin=origin)))
+    headers = copy_headers(Record(None, b"c-1", headers=before, origin=origin))
 
     assert origin_of(headers, b"c-1") == origin
+    assert [name for name, _ in headers].count("trace") == len(before[:1])
 
 
 @pytest.mark.parametrize("value", [None, b"", b"searches", b"searches/x/1", b"/0/1", b"\xff/1"])

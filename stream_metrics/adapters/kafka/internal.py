@@ -21,7 +21,7 @@ from stream_metrics.adapters.kafka.groups import PASSING
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
 from stream_metrics.adapters.kafka.produce import LARGEST_BYTES, abandon
-from stream_metrics.adapters.kafka.records import origin_headers
+from stream_metrics.adapters.kafka.records import copy_headers
 from stream_metrics.ports import Record, RepartitionUnavailable
 from stream_metrics.settings import KafkaSettings
 
@@ -83,7 +83,7 @@ class KafkaInternal:
                     key=record.key,
                     partition=PARTITIONERS["murmur2"](record.key, count),
                     timestamp_ms=None if stamp is None or stamp < 0 else stamp,
-                    headers=[*record.headers, *origin_headers(record)],
+                    headers=list(copy_headers(record)),
                 )
             )
         for answer in await asyncio.gather(*sent, return_exceptions=True):

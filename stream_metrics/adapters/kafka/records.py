@@ -34,18 +34,22 @@ def record_to_pass_on(found: Any) -> Record:
     )
 
 
-def origin_headers(record: Record) -> Headers:
-    """What tells the origin of a repartitioned record; its old key only where it is another one."""
+def copy_headers(record: Record) -> Headers:
+    """The record's headers, and what tells its origin: the old key only where it is another one.
+
+    Headers of those names that its producer gave it are left out, since they tell something else.
+    """
     origin = record.origin
     assert origin is not None
+    passed_on = tuple(header for header in record.headers if header[0] not in (_FROM, _KEY))
     place = f"{origin.topic}/{origin.partition}/{origin.offset}".encode()
     if origin.key == record.key:
-        return ((_FROM, place),)
-    return ((_FROM, place), (_KEY, origin.key))
+        return (*passed_on, (_FROM, place))
+    return (*passed_on, (_FROM, place), (_KEY, origin.key))
 
 
 def origin_of(headers: Headers, key: bytes | None) -> Origin | None:
-    """What ``origin_headers`` tells; None where nothing of ours has put the record there.
+    """What ``copy_headers`` tells; None where nothing of ours has put the record there.
 
     >>> origin_of((("stream-metrics.repartitioned_from", b"searches/3/14"),), b"c-1")
     Origin(topic='searches', partition=3, offset=14, key=b'c-1')
