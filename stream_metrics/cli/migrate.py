@@ -7,7 +7,15 @@ from typing import Annotated
 import typer
 
 from stream_metrics.cli.common import ConfigOption, load_settings
-from stream_metrics.cli.stopped import Progress, agreed, connected, refuse_members, run, said
+from stream_metrics.cli.stopped import (
+    Progress,
+    agreed,
+    connected,
+    refuse_members,
+    run,
+    said,
+    writing,
+)
 from stream_metrics.runtime import partition_options
 from stream_metrics.settings import Settings
 from stream_metrics.worker.migrate import Migrate
@@ -30,11 +38,12 @@ def migrate(
 
 async def _migrate(settings: Settings, *, yes: bool) -> int:
     console = said()
-    async with connected(settings) as store:
+    async with connected(settings) as store, writing(settings) as outputs:
         await refuse_members(settings, store)
         options = partition_options(settings)
         progress = Progress(console.print, "rewritten")
-        work = Migrate(store, options, console.print, progress)
+        sent = Progress(console.print, "sent")
+        work = Migrate(store, options, console.print, progress, outputs, sent)
         stored, changes = await work.check()
         if await store.held_by() is None:
             schemas = (stored.identity.schema_version, options.identity.schema_version)

@@ -13,7 +13,15 @@ from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
 from stream_metrics.adapters.kafka.reading import KafkaLogs, reading
 from stream_metrics.adapters.kafka.topics import equal_counts
 from stream_metrics.cli.common import ConfigOption, UsageError, load_settings
-from stream_metrics.cli.stopped import Progress, agreed, connected, refuse_members, run, said
+from stream_metrics.cli.stopped import (
+    Progress,
+    agreed,
+    connected,
+    refuse_members,
+    run,
+    said,
+    writing,
+)
 from stream_metrics.ports import Identity
 from stream_metrics.runtime import identity, partition_options
 from stream_metrics.settings import Settings
@@ -79,13 +87,17 @@ async def _reshard(
 ) -> int:
     console = said()
     letters = KafkaDeadLetters(settings.kafka)
-    async with connected(settings) as store, reading(settings.kafka) as consumer:
+    async with (
+        connected(settings) as store,
+        reading(settings.kafka) as consumer,
+        writing(settings) as outputs,
+    ):
         await refuse_members(settings, store)
         target = identity(settings, await equal_counts(settings.kafka))
         options = replace(partition_options(settings), identity=target)
         progress = Progress(console.print, "copied")
         logs = KafkaLogs(consumer, settings.kafka)
-        work = Reshard(store, logs, options, letters, console.print, progress)
+        work = Reshard(store, logs, options, letters, console.print, progress, outputs)
         stored = await work.check()
         if await store.held_by() is None:
             if stored.identity.partition_counts == target.partition_counts:

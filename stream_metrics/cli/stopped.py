@@ -12,6 +12,7 @@ from aiokafka.errors import KafkaError
 from rich.console import Console
 
 from stream_metrics.adapters.kafka.groups import members
+from stream_metrics.adapters.kafka.output import KafkaOutputs
 from stream_metrics.adapters.kafka.rights import KafkaRefused
 from stream_metrics.adapters.kafka.topics import TopicsUnfit
 from stream_metrics.adapters.redis.connect import connect
@@ -19,7 +20,7 @@ from stream_metrics.adapters.redis.errors import StoreRefused
 from stream_metrics.adapters.redis.store import RedisStore
 from stream_metrics.cli.common import UsageError, kafka_reason
 from stream_metrics.engine.codec import UnknownSchema
-from stream_metrics.ports import OnHold, StateStore, StoreUnavailable
+from stream_metrics.ports import OnHold, OutputUnavailable, StateStore, StoreUnavailable
 from stream_metrics.runtime import redis_options
 from stream_metrics.settings import Settings, mask_url
 from stream_metrics.worker.identity import OtherIdentity
@@ -44,6 +45,8 @@ def run(settings: Settings, work: Coroutine[Any, Any, int]) -> None:
         raise UsageError(
             f"redis {mask_url(settings.redis.url)}: {error}. Run this again; it goes on from there"
         ) from error
+    except OutputUnavailable as error:
+        raise UsageError(f"{error}. Run this again; it goes on from there") from error
     except (KafkaError, OSError, TimeoutError) as error:
         raise UsageError(
             f"kafka {settings.kafka.bootstrap_servers}: {kafka_reason(settings, error)}. Run this "
@@ -61,6 +64,17 @@ async def connected(settings: Settings) -> AsyncIterator[RedisStore]:
         yield store
     finally:
         await store.close()
+
+
+@asynccontextmanager
+async def writing(settings: Settings) -> AsyncIterator[KafkaOutputs | None]:
+    """The ways to the output topic, if there is one."""
+    outputs = KafkaOutputs(settings.kafka) if settings.kafka.output_topic else None
+    try:
+        yield outputs
+    finally:
+        if outputs is not None:
+            await outputs.stop()
 
 
 async def who_is_there(settings: Settings, groups: Sequence[str]) -> str:

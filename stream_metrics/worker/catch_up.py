@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from stream_metrics.events.decode import Event, decode
 from stream_metrics.events.wire import Forget
-from stream_metrics.ports import DeadLetters, OnHold, Record, StateStore
+from stream_metrics.ports import DeadLetters, OnHold, Outputs, Record, StateStore
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.move import Drafted, Move, WentBack
 from stream_metrics.worker.partition import Lost, PartitionOptions, SharedNames, StatePartition
@@ -47,6 +47,7 @@ class CatchUp:
         options: PartitionOptions,
         dead_letters: DeadLetters,
         partitioner: Partitioner,
+        outputs: Outputs | None = None,
     ) -> None:
         self._drafts = drafts
         self._mark = mark
@@ -55,6 +56,7 @@ class CatchUp:
         self._options = replace(options, identity=move.identity)
         self._letters = dead_letters
         self._partitioner = partitioner
+        self._outputs = outputs
         self._cache = ConversationCache(CACHED_RESULTS)
         self._names = SharedNames(drafts, self._options)
         self._partitions: dict[int, StatePartition] = {}
@@ -139,6 +141,7 @@ class CatchUp:
                 self._names,
                 Silent(),
                 self._mark,
+                self._outputs.of(number) if self._outputs is not None else None,
             )
             identity = self._move.identity
             partition.adopt(await self._drafts.claim(number, self._mark, identity, {}))

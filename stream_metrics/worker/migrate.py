@@ -19,17 +19,21 @@ from stream_metrics.engine.codec import (
 )
 from stream_metrics.engine.step import Step
 from stream_metrics.engine.windows import parse_duration
-from stream_metrics.ports import Identity, StateStore, StoredConversation
+from stream_metrics.ports import Identity, Outputs, StateStore, StoredConversation
 from stream_metrics.worker.identity import MIGRATABLE, Change, changed_settings, check_identity
 from stream_metrics.worker.move import Convert, Drafted, Move, Progress, Unmovable, draft, switch
 from stream_metrics.worker.partition import PartitionOptions
+from stream_metrics.worker.publish import publish
 from stream_metrics.worker.reshard import Stored, stored_state
 
 REBUILD = "`stream-metrics rebuild` reads the topics again under them"
 
 
 class Migrate:
-    """Applies the settings of ``options`` to the state of a namespace that is held."""
+    """Applies the settings of ``options`` to the state of a namespace that is held.
+
+    ``outputs`` lead to the output topic, if there is one; ``sent`` hears how many rows are there.
+    """
 
     def __init__(
         self,
@@ -37,11 +41,15 @@ class Migrate:
         options: PartitionOptions,
         say: Callable[[str], None],
         progress: Progress,
+        outputs: Outputs | None = None,
+        sent: Progress = lambda _: None,
     ) -> None:
         self._store = store
         self._options = options
         self._say = say
         self._progress = progress
+        self._outputs = outputs
+        self._sent = sent
 
     async def check(self) -> tuple[Stored, list[Change]]:
         """What is stored, and which settings change.
@@ -70,8 +78,16 @@ class Migrate:
         """All that is left to do; raises like ``check``, before anything is changed."""
         stored, _ = await self.check()
         target = self._target(stored)
-        if stored.identity == target:
-            return  # an earlier run has come as far as that
+        if stored.identity != target:  # else an earlier run has come as far as that
+            await self._replace(mark, stored, target)
+        if self._outputs is not None:
+            options = self._options
+            await publish(
+                self._store, mark, self._outputs, options.engine, options.turn_scope, self._sent
+            )
+            self._say("all rows are on the output topic as they are now")
+
+    async def _replace(self, mark: bytes, stored: Stored, target: Identity) -> None:
         convert = recoding(self._options)
         drafted: Drafted = {}
         for number, positions in stored.positions.items():

@@ -8,14 +8,20 @@ whatever was sent before the rewind.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from stream_metrics.engine.row import canonical, conversation_rows
+from stream_metrics.engine.row import Row, canonical, conversation_rows
 from stream_metrics.engine.state import Conversation
 from stream_metrics.engine.step import Changes
 from stream_metrics.engine.taken import Taken
 from stream_metrics.events.wire import Forget
 from stream_metrics.ports import OutputMessage
+
+
+def message_of(rows: Sequence[Row], turn_scope: str) -> OutputMessage:
+    """The message that holds a conversation's rows, of which there is one at least."""
+    value = canonical(rows if turn_scope == "all" else rows[0]).encode()
+    return OutputMessage(rows[0]["conversation_id"], value)
 
 
 def message_after(
@@ -32,8 +38,7 @@ def message_after(
     elif not _late_for_a_forgotten(conversation, events):
         return None
     if rows:
-        value = canonical(rows if turn_scope == "all" else rows[0]).encode()
-        return OutputMessage(conversation.conversation_id, value)
+        return message_of(rows, turn_scope)
     if conversation.forgotten is None:
         return None  # labels wait for the first search
     return OutputMessage(conversation.conversation_id, None)

@@ -15,11 +15,20 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from stream_metrics.engine.codec import stored_header
-from stream_metrics.ports import FORMER, DeadLetters, Identity, Position, Record, StateStore
+from stream_metrics.ports import (
+    FORMER,
+    DeadLetters,
+    Identity,
+    Outputs,
+    Position,
+    Record,
+    StateStore,
+)
 from stream_metrics.worker.catch_up import CatchUp, Partitioner, Place
 from stream_metrics.worker.identity import check_identity
 from stream_metrics.worker.move import Move, Progress, Unmovable, draft, switch
 from stream_metrics.worker.partition import PartitionOptions
+from stream_metrics.worker.publish import shut_out
 from stream_metrics.worker.takeover import Extent
 
 COUNTED: Final = 10_000  # unread offsets up to which records are told from transaction markers
@@ -199,6 +208,7 @@ class Reshard:
         dead_letters: DeadLetters,
         say: Callable[[str], None],
         progress: Progress,
+        outputs: Outputs | None = None,
     ) -> None:
         self._store = store
         self._logs = logs
@@ -206,6 +216,7 @@ class Reshard:
         self._letters = dead_letters
         self._say = say
         self._progress = progress
+        self._outputs = outputs
 
     async def check(self) -> Stored:
         """What is stored; raises ``OtherIdentity`` where more than the counts is another."""
@@ -235,9 +246,19 @@ class Reshard:
             await self._refuse_unread(stored, extents, left)
         move = resharding(stored, target, extents, partitioner)
         drafted = await draft(self._store, mark, move, self._options, self._progress)
+        if self._outputs is not None:
+            await shut_out(self._outputs, move.retired)
         if left and catch_up:
-            drafts = self._store.drafts(mark)
-            late = CatchUp(drafts, mark, move, drafted, self._options, self._letters, partitioner)
+            late = CatchUp(
+                self._store.drafts(mark),
+                mark,
+                move,
+                drafted,
+                self._options,
+                self._letters,
+                partitioner,
+                self._outputs,
+            )
             ends = {place: extents[place].end for place in left}
             async for record in self._logs.records(_starts(stored, extents, left), ends):
                 await late.take(record)

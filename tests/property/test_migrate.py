@@ -65,7 +65,8 @@ class Configured(Group):
         self.partitions = {}
         self.settings = settings
         async with holding(self.store, "migrate") as mark:
-            await Migrate(self.store, self.options, print, lambda _: None).run(mark)
+            work = Migrate(self.store, self.options, print, lambda _: None, self.outputs)
+            await work.run(mark)
 
     async def export(self) -> Export:
         """What the store holds."""

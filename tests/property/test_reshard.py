@@ -10,7 +10,12 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.adapters.memory import (
+    MemoryDeadLetters,
+    MemoryOutputs,
+    MemoryStore,
+    MemoryTopic,
+)
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.row import canonical
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
@@ -51,6 +56,12 @@ class Group:
     letters: MemoryDeadLetters = field(default_factory=MemoryDeadLetters)
     logs: dict[Place, list[Record]] = field(default_factory=dict)
     partitions: dict[int, StatePartition] = field(default_factory=dict)
+    topic: MemoryTopic | None = None  # for output
+
+    @property
+    def outputs(self) -> MemoryOutputs | None:
+        """Those of another process each time."""
+        return MemoryOutputs(self.topic) if self.topic is not None else None
 
     @property
     def identity(self) -> Identity:
@@ -98,7 +109,7 @@ class Group:
     async def _partition(self, number: int) -> StatePartition:
         partition = self.partitions.get(number)
         if partition is None:
-            shared = self.options
+            shared, outputs = self.options, self.outputs
             partition = self.partitions[number] = StatePartition(
                 number,
                 shared,
@@ -108,6 +119,7 @@ class Group:
                 SharedNames(self.store, shared),
                 Silent(),
                 b"token",
+                outputs.of(number) if outputs is not None else None,
             )
             start = {topic: Position(0) for topic in self.counts}
             partition.adopt(await self.store.claim(number, b"token", self.identity, start))
@@ -125,7 +137,9 @@ class Group:
         shared = replace(self.options, identity=replace(self.identity, partition_counts=counts))
         said: list[str] = []
         logs = ScriptedLogs(self, counts)
-        work = Reshard(self.store, logs, shared, self.letters, said.append, lambda _: None)
+        work = Reshard(
+            self.store, logs, shared, self.letters, said.append, lambda _: None, self.outputs
+        )
         async with holding(self.store, "reshard") as mark:
             await work.run(mark, partitioners, catch_up=catch_up)
         self.counts = counts

@@ -1,0 +1,133 @@
+"""The output topic of a group whose state is moved holds the rows of the new state."""
+
+from __future__ import annotations
+
+import json
+from itertools import count
+
+import pytest
+
+from stream_metrics.adapters.memory import MemoryOutputs, MemoryStore, MemoryTopic
+from stream_metrics.engine.row import canonical
+from stream_metrics.ports import OnHold, OutputFenced, OutputMessage
+from stream_metrics.worker.publish import publish
+from tests.fuse import Crash, Fuse, Fused
+from tests.property.test_migrate import Configured, settings_with
+from tests.property.test_reshard import Group
+from tests.unit.test_reshard import HALF, TRAFFIC
+from tests.unit.test_state_partition import NOON_S, search
+
+NEW = settings_with({"metrics": {"good_gain": 3}})
+
+
+def forgotten(conversation: str) -> tuple[bytes, bytes, int]:
+    """An event that erases it."""
+    event = {
+        "type": "forget",
+        "event_id": f"f-{conversation}",
+        "occurred_at": NOON_S + 500,
+        "conversation_id": conversation,
+    }
+    return conversation.encode(), json.dumps(event).encode(), (NOON_S + 500) * 1000
+
+
+async def halfway() -> Configured:
+    """A group that has read half of the traffic, and has an output topic."""
+    store = MemoryStore()
+    store.wiped_at_once = 3
+    group = Configured({"events": 2}, store, topic=MemoryTopic())
+    group.send(TRAFFIC[:HALF])
+    await group.read()
+    return group
+
+
+async def whole(group: Group) -> bool:
+    """Whether both kinds of readers of the topic end with the rows of the store."""
+    assert group.topic is not None
+    rows: dict[str, list[object]] = {}
+    for row in (await group.export()).rows:
+        rows.setdefault(str(row["conversation_id"]), []).append(row)
+    every = group.options.turn_scope == "all"
+    wanted = {c: canonical(held if every else held[-1]).encode() for c, held in rows.items()}
+    return all(
+        {c: m.value for c, m in kept.items() if m.value is not None} == wanted
+        for kept in (group.topic.compacted(), group.topic.largest())
+    )
+
+
+async def test_a_migration_sends_all_rows() -> None:
+    """Those of conversations that no event comes for any more, too."""
+    group = await halfway()
+    assert await whole(group)
+
+    await group.migrate(NEW)
+
+    assert await whole(group)
+
+
+async def test_a_migration_that_is_cut_off_sends_all_rows_in_the_end() -> None:
+    """Wherever it dies, once it has been run again the topic is whole."""
+    first = await halfway()
+    snapshot = first.store.snapshot()  # type: ignore[attr-defined]
+    for left in count(0, 5):
+        first.store.restore(snapshot)  # type: ignore[attr-defined]
+        group = Configured({"events": 2}, first.store, topic=first.topic)
+        group.store = Fused(first.store, Fuse(left))
+        try:
+            await group.migrate(NEW)
+        except Crash:
+            pass
+        else:
+            break
+        group.store = first.store
+        await group.migrate(NEW)
+        assert await whole(group), left
+    assert left > 20
+
+
+async def test_a_run_that_was_taken_over_sends_nothing() -> None:
+    """Workers may have written newer rows by then."""
+    group = await halfway()
+    assert group.topic is not None
+    await group.store.hold(b"later", "migrate")
+    sent = len(group.topic.messages)
+
+    with pytest.raises(OnHold):
+        await publish(
+            group.store,
+            b"earlier",
+            MemoryOutputs(group.topic),
+            group.options.engine,
+            "all",
+            lambda _: None,
+        )
+
+    assert len(group.topic.messages) == sent
+
+
+async def test_a_reshard_sends_what_it_takes_along() -> None:
+    """Rows that unread records change, and null for a conversation that they forget."""
+    group = Group({"events": 2}, topic=MemoryTopic())
+    group.send([search(f"c-{n}", 1, NOON_S, "a", "b") for n in range(8)])
+    await group.read()
+    group.send([search("c-1", 2, NOON_S + 60, "a"), search("c-2", 2, NOON_S + 60, "c")])
+    group.send([forgotten("c-5")])
+
+    await group.reshard({"events": 4})
+
+    assert await whole(group)
+
+
+async def test_nothing_of_an_earlier_worker_arrives_after_a_reshard() -> None:
+    """A worker that stood still meanwhile cannot put an old row behind a newer one."""
+    group = await halfway()
+    assert group.topic is not None
+    still = MemoryOutputs(group.topic)
+    for number in (0, 1):
+        await still.of(number).begin()
+
+    await group.reshard({"events": 3})
+
+    for number in (0, 1):
+        with pytest.raises(OutputFenced):
+            await still.of(number).send([OutputMessage("c", b"old")])
