@@ -153,6 +153,8 @@ async def draft(
 ) -> Drafted:
     """Build the drafts of a move; ``progress`` hears how many conversations are done.
 
+    Stubs of expired conversations have no id to tell where they belong, and only a counter needs
+    them: where there are several places they are left out, not put into each.
     Raises ``OnHold`` once another run has taken the namespace over, ``WentBack`` if the store loses
     writes.
     """
@@ -166,7 +168,7 @@ async def draft(
             moved = parts if move.convert is None else move.convert(parts)
             if header.conversation_id:
                 await drafts.put(move.home(header.conversation_id, number), key, moved)
-            else:
+            elif len(move.starts) == 1 or not header.is_stub:
                 tombstones.add(key, header.forgotten, moved)
             progress(1)
     for number in move.starts:

@@ -268,6 +268,22 @@ async def test_topics_that_are_gone_are_refused(counts: dict[str, int], words: s
         await work.run(b"mark", {"crc32": partition_of}, catch_up=True)
 
 
+async def test_stubs_of_expired_conversations_are_not_multiplied() -> None:
+    """Nobody knows to which partition they belong; they would take room on each."""
+    group = Group(dict(OLD))
+    group.send(TRAFFIC[:HALF])
+    await group.read()
+    await group.expire(-1)
+    stubs = [await group.store.count(number) for number in await group.store.partitions()]
+    assert sum(stubs) > 0
+    before = await group.shown()
+
+    await group.reshard({"events": 48})
+
+    assert [await group.store.count(n) for n in await group.store.partitions()] == [0] * 48
+    assert await group.shown() == before
+
+
 async def test_the_partitioner_in_use_is_found() -> None:
     """It is the one that puts every conversation where it is."""
     store = await filled(a=1, b=1)
