@@ -184,7 +184,9 @@ class Identity:
     """What a state partition was built for and with; another identity must not write to it.
 
     ``settings`` are those behind the fingerprint, as a JSON object by their names: for telling
-    which of them differ. It is empty where nobody noted them.
+    which of them differ. It is empty where nobody noted them. ``outgrown`` tells of topics that got
+    more partitions: where the logs of those that they had ended then. Records before lie where the
+    earlier count put their keys, so that nobody may read them again.
     """
 
     group: str
@@ -192,6 +194,7 @@ class Identity:
     fingerprint: str
     partition_counts: Mapping[str, int]
     settings: str = field(default="", compare=False)
+    outgrown: Mapping[str, tuple[int, ...]] = field(default_factory=dict, compare=False)
 
 
 @dataclass(slots=True)

@@ -98,8 +98,8 @@ class Migrate:
         self._say(f"{len(stored.positions)} state partitions are migrated")
 
     def _target(self, stored: Stored) -> Identity:
-        counts = stored.identity.partition_counts
-        return replace(self._options.identity, partition_counts=counts)
+        counts, outgrown = stored.identity.partition_counts, stored.identity.outgrown
+        return replace(self._options.identity, partition_counts=counts, outgrown=outgrown)
 
 
 def _check_changes(stored: Stored, changes: list[Change], options: PartitionOptions) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from stream_metrics.engine.state import DamagedState
-from stream_metrics.ports import MAX_TIMESTAMP_MS, Position, StateStore
+from stream_metrics.ports import MAX_TIMESTAMP_MS, Identity, Position, StateStore
 from stream_metrics.worker.catch_up import Place
 from stream_metrics.worker.identity import OtherIdentity
 from stream_metrics.worker.move import Move, Unmovable, draft, switch
@@ -73,8 +73,8 @@ class Rebuild:
         Raises ``OtherIdentity`` for another group's state, ``Unmovable`` where reading again would
         tear conversations apart.
         """
-        await self._check()
         extents = await self._logs.extents(self._places())
+        await self._check(extents)
         cut = [place for place, extent in extents.items() if extent.first > 0]
         oldest = await self._logs.oldest_ms(cut)
         begins = {place: oldest.get(place, MAX_TIMESTAMP_MS) for place in cut}
@@ -94,8 +94,8 @@ class Rebuild:
 
     async def run(self, mark: bytes) -> None:
         """Put the empty partitions in place; raises like ``reach``, before anything is changed."""
-        await self._check()
         extents = await self._logs.extents(self._places())
+        await self._check(extents)
         counts = self._options.identity.partition_counts
         starts = {
             number: {topic: Position(extents[topic, number].first) for topic in counts}
@@ -107,7 +107,7 @@ class Rebuild:
         await switch(self._store, mark, sorted(old), drafted)
         self._say(f"{len(starts)} state partitions begin anew, where the logs begin")
 
-    async def _check(self) -> None:
+    async def _check(self, extents: Mapping[Place, Extent]) -> None:
         ours = self._options.identity
         for number in await self._store.partitions():
             try:
@@ -130,6 +130,7 @@ class Rebuild:
                         "apart. Run `stream-metrics reshard`, which moves the state; or read a "
                         "topic that had one count all along"
                     )
+            _refuse_outgrown(stored, extents)
 
     async def _older(self, number: int, ms: int) -> int:
         """How many conversations of a partition had their last record before that time."""
@@ -138,3 +139,19 @@ class Rebuild:
     def _places(self) -> list[Place]:
         counts = self._options.identity.partition_counts
         return [(topic, number) for topic, count in counts.items() for number in range(count)]
+
+
+def _refuse_outgrown(stored: Identity, extents: Mapping[Place, Extent]) -> None:
+    """Raise ``Unmovable`` if a log still has records of before its topic got more partitions."""
+    for topic, ends in stored.outgrown.items():
+        for number, end in enumerate(ends):
+            extent = extents.get((topic, number))
+            if extent is not None and extent.first < min(end, extent.end):
+                raise Unmovable(
+                    f"topic {topic} got more partitions when its partition {number} ended at "
+                    f"offset {end}, and it still begins at {extent.first}: records between lie "
+                    f"where the earlier count of {len(ends)} put them, so that conversations would "
+                    "be torn apart. Wait until Kafka has deleted them; or delete them "
+                    "(kafka-delete-records.sh), and their figures are lost; or read a topic that "
+                    "had one count all along"
+                )

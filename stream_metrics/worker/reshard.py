@@ -167,6 +167,20 @@ def astray(record: Record, identity: Identity, partitioner: Partitioner) -> bool
     return record.key is not None and partitioner(record.key, count) != record.partition
 
 
+def outgrown(
+    stored: Identity, counts: Mapping[str, int], extents: Mapping[Place, Extent]
+) -> dict[str, tuple[int, ...]]:
+    """Up to where the logs of topics that stay are of an earlier count (``Identity.outgrown``)."""
+    found = {}
+    for topic, count in counts.items():
+        before = stored.partition_counts.get(topic, count)
+        if before < count:
+            found[topic] = tuple(extents[topic, number].end for number in range(before))
+        elif topic in stored.outgrown:
+            found[topic] = stored.outgrown[topic]
+    return found
+
+
 def resharding(
     stored: Stored,
     identity: Identity,
@@ -174,8 +188,12 @@ def resharding(
     partitioner: Partitioner,
 ) -> Move:
     """The move to the partition counts of ``identity``."""
-    identity = replace(identity, schema_version=stored.identity.schema_version)
     counts = identity.partition_counts
+    identity = replace(
+        identity,
+        schema_version=stored.identity.schema_version,
+        outgrown=outgrown(stored.identity, counts, extents),
+    )
     number_of = max(counts.values())
     every = [p for held in stored.positions.values() for p in held.values()]
     former = Position(

@@ -136,6 +136,21 @@ def other_record(topic: str, offset: int) -> OffsetGap:
     return OffsetGap(topic, offset, message)
 
 
+def _torn(identity: Identity, extents: Mapping[str, Extent]) -> list[OffsetGap]:
+    """Why a partition number cannot be rebuilt alone: its conversations have records on others."""
+    return [
+        OffsetGap(
+            topic,
+            extent.first,
+            f"{topic} has got more partitions since {len(identity.outgrown[topic])}: where the "
+            "earlier count put records, a rebuild of one partition would tear conversations apart. "
+            "Restore a backup; or stop all workers and run `stream-metrics rebuild`",
+        )
+        for topic, extent in extents.items()
+        if topic in identity.outgrown
+    ]
+
+
 def offsets(positions: Positions) -> dict[str, int]:
     """The offset of each topic."""
     return {topic: position.offset for topic, position in positions.items()}
@@ -184,15 +199,18 @@ class TakeOver:
             state = await self._describe(number)
             check_identity(state.identity, identity, number)
             known = state.identity is not None
-            if not known:
-                await self._check_others(identity)
+            stored = state.identity or await self._other(identity)
+            if stored is not None:
+                identity = replace(identity, outgrown=stored.outgrown)
             extents = await self._log.extents(number, commits=not known)
             positions, gaps = self._standing(state, extents, found)
+            rebuild = bool(gaps) and self._policy == "rebuild"
+            torn = _torn(identity, extents) if rebuild else []
+            gaps += torn
             for gap in gaps:
                 self._tell(number, gap)
-            if gaps and self._policy == "halt":
+            if torn or (gaps and self._policy == "halt"):
                 return Held(gaps, positions)
-            rebuild = bool(gaps) and self._policy == "rebuild"
             aims = _aims(positions, gaps, extents, rebuild=rebuild)
             fresh = rebuild or not (known or gaps)
             if not await self._log.confirm(number, aims, fresh=fresh):
@@ -231,13 +249,18 @@ class TakeOver:
         ]
         return positions, gaps
 
-    async def _check_others(self, identity: Identity) -> None:
-        """A new partition must not stand beside those of other settings or partition counts."""
+    async def _other(self, identity: Identity) -> Identity | None:
+        """That of another partition, if there is one.
+
+        A new partition must not stand beside those of other settings or partition counts.
+        """
         numbers = await self._retry(self._store.partitions)
         assert isinstance(numbers, list)
-        if numbers:
-            other = await self._describe(numbers[0])
-            check_identity(other.identity, identity, numbers[0])
+        if not numbers:
+            return None
+        other = await self._describe(numbers[0])
+        check_identity(other.identity, identity, numbers[0])
+        return other.identity
 
     async def _describe(self, number: int) -> PartitionState:
         found = await self._retry(lambda: self._store.describe(number))

@@ -83,6 +83,17 @@ async def contents(store: StateStore, partition: int = 3) -> object:
 # -- claim
 
 
+async def test_a_new_partition_notes_where_an_earlier_count_ended(store: StateStore) -> None:
+    """What its first claim says of topics that got partitions is there for all that come later."""
+    outgrown = {"searches": (5, 7), "labels": (1 << 40, 0)}
+    await store.claim(3, b"owner", replace(IDENTITY, outgrown=outgrown), START)
+
+    claimed = await claim(store, b"later")
+
+    assert claimed.identity is not None
+    assert claimed.identity.outgrown == outgrown
+
+
 async def test_an_unknown_partition_has_nothing(store: StateStore) -> None:
     """Describing, loading and listing what was never claimed finds nothing and makes nothing."""
     assert await contents(store) == (PartitionState(None, None, {}), {}, [], {})

@@ -17,7 +17,7 @@ from stream_metrics.worker.rebuild import Reach, Rebuild
 from stream_metrics.worker.takeover import Extent
 from tests.fuse import Crash, Fuse, Fused
 from tests.property.test_migrate import Configured, settings_with
-from tests.unit.test_reshard import TRAFFIC
+from tests.unit.test_reshard import HALF, TRAFFIC
 from tests.unit.test_state_partition import NOON_S, search
 
 NEW = settings_with({"dedup": {"max_candidates": 2}, "metrics": {"dimension": "release"}})
@@ -164,6 +164,55 @@ async def test_topics_that_got_partitions_are_refused() -> None:
 
     with pytest.raises(Unmovable, match="stream-metrics reshard"):
         await rebuilding(group).reach()
+
+
+async def grown() -> Configured:
+    """A group whose topic got a third partition between two halves of the traffic."""
+    group = Configured({"events": 2})
+    group.send(TRAFFIC[:HALF])
+    await group.read()
+    await group.reshard({"events": 3})
+    group.send(TRAFFIC[HALF:])
+    await group.read()
+    return group
+
+
+async def test_records_of_an_earlier_count_are_not_read_again() -> None:
+    """After a reshard of the same topics the older records lie where the old count put them."""
+    group = await grown()
+    before = await group.shown()
+
+    with pytest.raises(Unmovable, match=r"earlier count of 2 put .*kafka-delete-records"):
+        await rebuild(group)
+
+    assert await group.store.held_by() is None
+    assert await group.shown() == before
+
+
+async def test_once_records_of_an_earlier_count_are_gone_the_rest_is_read() -> None:
+    """Logs that begin where the reshard found their ends hold every key where it belongs; nothing
+    of the earlier count is noted any more."""
+    group = await grown()
+    noted = (await group.store.describe(0)).identity
+    assert noted is not None
+    ends = {("events", number): end for number, end in enumerate(noted.outgrown["events"])}
+    group.partitions = {}
+
+    async with holding(group.store, "rebuild") as mark:
+        await rebuilding(group, ends).run(mark)
+
+    state = await group.store.describe(0)
+    assert state.identity is not None
+    assert (state.identity.outgrown, state.positions["events"].offset) == ({}, ends["events", 0])
+
+
+async def test_a_migration_keeps_in_mind_where_an_earlier_count_ended() -> None:
+    """Nor may records be read again after it that lie where an earlier count put them."""
+    group = await grown()
+    await group.migrate(settings_with({"metrics": {"good_gain": 3}}))
+
+    with pytest.raises(Unmovable, match="earlier count of 2"):
+        await rebuild(group)
 
 
 async def test_another_groups_state_is_refused() -> None:

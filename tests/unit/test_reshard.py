@@ -30,6 +30,7 @@ from stream_metrics.worker.reshard import (
     Reshard,
     Stored,
     astray,
+    outgrown,
     partitioner_in_use,
     resharding,
     stored_state,
@@ -365,6 +366,17 @@ def test_a_new_topic_is_read_from_its_start() -> None:
         1: {"events": 7, "labels": 1},
         2: {"events": 2, "labels": 2},
     }
+
+
+def test_where_an_earlier_count_ended_is_noted() -> None:
+    """By topic that stays: its ends as they are if it grows, else what was noted before."""
+    grown = replace(STORED.identity, outgrown={"events": (1,), "gone": (2,)})
+    logs = {("events", n): Extent(0, 9 + n) for n in range(3)}
+
+    more = outgrown(grown, {"events": 3, "new": 3}, logs)
+    same = outgrown(grown, {"events": 2, "new": 2}, logs)
+
+    assert (more, same) == ({"events": (9, 10)}, {"events": (1,)})
 
 
 def test_times_do_not_go_back() -> None:

@@ -322,6 +322,27 @@ NEEDLES = ("is not the one", "made anew or has lost", "deleted before", "no stat
 BY_KIND = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 
 
+@BY_KIND
+async def test_a_topic_that_got_partitions_is_not_rebuilt_by_policy(kind: Any) -> None:
+    """Records of its conversations lie on other numbers: the partition is held, and says so."""
+    world = await World.that_has_read()
+    grown = replace(IDENTITY, outgrown={"events": (3,)})
+    if kind is lost:
+        found = lost(world)
+        await world.store.claim(1, b"other", grown, {})
+    else:
+        found = kind(world)
+        held = world.store._partitions[0]
+        held.identity = replace(held.identity, outgrown=grown.outgrown)
+    before = await world.shown()
+
+    taken = await world.take("rebuild", found)
+
+    assert isinstance(taken, Held)
+    assert "stream-metrics rebuild" in taken.gaps[-1].message
+    assert await world.shown() == before
+
+
 @pytest.mark.parametrize(("kind", "words"), list(zip(KINDS, NEEDLES, strict=True)))
 async def test_halt_changes_nothing_and_says_why(kind: Any, words: str) -> None:
     """Under `halt` a gap of any kind leaves state and commits as they are."""

@@ -28,6 +28,7 @@ Meta = Mapping[bytes, bytes]
 Call = tuple[list[bytes], list[bytes | int]]
 
 _COUNTS: Final = msgspec.json.Decoder(dict[str, int])
+_OUTGROWN: Final = msgspec.json.Decoder(dict[str, tuple[int, ...]])
 
 # a lone surrogate in a name must not make a batch unwritable
 _SURROGATES: Final = "surrogatepass"
@@ -60,12 +61,14 @@ def read_bucket(field: bytes) -> tuple[int, str]:
 def identity_fields(identity: Identity) -> list[bytes]:
     """Fields and values of ``meta``, flat."""
     counts = json.dumps(dict(identity.partition_counts), sort_keys=True)
+    outgrown = json.dumps(dict(identity.outgrown), sort_keys=True)
     return [
         names.GROUP, text_bytes(identity.group),
         names.SCHEMA_VERSION, b"%d" % identity.schema_version,
         names.FINGERPRINT, text_bytes(identity.fingerprint),
         names.PARTITION_COUNTS, counts.encode(),
         names.SETTINGS, text_bytes(identity.settings),
+        *([names.OUTGROWN, outgrown.encode()] if identity.outgrown else []),
     ]  # fmt: skip
 
 
@@ -98,6 +101,7 @@ def _read_state(meta: Meta) -> PartitionState:
         fingerprint=bytes_text(meta[names.FINGERPRINT]),
         partition_counts=_COUNTS.decode(meta[names.PARTITION_COUNTS]),
         settings=bytes_text(meta.get(names.SETTINGS, b"")),
+        outgrown=_OUTGROWN.decode(meta.get(names.OUTGROWN, b"{}")),
     )
     positions = {}
     for topic in _suffixes(meta, names.OFFSET):

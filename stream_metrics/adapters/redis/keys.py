@@ -46,6 +46,7 @@ SCHEMA_VERSION: Final = b"i:schema"
 FINGERPRINT: Final = b"i:fingerprint"
 SETTINGS: Final = b"i:settings"  # those behind the fingerprint, as JSON
 PARTITION_COUNTS: Final = b"i:counts"
+OUTGROWN: Final = b"i:outgrown"  # ends of logs by topic, as JSON
 OFFSET: Final = b"o:"  # + topic
 LAST: Final = b"l:"  # + topic
 WINDOW: Final = b"w:"  # + window
