@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,12 @@ import pytest
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
 from deploy.local.waiting import wait_until
+from stream_metrics.adapters.kafka.reading import KafkaLogs, RecordsGone, reading
+from stream_metrics.settings import KafkaSettings
+from tests.services.live import produce
 from tests.services.moving import SOON, Group, traffic
+from tests.services.test_dlq import delete_before
+from tests.services.test_live import new_topics
 
 pytestmark = pytest.mark.service
 
@@ -165,3 +171,19 @@ async def test_nothing_to_do_is_no_error(
     assert (code, "nothing to do" in said) == (0, True), said
     code, said = await group.run("reshard", "--abort")
     assert (code, "nothing has broken off" in said) == (0, True), said
+
+
+async def test_records_that_are_deleted_meanwhile_are_not_passed_over(kafka: Kafka) -> None:
+    """Where the log no longer holds what is to be taken along, reading ends with an error that
+    names the place."""
+    topics = await new_topics(kafka, f"gone-{os.getpid()}")
+    await produce(kafka, {"events": topics[0], "labels": topics[1]}, traffic(9))
+    settings = KafkaSettings(bootstrap_servers=kafka.bootstrap_servers)
+    place = (topics[0], 0)
+    async with reading(settings) as consumer:
+        logs = KafkaLogs(consumer, settings)
+        end = (await logs.extents([place]))[place].end
+        await delete_before(kafka, {place: end})
+
+        with pytest.raises(RecordsGone, match=f"{topics[0]}/0 from 0"):
+            [record async for record in logs.records({place: 0}, {place: end})]

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.records import record_of
@@ -19,6 +20,14 @@ Place = tuple[str, int]  # topic and partition
 WAIT_MS: Final = 500
 
 
+class RecordsGone(KafkaError):  # type: ignore[misc]
+    """A log does not hold the offset that is to be read next."""
+
+    def __init__(self, offsets: Mapping[TopicPartition, int]) -> None:
+        listed = ", ".join(f"{p.topic}/{p.partition} from {o}" for p, o in offsets.items())
+        super().__init__(f"records were deleted before they could be read: {listed}")
+
+
 @asynccontextmanager
 async def reading(settings: KafkaSettings) -> AsyncIterator[AIOKafkaConsumer]:
     """A connected consumer without a group; raises aiokafka's errors."""
@@ -26,6 +35,7 @@ async def reading(settings: KafkaSettings) -> AsyncIterator[AIOKafkaConsumer]:
         **client_options(settings),
         isolation_level="read_committed",
         max_partition_fetch_bytes=settings.max_partition_fetch_bytes,
+        auto_offset_reset="none",  # or what is deleted meanwhile would be passed over in silence
     )
     try:
         await consumer.start()
@@ -45,7 +55,10 @@ async def extents(consumer: AIOKafkaConsumer, places: Collection[Place]) -> dict
 async def records_between(
     consumer: AIOKafkaConsumer, starts: Mapping[Place, int], ends: Mapping[Place, int]
 ) -> AsyncIterator[Any]:
-    """The client's records from each start to before each end, in the order of each place."""
+    """The client's records from each start to before each end, in the order of each place.
+
+    Raises ``RecordsGone`` if Kafka deletes some of them before they are read.
+    """
     partitions = {
         TopicPartition(*place): ends[place] for place in starts if starts[place] < ends[place]
     }
@@ -54,7 +67,11 @@ async def records_between(
         consumer.seek(partition, starts[partition.topic, partition.partition])
     left = set(partitions)
     while left:
-        for partition, found in (await consumer.getmany(timeout_ms=WAIT_MS)).items():
+        try:
+            fetched = await consumer.getmany(timeout_ms=WAIT_MS)
+        except OffsetOutOfRangeError as error:
+            raise RecordsGone(error.args[0]) from error
+        for partition, found in fetched.items():
             for record in found:
                 if record.offset < partitions[partition]:
                     yield record
