@@ -10,8 +10,8 @@ from stream_metrics.ports import StateStore
 GENERATORS = frozenset({"conversations"})
 
 
-class Crash(Exception):
-    """The process dies here."""
+class Crash(BaseException):
+    """The process dies here: nothing may catch it as if it were an error."""
 
 
 class Fuse:

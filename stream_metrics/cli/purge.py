@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from stream_metrics.adapters.redis.connect import connect
 from stream_metrics.adapters.redis.errors import StoreRefused
 from stream_metrics.cli.common import ConfigOption, UsageError, load_settings
 from stream_metrics.cli.stopped import who_is_there
+from stream_metrics.engine.state import DamagedState
 from stream_metrics.ports import StateStore, StoreUnavailable, Wiped, Wiping
 from stream_metrics.runtime import redis_options
 from stream_metrics.settings import Settings, mask_url
@@ -81,7 +83,10 @@ async def _purge(settings: Settings, namespace: str, yes: bool, force: bool) -> 
             return 0
         console.print(f"{where} holds")
         console.print(f"  partitions     {len(holding.partitions)}")
-        console.print(f"  conversations  {sum(holding.conversations.values()):,}")
+        console.print(
+            f"  conversations  {sum(holding.conversations.values()):,}, with those of which only a "
+            "note is left"
+        )
         console.print(f"  written by     {', '.join(map(repr, holding.groups))}")
         if holding.unfinished:
             console.print(f"  left over from a wipe that was cut off: {holding.unfinished}")
@@ -104,10 +109,12 @@ async def _purge(settings: Settings, namespace: str, yes: bool, force: bool) -> 
 async def _holding(store: StateStore, settings: Settings, namespace: str) -> Holding:
     conversations, groups = {}, set()
     for partition in await store.partitions():
-        conversations[partition] = await store.count(partition)
-        identity = (await store.describe(partition)).identity
-        if identity is not None:
-            groups.add(identity.group)
+        conversations[partition] = 0
+        with suppress(DamagedState):  # it is deleted whatever it holds
+            conversations[partition] = await store.count(partition)
+            identity = (await store.describe(partition)).identity
+            if identity is not None:
+                groups.add(identity.group)
     unfinished = await store.unfinished()
     if not groups:  # nothing tells any more; a namespace is called like its group by default
         own = namespace == settings.namespace

@@ -49,8 +49,8 @@ def run(settings: Settings, work: Coroutine[Any, Any, int]) -> None:
         raise UsageError(f"{error}. Run this again; it goes on from there") from error
     except (KafkaError, OSError, TimeoutError) as error:
         raise UsageError(
-            f"kafka {settings.kafka.bootstrap_servers}: {kafka_reason(settings, error)}. Run this "
-            "again; it goes on from there"
+            f"kafka {settings.kafka.bootstrap_servers}: {kafka_reason(settings, error)}. Nothing "
+            "has been moved; once that is mended, run this again"
         ) from error
     if code:
         raise typer.Exit(code)

@@ -20,8 +20,9 @@ store that loses writes meanwhile is noticed, at the next write or when they are
 from __future__ import annotations
 
 import secrets
+from base64 import urlsafe_b64encode
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Final
@@ -29,7 +30,7 @@ from typing import Final
 from stream_metrics.dedup.deduplicator import deduplicator
 from stream_metrics.engine.cells import conversation_cells, split_code
 from stream_metrics.engine.codec import decode_conversation, decode_sums, encode_sums, stored_header
-from stream_metrics.engine.state import Cell, Version
+from stream_metrics.engine.state import Cell, DamagedState, Version
 from stream_metrics.engine.step import Step
 from stream_metrics.engine.windows import (
     LEFT,
@@ -52,10 +53,10 @@ from stream_metrics.ports import (
     Position,
     StateStore,
     StoredConversation,
+    StoreUnavailable,
     Wiped,
     Written,
 )
-from stream_metrics.worker.identity import OtherIdentity
 from stream_metrics.worker.partition import PartitionOptions, SharedNames
 
 PAGE: Final = 64  # conversations read at once
@@ -104,19 +105,35 @@ class Move:
 async def holding(store: StateStore, command: str) -> AsyncIterator[bytes]:
     """Hold a namespace while its partitions are replaced; gives the mark of the hold.
 
-    It is let go at the end, and if ``Unmovable`` or ``OtherIdentity`` is raised. After any other
-    error the next run goes on from there.
+    It is let go at the end, and after an error, whatever that is: state is as it was before the
+    switch or as it is after it. Only where the store is away, or somebody else holds the namespace,
+    it is left to the next run.
     """
     mark = await held(store, command)
     await swept(store, mark)
     try:
         yield mark
-    except (Unmovable, OtherIdentity):
+    except (StoreUnavailable, OnHold):
+        raise
+    except Exception:
         await swept(store, mark)
         await store.release(mark)
         raise
     await swept(store, mark)
     await store.release(mark)
+
+
+@contextmanager
+def naming(key: ConversationKey, parts: StoredConversation) -> Iterator[None]:
+    """Let ``DamagedState`` say which conversation it is: by its id, or by its key in the store."""
+    try:
+        yield
+    except DamagedState as damage:
+        name = f"the one under the key {urlsafe_b64encode(key).rstrip(b'=').decode()}"
+        with suppress(DamagedState):
+            known = stored_header(parts.hot).conversation_id
+            name = repr(known) if known else name
+        raise DamagedState(f"conversation {name}: {damage}") from damage
 
 
 async def held(store: StateStore, command: str) -> bytes:
@@ -164,8 +181,9 @@ async def draft(
     tombstones = _Tombstones()
     for number in move.retired:
         async for key, parts in _conversations(store, number):
-            header = stored_header(parts.hot)
-            moved = parts if move.convert is None else move.convert(parts)
+            with naming(key, parts):
+                header = stored_header(parts.hot)
+                moved = parts if move.convert is None else move.convert(parts)
             if header.conversation_id:
                 await drafts.put(move.home(header.conversation_id, number), key, moved)
             elif len(move.starts) == 1 or not header.is_stub:
@@ -389,9 +407,10 @@ class _Buckets:
     async def add(self, page: Iterable[tuple[ConversationKey, StoredConversation]]) -> None:
         """Add what conversations add."""
         cells = []
-        for _, parts in page:
-            conversation = decode_conversation("", parts.hot, "")
-            self._step.restore(conversation)
+        for key, parts in page:
+            with naming(key, parts):
+                conversation = decode_conversation("", parts.hot, "")
+                self._step.restore(conversation)
             cells += [(1, cell) for cell in conversation_cells(conversation, self._engine)]
         names: Names = await self._names.names(cells)
         self._windows.install(self._windows.changes(cells, names, self._record_time_us))

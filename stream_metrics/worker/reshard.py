@@ -26,7 +26,7 @@ from stream_metrics.ports import (
 )
 from stream_metrics.worker.catch_up import CatchUp, Partitioner, Place
 from stream_metrics.worker.identity import check_identity
-from stream_metrics.worker.move import Move, Progress, Unmovable, draft, switch
+from stream_metrics.worker.move import Move, Progress, Unmovable, draft, naming, switch
 from stream_metrics.worker.partition import PartitionOptions
 from stream_metrics.worker.publish import shut_out
 from stream_metrics.worker.takeover import Extent
@@ -114,8 +114,9 @@ async def partitioner_in_use(
     elsewhere = dict.fromkeys(partitioners, 0)
     total = 0
     for number in stored.positions:
-        async for _, parts in store.conversations(number):
-            name = stored_header(parts.hot).conversation_id
+        async for stored_key, parts in store.conversations(number):
+            with naming(stored_key, parts):
+                name = stored_header(parts.hot).conversation_id
             if not name:
                 continue  # a tombstone, which is on every partition
             total += 1

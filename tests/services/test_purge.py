@@ -103,6 +103,16 @@ async def test_yes_does_not_ask(abandoned: Abandoned) -> None:
     assert (code, await abandoned.keys()) == (0, 0)
 
 
+async def test_damaged_state_is_deleted_too(abandoned: Abandoned) -> None:
+    """A partition whose identity nobody can read is no obstacle."""
+    async for key in abandoned.raw.scan_iter(abandoned.store.keys.prefix + ":*meta"):
+        await abandoned.raw.hset(key, "i:schema", "damaged")
+
+    code, said = await abandoned.purge("--yes")
+
+    assert (code, await abandoned.keys()) == (0, 0), said
+
+
 @pytest.mark.parametrize("typed", ["", "y\n", "yes\n"])
 async def test_anything_else_deletes_nothing(abandoned: Abandoned, typed: str) -> None:
     """Only the namespace itself is a yes."""

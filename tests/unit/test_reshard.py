@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,6 +13,7 @@ import pytest
 
 from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
 from stream_metrics.adapters.memory import MemorySnapshot, MemoryStore
+from stream_metrics.engine.state import DamagedState
 from stream_metrics.ports import (
     FORMER,
     BatchWrite,
@@ -19,6 +21,7 @@ from stream_metrics.ports import (
     OnHold,
     Position,
     Record,
+    StoreUnavailable,
     Written,
 )
 from stream_metrics.traffic import TrafficProfile, generate
@@ -450,6 +453,49 @@ async def test_a_refusal_lets_the_namespace_go() -> None:
     assert await store.held_by() is None
     assert await store.drafts(b"x").partitions() == []
     assert await store.count(0) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "left"),
+    [(DamagedState("x"), None), (ValueError("x"), None), (StoreUnavailable("x"), "reshard")],
+    ids=["damaged", "another", "outage"],
+)
+async def test_only_an_outage_of_the_store_leaves_the_hold(
+    error: Exception, left: str | None
+) -> None:
+    """After any other error workers may start again, with all as it was."""
+    store = await filled(a=0)
+
+    async def broken() -> None:
+        async with holding(store, "reshard") as mark:
+            await store.drafts(mark).claim(0, mark, IDENTITY, {})
+            raise error
+
+    with pytest.raises(type(error)):
+        await broken()
+
+    assert await store.held_by() == left
+    assert await store.count(0) == 1
+
+
+@pytest.mark.parametrize("prefix", [b"c", b"e"], ids=["header", "event"])
+async def test_a_damaged_conversation_is_named(prefix: bytes) -> None:
+    """By its id, or by its key where the id cannot be read; and workers may start again."""
+    group = Group({"events": 2})
+    group.send([search("c", 1, NOON_S, "a")])
+    await group.read()
+    number, key = partition_of(b"c", 2), conversation_key("c")
+    [parts] = await group.store.load(number, [(key, False)])
+    [field] = [field for field in parts.hot if field.startswith(prefix)]
+    write = ConversationWrite(key, {field: b"damaged"})
+    batch = BatchWrite(number, b"token", b"more", {}, {}, [write])
+    assert await group.store.write(batch) == Written()
+    name = "'c'" if prefix == b"e" else urlsafe_b64encode(key).decode().rstrip("=")
+
+    with pytest.raises(DamagedState, match=f"conversation .*{name}"):
+        await group.reshard({"events-2": 3})
+
+    assert await group.store.held_by() is None
 
 
 def test_the_halt_names_the_command() -> None:
