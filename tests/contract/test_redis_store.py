@@ -8,9 +8,10 @@ import signal
 import subprocess
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -23,12 +24,14 @@ from stream_metrics.adapters.redis.codec import write_call
 from stream_metrics.adapters.redis.connect import RedisOptions, connect
 from stream_metrics.adapters.redis.errors import StoreRefused
 from stream_metrics.adapters.redis.keys import Keys, choose_tag
-from stream_metrics.adapters.redis.script import Script
+from stream_metrics.adapters.redis.script import Client, Script
 from stream_metrics.adapters.redis.store import RedisStore
 from stream_metrics.ports import (
     BatchWrite,
     ConversationWrite,
     Identity,
+    OnHold,
+    PartitionState,
     Position,
     StateStore,
     StoreUnavailable,
@@ -629,3 +632,139 @@ def make_certificates(folder: Path) -> tuple[Path, Path, Path]:
         extra = authority if "-x509" in command else []
         subprocess.run([*command, *extra], check=True, capture_output=True)
     return ca, certificate, key
+
+
+# -- claims that stand still while a command replaces partitions
+
+
+class Stalled(Script):
+    """The script of a claim that stands still before its call of that number."""
+
+    def __init__(self, call: int = 0) -> None:
+        super().__init__("claim")
+        self.calls = call
+        self.there, self.go = asyncio.Event(), asyncio.Event()
+
+    async def run(
+        self, client: Client, keys: Sequence[bytes], arguments: Sequence[bytes | int]
+    ) -> Any:
+        """See ``Script.run``."""
+        if self.calls == 0:
+            self.there.set()
+            await self.go.wait()
+        self.calls -= 1
+        return await super().run(client, keys, arguments)
+
+
+@pytest_asyncio.fixture
+async def late(store: RedisStore, redis_process: RedisProcess) -> AsyncIterator[RedisStore]:
+    """A worker's handle on the same namespace."""
+    options = RedisOptions(url=redis_process.url, namespace=store.namespace)
+    made = connect(options)
+    yield made
+    await made.close()
+
+
+def begin_late(late: RedisStore, call: int = 0) -> tuple[Stalled, asyncio.Task[PartitionState]]:
+    """A claim of partition 0 that stands still."""
+    script = late._claim = Stalled(call)
+    return script, asyncio.create_task(late.claim(0, b"late", IDENTITY, {}))
+
+
+async def named(store: RedisStore) -> set[bytes]:
+    """The ``meta`` keys of all partitions that the layout names."""
+    tags = (await store._layout.tags()).values()
+    return {store.keys.partition(tag).meta for tag in tags}
+
+
+@redis_asyncio
+async def test_a_late_claim_finds_what_has_replaced_the_partition(
+    store: RedisStore, late: RedisStore, raw: Redis
+) -> None:
+    """It leaves nothing under the keys of what is gone."""
+    await claim(store)
+    await store.write(batch())
+    script, claiming = begin_late(late)
+    await script.there.wait()
+
+    await replace_partition(store)
+    script.go.set()
+    state = await claiming
+
+    assert state.positions == {}
+    assert (await store.describe(0)).token == b"late"
+    assert set(await dump(raw, store)) - {store.keys.layout} == await named(store)
+
+
+@redis_asyncio
+@pytest.mark.parametrize("call", [0, 1])
+async def test_a_late_claim_of_nothing_yet_is_refused_under_a_hold(
+    store: RedisStore, late: RedisStore, raw: Redis, call: int
+) -> None:
+    """Nothing begins while a command holds the namespace, and nothing of it is in the way."""
+    script, claiming = begin_late(late, call)
+    await script.there.wait()
+    await store.hold(b"mark", "rebuild")
+    script.go.set()
+    with pytest.raises(OnHold, match="rebuild"):
+        await claiming
+    assert await store.partitions() == []
+
+    await store.drafts(b"mark").claim(0, b"mark", IDENTITY, {})
+    await store.switch(b"mark", [], [0])
+    while not await store.sweep(b"mark"):
+        pass
+    await store.release(b"mark")
+
+    assert set(await dump(raw, store)) - {store.keys.layout} == await named(store)
+    await claim(store)
+    assert await store.partitions() == [0]
+
+
+@redis_asyncio
+@pytest.mark.parametrize("call", [0, 1])
+async def test_a_late_claim_of_a_draft_leaves_nothing(
+    store: RedisStore, raw: Redis, call: int
+) -> None:
+    """Another run has taken the namespace over, and switched."""
+    await claim(store)
+    await store.hold(b"first", "rebuild")
+    drafts = store.drafts(b"first")
+    assert isinstance(drafts, RedisStore)
+    script = drafts._claim = Stalled(call)
+    claiming = asyncio.create_task(drafts.claim(0, b"first", IDENTITY, {}))
+    await script.there.wait()
+
+    await store.hold(b"mark", "rebuild")
+    while not await store.sweep(b"mark"):
+        pass
+    await replace_partition(store)
+    script.go.set()
+    with pytest.raises(OnHold):
+        await claiming
+
+    assert set(await dump(raw, store)) - {store.keys.layout} == await named(store)
+
+
+@redis_asyncio
+async def test_a_namespace_given_up_under_a_hold_leaves_no_key(
+    store: RedisStore, late: RedisStore, raw: Redis
+) -> None:
+    """Neither do places that were chosen and where nothing has begun."""
+    script, claiming = begin_late(late)
+    await script.there.wait()
+    await store.hold(b"mark", "purge")
+
+    await store.dissolve()
+
+    assert await dump(raw, store) == {}
+    script.go.set()
+    assert (await claiming).token == b"late"
+
+
+def test_drafts_never_take_a_tag_again() -> None:
+    """Another hold gives another tag, in the same share of the slots."""
+    tags = [choose_tag(3, 64, mark=mark) for mark in ("", "0a1b2c3d", "4e5f6071")]
+
+    assert len(set(tags)) == 3
+    assert {key_slot(tag.encode()) // 256 for tag in tags} == {3}

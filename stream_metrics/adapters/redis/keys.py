@@ -40,6 +40,7 @@ RETIRED: Final = b"retired:"  # + tag
 # fields of ``meta``
 TOKEN: Final = b"token"
 BATCH_ID: Final = b"batch"
+FROZEN: Final = b"frozen"  # the mark of who holds the namespace
 WIPING: Final = b"wiping"  # beside window names all that a wipe leaves there until its end
 GROUP: Final = b"i:group"
 SCHEMA_VERSION: Final = b"i:schema"
@@ -99,12 +100,12 @@ class PartitionKeys:
         return self._base + b"w:" + quote(window, safe="").encode()
 
 
-def choose_tag(partition: int, count: int, taken: Container[str] = ()) -> str:
+def choose_tag(partition: int, count: int, taken: Container[str] = (), mark: str = "") -> str:
     """The hash tag of ``partition`` of ``count``: its slot lies in the middle of its share.
 
     The slots are cut into ``count`` equal shares, so that whatever contiguous ranges the masters
     of a Cluster own, each gets its part of the partitions. It is none of the ``taken``. The same
-    arguments give the same tag.
+    arguments give the same tag; with a ``mark`` it is one that no other mark gives.
 
     >>> key_slot(choose_tag(1, 4).encode()) // 4096
     1
@@ -113,7 +114,7 @@ def choose_tag(partition: int, count: int, taken: Container[str] = ()) -> str:
     first = int((partition + 0.25) * share)
     last = max(first, int((partition + 0.75) * share) - 1)
     for salt in itertools.count():
-        tag = f"{partition}.{salt:x}"
+        tag = f"{partition}.{mark}-{salt:x}" if mark else f"{partition}.{salt:x}"
         if first <= key_slot(tag.encode()) <= last and tag not in taken:
             return tag
     raise AssertionError("there are always more")

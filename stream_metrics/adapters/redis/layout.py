@@ -7,11 +7,13 @@ ones, which are yet to be deleted, and who holds the namespace meanwhile.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from stream_metrics.adapters.redis.keys import DRAFT, HELD, RETIRED, Keys, choose_tag
 from stream_metrics.adapters.redis.script import Client, Script
 from stream_metrics.ports import OnHold
+
+MARKED: Final = 8  # characters of a mark that are in the tags of its drafts
 
 
 class Layout:
@@ -35,7 +37,7 @@ class Layout:
     async def choose(self, partition: int, count: int) -> str:
         """The partition's tag; whoever comes first chooses it. Raises ``OnHold``."""
         taken = {str(tag, "ascii") for tag in (await self._all()).values()}
-        wanted = choose_tag(partition, count, taken)
+        wanted = choose_tag(partition, count, taken, str(self._mark[:MARKED], "ascii"))
         arguments: list[bytes | int] = [self._field(partition), wanted.encode(), self._mark]
         reply = await self._choose.run(self._client, [self._key], arguments)
         if reply[0] == b"held":

@@ -17,6 +17,7 @@ from redis.asyncio import Redis, RedisCluster
 from stream_metrics.adapters.redis import codec
 from stream_metrics.adapters.redis.errors import demoted, translated
 from stream_metrics.adapters.redis.keys import (
+    FROZEN,
     REGISTRIES,
     TOKEN,
     WIPING,
@@ -90,17 +91,15 @@ class RedisStore:
     ) -> PartitionState:
         """See ``StateStore.claim``; ``ValueError`` for arguments that no store takes.
 
+        What begins anew is looked for in the layout afterwards: if a command has replaced it by
+        then, or holds the namespace, it is taken back.
         The owner is set in one step, the buckets are read after it. Whoever claims the partition
         in between may change them, but then refuses the writes that rest on this answer.
         """
         check_claim(partition, token, start)
         begin = [*codec.identity_fields(identity), *codec.position_fields(start)]
         async with self._translating():
-            keys = await self._choose(partition, identity)
-            while not (flat := await self._claim.run(self.client, [keys.meta], [token, *begin])):
-                await self._wipe_step(keys, b"")
-            if flat == [b"frozen"]:
-                raise OnHold(await self._layout.held_by() or "reshard")
+            keys, flat = await self._taken(partition, token, identity, begin)
             meta = dict(zip(flat[::2], flat[1::2], strict=True))
             state = codec.read_state(meta)
             state.buckets = await self._buckets(keys, meta)
@@ -163,6 +162,8 @@ class RedisStore:
                 or await self._layout.leftovers(None)
             ):
                 raise ValueError("the namespace holds state partitions")
+            for tag in (await self._layout.tags()).values():
+                await self._do("HDEL", self.keys.partition(tag).meta, FROZEN)
             for kind in REGISTRIES:
                 await self._do("UNLINK", self.keys.registry(kind))
             await self._do("UNLINK", self.keys.layout)
@@ -268,7 +269,8 @@ class RedisStore:
     async def switch(self, mark: bytes, retired: Sequence[int], drafted: Sequence[int]) -> None:
         """See ``StateStore.switch``; one script on one key."""
         async with self._translating():
-            await self._layout.switch(mark, retired, drafted)
+            stateless = await self._without_state()
+            await self._layout.switch(mark, [*retired, *stateless], drafted)
             self._partitions.clear()
 
     async def sweep(self, mark: bytes) -> bool:
@@ -311,6 +313,38 @@ class RedisStore:
         keys = self._partitions[partition] = self.keys.partition(tag)
         return keys
 
+    async def _taken(
+        self, partition: int, token: bytes, identity: Identity, begin: Sequence[bytes]
+    ) -> tuple[PartitionKeys, list[bytes]]:
+        """Become the owner under the tag that the layout has for it; what its ``meta`` holds."""
+        may_begin = b""
+        keys = await self._choose(partition, identity)
+        while True:
+            arguments = [token, may_begin, *begin]
+            flat: list[bytes] = await self._claim.run(self.client, [keys.meta], arguments)
+            if flat == [b"frozen"]:
+                raise OnHold(await self._layout.held_by() or "reshard")
+            if not flat:
+                await self._wipe_step(keys, b"")
+                continue
+            if flat != [b"none"] and not may_begin:
+                return keys, flat
+            try:
+                chosen = await self._choose(partition, identity)
+            except OnHold:
+                await self._take_back(keys, token)
+                raise
+            if chosen.meta == keys.meta and flat != [b"none"]:
+                return keys, flat
+            if chosen.meta != keys.meta:
+                await self._take_back(keys, token)
+            keys, may_begin = chosen, b"begin" if chosen.meta == keys.meta else b""
+
+    async def _take_back(self, keys: PartitionKeys, token: bytes) -> None:
+        """Delete what has begun under a tag that is out of force, unless somebody else owns it."""
+        while await self._wipe_step(keys, token) == Wiping():
+            pass
+
     async def _freeze_all(self, mark: bytes, how: bytes) -> None:
         for tag in (await self._layout.tags()).values():
             await self._freeze.run(self.client, [self.keys.partition(tag).meta], [mark, how])
@@ -332,6 +366,11 @@ class RedisStore:
         if result == b"fenced":
             return Fenced()
         return Wiped() if result == b"wiped" else Wiping(len(page))
+
+    async def _without_state(self) -> list[int]:
+        """The places that were chosen, and where nothing has begun."""
+        begun = {*await self._with(TOKEN), *await self._with(WIPING)}
+        return [number for number in await self._layout.tags() if number not in begun]
 
     async def _with(self, field: bytes) -> list[int]:
         """The partitions whose ``meta`` has the field, in rising order."""

@@ -1,14 +1,15 @@
 -- Become the owner of a state partition. If the identity differs by a later schema alone, that is
 -- noted: from now on parts may be written by it.
 -- KEYS: meta
--- ARGV: token, then field and value of everything that a new partition begins with
+-- ARGV: token, 'begin' if a new partition may begin here, or ''; then field and value of everything
+--       that it begins with
 -- Returns all of meta; nothing while a wipe is not done; {'frozen'} while a command replaces the
--- partition. The checks stand before the first write.
+-- partition; {'none'} if there is none and none may begin. The checks stand before the first write.
 
 local NEEDED = {'HSET', 'HDEL', 'HGET', 'HMGET', 'HGETALL', 'ZADD', 'ZREM', 'UNLINK', 'TYPE'}
 local WITHOUT_KEY = {'TIME'}
 
-if #KEYS ~= 1 or #ARGV < 3 or #ARGV % 2 == 0 or ARGV[1] == '' then
+if #KEYS ~= 1 or #ARGV < 4 or #ARGV % 2 == 1 or ARGV[1] == '' then
   return redis.error_reply('ERR claim: wrong arguments')
 end
 if redis.acl_check_cmd then
@@ -31,7 +32,7 @@ if redis.call('HGET', KEYS[1], 'wiping') then
   return {}
 end
 local begin = {}
-for i = 2, #ARGV, 2 do
+for i = 3, #ARGV, 2 do
   begin[ARGV[i]] = ARGV[i + 1]
 end
 local held = redis.call('HMGET', KEYS[1], 'i:group', 'i:fingerprint', 'i:counts', 'i:schema')
@@ -42,8 +43,10 @@ if held[1] then
   if same and schema and stored and schema > stored then
     redis.call('HSET', KEYS[1], 'i:schema', begin['i:schema'])
   end
+elseif ARGV[2] ~= 'begin' then
+  return {'none'}
 else
-  for i = 2, #ARGV, 1000 do
+  for i = 3, #ARGV, 1000 do
     redis.call('HSET', KEYS[1], unpack(ARGV, i, math.min(i + 999, #ARGV)))
   end
 end
