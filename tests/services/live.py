@@ -119,6 +119,14 @@ class Produced:
         """The largest record timestamp in microseconds."""
         return 1000 * max(record.timestamp_ms or 0 for record in self.records)
 
+    def __add__(self, more: Produced) -> Produced:
+        """These, and others that were sent after them."""
+        return Produced(
+            self.records + more.records,
+            self.broken | more.broken,
+            self.searches + more.searches,
+        )
+
     def write(self, path: Path) -> None:
         """Save as a recording."""
         path.write_bytes(b"".join(record_line(record) for record in self.records))

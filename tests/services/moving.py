@@ -77,11 +77,8 @@ class Group:
     ) -> None:
         """Send more, to the input topics unless told otherwise."""
         events, labels = topics or self.system.topics
-        sent = await produce(self.system.kafka, {"events": events, "labels": labels}, records)
-        held = self.system.produced
-        self.system.produced = Produced(
-            (*held.records, *sent.records), held.broken | sent.broken, held.searches + sent.searches
-        )
+        streams = {"events": events, "labels": labels}
+        self.system.produced += await produce(self.system.kafka, streams, records)
 
     def kept(self, firsts: Mapping[tuple[str, int], int]) -> Produced:
         """What is left of the records where logs begin at these offsets."""

@@ -70,11 +70,14 @@ async def test_a_backup_taken_live_is_restored(
     group = f"backup-{os.getpid()}"
     topics = await new_topics(kafka, group)
     streams = {"events": topics[0], "labels": topics[1]}
-    produced = await produce(kafka, streams, traffic())
+    records = traffic()
+    most = 3 * len(records) // 4
+    produced = await produce(kafka, streams, records[:most])
     system = LiveSystem(kafka, redis, tmp_path / group, group, topics, produced)
     await system.start_workers(2)
     await system.reach(0.3)
     await back_up(redis, tmp_path / "backup.rdb")
+    system.produced += await produce(kafka, streams, records[most:])
     await system.reach(1.0)
 
     await restore(redis, tmp_path / "backup.rdb")

@@ -106,11 +106,7 @@ async def test_resubmitted_after_a_raised_limit(
         seed=12, conversations=60, start=start_s, duration_seconds=900, invalid=0.05
     )
     usual = await produce(kafka, streams, generate(profile))
-    everything = Produced(
-        long.records + cut.records + usual.records,
-        long.broken | cut.broken | usual.broken,
-        usual.searches,
-    )
+    everything = long + cut + usual
     strict = LiveSystem(
         kafka, redis_server, tmp_path / "low", f"{group}-low", topics, everything, settings=LOW
     )

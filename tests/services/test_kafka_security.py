@@ -276,11 +276,7 @@ async def test_a_right_taken_away_is_waited_for(
     await wait_until(complains, 60, lambda: f"the worker does not say what is lacking: {seen}")
     assert (await worker.healthz())[0] == 200
     await allow(secured, system, [wanted])
-    system.produced = Produced(
-        system.produced.records + more.records,
-        system.produced.broken | more.broken,
-        system.produced.searches + more.searches,
-    )
+    system.produced += more
     await all_read(system)
     await same_as_replay(system)
     assert await system.stop_workers() == [0]
