@@ -87,8 +87,8 @@ test-unit: kernel ## Run the tests that need no server
 	@echo "once more without the kernel:"
 	@STREAM_METRICS_KERNEL=python $(PYTEST) -m "not service" -n auto --dist worksteal --quiet $(PLAIN)
 
-test-services: services ## Run the tests on real servers
-	@$(PYTEST) -m service
+test-services: services ## Run the tests on real servers, each process with servers of its own
+	@$(PYTEST) -m service -n 2 --dist loadfile --durations 15
 
 check: setup ## Format, lint, types, import rules
 	@$(BIN)/ruff format --check --quiet $(CODE) || { echo "run: make format" >&2; exit 1; }

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import fcntl
 import os
 import random
 import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import weakref
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +32,10 @@ PORTS = range(20_000, 32_000)
 _spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spawner")
 _alive: weakref.WeakSet[ChildProcess] = weakref.WeakSet()
 _given_ports: set[int] = set()
+# A byte of it is locked for each port given, until the process ends: others take other ports, also
+# while the server that listened there is stopped for a while.
+_register = Path(tempfile.gettempdir()) / f"stream-metrics-ports-{os.getuid()}"
+_register_fd: int | None = None
 
 
 class ServerFailed(RuntimeError):
@@ -37,16 +43,26 @@ class ServerFailed(RuntimeError):
 
 
 def free_port() -> int:
-    """A port on the loopback interface that nobody listens on, each given once per process."""
+    """A port on the loopback interface that nobody listens on, each given once while this process
+    lives, whichever of the user's processes ask."""
     for port in random.SystemRandom().sample(PORTS, k=len(PORTS)):
         if port in _given_ports:
             continue
         with socket.socket() as probe, suppress(OSError):
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(("127.0.0.1", port))
+            _reserve(port)
             _given_ports.add(port)
             return port
     raise ServerFailed("no free port")
+
+
+def _reserve(port: int) -> None:
+    """Keep other processes from giving the port; ``BlockingIOError`` if one has given it."""
+    global _register_fd
+    if _register_fd is None:
+        _register_fd = os.open(_register, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.lockf(_register_fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
 
 
 def blocking(work: Coroutine[Any, Any, T]) -> T:

@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from deploy.local.process import free_port
+
 BASE = ("--save", "", "--bind", "127.0.0.1", "--daemonize", "no", "--dir", ".")
 READY = ("Ready to accept connections", "+monitor", "Running mode=sentinel")
-
-
-def free_port() -> int:
-    """A port that was free a moment ago, and whose cluster bus port (+ 10000) exists."""
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port: int = probe.getsockname()[1]
-        if port < 55_000:
-            return port
 
 
 class RedisProcess:

@@ -19,6 +19,7 @@ from redis.asyncio import Redis
 from redis.crc import key_slot
 from redis.exceptions import ResponseError
 
+from deploy.local.process import free_port
 from stream_metrics.adapters.redis.check import check
 from stream_metrics.adapters.redis.codec import write_call
 from stream_metrics.adapters.redis.connect import RedisOptions, connect
@@ -40,7 +41,7 @@ from stream_metrics.ports import (
     Written,
 )
 from stream_metrics.worker.batches import estimate
-from tests.contract.redis_process import RedisProcess, free_port, running
+from tests.contract.redis_process import RedisProcess, running
 
 IDENTITY = Identity("group", 1, "fingerprint", {"searches": 4})
 CONVERSATION = bytes(range(16))
