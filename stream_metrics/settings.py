@@ -500,7 +500,11 @@ class Settings(BaseSettings):
         return {f"{part}.{name}": v for part, held in parts.items() for name, v in held.items()}
 
     def fingerprint(self) -> str:
-        """A digest of every setting that changes what the state holds."""
+        """A digest of every setting that changes what the state holds.
+
+        A setting that a later release adds is left out while it has the value that means "as
+        before": workers of both releases share the state during a rolling upgrade.
+        """
         parts: dict[str, Any] = {
             "dedup": self.dedup.model_dump(mode="json"),
             "limits": self.limits.model_dump(mode="json"),
