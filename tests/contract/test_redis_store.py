@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from redis.asyncio import Redis
+from redis.asyncio import Redis, RedisCluster
 from redis.crc import key_slot
 from redis.exceptions import ResponseError
 
@@ -390,6 +390,58 @@ async def test_a_full_server_is_unavailable_and_written_nothing(
         assert await dump(raw, own) == before
 
     assert await own.write(batch()) == Written()
+
+
+@pytest_asyncio.fixture(params=["redis", "cluster"])
+async def full(request: pytest.FixtureRequest) -> AsyncIterator[RedisStore]:
+    """A partition with conversations, and a draft, in a Redis that has no room for more."""
+    cluster = request.param == "cluster"
+    process = request.getfixturevalue("cluster_process" if cluster else "own_process")
+    made = connect(options(process.url, cluster=cluster))
+    await claim(made)
+    many = [ConversationWrite(n.to_bytes(16, "big"), {b"p": b"1"}) for n in range(600)]
+    await made.write(batch(conversations=many))
+    await made.hold(b"former", "migrate")
+    await made.drafts(b"former").claim(1, b"former", IDENTITY, {})
+    everywhere = {"target_nodes": RedisCluster.PRIMARIES} if cluster else {}
+    client: Any = made.client
+    await client.config_set("maxmemory", 1, **everywhere)
+    yield made
+    await client.config_set("maxmemory", 0, **everywhere)
+    await made.close()
+
+
+@redis_asyncio
+async def test_a_full_server_can_be_wiped(full: RedisStore) -> None:
+    """What makes room needs none."""
+    await wipe(full)
+
+    assert (await full.partitions(), await full.unfinished()) == ([], [])
+
+
+@redis_asyncio
+async def test_a_command_that_a_full_server_stopped_can_be_taken_back(full: RedisStore) -> None:
+    """Another run takes the hold over, deletes the drafts, and lets the workers in."""
+    await full.hold(b"mark", "reshard --abort")
+    while not await full.sweep(b"mark"):
+        pass
+    await full.release(b"mark")
+
+    assert await full.held_by() is None
+    assert await full.client.hkeys(full.keys.layout) == [b"0"]
+
+
+@redis_asyncio
+async def test_a_full_server_can_be_purged(full: RedisStore) -> None:
+    """Nothing of the namespace is left."""
+    await wipe(full)
+    await full.hold(b"mark", "purge")
+    while not await full.sweep(b"mark"):
+        pass
+    await full.dissolve()
+
+    assert not await full.client.exists(full.keys.layout)
+    assert await full.partitions() == []
 
 
 @redis_asyncio

@@ -25,6 +25,7 @@ class Layout:
         self._mark = mark
         self._prefix = DRAFT if mark else b""
         self._choose = Script("choose")
+        self._hold = Script("hold")
         self._switch = Script("switch")
         self._release = Script("release")
         self._drop = Script("drop")
@@ -74,9 +75,8 @@ class Layout:
         return None if held is None else str(held, "utf-8").partition(" ")[2]
 
     async def hold(self, mark: bytes, command: str) -> None:
-        """Hold it, in place of whoever did."""
-        value = b"%b %b" % (mark, command.encode())
-        await self._client.execute_command("HSET", self._key, HELD, value)
+        """Hold it, in place of whoever did; also in a Redis that is full."""
+        await self._hold.run(self._client, [self._key], [mark, command.encode()])
 
     async def switch(self, mark: bytes, retired: Sequence[int], drafted: Sequence[int]) -> None:
         """See ``StateStore.switch``."""

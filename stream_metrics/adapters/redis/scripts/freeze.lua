@@ -16,6 +16,7 @@ if ARGV[2] == 'off' then
   redis.call('HDEL', KEYS[1], 'frozen')
   return 1
 end
+redis.call('HDEL', KEYS[1], '') -- so that a full Redis takes the next write, too: see hold.lua
 redis.call('HSET', KEYS[1], 'frozen', ARGV[1])
 if held[2] then
   redis.call('HSET', KEYS[1], 'token', ARGV[1])

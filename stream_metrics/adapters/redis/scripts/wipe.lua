@@ -30,6 +30,7 @@ if not held[2] then
   if ARGV[1] ~= '' and held[1] ~= ARGV[1] then
     return 'fenced'
   end
+  redis.call('HDEL', KEYS[1], '') -- so that a full Redis takes the next write, too: see hold.lua
   redis.call('HSET', KEYS[1], 'wiping', ARGV[2])
   for i = 1, #meta, 2 do
     if string.sub(meta[i], 1, 2) ~= 'w:' then
