@@ -112,6 +112,7 @@ async def _holding(store: StateStore, settings: Settings, namespace: str) -> Hol
         conversations[partition] = 0
         with suppress(DamagedState):  # it is deleted whatever it holds
             conversations[partition] = await store.count(partition)
+        with suppress(DamagedState):
             identity = (await store.describe(partition)).identity
             if identity is not None:
                 groups.add(identity.group)

@@ -9,6 +9,7 @@ wiped.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -64,8 +65,8 @@ class Rebuild:
         self._say = say
 
     async def conversations(self) -> int:
-        """How many conversations the state holds."""
-        return sum([await self._store.count(n) for n in await self._store.partitions()])
+        """How many conversations the state holds, as far as it can be told."""
+        return sum([await self._older(n, None) for n in await self._store.partitions()])
 
     async def reach(self) -> list[Reach]:
         """What the topics still have, and what of the state they have no more.
@@ -132,9 +133,15 @@ class Rebuild:
                     )
             _refuse_outgrown(stored, extents)
 
-    async def _older(self, number: int, ms: int) -> int:
-        """How many conversations of a partition had their last record before that time."""
-        return len(await self._store.idle(number, ms, await self._store.count(number)))
+    async def _older(self, number: int, ms: int | None) -> int:
+        """How many conversations of a partition had their last record before that time, if any.
+
+        None of a partition that is damaged: it is replaced whatever it holds.
+        """
+        with suppress(DamagedState):
+            held = await self._store.count(number)
+            return held if ms is None else len(await self._store.idle(number, ms, held))
+        return 0
 
     def _places(self) -> list[Place]:
         counts = self._options.identity.partition_counts

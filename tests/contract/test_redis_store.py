@@ -27,6 +27,7 @@ from stream_metrics.adapters.redis.errors import StoreRefused
 from stream_metrics.adapters.redis.keys import Keys, choose_tag
 from stream_metrics.adapters.redis.script import Client, Script
 from stream_metrics.adapters.redis.store import RedisStore
+from stream_metrics.engine.state import DamagedState
 from stream_metrics.ports import (
     BatchWrite,
     ConversationWrite,
@@ -266,7 +267,7 @@ async def test_a_key_of_another_type_writes_nothing(store: RedisStore, raw: Redi
     await raw.set(store.keys.partition(choose_tag(0, 4)).fingerprints(CONVERSATION), "foreign")
     before = await dump(raw, store)
 
-    with pytest.raises(ResponseError, match="another type"):
+    with pytest.raises(DamagedState, match="another type"):
         await store.write(batch())
 
     assert await dump(raw, store) == before
@@ -318,6 +319,30 @@ async def test_a_wipe_leaves_no_key(store: RedisStore, raw: Redis) -> None:
 
     await store.dissolve()
     assert not await dump(raw, store)
+
+
+@redis_asyncio
+@pytest.mark.parametrize("process", ["redis_process", "cluster_process"])
+async def test_a_wipe_of_damaged_state_leaves_no_key(
+    request: pytest.FixtureRequest, process: str
+) -> None:
+    """Where a text stands in place of the list of conversations, they are looked for."""
+    url = request.getfixturevalue(process).url
+    store = connect(options(url, cluster=process == "cluster_process"))
+    client: Any = store.client
+    for number in (0, 1):
+        await store.claim(number, b"owner", IDENTITY, {"searches": Position(0)})
+        many = [ConversationWrite(n.to_bytes(16, "big"), {b"p": b"1"}) for n in range(600)]
+        await store.write(batch(partition=number, conversations=many))
+    tag = await client.hget(store.keys.layout, "0")
+    await client.set(store.keys.partition(tag.decode()).idle, "foreign")
+
+    await wipe(store)
+
+    left = [key async for key in client.scan_iter(store.keys.prefix + ":*")]
+    assert not [key for key in left if b"{%b}" % tag in key]
+    assert (await store.partitions(), await store.count(1)) == ([1], 600)
+    await store.close()
 
 
 # -- errors

@@ -58,6 +58,11 @@ async def of_another_type(raw: Any, keys: PartitionKeys, group: Scene) -> None:
         await raw.set(keys.hot(key), b"1")
 
 
+async def lists_of_another_type(raw: Any, keys: PartitionKeys, group: Scene) -> None:
+    """A text stands where conversations were listed."""
+    await raw.set(keys.idle, b"1")
+
+
 async def windows_of_another_type(raw: Any, keys: PartitionKeys, group: Scene) -> None:
     """A text stands where a window was."""
     await raw.set(keys.window("24h"), b"1")
@@ -84,8 +89,9 @@ async def offsets(raw: Any, group: Scene) -> dict[int, dict[bytes, bytes]]:
     [
         (windows, positions, conversations),
         (fingerprints, of_another_type, windows_of_another_type),
+        (lists_of_another_type, lists_of_another_type, lists_of_another_type),
     ],
-    ids=["content", "keys"],
+    ids=["content", "keys", "lists"],
 )
 async def test_damaged_partitions_are_halted(
     kafka: Kafka, redis: RedisServer, tmp_path: Path, damages: tuple[Damage, ...]

@@ -113,6 +113,18 @@ async def test_damaged_state_is_deleted_too(abandoned: Abandoned) -> None:
     assert (code, await abandoned.keys()) == (0, 0), said
 
 
+async def test_a_partition_that_does_not_list_its_conversations_is_deleted(
+    abandoned: Abandoned,
+) -> None:
+    """Also if somebody has put a text in the place of the list."""
+    async for key in abandoned.raw.scan_iter(abandoned.store.keys.prefix + ":*idle"):
+        await abandoned.raw.set(key, "foreign")
+
+    code, said = await abandoned.purge("--yes")
+
+    assert (code, await abandoned.keys()) == (0, 0), said
+
+
 @pytest.mark.parametrize("typed", ["", "y\n", "yes\n"])
 async def test_anything_else_deletes_nothing(abandoned: Abandoned, typed: str) -> None:
     """Only the namespace itself is a yes."""

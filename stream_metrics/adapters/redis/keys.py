@@ -78,12 +78,13 @@ class Keys:
 class PartitionKeys:
     """The keys of one state partition, all in one slot."""
 
-    __slots__ = ("_base", "_fingerprints", "_hot", "idle", "meta")
+    __slots__ = ("_base", "_fingerprints", "_hot", "conversations", "idle", "meta")
 
     def __init__(self, base: bytes) -> None:
         self._base = base
         self._hot = base + b"h:"
         self._fingerprints = base + b"f:"
+        self.conversations = base + b"[hf]:*"  # a pattern of all parts of all conversations
         self.meta = base + b"meta"
         self.idle = base + b"idle"
 

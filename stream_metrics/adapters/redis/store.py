@@ -44,6 +44,7 @@ from stream_metrics.ports import (
 from stream_metrics.worker.batches import check_batch, check_claim, check_hold
 
 PAGE: Final = 256  # conversations read or deleted at once when walking a partition
+SCANNED: Final = 1_000  # keys looked at in one call where all are looked through
 MARK_BYTES: Final = 8
 
 Buckets = dict[tuple[str, int, str], bytes]
@@ -356,16 +357,38 @@ class RedisStore:
         call_keys, arguments = [keys.meta, keys.idle], [token, mark or token_bytes(MARK_BYTES)]
         page: list[ConversationKey] = []
         if mark is not None:
-            page = await self._do("ZRANGE", keys.idle, 0, PAGE - 1)
-            arguments += page
+            strays = []
+            if await self._do("TYPE", keys.idle) in (b"zset", b"none"):
+                page = await self._do("ZRANGE", keys.idle, 0, PAGE - 1)
+            else:
+                strays = await self._strays(keys)
+            arguments += page + strays
+            call_keys += strays
             for key in page:
                 call_keys += [keys.hot(key), keys.fingerprints(key)]
-            if not page:
+            if not page and not strays:
                 call_keys += [keys.window(window) for window in codec.read_windows(meta)]
         result = await self._wipe.run(self.client, call_keys, arguments)
         if result == b"fenced":
             return Fenced()
         return Wiped() if result == b"wiped" else Wiping(len(page))
+
+    async def _strays(self, keys: PartitionKeys) -> list[bytes]:
+        """A page of conversations' keys, looked for among all keys: ``idle`` lists none any more.
+
+        It needs a right (``SCAN``) that nothing else does.
+        """
+        client: Any = self.client
+        where = {}
+        if isinstance(client, RedisCluster):
+            await client.initialize()
+            where["target_nodes"] = client.get_node_from_key(keys.meta.decode())
+        found: list[bytes] = []
+        async for key in client.scan_iter(match=keys.conversations, count=SCANNED, **where):
+            found.append(key)
+            if len(found) >= PAGE:
+                break
+        return found
 
     async def _without_state(self) -> list[int]:
         """The places that were chosen, and where nothing has begun."""

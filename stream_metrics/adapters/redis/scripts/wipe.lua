@@ -1,6 +1,7 @@
 -- One step of deleting a state partition.
 -- KEYS: meta, idle, then what to delete in this step
--- ARGV: token that must be the owner's, or ''; mark; then the members of idle to forget
+-- ARGV: token that must be the owner's, or ''; mark; then the members of idle to forget, or where
+--       somebody has put another type of value in its place, anything while keys are left
 -- Returns 'begun', 'fenced', 'wiping' or 'wiped'. The first step sets the mark and takes all else
 -- out of meta but the names of the windows; later steps must know the mark. The last one, which
 -- names no members and finds idle empty, deletes meta too. Rights are checked before the first write.
@@ -46,11 +47,13 @@ end
 for i = 3, #KEYS, 1000 do
   redis.call('UNLINK', unpack(KEYS, i, math.min(i + 999, #KEYS)))
 end
-for i = 3, #ARGV, 1000 do
-  redis.call('ZREM', KEYS[2], unpack(ARGV, i, math.min(i + 999, #ARGV)))
+if redis.call('TYPE', KEYS[2]).ok == 'zset' then
+  for i = 3, #ARGV, 1000 do
+    redis.call('ZREM', KEYS[2], unpack(ARGV, i, math.min(i + 999, #ARGV)))
+  end
 end
-if #ARGV > 2 or redis.call('TYPE', KEYS[2]).ok ~= 'none' then
+if #ARGV > 2 or redis.call('TYPE', KEYS[2]).ok == 'zset' then
   return 'wiping'
 end
-redis.call('UNLINK', KEYS[1])
+redis.call('UNLINK', KEYS[1], KEYS[2])
 return 'wiped'

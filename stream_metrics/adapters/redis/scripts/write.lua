@@ -123,7 +123,7 @@ end
 for k = 2, #KEYS do
   local kind = redis.call('TYPE', KEYS[k]).ok
   if kind ~= 'none' and kind ~= (k == 2 and 'zset' or 'hash') then
-    return bad('a key holds another type')
+    return redis.error_reply('WRONGTYPE write: a key holds another type') -- as Redis itself says
   end
 end
 
