@@ -40,10 +40,12 @@ from stream_metrics.cli.common import (
     parse_now,
 )
 from stream_metrics.engine.codec import UnknownSchema
-from stream_metrics.ports import StoreUnavailable
-from stream_metrics.runtime import redis_options, web_options
+from stream_metrics.engine.state import DamagedState
+from stream_metrics.ports import StateStore, StoreUnavailable
+from stream_metrics.runtime import identity, redis_options, web_options
 from stream_metrics.settings import KafkaSettings, Settings, mask_url
 from stream_metrics.worker.export import NowTooEarly, Replaced, export_windows, rows_of
+from stream_metrics.worker.standing import damaged, standing
 
 KAFKA_WITHIN_SECONDS = 15
 
@@ -80,7 +82,10 @@ class Finding:
 
 
 def check(config: ConfigOption = None) -> None:
-    """Validate the settings and connect to Kafka and Redis; exit code 2 if a worker would fail."""
+    """Look at settings, Kafka, Redis and the state in it; exit code 2 if a worker would fail.
+
+    It only reads. Whether Kafka still has all that the state needs, workers find out.
+    """
     settings = load_settings(config)
     findings = asyncio.run(_check(settings))
     colours = {"ok": "green", "warning": "yellow", "error": "red"}
@@ -101,23 +106,55 @@ async def _check(settings: Settings) -> list[Finding]:
         )
     web = web_options(settings)
     findings += [Finding("web", "warning", warning) for warning in web.warnings()]
-    findings += await _check_kafka(settings)
+    counts: dict[str, int] = {}
+    findings += await _check_kafka(settings, counts)
+    where = mask_url(settings.redis.url)
     store = connect(redis_options(settings))
     try:
         problems = await check_redis(store)
+        findings += [
+            Finding("redis", "error" if problem.fatal else "warning", f"{where}: {problem.message}")
+            for problem in problems
+        ]
+        if not any(problem.fatal for problem in problems):
+            findings.append(Finding("redis", "ok", f"{where}, namespace {settings.namespace}"))
+        try:
+            findings += await _check_state(settings, store, counts)
+        except (StoreUnavailable, StoreRefused) as error:
+            if not any(problem.fatal for problem in problems):  # else it is told above
+                findings.append(Finding("state", "error", str(error)))
     finally:
         await store.close()
-    where = mask_url(settings.redis.url)
-    findings += [
-        Finding("redis", "error" if problem.fatal else "warning", f"{where}: {problem.message}")
-        for problem in problems
-    ]
-    if not any(problem.fatal for problem in problems):
-        findings.append(Finding("redis", "ok", f"{where}, namespace {settings.namespace}"))
     return findings
 
 
-async def _check_kafka(settings: Settings) -> list[Finding]:
+async def _check_state(
+    settings: Settings, store: StateStore, counts: dict[str, int]
+) -> list[Finding]:
+    """What workers would say of the state; raises the store's errors."""
+    topics = {topic: counts[topic] for topic in settings.kafka.state_topics if topic in counts}
+    known = len(topics) == len(set(settings.kafka.state_topics)) and len({*topics.values()}) == 1
+    try:
+        found = await standing(store, identity(settings, {}), topics if known else None)
+    except DamagedState as damage:
+        return [Finding("state", "error", damaged(damage))]
+    findings = [Finding("state", "error", why) for why in found.obstacles]
+    if found.unfinished:
+        numbers = ", ".join(map(str, found.unfinished))
+        why = (
+            f"partitions {numbers} are being wiped. Workers end that, and kafka.on_offset_gap says "
+            "whether they begin these anew"
+        )
+        findings.append(Finding("state", "warning", why))
+    if not findings:
+        schemas = " and ".join(map(str, found.schemas))
+        what = f"{len(found.partitions)} partitions, by schema {schemas}"
+        findings.append(Finding("state", "ok", what if found.partitions else "none yet"))
+    return findings
+
+
+async def _check_kafka(settings: Settings, counts: dict[str, int]) -> list[Finding]:
+    """What is wrong with Kafka and its topics; puts the topics' partitions into ``counts``."""
     kafka = settings.kafka
     rights = worker_rights(kafka)
     try:
@@ -126,7 +163,7 @@ async def _check_kafka(settings: Settings) -> list[Finding]:
             hidden = {right.name for right in missing if right.kind == "topic"}
             topics = dict.fromkeys(right.name for right in rights if right.kind == "topic")
             seen = [topic for topic in topics if topic not in hidden]
-            counts = await partition_counts(kafka, seen)
+            counts |= await partition_counts(kafka, seen)
             suitable = await _check_internal(kafka, counts)
     except KafkaRefused as refused:
         return [Finding("kafka", "error", f"{kafka.bootstrap_servers}: {refused}")]

@@ -13,6 +13,7 @@ from deploy.local.waiting import wait_until
 from stream_metrics.adapters.kafka.reading import KafkaLogs, RecordsGone, reading
 from stream_metrics.settings import KafkaSettings
 from tests.services.live import produce
+from tests.services.live import said as command
 from tests.services.moving import SOON, Group, traffic
 from tests.services.test_dlq import delete_before
 from tests.services.test_live import new_topics
@@ -77,12 +78,18 @@ async def test_partitions_are_added_while_producers_send(
     assert worker.exit_code == 2
     assert "run `stream-metrics reshard`" in worker.log.read_text()
     group.system.workers.clear()
+    code, text = await command(group.system, "check")
+    assert (code, "run `stream-metrics reshard`" in text) == (2, True), text
     code, said = await group.run("reshard", "--yes")
     assert (code, "records are unread" in said) == (2, True), said
     await group.killed("reshard", "--yes", "--catch-up", at=["before switch 1"])
+    code, text = await command(group.system, "check")
+    assert (code, "replaced by `stream-metrics reshard`" in text) == (2, True), text
     code, said = await group.run("reshard", "--yes", "--catch-up")
 
     assert code == 0, said
+    code, text = await command(group.system, "check")
+    assert code == 0, text
     async with group.working():
         await group.produce(records[len(records) * 2 // 3 :])
     await group.same_as_replay()

@@ -40,6 +40,7 @@ from stream_metrics.settings import KafkaSettings
 from stream_metrics.worker.clock import Clock
 from stream_metrics.worker.partition import Lost, StatePartition
 from stream_metrics.worker.patience import Patience, Reasons, Stopped
+from stream_metrics.worker.standing import damaged
 from stream_metrics.worker.takeover import Held, OffsetGap, Ready, TakeOver, other_record
 from stream_metrics.worker.watchdog import Standing
 
@@ -63,14 +64,6 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
 
     def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
         self._live.assignment_arrived(assigned)
-
-
-def damaged(damage: DamagedState) -> str:
-    """Why a partition is halted whose state cannot be read."""
-    return (
-        f"its state in Redis is damaged: {damage}; stop the workers, then restore a backup or run "
-        "`stream-metrics rebuild`"
-    )
 
 
 class LiveConsumer:
