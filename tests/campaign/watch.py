@@ -15,7 +15,8 @@ from aiokafka.errors import KafkaError
 
 from stream_metrics.adapters.redis.connect import RedisOptions, connect
 from stream_metrics.adapters.redis.errors import StoreRefused
-from stream_metrics.ports import PartitionState, StoreUnavailable
+from stream_metrics.engine.codec import stored_header
+from stream_metrics.ports import ConversationKey, PartitionState, StoreUnavailable
 
 LOOK_SECONDS: Final = 0.05
 LOOK_AT_COMMITS_SECONDS: Final = 0.4
@@ -124,6 +125,21 @@ class Watcher:
     def owners_of(self, number: int) -> int:
         """Changes of owner of one state partition seen so far."""
         return len(self._tokens.get(number, ()))
+
+    async def keys_by_schema(self) -> dict[int, set[ConversationKey]]:
+        """The conversations that Redis has, by the latest schema that a part of them is stored by.
+
+        It reads them all. Raises ``StoreUnavailable`` or ``StoreRefused`` as Redis does.
+        """
+        store = connect(self._options)
+        found: dict[int, set[ConversationKey]] = {}
+        try:
+            for number in await store.partitions():
+                async for key, stored in store.conversations(number):
+                    found.setdefault(stored_header(stored.hot).schema, set()).add(key)
+        finally:
+            await store.close()
+        return found
 
     def still_for(self, seconds: float, since: float) -> bool:
         """Whether offsets have not moved in the last ``seconds``, all of which are after then."""

@@ -14,6 +14,7 @@ from typing import Final, Self
 
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.waiting import wait_until
+from stream_metrics.engine.codec import SCHEMAS
 from stream_metrics.traffic import TrafficRecord
 from tests.campaign.clock import Clock
 from tests.campaign.faults import Extra, Need
@@ -90,6 +91,7 @@ class World:
         self.compacted: list[tuple[list[Span], int]] = []  # and what was left there
         self.expected_gaps: set[tuple[int, str]] = set()  # partition numbers, and what is done
         self.policy = "halt"  # of workers that start from now on
+        self.write_schema = SCHEMAS[0]  # of workers and commands that start from now on
         self.orders = folder / "orders"
         self.clock = Clock(folder / "clock")
         self.brokers = Brokers(folder, 3 if plan.servers is Need.THREE_BROKERS else 1)
@@ -207,6 +209,7 @@ class World:
             "STREAM_METRICS_KAFKA__HEARTBEAT_INTERVAL_MS": "1000",
             "STREAM_METRICS_REDIS__SOCKET_TIMEOUT_SECONDS": "2",
             "STREAM_METRICS_STATE__BATCH_RECORDS": "100",
+            "STREAM_METRICS_STATE__WRITE_SCHEMA": str(self.write_schema),
             "STREAM_METRICS_STATE__DIGEST_KEY": "a secret of the tests",
         }
 

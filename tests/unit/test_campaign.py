@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from deploy.local.process import free_port
+from stream_metrics.engine.codec import SCHEMAS
 from tests.campaign.clock import Clock, obey_clock
 from tests.campaign.faults import ANY, FAULTS, Need
+from tests.campaign.faults.upgrade import other_schema
 from tests.campaign.history import History, Span
 from tests.campaign.plan import DECK_SEEDS, Options, make_plan
 from tests.campaign.proxy import Proxy
@@ -56,6 +58,12 @@ def test_a_choice_of_faults_has_their_servers() -> None:
     plans = [make_plan(Options(seed, only=("sentinel_failover",))) for seed in range(1, 9)]
 
     assert {plan.servers for plan in plans} == {Need.SENTINEL}
+
+
+def test_upgrades_go_there_and_back() -> None:
+    """The first upgrade of a round is to another schema, and the second one back."""
+    assert other_schema(SCHEMAS[0]) == SCHEMAS[-1]
+    assert other_schema(other_schema(SCHEMAS[0])) == SCHEMAS[0]
 
 
 # -- what went before it was compared -----------------------------------------------------------

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from tests.campaign.faults import both, clocks, kafka, network, redis, replicated, topics, workers
+from tests.campaign.faults import (
+    both,
+    clocks,
+    kafka,
+    network,
+    redis,
+    replicated,
+    topics,
+    upgrade,
+    workers,
+)
 from tests.campaign.faults.fault import ANY, Extra, Fault, Need
 
 __all__ = ["ANY", "FAULTS", "Extra", "Fault", "Need"]
@@ -11,6 +21,7 @@ FAULTS: dict[str, Fault] = {
     fault.name: fault
     for fault in (
         *workers.FAULTS,
+        *upgrade.FAULTS,
         *redis.FAULTS,
         *network.FAULTS,
         *kafka.FAULTS,
