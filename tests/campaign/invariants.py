@@ -8,8 +8,9 @@ import re
 from typing import Final
 
 from stream_metrics.adapters.kafka.output import VERSION
+from tests.campaign.command import CommandFailed
 from tests.campaign.log import Log
-from tests.campaign.world import OUTPUT, CommandFailed, World
+from tests.campaign.world import OUTPUT, World
 from tests.services.live import stored
 
 MOST_RSS_BYTES: Final = 400 * 1024 * 1024

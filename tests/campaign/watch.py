@@ -16,7 +16,7 @@ from aiokafka.errors import KafkaError
 from stream_metrics.adapters.redis.connect import RedisOptions, connect
 from stream_metrics.adapters.redis.errors import StoreRefused
 from stream_metrics.engine.codec import stored_header
-from stream_metrics.ports import ConversationKey, PartitionState, StoreUnavailable
+from stream_metrics.ports import ConversationKey, PartitionState, StoreUnavailable, of_topics
 
 LOOK_SECONDS: Final = 0.05
 LOOK_AT_COMMITS_SECONDS: Final = 0.4
@@ -96,7 +96,7 @@ class Watcher:
             same = bool(held) and held[-1] == state.token
             if not same:
                 self._new_token(number, state.token or b"")
-            for topic, position in state.positions.items():
+            for topic, position in of_topics(state.positions).items():
                 place = (topic, number)
                 before = self.offsets.get(place, 0)
                 if position.offset < before:

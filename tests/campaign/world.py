@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -17,6 +18,7 @@ from deploy.local.waiting import wait_until
 from stream_metrics.engine.codec import SCHEMAS
 from stream_metrics.traffic import TrafficRecord
 from tests.campaign.clock import Clock
+from tests.campaign.command import OBEDIENT, REPOSITORY, run
 from tests.campaign.faults import Extra, Need
 from tests.campaign.history import History, Span
 from tests.campaign.load import Load, read_traffic
@@ -38,14 +40,9 @@ OUTPUT: Final = "campaign-rows"
 SESSION_SECONDS: Final = 6.0
 TAIL_LINES: Final = 12
 LAST: Final = ("nice", "-n", "19")  # of what waits for a core
-REPOSITORY: Final = Path(__file__).resolve().parents[2]
 
 
 Letter = tuple[str, int, int]  # where the record stood: topic, partition, offset
-
-
-class CommandFailed(AssertionError):
-    """A command of ours ended with an error; the message has what it said."""
 
 
 class ObedientWorker(Worker):
@@ -53,7 +50,7 @@ class ObedientWorker(Worker):
 
     def command(self) -> list[str]:
         """The worker's command behind the launcher."""
-        return [sys.executable, "-m", "tests.campaign.launcher", "worker"]
+        return [*OBEDIENT, "worker"]
 
     @property
     def stopped(self) -> bool:
@@ -223,7 +220,12 @@ class World:
         self.workers.remove(worker)
 
     async def retire(self, worker: ObedientWorker) -> None:
-        """SIGTERM; it must end with 0."""
+        """SIGTERM, once it has come so far as to hear it; it must end with 0."""
+
+        async def hears() -> bool:
+            return not worker.running or await worker.pages()
+
+        await self.until(hears, f"{worker.name} does not serve its pages")
         self.workers.remove(worker)
         code = await worker.stop(30)
         if code != 0:
@@ -303,12 +305,23 @@ class World:
 
     async def command(self, *arguments: str) -> str:
         """Run ``stream-metrics`` past all proxies; see ``run``."""
-        settings = {
+        return await run([*self._rank, *COMMAND, *arguments], self._inside())
+
+    async def cut_off(self, place: str, *arguments: str) -> None:
+        """Run it until it kills itself at that place; ``CommandFailed`` if it ends otherwise."""
+        self.orders.write_text(f"{place} KILL")
+        settings = {**self._inside(), "CAMPAIGN_ORDERS": str(self.orders)}
+        try:
+            await run([*OBEDIENT, *arguments], settings, code=-signal.SIGKILL)
+        finally:
+            self.orders.unlink(missing_ok=True)
+
+    def _inside(self) -> dict[str, str]:
+        return {
             **self._common(),
             **self.redis.inside(),
             "STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS": self.kafka.bootstrap_servers,
         }
-        return await run([*self._rank, *COMMAND, *arguments], settings)
 
     async def record_log(self) -> Log:
         """Write down what a single pass would read of the input topics."""
@@ -349,32 +362,6 @@ class World:
 async def _traffic(folder: Path, *arguments: int) -> list[TrafficRecord]:
     await run([sys.executable, "-m", "tests.campaign.load", str(folder), *map(str, arguments)])
     return await asyncio.to_thread(read_traffic, folder / "traffic")
-
-
-async def run(
-    command: Sequence[str], settings: Mapping[str, str] | None = None, deadline_seconds: float = 300
-) -> str:
-    """Run a command; what it writes to standard output.
-
-    Raises ``CommandFailed`` if it ends with another code than 0.
-    """
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        env={**os.environ, **(settings or {}), "PYTHONPATH": str(REPOSITORY)},
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        async with asyncio.timeout(deadline_seconds):
-            out, error = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if process.returncode != 0:
-        raise CommandFailed(f"{' '.join(command)}: {error.decode()}\n{out.decode()}")
-    return out.decode()
 
 
 def _redis(plan: Plan, folder: Path) -> StateServers:

@@ -6,6 +6,7 @@ from tests.campaign.faults import (
     both,
     clocks,
     kafka,
+    moves,
     network,
     redis,
     replicated,
@@ -22,6 +23,7 @@ FAULTS: dict[str, Fault] = {
     for fault in (
         *workers.FAULTS,
         *upgrade.FAULTS,
+        *moves.FAULTS,
         *redis.FAULTS,
         *network.FAULTS,
         *kafka.FAULTS,
