@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 
 from stream_metrics.adapters.auth import read_users
 from stream_metrics.adapters.health import WATCHDOG, Health
+from stream_metrics.adapters.kafka.cluster import Cluster
 from stream_metrics.adapters.kafka.consumer import LiveConsumer
 from stream_metrics.adapters.kafka.dead_letters import KafkaDeadLetters
 from stream_metrics.adapters.kafka.internal import KafkaUpstream
@@ -176,11 +177,13 @@ class Runtime:
         store = connect(redis_options(settings))
         letters = KafkaDeadLetters(settings.kafka, self._clock.now_ms)
         outputs = KafkaOutputs(settings.kafka) if settings.kafka.output_topic else None
+        cluster = Cluster(settings.kafka)
         upstream = None
         if settings.kafka.repartition_topic is not None:
             upstream = KafkaUpstream(settings.kafka)
             self._repartition = KafkaRepartition(
                 settings.kafka,
+                cluster,
                 settings.engine_config().limits,
                 Part(REPARTITION, self.health),
                 self.operations,
@@ -211,6 +214,7 @@ class Runtime:
 
         self._consumer = LiveConsumer(
             settings.kafka,
+            cluster,
             store,
             lambda counts: identity(settings, counts),
             make_partition,

@@ -6,6 +6,7 @@ from typing import Final
 
 from tests.mutations.mutation import Edit, Mutation
 
+CLUSTER: Final = "stream_metrics/adapters/kafka/cluster.py"
 CONSUMER: Final = "stream_metrics/adapters/kafka/consumer.py"
 FETCHING: Final = "stream_metrics/adapters/kafka/fetching.py"
 INPUTS: Final = "stream_metrics/adapters/kafka/inputs.py"
@@ -39,11 +40,12 @@ DELIVERY: Final = (
         except Lost as lost:
 """,
                 """\
-            assert self._consumer is not None
-            with suppress(KafkaError, IllegalStateError):
-                await self._consumer.commit(
-                    {TopicPartition(r.topic, number): r.offset + 1 for r in records}
-                )
+            await self._group.commit(
+                {
+                    TopicPartition(r.topic, number): OffsetAndMetadata(r.offset + 1, "")
+                    for r in records
+                }
+            )
             await partition.process(records, self._patience)
         except Lost as lost:
 """,
@@ -282,7 +284,7 @@ DELIVERY: Final = (
     Mutation(
         "read uncommitted",
         "records of transactions that were aborted are read, too",
-        (Edit(CONSUMER, '"read_committed"', '"read_uncommitted"'),),
+        (Edit(CLUSTER, '"read_committed"', '"read_uncommitted"'),),
         "tests/services/test_transactions.py::test_aborted_records_count_nowhere",
         "assert 2 == 1",
         service=True,
@@ -371,7 +373,7 @@ DELIVERY: Final = (
     Mutation(
         "no way back after an error",
         "when the client raises, what it had taken from other partitions is not fetched again",
-        (Edit(FETCHING, "            self._seek_back(consumer)\n", ""),),
+        (Edit(FETCHING, "            self._seek_back()\n", ""),),
         "tests/unit/test_inputs.py::test_an_error_of_one_partition_loses_nothing_of_another",
         "assert brokers.commits[FIRST].offset <= len(worker.copied)",
     ),

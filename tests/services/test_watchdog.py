@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import CorruptRecordException, RecordTooLargeError
 
 from deploy.local.kafka.cluster import Kafka
@@ -69,6 +69,29 @@ async def producer(kafka: Kafka, **options: Any) -> AsyncIterator[Any]:
         await client.stop()
 
 
+@asynccontextmanager
+async def fetching(
+    runtime: Runtime, fetch: Callable[[AIOKafkaConsumer], Awaitable[dict[Any, Any]]]
+) -> AsyncIterator[None]:
+    """The worker's client fetches in another way, of which the worker knows by now."""
+    assert runtime._consumer is not None
+    client = runtime._consumer._group.consumer
+    healthy = client.getmany
+    asked = asyncio.Event()
+
+    async def fetches(**_: Any) -> dict[Any, Any]:
+        asked.set()
+        await asyncio.sleep(0.05)  # a fetch takes a while
+        return await fetch(client)
+
+    client.getmany = fetches
+    try:
+        await asyncio.wait_for(asked.wait(), SOON)
+        yield
+    finally:
+        client.getmany = healthy
+
+
 def offset(runtime: Runtime) -> int:
     """How far the state is, as long as there is one partition with one topic."""
     assert runtime._consumer is not None
@@ -97,25 +120,16 @@ async def test_a_client_that_fetches_nothing_is_noticed(
     kafka: Kafka, redis_server: RedisServer
 ) -> None:
     """If records are there and none is handed out, the probe fails until they are."""
+
+    async def nothing(_: AIOKafkaConsumer) -> dict[Any, Any]:
+        return {}
+
     async with working(kafka, redis_server, "stuck-fetch") as (runtime, topic):
-        assert runtime._consumer is not None
-        client = runtime._consumer._consumer
-        assert client is not None
-        healthy = client.getmany
-        asked = asyncio.Event()
+        async with fetching(runtime, nothing):
+            async with producer(kafka) as sender:
+                await sender.send_and_wait(topic, b"{}")
+            await alarm(runtime)
 
-        async def nothing(**_: Any) -> dict[Any, Any]:
-            asked.set()
-            await asyncio.sleep(0.05)
-            return {}
-
-        client.getmany = nothing
-        await asked.wait()
-        async with producer(kafka) as sender:
-            await sender.send_and_wait(topic, b"{}")
-        await alarm(runtime)
-
-        client.getmany = healthy
         await wait_until(lambda: not runtime.health.failures(), SOON, "the alarm does not end")
         assert offset(runtime) == 1
 
@@ -125,25 +139,17 @@ async def test_records_that_cannot_be_fetched_are_noticed(
 ) -> None:
     """If the client refuses what the brokers send, such as a batch whose checksum is wrong, the
     worker says so, and the probe fails although the brokers answer."""
+
+    async def refuses(_: AIOKafkaConsumer) -> dict[Any, Any]:
+        raise CorruptRecordException
+
     async with working(kafka, redis_server, "stuck-corrupt") as (runtime, topic):
-        assert runtime._consumer is not None
-        client = runtime._consumer._consumer
-        assert client is not None
-        healthy = client.getmany
-        asked = asyncio.Event()
+        async with fetching(runtime, refuses):
+            async with producer(kafka) as sender:
+                await sender.send_and_wait(topic, b"{}")
+            await alarm(runtime)
+            assert "CorruptRecordException" in runtime.health.reasons["fetch"]
 
-        async def refuses(**_: Any) -> dict[Any, Any]:
-            asked.set()
-            raise CorruptRecordException
-
-        client.getmany = refuses
-        await asked.wait()
-        async with producer(kafka) as sender:
-            await sender.send_and_wait(topic, b"{}")
-        await alarm(runtime)
-        assert "CorruptRecordException" in runtime.health.reasons["fetch"]
-
-        client.getmany = healthy
         await wait_until(lambda: not runtime.health.obstacles(), SOON, "the alarm does not end")
         assert offset(runtime) == 1
 
@@ -152,20 +158,16 @@ async def test_a_record_that_the_client_passes_is_noticed(
     kafka: Kafka, redis_server: RedisServer
 ) -> None:
     """Where the client goes past a record that is too large for it, the partition is held."""
-    async with working(kafka, redis_server, "stuck-large") as (runtime, topic):
-        assert runtime._consumer is not None
-        client = runtime._consumer._consumer
-        assert client is not None
-        healthy = client.getmany
 
-        async def passes(**_: Any) -> dict[Any, Any]:
-            client.getmany = healthy
-            client.seek(TopicPartition(topic, 0), 1)
-            raise RecordTooLargeError
+    async def passes(client: AIOKafkaConsumer) -> dict[Any, Any]:
+        [place] = client.assignment()
+        client.seek(place, 1)
+        raise RecordTooLargeError
 
-        client.getmany = passes
+    async with working(kafka, redis_server, "stuck-large") as (runtime, _):
         held = "partition-0"
-        await wait_until(lambda: held in runtime.health.reasons, SOON, "it is not held")
+        async with fetching(runtime, passes):
+            await wait_until(lambda: held in runtime.health.reasons, SOON, "it is not held")
         assert "max_partition_fetch_bytes" in runtime.health.reasons[held]
 
 
@@ -198,14 +200,14 @@ async def test_a_take_over_that_never_ends_is_noticed(
         live = runtime._consumer
         assert live is not None
         release = asyncio.Event()
-        healthy = live._check_topics
+        healthy = live._cluster.partition_counts
 
-        async def hangs() -> dict[str, int]:
+        async def hangs(topics: Sequence[str]) -> dict[str, int]:
             await release.wait()
-            return await healthy()
+            return await healthy(topics)
 
-        live._check_topics = hangs  # type: ignore[method-assign]
-        live._changed = live._arrived = True
+        live._cluster.partition_counts = hangs  # type: ignore[method-assign]
+        live._group.look_again()
         await alarm(runtime)
 
         release.set()
@@ -227,7 +229,7 @@ async def test_markers_alone_are_no_lag(kafka: Kafka, redis_server: RedisServer)
                 await wait_until(lambda: offset(runtime) == end, SOON, "they are not passed")  # noqa: B023
                 # whoever takes over looks for the record before the offset, and there is a marker
                 assert runtime._consumer is not None
-                runtime._consumer._changed = runtime._consumer._arrived = True
+                runtime._consumer._group.look_again()
         await stays_alive(runtime, 1.5 * MARKERS_SECONDS)
 
 
@@ -259,7 +261,7 @@ async def test_a_held_partition_is_no_alarm(kafka: Kafka, redis_server: RedisSer
         await stays_alive(runtime, 2 * SECONDS)
 
 
-def committed(runtime: Runtime) -> dict[Any, int]:
+def committed(runtime: Runtime) -> Mapping[Any, int]:
     """What the worker has committed."""
     assert runtime._consumer is not None
-    return runtime._consumer._committed
+    return runtime._consumer._group.commits.committed

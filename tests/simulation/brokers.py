@@ -15,6 +15,7 @@ from aiokafka.errors import (
 )
 from aiokafka.structs import ConsumerRecord, OffsetAndMetadata
 
+from stream_metrics.adapters.kafka.cluster import Cluster, Group
 from stream_metrics.ports import Record
 
 Commits = dict[TopicPartition, OffsetAndMetadata]
@@ -230,6 +231,25 @@ class ScriptedConsumer:
     def _need(self, places: Iterable[TopicPartition]) -> None:
         if missing := set(places) - self._assigned:
             raise IllegalStateError(f"not assigned: {sorted(missing)}")
+
+
+class ScriptedCluster(Cluster):
+    """Brokers that give this one client to whoever asks, and refuse nobody."""
+
+    def __init__(self, brokers: Brokers, client: ScriptedConsumer) -> None:
+        self._brokers = brokers
+        self.client: Any = client
+
+    def consumer(self, group: Group) -> Any:
+        """See ``Cluster``."""
+        return self.client
+
+    async def check_rights(self) -> None:
+        """A script refuses nobody."""
+
+    async def partition_counts(self, topics: Sequence[str]) -> dict[str, int]:
+        """See ``Cluster``."""
+        return {t: self._brokers.partitions for t in topics if t in self._brokers.topics}
 
 
 def _fetched(record: Record) -> ConsumerRecord[bytes, bytes]:

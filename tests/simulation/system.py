@@ -32,7 +32,7 @@ from stream_metrics.worker.partition import PartitionOptions, SharedNames, State
 from stream_metrics.worker.patience import Patience
 from stream_metrics.worker.takeover import offsets
 from tests import oracle
-from tests.simulation.brokers import Brokers, Commits, ScriptedConsumer
+from tests.simulation.brokers import Brokers, Commits, ScriptedCluster, ScriptedConsumer
 from tests.simulation.troubled import Died, Kind, Trouble, Troubled
 
 TOPICS: Final = ("events", "labels")
@@ -52,21 +52,11 @@ class AtOnce(Patience):
 
 
 class ScriptedLive(LiveConsumer):
-    """The worker's loop over a scripted client; commits and the rest happen when told to."""
+    """The worker's loop; commits and the rest happen when told to."""
 
-    def __init__(self, client: ScriptedConsumer, *arguments: Any) -> None:
+    def __init__(self, *arguments: Any) -> None:
         super().__init__(KafkaSettings(topics=TOPICS), *arguments)
-        self._client = client
         self._next_commit = self._next_look = math.inf
-
-    def _make_consumer(self) -> Any:
-        return self._client
-
-    async def _check_rights(self) -> None:
-        """A script refuses nobody."""
-
-    async def _check_topics(self) -> dict[str, int]:
-        return dict(COUNTS)
 
 
 @dataclass(eq=False)
@@ -192,7 +182,7 @@ class System:
             return StatePartition(number, mine, store, letters, cache, names, operations, token)
 
         live = ScriptedLive(
-            client,
+            ScriptedCluster(self.brokers, client),
             store,
             lambda counts: IDENTITY,
             make_partition,
@@ -202,7 +192,7 @@ class System:
             clock,
         )
         process = Process(client, live, trouble, health)
-        await live._connect()
+        await live._group.join()
         self.processes.append(process)
         return process
 
@@ -230,7 +220,7 @@ class System:
                 await live._turn()
             elif what == "commit":
                 await live._commit()
-            elif not live._changed:  # else a round begins with a take-over
+            elif not live._group.changed:  # else a round begins with a take-over
                 await live._look_after()
                 self._probe(process)
                 live._overdue = set(live._active)

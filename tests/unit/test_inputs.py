@@ -24,29 +24,12 @@ from stream_metrics.worker.clock import Clock
 from stream_metrics.worker.patience import Part
 from stream_metrics.worker.repartition import Repartitioner
 from stream_metrics.worker.watchdog import ROUNDS, Watchdog
-from tests.simulation.brokers import Brokers, ScriptedConsumer
+from tests.simulation.brokers import Brokers, ScriptedCluster, ScriptedConsumer
 from tests.simulation.system import AtOnce
 
 NOW_MS = 1_718_020_800_000
 TOPIC = "events"
 FIRST, SECOND = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
-
-
-class ScriptedInputs(KafkaInputs):
-    """The inputs over a scripted client."""
-
-    def __init__(self, client: ScriptedConsumer, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._client = client
-
-    def _make_consumer(self) -> Any:
-        return self._client
-
-    async def _check_rights(self) -> None:
-        """All are there."""
-
-    async def _check_topics(self) -> None:
-        """They are there."""
 
 
 class Copying:
@@ -59,9 +42,9 @@ class Copying:
         self.copied: list[tuple[int, int]] = []
         reasons = Part(REPARTITION, self.health)
         patience = AtOnce(reasons, lambda: None)
-        self.inputs = ScriptedInputs(
-            self.client,
+        self.inputs = KafkaInputs(
             KafkaSettings(topics=brokers.topics, repartition_topic="internal", **settings),
+            ScriptedCluster(brokers, self.client),
             patience,
             reasons,
             Operations(CollectorRegistry(), brokers.topics),

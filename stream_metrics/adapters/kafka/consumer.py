@@ -9,21 +9,22 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from typing import Final
 
 import structlog
-from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka import TopicPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import IllegalStateError, KafkaError
+from aiokafka.structs import OffsetAndMetadata
 
+from stream_metrics.adapters.kafka.cluster import Cluster, Group
 from stream_metrics.adapters.kafka.fetching import Fetched, Fetching
 from stream_metrics.adapters.kafka.lag import Lag
 from stream_metrics.adapters.kafka.log import KafkaLog
-from stream_metrics.adapters.kafka.options import client_options
+from stream_metrics.adapters.kafka.membership import Membership
 from stream_metrics.adapters.kafka.records import record_of
-from stream_metrics.adapters.kafka.rights import DENIED, KafkaRefused, check_rights, explain
-from stream_metrics.adapters.kafka.topics import TopicsMissing, equal_counts
+from stream_metrics.adapters.kafka.rights import DENIED, KafkaRefused
+from stream_metrics.adapters.kafka.topics import TopicsMissing, check_state_topics
 from stream_metrics.adapters.kafka.waiting import KafkaPatience
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.engine.state import DamagedState
@@ -48,22 +49,6 @@ log = structlog.get_logger(__name__)
 
 PROBE_SECONDS: Final = 3.0
 LOOK_SECONDS: Final = 5.0
-COMMIT_WITHIN_SECONDS: Final = 5.0
-LEAVE_WITHIN_SECONDS: Final = 8.0
-MAX_POLL_INTERVAL_MS: Final = 900_000
-
-
-class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Notes that the assignment changed; nothing here can raise or take long."""
-
-    def __init__(self, live: LiveConsumer) -> None:
-        self._live = live
-
-    def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        self._live.assignment_revoked()
-
-    def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        self._live.assignment_arrived(assigned)
 
 
 class LiveConsumer:
@@ -76,6 +61,7 @@ class LiveConsumer:
     def __init__(
         self,
         settings: KafkaSettings,
+        cluster: Cluster,
         store: StateStore,
         make_identity: Callable[[dict[str, int]], Identity],
         make_partition: Callable[[int, bytes, Identity], StatePartition],
@@ -87,39 +73,51 @@ class LiveConsumer:
         upstream: Upstream | None = None,
     ) -> None:
         self._settings = settings
+        self._cluster = cluster
         self._store = store
         self._make_identity = make_identity
-        self._make_partition = make_partition
         self._patience = patience
         self._retry = KafkaPatience(settings, patience, reasons)
-        self._fetching = Fetching(settings, self, self._retry, patience, reasons)
+        self._group = Membership(
+            cluster,
+            Group(settings.group_id, settings.state_topics, RangePartitionAssignor),
+            self._check_topics,
+            patience,
+            reasons,
+            on_revoked=self._set_aside,
+            on_assigned=operations.rebalanced,
+            on_committed=lambda seconds: operations.stage("commit", seconds),
+        )
+        self._fetching = Fetching(settings, self._group, self, self._retry, patience, reasons)
+        self._take_over_one = TakeOver(
+            KafkaLog(self._group, settings.state_topics, self._retry),
+            store,
+            make_partition,
+            patience,
+            settings.on_offset_gap,
+            settings.start,
+            self._gap,
+            self._stepped,
+        )
         self._reasons = reasons
         self._operations = operations
         self._clock = clock
         self._outputs = outputs
         self._upstream = upstream
         self._filled_ms = 0  # up to when the topics are filled, as last heard
-        self._consumer: AIOKafkaConsumer | None = None
         self._identity: Identity | None = None
-        self._changed = False  # what was ours is not, until it has been taken over
-        self._arrived = False  # the group has said what is ours now
         self._active: dict[int, StatePartition] = {}
         self._kept: dict[int, StatePartition] = {}
         self._halted: dict[int, str] = {}
         self._verify: dict[TopicPartition, Position] = {}
         self._found: dict[int, list[OffsetGap]] = {}  # gaps that reading has shown
-        self._take_over_one: TakeOver | None = None
         self._lag = Lag(operations, clock.now_ms, in_order=upstream is None)
-        self._committed: dict[TopicPartition, int] = {}
-        self._committing: asyncio.Task[None] | None = None
         self._stuck: dict[int, dict[str, Position]] = {}  # where halted partitions stand
         self._next_commit = 0.0
         self._next_look = 0.0
         self._overdue: set[int] = set()  # where conversations may have expired
         # for the watchdog
-        self._settled = False  # what is ours has been taken over
         self._taking_over = False
-        self._group_since = time.monotonic()  # when the group last began to hand out partitions
         self._steps = 0
         self._rounds = 0
 
@@ -140,14 +138,12 @@ class LiveConsumer:
                 offsets[number, topic] = position.offset
                 place = TopicPartition(topic, number)
                 behind[number, topic] = self._lag.behind(place, position.offset)
-        unsettled = self._changed or not self._settled
-        for_group = unsettled and not self._taking_over and not (self._changed and self._arrived)
-        elapsed = time.monotonic() - self._group_since
+        rebalancing = self._group.rebalancing(self._settings.rebalance_timeout_ms)
         return Standing(
             offsets,
             behind,
-            taking_over=unsettled,
-            rebalancing=for_group and elapsed < self._settings.rebalance_timeout_ms / 1000,
+            taking_over=self._taking_over or self._group.changed,
+            rebalancing=rebalancing and not self._taking_over,
             steps=self._steps,
             rounds=self._rounds,
             waiting=waiting,
@@ -155,10 +151,9 @@ class LiveConsumer:
 
     async def run(self) -> None:
         """Work until told to stop."""
-        self._reasons.set("assignment", "waiting for the consumer group")
         probe: asyncio.Task[None] | None = None
         try:
-            await self._connect()
+            await self._group.join()
             probe = asyncio.create_task(self._probe())
             while not self._patience.stopping:
                 await self._turn()
@@ -172,11 +167,10 @@ class LiveConsumer:
 
     async def _turn(self) -> None:
         """One round: take over what changed, fetch, process, commit, expire."""
-        if self._changed and self._arrived:
+        if self._group.due:
             await self._take_over()
-        assert self._consumer is not None
-        fetched = await self._fetching.round(self._consumer)
-        if not self._changed:
+        fetched = await self._fetching.round()
+        if not self._group.changed:
             for number, records in self._by_number(fetched).items():
                 await self._process(number, records)
             await self._take_with_gaps()
@@ -193,116 +187,30 @@ class LiveConsumer:
             self._overdue = set(self._active)
         await self._expire()
 
-    async def _connect(self) -> None:
-        while True:
-            consumer = self._make_consumer()
-            try:
-                await self._check_rights()
-                await self._check_topics()
-                await consumer.start()
-            except (KafkaError, OSError, TimeoutError) as error:
-                await consumer.stop()
-                why = await explain(self._settings, error)
-                self._reasons.set("kafka", f"cannot connect: {why}")
-                await self._patience.pause(1.0)
-            except BaseException:
-                await consumer.stop()
-                raise
-            else:
-                self._consumer = consumer
-                self._take_over_one = self._make_take_over(consumer)
-                self._reasons.clear("kafka")
-                self._group_since = time.monotonic()
-                consumer.subscribe(list(self._settings.state_topics), listener=_Listener(self))
-                return
-
-    def _make_consumer(self) -> AIOKafkaConsumer:
-        settings = self._settings
-        return AIOKafkaConsumer(
-            **client_options(settings),
-            group_id=settings.group_id,
-            enable_auto_commit=False,
-            auto_offset_reset="none",
-            isolation_level="read_committed",
-            partition_assignment_strategy=(RangePartitionAssignor,),
-            fetch_max_wait_ms=settings.fetch_max_wait_ms,
-            max_partition_fetch_bytes=settings.max_partition_fetch_bytes,
-            session_timeout_ms=settings.session_timeout_ms,
-            heartbeat_interval_ms=settings.heartbeat_interval_ms,
-            rebalance_timeout_ms=settings.rebalance_timeout_ms,
-            max_poll_interval_ms=MAX_POLL_INTERVAL_MS,
-        )
-
-    def _make_take_over(self, consumer: AIOKafkaConsumer) -> TakeOver:
-        settings = self._settings
-        return TakeOver(
-            KafkaLog(consumer, settings.state_topics, self._retry),
-            self._store,
-            self._make_partition,
-            self._patience,
-            settings.on_offset_gap,
-            settings.start,
-            self._gap,
-            self._stepped,
-        )
-
-    async def _check_rights(self) -> None:
-        """Raise ``KafkaRefused`` unless the user may do all that a worker does."""
-        await check_rights(self._settings)
-
     async def _check_topics(self) -> dict[str, int]:
         """Partition counts of the input topics; raises ``TopicsUnfit`` unless they are equal."""
-        return await equal_counts(self._settings)
+        counts = await self._cluster.partition_counts(self._settings.state_topics)
+        check_state_topics(self._settings, counts)
+        return counts
 
     async def _leave(self) -> None:
-        consumer, self._consumer = self._consumer, None
-        if consumer is None:
-            return
         try:
-            await self._commit(consumer)
+            await self._commit()
         finally:
-            await self._stop(consumer)
+            await self._group.leave()
             self._active.clear()
             self._operations.assigned(0)
 
-    async def _stop(self, consumer: AIOKafkaConsumer) -> None:
-        with suppress(TimeoutError, KafkaError):
-            await asyncio.wait_for(consumer.stop(), LEAVE_WITHIN_SECONDS)
-        if self._committing is not None:
-            self._committing.cancel()
-            await asyncio.wait({self._committing})
-
-    async def begin_anew(self) -> None:
-        """See ``adapters.kafka.fetching.Reader``."""
-        consumer, self._consumer = self._consumer, None
-        assert consumer is not None
-        self._reasons.set("assignment", "waiting for the consumer group")
-        self.assignment_revoked()
-        await self._stop(consumer)
-        self._committed.clear()
-        await self._connect()
-
     # -- assignment -----------------------------------------------------------------------------
 
-    def assignment_revoked(self) -> None:
-        """Called by the rebalance listener: nothing is ours until it has been taken over again."""
+    def _set_aside(self) -> None:
+        """Nothing is worked on until it has been taken over again."""
         self._kept |= self._active
         self._active.clear()
-        self._changed, self._arrived = True, False
-        self._group_since = time.monotonic()
-
-    def assignment_arrived(self, assigned: Iterable[TopicPartition]) -> None:
-        """Called by the rebalance listener: hold still until the state is there."""
-        assert self._consumer is not None
-        places = list(assigned)
-        if places:
-            self._consumer.pause(*places)
-        self._changed = self._arrived = True
-        self._operations.rebalanced()
 
     async def _take_over(self) -> None:
         """Become the owner of what the group gave us, load its state, and seek to its offsets."""
-        self._changed = self._arrived = self._settled = False
+        self._group.looking()
         self._taking_over = True
         try:
             await self._take_what_is_ours()
@@ -310,14 +218,13 @@ class LiveConsumer:
             self._taking_over = False
 
     async def _take_what_is_ours(self) -> None:
-        consumer = self._consumer
-        assert consumer is not None
+        consumer = self._group.consumer
         self._reasons.set("assignment", "taking over partitions")
         try:
             counts = await self._retry(self._check_topics)
         except (TopicsMissing, KafkaRefused) as missing:
             self._reasons.set("topics", str(missing))
-            self._changed = self._arrived = True
+            self._group.look_again()
             await self._patience.pause(2.0)
             return
         self._reasons.clear("topics")
@@ -330,11 +237,10 @@ class LiveConsumer:
         if self._outputs is not None:
             await self._outputs.keep(numbers)
         for number in sorted(numbers):
-            if self._changed:
+            if self._group.changed:
                 return
             await self._take(number)
-        if not self._changed:
-            self._settled = True
+        if not self._group.changed:
             self._reasons.clear("assignment")
             self._operations.assigned(len(self._active))
             log.info("partitions taken over", partitions=sorted(self._active))
@@ -354,7 +260,6 @@ class LiveConsumer:
 
     async def _take(self, number: int, found: Sequence[OffsetGap] = ()) -> None:
         """Take one partition number over, and read on; or hold it, if records are gone."""
-        assert self._take_over_one is not None
         assert self._identity is not None
         kept, asked_ms = self._kept.get(number), self._filled_up_to_ms()
         try:
@@ -364,8 +269,7 @@ class LiveConsumer:
             self._halt(number, damaged(damage))
             return
         if taken is None:
-            self._changed = True
-            self._group_since = time.monotonic()
+            self._group.given_away()
             return
         self._kept.pop(number, None)
         if isinstance(taken, Held):
@@ -380,32 +284,30 @@ class LiveConsumer:
         try:
             self._seek(number, taken)
         except IllegalStateError:
-            self._changed = True  # the group gave it away meanwhile; the listener says what is ours
+            self._group.given_away()
             return
         self._unhalt(number)
         self._steps += 1
-        if not self._changed:
+        if not self._group.changed:
             self._active[number] = taken.partition
 
     async def _take_with_gaps(self) -> None:
         """Look again at partitions whose last record is not the one that was read."""
-        consumer = self._consumer
-        assert consumer is not None
+        consumer = self._group.consumer
         found, self._found = self._found, {}
         for number, gaps in found.items():
             partition = self._active.pop(number, None)
             if partition is None:
                 continue  # taken away; whoever reads there finds it again
             self._kept[number] = partition
-            if self._changed:
+            if self._group.changed:
                 continue
             consumer.pause(*self._places(number))
             await self._take(number, gaps)
 
     def _seek(self, number: int, ready: Ready) -> None:
         """Go to the stored offsets, one record back where there is one to be recognised."""
-        consumer = self._consumer
-        assert consumer is not None
+        consumer = self._group.consumer
         places = self._places(number)
         for place in places:
             position = ready.partition.positions[place.topic]
@@ -414,7 +316,7 @@ class LiveConsumer:
             if back:
                 self._verify[place] = position
             consumer.seek(place, position.offset - 1 if back else position.offset)
-            self._committed.pop(place, None)
+            self._group.commits.forget(place)
         consumer.resume(*places)
 
     def _stepped(self) -> None:
@@ -428,7 +330,7 @@ class LiveConsumer:
         self._unhalt(number)
         for place in self._places(number):
             self._verify.pop(place, None)
-            self._committed.pop(place, None)
+            self._group.commits.forget(place)
             self._lag.forget(place)
 
     def _gap(self, number: int, gap: OffsetGap) -> None:
@@ -445,8 +347,8 @@ class LiveConsumer:
         self._halted[number] = why
         self._active.pop(number, None)
         self._reasons.set(f"partition-{number}", why)
-        consumer = self._consumer
-        if consumer is not None:
+        if self._group.joined:
+            consumer = self._group.consumer
             for place in self._places(number):
                 if place in consumer.assignment():
                     consumer.pause(place)
@@ -471,9 +373,8 @@ class LiveConsumer:
 
     def log_moved(self) -> None:
         """See ``adapters.kafka.fetching.Reader``."""
-        self._kept |= self._active
-        self._active.clear()
-        self._changed = self._arrived = True
+        self._set_aside()
+        self._group.look_again()
 
     def halt_place(self, place: TopicPartition, why: str) -> None:
         """See ``adapters.kafka.fetching.Reader``: the partition number stands still."""
@@ -541,46 +442,24 @@ class LiveConsumer:
             self._operations.rewound()
         self._active.pop(partition.number, None)
         self._kept.pop(partition.number, None)
-        consumer = self._consumer
-        assert consumer is not None
+        consumer = self._group.consumer
         held = set(self._places(partition.number))
-        if held <= consumer.assignment() and not self._changed:
+        if held <= consumer.assignment() and not self._group.changed:
             consumer.pause(*held)
             await self._take(partition.number)
 
     # -- now and then ---------------------------------------------------------------------------
 
-    async def _commit(self, consumer: AIOKafkaConsumer | None = None) -> None:
+    async def _commit(self) -> None:
         """Tell Kafka how far the state is; only a hint, so that a failure is no harm."""
-        consumer = consumer or self._consumer
-        assert consumer is not None
         offsets = {
             TopicPartition(topic, number): position.offset
             for number, partition in self._active.items()
             for topic, position in of_topics(partition.positions).items()
             if position.last_digest  # else the note stands that nothing was written yet
         }
-        new = {p: o for p, o in offsets.items() if self._committed.get(p) != o}
-        if not new or self._changed or self._committing is not None:
-            return
-        # Not cancelled when it takes too long: the client's request would go on all the same, and
-        # nobody would take its error.
-        self._committing = asyncio.create_task(self._send_commit(consumer, new))
-        await asyncio.wait({self._committing}, timeout=COMMIT_WITHIN_SECONDS)
-
-    async def _send_commit(
-        self, consumer: AIOKafkaConsumer, offsets: dict[TopicPartition, int]
-    ) -> None:
-        started = time.perf_counter()
-        try:
-            await consumer.commit(offsets)
-        except (KafkaError, IllegalStateError) as error:
-            log.info("offset commit failed", error=type(error).__name__)
-        else:
-            self._committed |= offsets
-            self._operations.stage("commit", time.perf_counter() - started)
-        finally:
-            self._committing = None
+        new = self._group.commits.news(offsets)
+        await self._group.commit({p: OffsetAndMetadata(offset, "") for p, offset in new.items()})
 
     async def _look_after(self) -> None:
         """Notice what happened to the state, and note offsets that hold no record."""
@@ -615,9 +494,8 @@ class LiveConsumer:
 
     async def _passed(self, number: int) -> dict[str, int]:
         """How far the client is; all that it has returned is in the state by now."""
-        consumer = self._consumer
-        assert consumer is not None
-        if self._changed:
+        consumer = self._group.consumer
+        if self._group.changed:
             return {}
         places = self._places(number)
         passed = {place: await consumer.position(place) for place in places}
@@ -642,11 +520,11 @@ class LiveConsumer:
     async def _probe(self) -> None:
         """Ask the brokers for the ends of our partitions: that is lag, and whether they answer."""
         while not self._patience.stopping:
-            consumer = self._consumer
             try:
                 numbers = {*self._active, *self._kept, *self._stuck}
                 places = [p for n in numbers for p in self._places(n)]
-                if consumer is not None:
+                if self._group.joined:
+                    consumer = self._group.consumer
                     async with asyncio.timeout(PROBE_SECONDS):
                         if self._upstream is not None:
                             self._filled_ms = await self._upstream.read_up_to_ms()

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import TopicPartition
 from aiokafka.errors import (
     GroupAuthorizationFailedError,
     IllegalStateError,
@@ -21,6 +21,7 @@ from aiokafka.errors import (
     RecordTooLargeError,
 )
 
+from stream_metrics.adapters.kafka.membership import Membership
 from stream_metrics.adapters.kafka.rights import DENIED
 from stream_metrics.adapters.kafka.unpacking import UnreadableBatch
 from stream_metrics.adapters.kafka.waiting import KafkaPatience
@@ -45,10 +46,6 @@ class Reader(Protocol):
         """Stop there; the others go on. Nothing happens if it is not ours or halted already."""
         ...
 
-    async def begin_anew(self) -> None:
-        """Join the group with a new client: a client gives no sign of life once that was denied."""
-        ...
-
 
 class Fetching:
     """Fetches for a reader; what cannot be fetched stands in ``reasons`` as ``fetch``."""
@@ -56,31 +53,33 @@ class Fetching:
     def __init__(
         self,
         settings: KafkaSettings,
+        group: Membership,
         reader: Reader,
         retry: KafkaPatience,
         patience: Patience,
         reasons: Reasons,
     ) -> None:
         self._settings = settings
+        self._group = group
         self._reader = reader
         self._retry = retry
         self._patience = patience
         self._reasons = reasons
 
-    async def round(self, consumer: AIOKafkaConsumer) -> Fetched:
+    async def round(self) -> Fetched:
         """The next records by partition; none after a short while, or after an error.
 
         What is not a ``KafkaError`` is raised: nobody may go on reading then.
         """
         try:
-            fetched: Fetched = await consumer.getmany(
+            fetched: Fetched = await self._group.consumer.getmany(
                 timeout_ms=self._settings.fetch_max_wait_ms,
                 max_records=self._settings.max_poll_records,
             )
         except KafkaError as error:
             if isinstance(error, RecordTooLargeError):
-                await self._halt_passed(consumer)
-            self._seek_back(consumer)
+                await self._halt_passed()
+            self._seek_back()
             await self._answer(error)
             return {}
         self._reasons.clear("fetch")
@@ -101,25 +100,26 @@ class Fetching:
             case _ if isinstance(error, DENIED):
                 await self._retry.for_rights()
                 if isinstance(error, GroupAuthorizationFailedError):
-                    await self._reader.begin_anew()
+                    # a client gives no sign of life once that was denied
+                    await self._group.join_anew()
             case _:
                 # Not "kafka": the brokers may well answer, and then waiting does not help.
                 why = f"records cannot be fetched: {type(error).__name__}"
                 self._reasons.set("fetch", why)
                 await self._patience.pause(1.0)
 
-    async def _halt_passed(self, consumer: AIOKafkaConsumer) -> None:
+    async def _halt_passed(self) -> None:
         """The client has passed a record that it could not fetch: halt where its position moved."""
         for place, offset in self._reader.next_offsets().items():
             try:
-                position = await consumer.position(place)
+                position = await self._group.consumer.position(place)
             except IllegalStateError:
                 return  # no longer ours, as the listener will say
             if position > offset:
                 why = f"a record of {place.topic} is larger than `kafka.max_partition_fetch_bytes`"
                 self._reader.halt_place(place, why)
 
-    def _seek_back(self, consumer: AIOKafkaConsumer) -> None:
+    def _seek_back(self) -> None:
         for place, offset in self._reader.next_offsets().items():
             with suppress(IllegalStateError):  # no longer ours, as the listener will say
-                consumer.seek(place, offset)
+                self._group.consumer.seek(place, offset)

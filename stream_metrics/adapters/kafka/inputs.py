@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
-from contextlib import suppress
 from typing import Any, Final
 
 import structlog
-from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import IllegalStateError, KafkaError
 from aiokafka.structs import OffsetAndMetadata
 
+from stream_metrics.adapters.kafka.cluster import Cluster, Group
 from stream_metrics.adapters.kafka.commits import (
     Commits,
     begin_at_ends,
@@ -26,10 +25,10 @@ from stream_metrics.adapters.kafka.commits import (
 )
 from stream_metrics.adapters.kafka.fetching import Fetching
 from stream_metrics.adapters.kafka.lag import Lag
-from stream_metrics.adapters.kafka.options import client_options
+from stream_metrics.adapters.kafka.membership import Membership
 from stream_metrics.adapters.kafka.records import record_to_pass_on
-from stream_metrics.adapters.kafka.rights import DENIED, check_rights, explain
-from stream_metrics.adapters.kafka.topics import TopicsMissing, partition_counts
+from stream_metrics.adapters.kafka.rights import DENIED
+from stream_metrics.adapters.kafka.topics import check_input_topics
 from stream_metrics.adapters.kafka.waiting import KafkaPatience
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.ports import Position, Record
@@ -44,21 +43,6 @@ log = structlog.get_logger(__name__)
 ASK_SECONDS: Final = 1.5  # how often the brokers are asked for the ends
 ANSWER_WITHIN_SECONDS: Final = 3.0
 NOTE_SECONDS: Final = 3.0  # how often a commit says up to when, if nothing else is new
-LEAVE_WITHIN_SECONDS: Final = 8.0
-MAX_POLL_INTERVAL_MS: Final = 900_000
-
-
-class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Notes that the assignment changed; nothing here can raise or take long."""
-
-    def __init__(self, inputs: KafkaInputs) -> None:
-        self._inputs = inputs
-
-    def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        self._inputs.assignment_revoked()
-
-    def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        self._inputs.assignment_arrived(assigned)
 
 
 class KafkaInputs:
@@ -73,27 +57,29 @@ class KafkaInputs:
     def __init__(
         self,
         settings: KafkaSettings,
+        cluster: Cluster,
         patience: Patience,
         reasons: Reasons,
         operations: Operations,
         clock: Clock,
     ) -> None:
         self._settings = settings
-        self._patience = patience
+        self._cluster = cluster
         self._retry = KafkaPatience(settings, patience, reasons)
-        self._fetching = Fetching(settings, self, self._retry, patience, reasons)
+        self._group = Membership(
+            cluster,
+            Group(settings.repartition_group, settings.topics, RoundRobinPartitionAssignor),
+            self._check_topics,
+            patience,
+            reasons,
+        )
+        self._fetching = Fetching(settings, self._group, self, self._retry, patience, reasons)
         self._reasons = reasons
         self._operations = operations
         self._clock = clock
         self._lag = Lag(operations, clock.now_ms)
-        self._consumer: AIOKafkaConsumer | None = None
-        self._changed = True  # what is ours has yet to be looked at
-        self._arrived = False  # the group has said what is ours
-        self._group_since = time.monotonic()
         self._positions: dict[TopicPartition, Position] = {}
         self._halted: dict[TopicPartition, Position] = {}
-        self._committed: dict[TopicPartition, int] = {}
-        self._committing: asyncio.Task[None] | None = None
         self._next_note = 0.0
         self._next_ask = 0.0
         self._steps = 0
@@ -103,125 +89,47 @@ class KafkaInputs:
 
     async def fetch(self) -> list[Record]:
         """See ``Inputs.fetch``; raises ``TopicsMissing`` if an input topic is not there."""
-        consumer = self._consumer or await self._connect()
+        if not self._group.joined:
+            await self._group.join()
         self._rounds += 1
         self._reasons.beat()
-        if self._changed and self._arrived:
+        if self._group.due:
             await self._retry(self._look)
-        fetched = await self._fetching.round(consumer)
-        if self._changed:
+        fetched = await self._fetching.round()
+        if self._group.changed:
             return []  # it is read again by whoever gets it
         return [record for place, found in fetched.items() for record in self._read(place, found)]
 
     async def taken(self) -> None:
         """See ``Inputs.taken``. A commit that fails is made up for by the next."""
-        consumer = self._consumer
-        if consumer is None or self._changed:
+        if not self._group.joined or self._group.changed:
             return
         now = time.monotonic()
         if now >= self._next_ask:
             self._next_ask = now + ASK_SECONDS
-            await self._ask(consumer)
-        if self.next_offsets() != self._committed or now >= self._next_note:
+            await self._ask()
+        if self._group.commits.news(self.next_offsets()) or now >= self._next_note:
             self._next_note = now + NOTE_SECONDS
-            await self._commit(consumer)
-
-    # -- the consumer ---------------------------------------------------------------------------
-
-    async def _connect(self) -> AIOKafkaConsumer:
-        self._reasons.set("assignment", "waiting for the consumer group")
-        while True:
-            consumer = self._make_consumer()
-            try:
-                await self._check_rights()
-                await self._check_topics()
-                await consumer.start()
-            except (KafkaError, OSError, TimeoutError) as error:
-                await consumer.stop()
-                why = await explain(self._settings, error)
-                self._reasons.set("kafka", f"cannot connect: {why}")
-                await self._patience.pause(1.0)
-            except BaseException:
-                await consumer.stop()
-                raise
-            else:
-                self._reasons.clear("kafka")
-                self._group_since = time.monotonic()
-                consumer.subscribe(list(self._settings.topics), listener=_Listener(self))
-                self._consumer = consumer
-                return consumer
-
-    def _make_consumer(self) -> AIOKafkaConsumer:
-        settings = self._settings
-        return AIOKafkaConsumer(
-            **client_options(settings),
-            group_id=settings.repartition_group,
-            enable_auto_commit=False,
-            auto_offset_reset="none",
-            isolation_level="read_committed",
-            partition_assignment_strategy=(RoundRobinPartitionAssignor,),
-            fetch_max_wait_ms=settings.fetch_max_wait_ms,
-            max_partition_fetch_bytes=settings.max_partition_fetch_bytes,
-            session_timeout_ms=settings.session_timeout_ms,
-            heartbeat_interval_ms=settings.heartbeat_interval_ms,
-            rebalance_timeout_ms=settings.rebalance_timeout_ms,
-            max_poll_interval_ms=MAX_POLL_INTERVAL_MS,
-        )
-
-    async def _check_rights(self) -> None:
-        await check_rights(self._settings)
+            await self._commit()
 
     async def _check_topics(self) -> None:
-        counts = await partition_counts(self._settings, self._settings.topics)
-        missing = [topic for topic in self._settings.topics if topic not in counts]
-        if missing:
-            raise TopicsMissing(
-                f"input topics do not exist: {', '.join(missing)}. Create them, or name others in "
-                "`kafka.topics`"
-            )
-
-    async def begin_anew(self) -> None:
-        """See ``adapters.kafka.fetching.Reader``."""
-        await self.stop()
-        self.assignment_revoked()
-        await self._connect()
+        counts = await self._cluster.partition_counts(self._settings.topics)
+        check_input_topics(self._settings, counts)
 
     async def stop(self) -> None:
         """Leave the group."""
-        consumer, self._consumer = self._consumer, None
-        if consumer is not None:
-            with suppress(TimeoutError, KafkaError):
-                await asyncio.wait_for(consumer.stop(), LEAVE_WITHIN_SECONDS)
-        if self._committing is not None:
-            self._committing.cancel()
-            await asyncio.wait({self._committing})
-
-    def assignment_revoked(self) -> None:
-        """Called by the rebalance listener: nothing is ours until the group has said so again."""
-        self._changed, self._arrived = True, False
-        self._group_since = time.monotonic()
-
-    def assignment_arrived(self, assigned: Iterable[TopicPartition]) -> None:
-        """Called by the rebalance listener: hold still until it is known from where to read."""
-        assert self._consumer is not None
-        places = list(assigned)
-        if places:
-            self._consumer.pause(*places)
-        self._changed = self._arrived = True
+        await self._group.leave()
 
     def standing(self, waiting: frozenset[str]) -> Standing:
         """How far it is, for the watchdog; ``waiting`` names what it is known to wait for."""
-        elapsed = time.monotonic() - self._group_since
         return Standing(
             {(place.partition, place.topic): p.offset for place, p in self._positions.items()},
             {
                 (place.partition, place.topic): self._lag.behind(place, p.offset)
                 for place, p in self._positions.items()
             },
-            taking_over=self._changed,
-            rebalancing=self._changed
-            and not self._arrived
-            and elapsed < self._settings.rebalance_timeout_ms / 1000,
+            taking_over=self._group.changed,
+            rebalancing=self._group.rebalancing(self._settings.rebalance_timeout_ms),
             steps=self._steps,
             rounds=self._rounds,
             waiting=waiting,
@@ -231,9 +139,8 @@ class KafkaInputs:
 
     async def _look(self) -> None:
         """Find out from where to read what the group gave us, and read on."""
-        consumer = self._consumer
-        assert consumer is not None
-        self._changed = False
+        consumer = self._group.consumer
+        self._group.looking()
         places = sorted(consumer.assignment())
         try:
             commits = await self._commits(consumer) if places else {}
@@ -241,23 +148,25 @@ class KafkaInputs:
             asked_ms = self._clock.now_ms()
             ends = await consumer.end_offsets(places) if places else {}
         except BaseException:
-            self._changed = True
+            self._group.look_again()
             raise
-        self._changed |= commits is None  # another member is about to say where the group begins
-        if self._changed or commits is None:
+        if commits is None:  # another member is about to say where the group begins
+            self._group.look_again()
+            return
+        if self._group.changed:
             return
         for place in self._positions.keys() | self._halted.keys():
             if place not in places:
                 self._lag.forget(place)
             self._unhalt(place)
         self._positions.clear()
-        self._committed.clear()
+        self._group.commits.forget_all()
         self._lag.heard(ends, asked_ms)
         try:
             for place in places:
                 self._begin(consumer, place, Extent(firsts[place], ends[place]), commits.get(place))
         except IllegalStateError:
-            self._changed = True  # the group gave it away meanwhile; the listener says what is ours
+            self._group.look_again()  # the group gave it away meanwhile
             return
         self._steps += 1
         self._next_note = 0.0
@@ -318,21 +227,20 @@ class KafkaInputs:
         if place in self._positions:
             self._halted[place] = self._positions.pop(place)
         self._reasons.set(f"{place.topic}-{place.partition}", why)
-        consumer = self._consumer
-        assert consumer is not None
+        consumer = self._group.consumer
         consumer.pause(place)
         # a partition without a position keeps the client from fetching any other
         consumer.seek(place, 0)
 
     def next_offsets(self) -> dict[TopicPartition, int]:
         """See ``adapters.kafka.fetching.Reader``."""
-        if self._changed:
+        if self._group.changed:
             return {}
         return {place: position.offset for place, position in self._positions.items()}
 
     def log_moved(self) -> None:
         """See ``adapters.kafka.fetching.Reader``."""
-        self._changed = self._arrived = True
+        self._group.look_again()
 
     def halt_place(self, place: TopicPartition, why: str) -> None:
         """See ``adapters.kafka.fetching.Reader``: this input partition stands still."""
@@ -359,8 +267,9 @@ class KafkaInputs:
         )
         return records
 
-    async def _ask(self, consumer: AIOKafkaConsumer) -> None:
+    async def _ask(self) -> None:
         """Ask the brokers for the ends, and pass offsets that hold no record."""
+        consumer = self._group.consumer
         places = [*self._positions, *self._halted]
         asked_ms = self._clock.now_ms()
         try:
@@ -368,7 +277,7 @@ class KafkaInputs:
                 self._lag.heard(await consumer.end_offsets(places), asked_ms)
                 for place, position in list(self._positions.items()):
                     passed = await consumer.position(place)
-                    if not self._changed and passed > position.offset:
+                    if not self._group.changed and passed > position.offset:
                         record_time_ms = position.record_time_ms
                         self._positions[place] = Position(passed, record_time_ms=record_time_ms)
         except IllegalStateError:
@@ -382,29 +291,12 @@ class KafkaInputs:
         for place, position in (self._positions | self._halted).items():
             self._lag.report_one(place, position)
 
-    async def _commit(self, consumer: AIOKafkaConsumer) -> None:
+    async def _commit(self) -> None:
         offsets = {
             place: OffsetAndMetadata(position.offset, note(self._read_up_to_ms(place, position)))
             for place, position in self._positions.items()
         }
-        if not offsets or self._changed or self._committing is not None:
-            return
-        # Not cancelled when it takes too long: the client's request would go on all the same, and
-        # nobody would take its error.
-        self._committing = asyncio.create_task(self._send_commit(consumer, offsets))
-        await asyncio.wait({self._committing}, timeout=ANSWER_WITHIN_SECONDS)
-
-    async def _send_commit(
-        self, consumer: AIOKafkaConsumer, offsets: dict[TopicPartition, OffsetAndMetadata]
-    ) -> None:
-        try:
-            await consumer.commit(offsets)
-        except (KafkaError, IllegalStateError) as error:
-            log.info("offset commit failed", error=type(error).__name__)
-        else:
-            self._committed = {place: offset.offset for place, offset in offsets.items()}
-        finally:
-            self._committing = None
+        await self._group.commit(offsets)
 
     def _read_up_to_ms(self, place: TopicPartition, position: Position) -> int:
         return self._lag.read_up_to_ms(place.partition, {place.topic: position}) or 0

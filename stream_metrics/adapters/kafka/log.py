@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import TopicPartition
 from aiokafka.errors import CommitFailedError, IllegalStateError
 from aiokafka.structs import OffsetAndMetadata
 
+from stream_metrics.adapters.kafka.membership import Membership
 from stream_metrics.ports import of_topics
 from stream_metrics.worker.takeover import Extent, Positions
 
@@ -18,10 +19,10 @@ Retry = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
 
 
 class KafkaLog:
-    """A ``worker.takeover.Log`` by way of a consumer; ``retry`` repeats while brokers are away."""
+    """A ``worker.takeover.Log`` as a member asks; ``retry`` repeats while brokers are away."""
 
-    def __init__(self, consumer: AIOKafkaConsumer, topics: Sequence[str], retry: Retry) -> None:
-        self._consumer = consumer
+    def __init__(self, group: Membership, topics: Sequence[str], retry: Retry) -> None:
+        self._group = group
         self._topics = tuple(topics)
         self._retry = retry
 
@@ -30,11 +31,11 @@ class KafkaLog:
         places = [TopicPartition(topic, number) for topic in self._topics]
 
         async def ask() -> dict[str, Extent]:
-            firsts = await self._consumer.beginning_offsets(places)
-            ends = await self._consumer.end_offsets(places)
+            firsts = await self._group.consumer.beginning_offsets(places)
+            ends = await self._group.consumer.end_offsets(places)
             committed: Mapping[TopicPartition, OffsetAndMetadata] = {}
             if commits:  # the public method gives the offset without the note
-                committed = await self._consumer._coordinator.fetch_committed_offsets(places)
+                committed = await self._group.consumer._coordinator.fetch_committed_offsets(places)
             found = {}
             for place in places:
                 commit = committed.get(place)
@@ -63,7 +64,7 @@ class KafkaLog:
 
         async def commit() -> bool:
             try:
-                await self._consumer.commit(offsets)
+                await self._group.consumer.commit(offsets)
             except (CommitFailedError, IllegalStateError):
                 return False
             return True

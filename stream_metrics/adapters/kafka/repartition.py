@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stream_metrics.adapters.kafka.cluster import Cluster
 from stream_metrics.adapters.kafka.dead_letters import KafkaDeadLetters
 from stream_metrics.adapters.kafka.inputs import KafkaInputs
 from stream_metrics.adapters.kafka.internal import KafkaInternal
@@ -20,13 +21,14 @@ class KafkaRepartition:
     def __init__(
         self,
         settings: KafkaSettings,
+        cluster: Cluster,
         limits: Limits,
         reasons: Reasons,
         operations: Operations,
         clock: Clock,
     ) -> None:
         self._patience = Patience(reasons, operations.redis_error)
-        self._inputs = KafkaInputs(settings, self._patience, reasons, operations, clock)
+        self._inputs = KafkaInputs(settings, cluster, self._patience, reasons, operations, clock)
         self._internal = KafkaInternal(settings)
         self._letters = KafkaDeadLetters(settings, clock.now_ms)
         self._repartitioner = Repartitioner(

@@ -34,6 +34,12 @@ async def equal_counts(settings: KafkaSettings) -> dict[str, int]:
     """Partition counts of the topics that state is built from; raises ``TopicsUnfit`` unless they
     are equal."""
     counts = await partition_counts(settings, settings.state_topics)
+    check_state_topics(settings, counts)
+    return counts
+
+
+def check_state_topics(settings: KafkaSettings, counts: Mapping[str, int]) -> None:
+    """Raise ``TopicsUnfit`` unless the topics that state is built from have equal counts."""
     missing = [topic for topic in settings.state_topics if topic not in counts]
     if missing and settings.repartition_topic is not None:
         raise TopicsMissing(
@@ -53,7 +59,16 @@ async def equal_counts(settings: KafkaSettings) -> dict[str, int]:
             "partitions (kafka-topics --alter --partitions); if the group has state by then, run "
             "`stream-metrics reshard` before its workers start again"
         )
-    return counts
+
+
+def check_input_topics(settings: KafkaSettings, counts: Mapping[str, int]) -> None:
+    """Raise ``TopicsMissing`` unless all topics are there that are repartitioned."""
+    missing = [topic for topic in settings.topics if topic not in counts]
+    if missing:
+        raise TopicsMissing(
+            f"input topics do not exist: {', '.join(missing)}. Create them, or name others in "
+            "`kafka.topics`"
+        )
 
 
 async def partition_counts(settings: KafkaSettings, topics: Iterable[str]) -> dict[str, int]:

@@ -1,0 +1,63 @@
+"""What a member of a group asks of Kafka before it joins: a client, its rights, the topics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+
+from stream_metrics.adapters.kafka.options import client_options
+from stream_metrics.adapters.kafka.rights import check_rights, explain
+from stream_metrics.adapters.kafka.topics import partition_counts
+from stream_metrics.settings import KafkaSettings
+
+MAX_POLL_INTERVAL_MS: Final = 900_000
+
+
+@dataclass(frozen=True)
+class Group:
+    """A consumer group, what its members subscribe to, and how partitions are shared out."""
+
+    name: str
+    topics: Sequence[str]
+    assignor: type[AbstractPartitionAssignor]
+
+
+class Cluster:
+    """Kafka, as the settings reach it."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+
+    def consumer(self, group: Group) -> AIOKafkaConsumer:
+        """A client for a member of the group, not started; it commits and seeks when told to."""
+        settings = self._settings
+        return AIOKafkaConsumer(
+            **client_options(settings),
+            group_id=group.name,
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            isolation_level="read_committed",
+            partition_assignment_strategy=(group.assignor,),
+            fetch_max_wait_ms=settings.fetch_max_wait_ms,
+            max_partition_fetch_bytes=settings.max_partition_fetch_bytes,
+            session_timeout_ms=settings.session_timeout_ms,
+            heartbeat_interval_ms=settings.heartbeat_interval_ms,
+            rebalance_timeout_ms=settings.rebalance_timeout_ms,
+            max_poll_interval_ms=MAX_POLL_INTERVAL_MS,
+        )
+
+    async def check_rights(self) -> None:
+        """Raise ``KafkaRefused`` unless the user may do all that a worker does."""
+        await check_rights(self._settings)
+
+    async def partition_counts(self, topics: Sequence[str]) -> dict[str, int]:
+        """See ``adapters.kafka.topics.partition_counts``."""
+        return await partition_counts(self._settings, topics)
+
+    async def explain(self, error: Exception) -> str:
+        """See ``adapters.kafka.rights.explain``."""
+        return await explain(self._settings, error)
