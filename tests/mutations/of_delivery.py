@@ -37,7 +37,7 @@ DELIVERY: Final = (
                 CONSUMER,
                 """\
             await partition.process(records, self._patience)
-        except Lost as lost:
+            self._lag.read(records)
 """,
                 """\
             await self._group.commit(
@@ -47,7 +47,7 @@ DELIVERY: Final = (
                 }
             )
             await partition.process(records, self._patience)
-        except Lost as lost:
+            self._lag.read(records)
 """,
             ),
         ),
@@ -232,8 +232,8 @@ DELIVERY: Final = (
         (
             Edit(
                 CONSUMER,
-                "consumer.seek(place, position.offset - 1 if back else position.offset)",
-                "pass",
+                "consumer.seek(place, self._recognition.begin(place, position, first))",
+                "self._recognition.begin(place, position, first)",
             ),
         ),
         SIMULATION,

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from typing import Final
 
 import structlog
 from aiokafka import TopicPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
-from aiokafka.errors import IllegalStateError, KafkaError
+from aiokafka.errors import IllegalStateError
 from aiokafka.structs import OffsetAndMetadata
 
 from stream_metrics.adapters.kafka.cluster import Cluster, Group
@@ -22,8 +23,9 @@ from stream_metrics.adapters.kafka.fetching import Fetched, Fetching
 from stream_metrics.adapters.kafka.lag import Lag
 from stream_metrics.adapters.kafka.log import KafkaLog
 from stream_metrics.adapters.kafka.membership import Membership
-from stream_metrics.adapters.kafka.records import record_of
-from stream_metrics.adapters.kafka.rights import DENIED, KafkaRefused
+from stream_metrics.adapters.kafka.probe import Probe
+from stream_metrics.adapters.kafka.recognition import Recognition
+from stream_metrics.adapters.kafka.rights import KafkaRefused
 from stream_metrics.adapters.kafka.topics import TopicsMissing, check_state_topics
 from stream_metrics.adapters.kafka.waiting import KafkaPatience
 from stream_metrics.adapters.prometheus.operations import Operations
@@ -42,12 +44,11 @@ from stream_metrics.worker.clock import Clock
 from stream_metrics.worker.partition import Lost, StatePartition
 from stream_metrics.worker.patience import Patience, Reasons, Stopped
 from stream_metrics.worker.standing import damaged
-from stream_metrics.worker.takeover import Held, OffsetGap, Ready, TakeOver, other_record
+from stream_metrics.worker.takeover import Held, OffsetGap, Ready, TakeOver
 from stream_metrics.worker.watchdog import Standing
 
 log = structlog.get_logger(__name__)
 
-PROBE_SECONDS: Final = 3.0
 LOOK_SECONDS: Final = 5.0
 
 
@@ -103,16 +104,23 @@ class LiveConsumer:
         self._operations = operations
         self._clock = clock
         self._outputs = outputs
-        self._upstream = upstream
-        self._filled_ms = 0  # up to when the topics are filled, as last heard
         self._identity: Identity | None = None
         self._active: dict[int, StatePartition] = {}
         self._kept: dict[int, StatePartition] = {}
         self._halted: dict[int, str] = {}
-        self._verify: dict[TopicPartition, Position] = {}
-        self._found: dict[int, list[OffsetGap]] = {}  # gaps that reading has shown
+        self._recognition = Recognition(settings.repartition_topic)
         self._lag = Lag(operations, clock.now_ms, in_order=upstream is None)
         self._stuck: dict[int, dict[str, Position]] = {}  # where halted partitions stand
+        self._probe = Probe(
+            self._group,
+            settings.state_topics,
+            self._known,
+            self._lag,
+            clock,
+            upstream,
+            patience,
+            reasons,
+        )
         self._next_commit = 0.0
         self._next_look = 0.0
         self._overdue: set[int] = set()  # where conversations may have expired
@@ -127,6 +135,11 @@ class LiveConsumer:
     def partitions(self) -> list[StatePartition]:
         """The state partitions that this worker works on."""
         return list(self._active.values())
+
+    def _known(self) -> dict[int, dict[str, Position]]:
+        """Where each number stands, also one that waits to be taken over or is halted."""
+        owned = self._active | self._kept
+        return {n: p.positions for n, p in owned.items()} | self._stuck
 
     def standing(self, waiting: frozenset[str]) -> Standing:
         """How far it is, for the watchdog; ``waiting`` names what it is known to wait for."""
@@ -154,7 +167,7 @@ class LiveConsumer:
         probe: asyncio.Task[None] | None = None
         try:
             await self._group.join()
-            probe = asyncio.create_task(self._probe())
+            probe = asyncio.create_task(self._probe.run())
             while not self._patience.stopping:
                 await self._turn()
         except Stopped:
@@ -261,7 +274,7 @@ class LiveConsumer:
     async def _take(self, number: int, found: Sequence[OffsetGap] = ()) -> None:
         """Take one partition number over, and read on; or hold it, if records are gone."""
         assert self._identity is not None
-        kept, asked_ms = self._kept.get(number), self._filled_up_to_ms()
+        kept, asked_ms = self._kept.get(number), self._probe.filled_up_to_ms()
         try:
             taken = await self._take_over_one.take(number, self._identity, kept, found)
         except DamagedState as damage:
@@ -294,8 +307,7 @@ class LiveConsumer:
     async def _take_with_gaps(self) -> None:
         """Look again at partitions whose last record is not the one that was read."""
         consumer = self._group.consumer
-        found, self._found = self._found, {}
-        for number, gaps in found.items():
+        for number, gaps in self._recognition.take_gaps().items():
             partition = self._active.pop(number, None)
             if partition is None:
                 continue  # taken away; whoever reads there finds it again
@@ -311,11 +323,8 @@ class LiveConsumer:
         places = self._places(number)
         for place in places:
             position = ready.partition.positions[place.topic]
-            back = position.last_digest and position.offset > ready.extents[place.topic].first
-            self._verify.pop(place, None)
-            if back:
-                self._verify[place] = position
-            consumer.seek(place, position.offset - 1 if back else position.offset)
+            first = ready.extents[place.topic].first
+            consumer.seek(place, self._recognition.begin(place, position, first))
             self._group.commits.forget(place)
         consumer.resume(*places)
 
@@ -329,7 +338,7 @@ class LiveConsumer:
         self._active.pop(number, None)
         self._unhalt(number)
         for place in self._places(number):
-            self._verify.pop(place, None)
+            self._recognition.forget(place)
             self._group.commits.forget(place)
             self._lag.forget(place)
 
@@ -368,7 +377,7 @@ class LiveConsumer:
         for number, partition in self._active.items():
             for topic, position in of_topics(partition.positions).items():
                 place = TopicPartition(topic, number)
-                offsets[place] = position.offset - (place in self._verify)
+                offsets[place] = position.offset - self._recognition.expects(place)
         return offsets
 
     def log_moved(self) -> None:
@@ -388,50 +397,36 @@ class LiveConsumer:
             partition = self._active.get(place.partition)
             if partition is None or not found:
                 continue
-            records = [record_of(r, self._settings.repartition_topic) for r in found]
-            stored = partition.positions[place.topic].offset
-            if place in self._verify and not self._recognise(place, records[0], partition):
-                continue
-            if records[0].offset < stored:
-                records = [record for record in records if record.offset >= stored]
+            records = self._recognition.new(place, found, partition)
             if not records:
                 continue
+            stored = partition.positions[place.topic].offset
             holes = records[-1].offset - stored + 1 - len(records)
             if holes > 0:
                 self._operations.offset_holes(holes)
             numbers.setdefault(place.partition, []).extend(records)
-        return {n: records for n, records in numbers.items() if n not in self._found}
-
-    def _recognise(self, place: TopicPartition, first: Record, partition: StatePartition) -> bool:
-        """Whether the record before the stored offset is the one that was read there."""
-        position = self._verify.pop(place)
-        if first.offset != position.offset - 1:
-            return True  # compacted away
-        if (
-            first.timestamp_ms == position.last_timestamp_ms
-            and partition.record_digest(first) == position.last_digest
-        ):
-            return True
-        self._found.setdefault(place.partition, []).append(
-            other_record(place.topic, position.offset)
-        )
-        return False
+        return {n: records for n, records in numbers.items() if not self._recognition.has_gaps(n)}
 
     async def _process(self, number: int, records: list[Record]) -> None:
         partition = self._active.get(number)
         if partition is None:
             return
-        try:
+        async with self._answered(partition):
             await partition.process(records, self._patience)
+            self._lag.read(records)
+            newest = max(record.timestamp_ms or 0 for record in records)
+            self._operations.latency(max(0.0, (self._clock.now_ms() - newest) / 1000))
+
+    @asynccontextmanager
+    async def _answered(self, partition: StatePartition) -> AsyncIterator[None]:
+        """Work with a state partition ends early, without an error, where its state is not ours to
+        go on with, or is damaged."""
+        try:
+            yield
         except Lost as lost:
             await self._lost(partition, lost)
-            return
         except DamagedState as damage:
-            self._halt(number, damaged(damage))
-            return
-        self._lag.read(records)
-        newest = max(record.timestamp_ms or 0 for record in records)
-        self._operations.latency(max(0.0, (self._clock.now_ms() - newest) / 1000))
+            self._halt(partition.number, damaged(damage))
 
     async def _lost(self, partition: StatePartition, lost: Lost) -> None:
         """The store refused: look again whether we are the owner, and from where to go on."""
@@ -464,14 +459,10 @@ class LiveConsumer:
     async def _look_after(self) -> None:
         """Notice what happened to the state, and note offsets that hold no record."""
         for number, partition in list(self._active.items()):
-            try:
+            async with self._answered(partition):
                 await self._hear_time(number)
                 await partition.check(self._patience)
                 await partition.advance(await self._passed(number), self._patience)
-            except Lost as lost:
-                await self._lost(partition, lost)
-            except DamagedState as damage:
-                self._halt(number, damaged(damage))
 
     async def _hear_time(self, number: int) -> None:
         self._clock.heard(await self._patience(lambda: self._store.time_ms(number)))
@@ -482,13 +473,9 @@ class LiveConsumer:
             partition = self._active.get(number)
             if partition is not None:
                 horizon = self._lag.read_up_to_ms(number, partition.positions)
-                try:
+                async with self._answered(partition):
                     if horizon is not None:
                         await partition.expire(horizon, self._patience)
-                except Lost as lost:
-                    await self._lost(partition, lost)
-                except DamagedState as damage:
-                    self._halt(number, damaged(damage))
             if partition is None or not partition.overdue:
                 self._overdue.discard(number)
 
@@ -500,47 +487,7 @@ class LiveConsumer:
         places = self._places(number)
         passed = {place: await consumer.position(place) for place in places}
         for place, offset in passed.items():
-            expected = self._verify.get(place)
-            if expected is not None and offset >= expected.offset:
-                del self._verify[place]  # a marker stands where the record was looked for
-        if any(place in self._verify for place in places):
+            self._recognition.passed(place, offset)
+        if any(self._recognition.expects(place) for place in places):
             return {}
         return {place.topic: offset for place, offset in passed.items()}
-
-    def _report(self) -> None:
-        """Lag, also of partitions that wait to be taken over or are halted."""
-        owned = self._active | self._kept
-        self._lag.report({n: p.positions for n, p in owned.items()} | self._stuck)
-
-    def _filled_up_to_ms(self) -> int:
-        """Up to when records lie in the topics: now, unless they are filled from others."""
-        now_ms = self._clock.now_ms()
-        return now_ms if self._upstream is None else min(now_ms, self._filled_ms)
-
-    async def _probe(self) -> None:
-        """Ask the brokers for the ends of our partitions: that is lag, and whether they answer."""
-        while not self._patience.stopping:
-            try:
-                numbers = {*self._active, *self._kept, *self._stuck}
-                places = [p for n in numbers for p in self._places(n)]
-                if self._group.joined:
-                    consumer = self._group.consumer
-                    async with asyncio.timeout(PROBE_SECONDS):
-                        if self._upstream is not None:
-                            self._filled_ms = await self._upstream.read_up_to_ms()
-                        if places:
-                            asked_ms = self._filled_up_to_ms()
-                            self._lag.heard(await consumer.end_offsets(places), asked_ms)
-                        else:
-                            await consumer.topics()
-                    self._reasons.clear("kafka")
-                    self._report()
-            except DENIED:
-                self._reasons.clear("kafka")  # they do answer; reading says what is lacking
-            except (KafkaError, OSError, TimeoutError, AssertionError) as error:
-                kind = type(error).__name__
-                self._reasons.set("kafka", f"brokers do not answer: {kind}")
-            try:
-                await self._patience.pause(PROBE_SECONDS / 2)
-            except Stopped:
-                return
