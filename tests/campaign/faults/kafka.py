@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
-from deploy.local.kafka.cluster import admin
+from deploy.local.kafka.cluster import KafkaBroker, admin
 from tests.campaign.faults.fault import Fault, Need
 from tests.campaign.faults.workers import JOIN_SECONDS, SESSION_SECONDS
 from tests.services.live import PARTITIONS
@@ -33,25 +33,21 @@ class Restart(Fault):
 
     async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
         broker = world.kafka.brokers[0]
-        broker.kill9()
+        await self._end(broker)
         await asyncio.sleep(hold_seconds)
         await broker.start()
 
+    async def _end(self, broker: KafkaBroker) -> None:
+        broker.kill9()
 
-class OrderlyRestart(Fault):
+
+class OrderlyRestart(Restart):
     """The one broker is told to end, and started again."""
 
     name = "broker_restart"
-    needs = Need.PLAIN
-    hold = (0.5, 8.0)
-    wait_seconds = SESSION_SECONDS
-    work_seconds = JOIN_SECONDS + RECONNECT_SECONDS
 
-    async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
-        broker = world.kafka.brokers[0]
+    async def _end(self, broker: KafkaBroker) -> None:
         await broker.stop()
-        await asyncio.sleep(hold_seconds)
-        await broker.start()
 
 
 class LeaderMoves(Fault):
