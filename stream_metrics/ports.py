@@ -186,7 +186,8 @@ class Identity:
     ``settings`` are those behind the fingerprint, as a JSON object by their names: for telling
     which of them differ. It is empty where nobody noted them. ``outgrown`` tells of topics that got
     more partitions: where the logs of those that they had ended then. Records before lie where the
-    earlier count put their keys, so that nobody may read them again.
+    earlier count put their keys, so that nobody may read them again. ``kept_since_ms`` is a record
+    time: what had its last record before may have expired by an earlier, shorter ttl (0: nothing).
     """
 
     group: str
@@ -195,6 +196,11 @@ class Identity:
     partition_counts: Mapping[str, int]
     settings: str = field(default="", compare=False)
     outgrown: Mapping[str, tuple[int, ...]] = field(default_factory=dict, compare=False)
+    kept_since_ms: int = field(default=0, compare=False)
+
+    def after(self, stored: Identity) -> Identity:
+        """This one, with what ``stored`` notes of the state's past."""
+        return replace(self, outgrown=stored.outgrown, kept_since_ms=stored.kept_since_ms)
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from stream_metrics.engine.codec import (
     add_fingerprints,
@@ -18,8 +19,14 @@ from stream_metrics.engine.codec import (
     stored_header,
 )
 from stream_metrics.engine.step import Step
-from stream_metrics.engine.windows import parse_duration
-from stream_metrics.ports import Identity, Outputs, StateStore, StoredConversation
+from stream_metrics.engine.windows import Window, parse_duration
+from stream_metrics.ports import (
+    Identity,
+    Outputs,
+    StateStore,
+    StoredConversation,
+    bounded_timestamp,
+)
 from stream_metrics.worker.identity import MIGRATABLE, Change, changed_settings, check_identity
 from stream_metrics.worker.move import Convert, Drafted, Move, Progress, Unmovable, draft, switch
 from stream_metrics.worker.partition import PartitionOptions
@@ -76,8 +83,9 @@ class Migrate:
 
     async def run(self, mark: bytes) -> None:
         """All that is left to do; raises like ``check``, before anything is changed."""
-        stored, _ = await self.check()
-        target = self._target(stored)
+        stored, changes = await self.check()
+        kept_since_ms = _kept_since_ms(stored, changes, self._options)
+        target = replace(self._target(stored), kept_since_ms=kept_since_ms)
         if stored.identity != target:  # else an earlier run has come as far as that
             await self._replace(mark, stored, target)
         if self._outputs is not None:
@@ -98,8 +106,8 @@ class Migrate:
         self._say(f"{len(stored.positions)} state partitions are migrated")
 
     def _target(self, stored: Stored) -> Identity:
-        counts, outgrown = stored.identity.partition_counts, stored.identity.outgrown
-        return replace(self._options.identity, partition_counts=counts, outgrown=outgrown)
+        counts = stored.identity.partition_counts
+        return replace(self._options.identity.after(stored.identity), partition_counts=counts)
 
 
 def _check_changes(stored: Stored, changes: list[Change], options: PartitionOptions) -> None:
@@ -108,13 +116,58 @@ def _check_changes(stored: Stored, changes: list[Change], options: PartitionOpti
         raise Unmovable(f"{listed}: this cannot be applied to stored state. {REBUILD}")
     for change in changes:
         if change.name == "metrics.windows":
-            ttl = next((c.before for c in changes if c.name == "state.ttl"), None)
-            kept_us = parse_duration(ttl) if ttl else 1000 * options.ttl_ms
-            if long := [w.name for w in options.windows if w.length_us > kept_us]:
-                raise Unmovable(
-                    f"windows {', '.join(long)} are longer than conversations were kept "
-                    f"(state.ttl), so that their sums cannot be told. {REBUILD}"
-                )
+            added = [window for window in options.windows if window.name not in change.before]
+            _check_windows(added, stored, changes, options)
+
+
+def _check_windows(
+    added: list[Window], stored: Stored, changes: list[Change], options: PartitionOptions
+) -> None:
+    """Raise ``Unmovable``, with the time from which it will do, unless all is stored that these
+    windows hold."""
+    kept_us = 1000 * _ttl_before_ms(changes, options)
+    since_us = 1000 * _kept_since_ms(stored, changes, options)
+    read_us = 1000 * stored.record_time_ms
+    full_us = 1000 * stored.identity.kept_since_ms  # from here on all was kept by the ttl till now
+    long = [
+        window
+        for window in added
+        if window.length_us > kept_us or _filled_us(window, full_us) > read_us
+    ]
+    if long:
+        alone = "to that state.ttl alone now, and " if since_us > full_us else ""
+        at_ms = bounded_timestamp(max(_filled_us(window, since_us) for window in long) // 1000)
+        at = datetime.fromtimestamp(-(-at_ms // 1000), UTC)
+        raise Unmovable(
+            f"windows {', '.join(window.name for window in long)} are longer than conversations "
+            f"have been kept so far (state.ttl), so that their sums cannot be told. Migrate {alone}"
+            f"to these windows once records of {at:%FT%TZ} have been read. Or {REBUILD}"
+        )
+
+
+def _filled_us(window: Window, since_us: int) -> int:
+    """The record time from which on no bucket of a window reaches back before ``since_us``."""
+    if since_us == 0:
+        return 0
+    return window.length_us - -since_us // window.bucket_us * window.bucket_us
+
+
+def _ttl_before_ms(changes: list[Change], options: PartitionOptions) -> int:
+    """How long conversations were kept until now."""
+    ttl = next((change.before for change in changes if change.name == "state.ttl"), None)
+    return parse_duration(ttl) // 1000 if ttl else options.ttl_ms
+
+
+def _kept_since_ms(stored: Stored, changes: list[Change], options: PartitionOptions) -> int:
+    """Record time since which nothing has expired that the new ttl keeps (``Identity``).
+
+    What has expired by the old one had its last record so long before now.
+    """
+    before_ms = _ttl_before_ms(changes, options)
+    if before_ms == options.ttl_ms:
+        return stored.identity.kept_since_ms
+    now_ms = stored.record_time_ms if options.now_ms is None else options.now_ms()
+    return max(stored.identity.kept_since_ms, now_ms - before_ms)
 
 
 def recoding(options: PartitionOptions) -> Convert:

@@ -65,6 +65,12 @@ class Stored:
         """How many partitions its topics have."""
         return max(self.identity.partition_counts.values())
 
+    @property
+    def record_time_ms(self) -> int:
+        """The largest record timestamp read; 0 before the first."""
+        every = [p.record_time_ms for held in self.positions.values() for p in held.values()]
+        return max(every, default=0)
+
     def start(self, topic: str, number: int, extent: Extent) -> Position:
         """From where a topic's partition is to be read on."""
         held = self.positions.get(number, {})
@@ -191,16 +197,16 @@ def resharding(
     """The move to the partition counts of ``identity``."""
     counts = identity.partition_counts
     identity = replace(
-        identity,
+        identity.after(stored.identity),
         schema_version=stored.identity.schema_version,
         outgrown=outgrown(stored.identity, counts, extents),
     )
     number_of = max(counts.values())
-    every = [p for held in stored.positions.values() for p in held.values()]
+    event_times_us = [p.event_time_us for held in stored.positions.values() for p in held.values()]
     former = Position(
         0,
-        record_time_ms=max((p.record_time_ms for p in every), default=0),
-        event_time_us=max((p.event_time_us for p in every), default=0),
+        record_time_ms=stored.record_time_ms,
+        event_time_us=max(event_times_us, default=0),
     )
     starts = {
         number: {

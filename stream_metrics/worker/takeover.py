@@ -201,7 +201,7 @@ class TakeOver:
             known = state.identity is not None
             stored = state.identity or await self._other(identity)
             if stored is not None:
-                identity = replace(identity, outgrown=stored.outgrown)
+                identity = identity.after(stored)
             extents = await self._log.extents(number, commits=not known)
             positions, gaps = self._standing(state, extents, found)
             rebuild = bool(gaps) and self._policy == "rebuild"

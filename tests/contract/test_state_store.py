@@ -94,6 +94,16 @@ async def test_a_new_partition_notes_where_an_earlier_count_ended(store: StateSt
     assert claimed.identity.outgrown == outgrown
 
 
+async def test_a_new_partition_notes_since_when_all_is_kept(store: StateStore) -> None:
+    """What its first claim says of an earlier ttl is there for all that come later."""
+    await store.claim(3, b"owner", replace(IDENTITY, kept_since_ms=1 << 41), START)
+
+    claimed = await claim(store, b"later")
+
+    assert claimed.identity is not None
+    assert claimed.identity.kept_since_ms == 1 << 41
+
+
 async def test_an_unknown_partition_has_nothing(store: StateStore) -> None:
     """Describing, loading and listing what was never claimed finds nothing and makes nothing."""
     assert await contents(store) == (PartitionState(None, None, {}), {}, [], {})

@@ -16,11 +16,13 @@ from stream_metrics.settings import Settings
 from stream_metrics.worker.audit import Audit, AuditOptions, audit
 from stream_metrics.worker.export import Export, export_state
 from stream_metrics.worker.migrate import Migrate
-from stream_metrics.worker.move import holding
+from stream_metrics.worker.move import Unmovable, holding
 from stream_metrics.worker.partition import PartitionOptions
+from tests.property.test_partition import once
 from tests.property.test_reshard import Group, sound
 from tests.strategies import KeyedRecord, arrivals, streams
 from tests.unit.test_audit import never
+from tests.unit.test_state_partition import NOON_S, search
 
 KEY: dict[str, Any] = {"digest_key": "a secret of the tests"}
 OLD = Settings.model_validate({"state": KEY, "metrics": {"turn_scope": "all"}})
@@ -115,3 +117,55 @@ def test_a_migration_in_the_middle_of_a_stream(
         assert await group.shown() == await other.shown()
 
     asyncio.run(run())
+
+
+SHORT = settings_with({"metrics": {"windows": ["1h"]}, "state": {"ttl": "1h"}})
+KEPT = settings_with({"metrics": {"windows": ["1h"]}, "state": {"ttl": "24h"}})
+LONG = settings_with({"metrics": {"windows": ["1h", "12h", "24h"]}, "state": {"ttl": "24h"}})
+
+
+@given(st.data())
+def test_windows_come_when_what_was_kept_fills_them(data: st.DataObject) -> None:
+    """After a longer ttl longer windows are refused until what has expired before has left them;
+    then they are those of workers that had both all along."""
+    minutes = data.draw(st.lists(st.integers(1, 40 * 60), min_size=2, max_size=25, unique=True))
+    times_s = [NOON_S + 60 * minute for minute in sorted(minutes)]
+    raised = data.draw(st.integers(1, len(times_s)))
+    tried = data.draw(st.integers(raised, len(times_s)))
+
+    async def run() -> None:
+        group = Configured({"events": 2}, settings=SHORT)
+        other = Configured({"events": 2}, settings=LONG)
+        for at, at_s in enumerate(times_s):
+            if at == raised:
+                await group.migrate(KEPT)
+            if at == tried:
+                await _widened(group, other)
+            for each in (group, other):
+                each.send([search(f"c-{at}", 1, at_s, "document")])
+                await each.read()
+                await _expire_to(each, 1000 * at_s)
+        if raised < len(times_s):
+            await _widened(group, other)
+
+    asyncio.run(run())
+
+
+async def _widened(group: Configured, other: Configured) -> None:
+    """Take the long windows, unless that is refused; then it is too early for them."""
+    before = await group.shown()
+    try:
+        await group.migrate(LONG)
+    except Unmovable:
+        group.settings = KEPT
+        assert await group.shown() == before
+        return
+    assert sound(await group.audit())
+    assert (await group.shown())[1] == (await other.shown())[1]
+
+
+async def _expire_to(group: Configured, horizon_ms: int) -> None:
+    """What has no record for so long expires."""
+    for number in range(group.count):
+        partition = group.partitions[number]
+        await partition.expire(horizon_ms, once)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
@@ -15,7 +16,9 @@ from stream_metrics.worker.migrate import Migrate
 from stream_metrics.worker.move import Unmovable
 from tests.fuse import Crash, Fuse, Fused
 from tests.property.test_migrate import OLD, Configured, settings_with
+from tests.property.test_reshard import partition_of
 from tests.unit.test_reshard import HALF, TRAFFIC
+from tests.unit.test_state_partition import NOON_S, search
 
 NEW = settings_with({"metrics": {"good_gain": 3, "windows": ["5m", "1h"]}})
 
@@ -95,6 +98,35 @@ async def test_state_without_noted_settings_is_refused() -> None:
 
     with pytest.raises(Unmovable, match=r"nobody noted .* rebuild"):
         await group.migrate(NEW)
+
+
+async def test_the_time_is_told_from_which_on_a_longer_window_will_do() -> None:
+    """Two migrations do not give what one is refused: before that record time, also after a
+    reshard, the window is refused; at that time it is taken."""
+    short = settings_with({"metrics": {"windows": ["1h"]}, "state": {"ttl": "1h"}})
+    kept = settings_with({"metrics": {"windows": ["1h"]}, "state": {"ttl": "24h"}})
+    long = settings_with({"metrics": {"windows": ["24h"]}, "state": {"ttl": "24h"}})
+    group = Configured({"events": 1}, settings=short)
+    group.send([search("c-1", 1, NOON_S, "document")])
+    await group.read()
+    with pytest.raises(Unmovable, match=r"to that state\.ttl alone now, and") as first:
+        await group.migrate(long)
+    await group.migrate(kept)
+    await group.reshard({"events": 2}, partitioners={"crc32": partition_of})
+    with pytest.raises(Unmovable) as second:
+        await group.migrate(long)
+    told = datetime.fromisoformat(str(second.value).split("records of ")[1].split(" ")[0])
+    assert str(told.astimezone(UTC)) in str(first.value).replace("T", " ").replace("Z", "+00:00")
+
+    for at_s, refused in ((int(told.timestamp()) - 1, True), (int(told.timestamp()), False)):
+        group.settings = kept
+        group.send([search("c-2", at_s, at_s, "document")])
+        await group.read()
+        if refused:
+            with pytest.raises(Unmovable, match="windows 24h"):
+                await group.migrate(long)
+        else:
+            await group.migrate(long)
 
 
 async def test_it_lists_what_changes() -> None:

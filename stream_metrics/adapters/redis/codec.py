@@ -69,6 +69,7 @@ def identity_fields(identity: Identity) -> list[bytes]:
         names.PARTITION_COUNTS, counts.encode(),
         names.SETTINGS, text_bytes(identity.settings),
         *([names.OUTGROWN, outgrown.encode()] if identity.outgrown else []),
+        *([names.KEPT_SINCE, b"%d" % identity.kept_since_ms] if identity.kept_since_ms else []),
     ]  # fmt: skip
 
 
@@ -102,6 +103,7 @@ def _read_state(meta: Meta) -> PartitionState:
         partition_counts=_COUNTS.decode(meta[names.PARTITION_COUNTS]),
         settings=bytes_text(meta.get(names.SETTINGS, b"")),
         outgrown=_OUTGROWN.decode(meta.get(names.OUTGROWN, b"{}")),
+        kept_since_ms=int(meta.get(names.KEPT_SINCE, b"0")),
     )
     positions = {}
     for topic in _suffixes(meta, names.OFFSET):

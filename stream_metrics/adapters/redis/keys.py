@@ -48,6 +48,7 @@ FINGERPRINT: Final = b"i:fingerprint"
 SETTINGS: Final = b"i:settings"  # those behind the fingerprint, as JSON
 PARTITION_COUNTS: Final = b"i:counts"
 OUTGROWN: Final = b"i:outgrown"  # ends of logs by topic, as JSON
+KEPT_SINCE: Final = b"i:kept"  # record time, in ms
 OFFSET: Final = b"o:"  # + topic
 LAST: Final = b"l:"  # + topic
 WINDOW: Final = b"w:"  # + window
