@@ -58,6 +58,7 @@ from stream_metrics.ports import (
     Written,
 )
 from stream_metrics.worker.partition import PartitionOptions, SharedNames
+from stream_metrics.worker.pieces import Merge, Pieces
 
 PAGE: Final = 64  # conversations read at once
 PIECE_BYTES: Final = 256 * 1024  # of one write
@@ -91,7 +92,8 @@ class Move:
     """Which state partitions are replaced, and by what.
 
     ``starts`` are the positions of the new ones, by number. ``home`` says to which of them a
-    conversation of an old one goes, ``convert`` how it is stored there.
+    conversation of an old one goes, ``convert`` how it is stored there. ``pieces`` are told where
+    several old ones may hold something of a conversation.
     """
 
     identity: Identity
@@ -99,6 +101,7 @@ class Move:
     starts: Mapping[int, Mapping[str, Position]]
     home: Home
     convert: Convert | None = None
+    pieces: Pieces | None = None
 
 
 @asynccontextmanager
@@ -179,18 +182,24 @@ async def draft(
     for number, start in move.starts.items():
         await drafts.begin(number, move.identity, start)
     tombstones = _Tombstones()
+    apart = move.pieces.apart if move.pieces is not None else None
     for number in move.retired:
         async for key, parts in _conversations(store, number):
             with naming(key, parts):
                 header = stored_header(parts.hot)
+                name = header.conversation_id
+                if name and apart is not None and apart(name, number):
+                    continue
                 moved = parts if move.convert is None else move.convert(parts)
-            if header.conversation_id:
-                await drafts.put(move.home(header.conversation_id, number), key, moved)
+            if name:
+                await drafts.put(move.home(name, number), key, moved)
             elif len(move.starts) == 1 or not header.is_stub:
                 tombstones.add(key, header.forgotten, moved)
             progress(1)
+    if move.pieces is not None and apart is not None:
+        await _put_apart(store, drafts, move, apart, move.pieces.merge, progress)
     for number in move.starts:
-        await tombstones.put(drafts, number)
+        await tombstones.put(drafts, number, move.pieces)
     await drafts.flush()
     names = SharedNames(store, options)
     left = await _left(store, move, options.windows)
@@ -202,6 +211,29 @@ async def draft(
             await buckets.add(page)
         await drafts.put_buckets(number, buckets.content())
     return drafts.positions
+
+
+async def _put_apart(
+    store: StateStore,
+    drafts: _Drafts,
+    move: Move,
+    apart: Callable[[str, int], bool],
+    merge: Merge,
+    progress: Progress,
+) -> None:
+    """Add the conversations that lie apart to what the drafts have of them."""
+    for number in move.retired:
+        async for page in _pages(store, number):
+            for key, listed in page:
+                with naming(key, listed):
+                    name = stored_header(listed.hot).conversation_id
+                if not name or not apart(name, number):
+                    continue
+                [fingerprints] = await store.load_fingerprints(number, [key])
+                parts = StoredConversation(listed.hot, fingerprints, listed.last_record_ms)
+                moved = parts if move.convert is None else move.convert(parts)
+                await drafts.add(move.home(name, number), key, name, moved, merge)
+                progress(1)
 
 
 class _Drafts:
@@ -235,6 +267,31 @@ class _Drafts:
                 await self._flush(number)
             self._waiting.setdefault(number, []).append(piece)
             self._weights[number] = self._weights.get(number, 0) + weight
+
+    async def add(
+        self,
+        number: int,
+        key: ConversationKey,
+        name: str,
+        piece: StoredConversation,
+        merge: Merge,
+    ) -> None:
+        """Merge a piece of a conversation with what is there of it."""
+        await self.flush()
+        [there] = await self.store.load(number, [(key, True)])
+        if there.hot:
+            with naming(key, piece):
+                whole = merge(name, there, piece)
+            # what the merge has dropped goes in writes of its own
+            gone = StoredConversation(there.hot, there.fingerprints, whole.last_record_ms)
+            for part in _pieces(key, gone):
+                part.hot = {name: None for name in part.hot if name not in whole.hot}
+                kept = whole.fingerprints or {}
+                part.fingerprints = {name: None for name in part.fingerprints if name not in kept}
+                if part.hot or part.fingerprints:
+                    await self._write(number, [part])
+            piece = whole
+        await self.put(number, key, piece)
 
     async def put_buckets(self, number: int, buckets: Mapping[Place, bytes | None]) -> None:
         """Write window buckets, in parts that are small enough for one call."""
@@ -324,16 +381,23 @@ class _Tombstones:
                 version, parts = known
         self._found[key] = version, StoredConversation(parts.hot, {}, last)
 
-    async def put(self, drafts: _Drafts, number: int) -> None:
-        """Write all to a partition, but for those whose conversation it has."""
+    async def put(self, drafts: _Drafts, number: int, pieces: Pieces | None) -> None:
+        """Write all to a partition, but for those whose conversation it has.
+
+        Where conversations lay in pieces, one of which was forgotten, so is what is left of it.
+        """
         await drafts.flush()
         keys = list(self._found)
         for first in range(0, len(keys), PAGE):
             page = keys[first : first + PAGE]
             there = await drafts.store.load(number, [(key, False) for key in page])
             for key, parts in zip(page, there, strict=True):
+                version, tombstone = self._found[key]
                 if not parts.hot:
-                    await drafts.put(number, key, self._found[key][1])
+                    await drafts.put(number, key, tombstone)
+                elif pieces is not None and version is not None:
+                    name = stored_header(parts.hot).conversation_id
+                    await drafts.add(number, key, name, tombstone, pieces.merge)
 
 
 async def _conversations(

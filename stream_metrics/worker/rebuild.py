@@ -19,6 +19,7 @@ from stream_metrics.worker.catch_up import Place
 from stream_metrics.worker.identity import OtherIdentity
 from stream_metrics.worker.move import Move, Unmovable, draft, switch
 from stream_metrics.worker.partition import PartitionOptions
+from stream_metrics.worker.reshard import REPARTITION
 from stream_metrics.worker.takeover import Extent
 
 
@@ -128,8 +129,8 @@ class Rebuild:
                     raise Unmovable(
                         f"topic {topic} had {before} partitions and has {count}: its older records "
                         "lie where the old count put them, so that conversations would be torn "
-                        "apart. Run `stream-metrics reshard`, which moves the state; or read a "
-                        "topic that had one count all along"
+                        "apart. Run `stream-metrics reshard`, which moves the state, and merges "
+                        f"conversations that are in pieces by now. {REPARTITION}"
                     )
             _refuse_outgrown(stored, extents)
 
@@ -159,6 +160,5 @@ def _refuse_outgrown(stored: Identity, extents: Mapping[Place, Extent]) -> None:
                     f"offset {end}, and it still begins at {extent.first}: records between lie "
                     f"where the earlier count of {len(ends)} put them, so that conversations would "
                     "be torn apart. Wait until Kafka has deleted them; or delete them "
-                    "(kafka-delete-records.sh), and their figures are lost; or read a topic that "
-                    "had one count all along"
+                    f"(kafka-delete-records.sh), and their figures are lost. {REPARTITION}"
                 )

@@ -28,9 +28,15 @@ from stream_metrics.worker.catch_up import CatchUp, Partitioner, Place
 from stream_metrics.worker.identity import check_identity
 from stream_metrics.worker.move import Move, Progress, Unmovable, draft, naming, switch
 from stream_metrics.worker.partition import PartitionOptions
-from stream_metrics.worker.publish import shut_out
+from stream_metrics.worker.pieces import Merge, Pieces, merging
+from stream_metrics.worker.publish import publish, shut_out
 from stream_metrics.worker.takeover import Extent
 
+REPARTITION: Final = (
+    "Let workers repartition, in a new group: set kafka.repartition_topic and another "
+    'kafka.group_id (docs/operations.md, "Producers that hash keys differently"). It reads all '
+    "records that Kafka has, wherever they lie"
+)
 COUNTED: Final = 10_000  # unread offsets up to which records are told from transaction markers
 LISTED: Final = 8
 
@@ -109,15 +115,33 @@ async def stored_state(store: StateStore) -> Stored:
     return Stored(whole[0], positions)
 
 
+@dataclass(frozen=True, slots=True)
+class InUse:
+    """A partitioner, and how many conversations lie elsewhere than it puts them."""
+
+    name: str
+    apart: int
+
+
 async def partitioner_in_use(
-    store: StateStore, stored: Stored, count: int, partitioners: Mapping[str, Partitioner]
-) -> str:
+    store: StateStore,
+    stored: Stored,
+    count: int,
+    partitioners: Mapping[str, Partitioner],
+    raised: int = 0,
+) -> InUse:
     """The one of the partitioners that puts every conversation where it is.
 
-    ``count`` is the new number of partitions. Raises ``Unmovable`` if there is none, or if several
-    do and could differ on where conversations will go: then nobody knows.
+    ``count`` is the new number of partitions. Where topics got ``raised`` partitions while workers
+    were reading, it may also be where that count puts it; if there is only one partitioner to
+    choose, where any count in between does. Raises ``Unmovable`` if there is none, or if several do
+    and could differ on where conversations will go: then nobody knows.
     """
+    counts = {stored.count, max(raised, stored.count)}
+    if len(partitioners) == 1:
+        counts = {*range(stored.count, max(counts) + 1)}
     elsewhere = dict.fromkeys(partitioners, 0)
+    apart = dict.fromkeys(partitioners, 0)
     total = 0
     for number in stored.positions:
         async for stored_key, parts in store.conversations(number):
@@ -128,10 +152,12 @@ async def partitioner_in_use(
             total += 1
             key = name.encode("utf-8", "surrogatepass")
             for kind, partitioner in partitioners.items():
-                elsewhere[kind] += partitioner(key, stored.count) != number
+                if partitioner(key, stored.count) != number:
+                    apart[kind] += 1
+                    elsewhere[kind] += all(partitioner(key, n) != number for n in counts)
     fit = [kind for kind, wrong in elsewhere.items() if not wrong]
     if len(fit) == 1 or (fit and count == 1):  # to one partition all put everything
-        return fit[0]
+        return InUse(fit[0], apart[fit[0]])
     if fit:
         raise Unmovable(
             f"{total:,} conversations on {stored.count} partitions do not tell how producers "
@@ -143,8 +169,7 @@ async def partitioner_in_use(
     raise Unmovable(
         f"of {total:,} conversations so many lie on another partition than a partitioner puts "
         f"their key on: {listed}. Producers choose partitions in different ways, and nobody can "
-        "tell where a conversation's next records will come. Let all use one partitioner, wait for "
-        "`state.ttl`, and run this again"
+        f"tell where a conversation's next records will come. {REPARTITION}"
     )
 
 
@@ -193,8 +218,15 @@ def resharding(
     identity: Identity,
     extents: Mapping[Place, Extent],
     partitioner: Partitioner,
+    merge: Merge | None = None,
+    *,
+    apart: bool = False,
 ) -> Move:
-    """The move to the partition counts of ``identity``."""
+    """The move to the partition counts of ``identity``.
+
+    With ``merge`` pieces become one; ``apart`` says that conversations lie elsewhere than the
+    partitioner puts them.
+    """
     counts = identity.partition_counts
     identity = replace(
         identity.after(stored.identity),
@@ -219,7 +251,12 @@ def resharding(
     def home(conversation_id: str, _: int) -> int:
         return partitioner(conversation_id.encode("utf-8", "surrogatepass"), number_of)
 
-    return Move(identity, tuple(stored.positions), starts, home)
+    def elsewhere(conversation_id: str, number: int) -> bool:
+        key = conversation_id.encode("utf-8", "surrogatepass")
+        return partitioner(key, stored.count) != number
+
+    pieces = Pieces(merge, elsewhere if apart else None) if merge is not None else None
+    return Move(identity, tuple(stored.positions), starts, home, pieces=pieces)
 
 
 class Reshard:
@@ -258,18 +295,26 @@ class Reshard:
         stored = await self.check()
         target = self._options.identity
         if stored.identity.partition_counts == target.partition_counts:
-            return  # an earlier run has come as far as that
-        await self._check_topics(stored)
+            await self._publish(mark)  # an earlier run has come as far as that
+            return
+        raised = await self._check_topics(stored)
         number_of = max(target.partition_counts.values())
-        name = await partitioner_in_use(self._store, stored, number_of, partitioners)
-        self._say(f"partitioner: {name}")
-        partitioner = partitioners[name]
+        found = await partitioner_in_use(self._store, stored, number_of, partitioners, raised)
+        self._say(f"partitioner: {found.name}")
+        partitioner = partitioners[found.name]
         new = [(t, n) for t, count in target.partition_counts.items() for n in range(count)]
         extents = await self._logs.extents({*stored.places, *new})
         left = unread(stored, extents)
         if left and not catch_up:
             await self._refuse_unread(stored, extents, left)
-        move = resharding(stored, target, extents, partitioner)
+        if found.apart:
+            self._say(
+                f"{found.apart:,} conversations lie where another partition count put them: each "
+                "is merged with what is elsewhere of it"
+            )
+        merge = merging(self._options, stored.identity.schema_version)
+        apart = found.apart > 0
+        move = resharding(stored, target, extents, partitioner, merge, apart=apart)
         drafted = await draft(self._store, mark, move, self._options, self._progress)
         if self._outputs is not None:
             await shut_out(self._outputs, move.retired)
@@ -292,8 +337,18 @@ class Reshard:
         await self._refuse_astray(stored, extents, partitioner)
         await switch(self._store, mark, move.retired, drafted)
         self._say(f"{len(move.retired)} state partitions are replaced by {len(move.starts)}")
+        if found.apart:
+            await self._publish(mark)
 
-    async def _check_topics(self, stored: Stored) -> None:
+    async def _publish(self, mark: bytes) -> None:
+        """Send all rows to the output topic, if there is one: merged ones are other rows."""
+        if self._outputs is not None:
+            engine, scope = self._options.engine, self._options.turn_scope
+            await publish(self._store, mark, self._outputs, engine, scope, lambda _: None)
+            self._say("all rows are on the output topic as they are now")
+
+    async def _check_topics(self, stored: Stored) -> int:
+        """The largest count that topics of the state have by now."""
         counts = await self._logs.counts(stored.identity.partition_counts)
         for topic, count in stored.identity.partition_counts.items():
             if topic not in counts:
@@ -306,6 +361,7 @@ class Reshard:
                     f"topic {topic} has {counts[topic]} partitions and had {count}: it was made "
                     "anew, and what was not read of it is gone. Give the new topic another name"
                 )
+        return max(counts.values())
 
     async def _refuse_unread(
         self, stored: Stored, extents: Mapping[Place, Extent], left: Mapping[Place, int]

@@ -37,6 +37,7 @@ from tests.unit.test_audit import never
 
 TTL_MS = 86_400_000
 COUNTS = st.integers(1, 4)
+RAISED = [(3, 4), (4, 5), (5, 8)]  # both put conversations of the streams on the first partitions
 
 
 def partition_of(key: bytes, count: int) -> int:
@@ -256,6 +257,47 @@ def test_a_reshard_in_the_middle_of_a_stream(data: st.DataObject) -> None:
         for record in log
         if (record.key, record.value) in unfit
     )
+
+
+@given(st.data())
+def test_partitions_that_were_added_under_running_workers(data: st.DataObject) -> None:
+    """Workers read on by the old count while producers see the new one, so that conversations come
+    to lie in pieces: after a reshard rows and windows are the reference's."""
+    stream: list[KeyedRecord] = [(key, value, None) for key, value, _ in data.draw(streams())]
+    names = data.draw(st.sampled_from([("events",), ("events", "labels")]))
+    before, after = data.draw(st.sampled_from(RAISED))
+    old, new = dict.fromkeys(names, before), dict.fromkeys(names, after)
+    batches = data.draw(arrivals(stream))
+    cut = data.draw(st.integers(0, len(batches)))
+    mixed = data.draw(st.integers(cut, len(batches)))
+    share = data.draw(st.sampled_from([0.5, 1.0]))
+    sent = [record for batch in batches for record in batch]
+    expected = oracle.evaluate(
+        [oracle.Record(value, key, None) for key, value, _ in sent], turn_scope="all", keyed=True
+    )
+
+    async def run() -> Group:
+        group = Group(old)
+        await group.read()
+        for batch in batches[:cut]:
+            group.send(batch)
+            await group.read()
+        for batch in batches[cut:mixed]:
+            group.send(batch[::2])
+            group.send(batch[1::2], new)
+            await group.read(share)
+        await group.reshard(new)
+        assert sound(await group.audit())
+        for batch in batches[mixed:]:
+            group.send(batch)
+            await group.read()
+        await group.read()
+        assert sound(await group.audit())
+        return group
+
+    group = asyncio.run(run())
+
+    assert asyncio.run(group.shown()) == (expected.rows, expected.windows())
 
 
 @given(st.data())

@@ -30,6 +30,7 @@ from stream_metrics.worker.identity import OtherIdentity, check_identity
 from stream_metrics.worker.move import Unmovable, holding
 from stream_metrics.worker.partition import conversation_key
 from stream_metrics.worker.reshard import (
+    InUse,
     Reshard,
     Stored,
     astray,
@@ -295,7 +296,7 @@ async def test_the_partitioner_in_use_is_found() -> None:
 
     found = await partitioner_in_use(store, stored, 3, {"first": first, "last": elsewhere})
 
-    assert found == "last"
+    assert found == InUse("last", 0)
 
 
 async def test_a_partitioner_is_not_guessed() -> None:
