@@ -242,7 +242,8 @@ class OnHold(Exception):
     def __init__(self, command: str) -> None:
         super().__init__(
             f"state partitions are being replaced by `stream-metrics {command}`. Wait until it is "
-            "done; if it broke off, run it again"
+            "done; if it broke off, run it again, or take back what it has prepared with "
+            "`stream-metrics reshard --abort`"
             if command
             else "the hold on the state partitions has ended: another run has taken over"
         )

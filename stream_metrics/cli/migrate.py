@@ -11,6 +11,7 @@ from stream_metrics.cli.stopped import (
     Progress,
     agreed,
     connected,
+    nothing_to_do,
     refuse_members,
     run,
     said,
@@ -29,8 +30,9 @@ def migrate(
     """Apply changed settings to the group's stored state.
 
     It lists what changes. Where a change needs the events themselves, it refuses, and names rebuild
-    instead. Workers must be stopped. It may be cut off at any moment: run it again. Exit code 1 if
-    you decide against it, 2 if refused: then nothing is changed.
+    instead. Workers must be stopped. It may be cut off at any moment: run it again, or give it up
+    with reshard --abort. Exit code 1 if you decide against it, 2 if refused: then nothing is
+    changed.
     """
     settings = load_settings(config)
     run(settings, _migrate(settings, yes=yes))
@@ -45,16 +47,16 @@ async def _migrate(settings: Settings, *, yes: bool) -> int:
         sent = Progress(console.print, "sent")
         work = Migrate(store, options, console.print, progress, outputs, sent)
         stored, changes = await work.check()
-        if await store.held_by() is None:
+        held_by = await store.held_by()
+        if held_by != "migrate":  # else its first run has asked
             schemas = (stored.identity.schema_version, options.identity.schema_version)
             if not changes and schemas[0] == schemas[1]:
-                console.print("nothing to do: the state is that of these settings")
-                return 0
+                return nothing_to_do("the state is that of these settings", held_by)
             for change in changes:
                 console.print(str(change), markup=False)
             if schemas[0] != schemas[1]:
                 console.print(f"the stored format was schema {schemas[0]}, is {schemas[1]}")
-            if not agreed("Apply this to the state?", yes=yes):
+            if not agreed("Apply this to the state?", held_by, yes=yes):
                 return 1
         async with holding(store, "migrate") as mark:
             await work.run(mark)

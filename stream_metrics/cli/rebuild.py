@@ -25,8 +25,8 @@ def rebuild(
     """Wipe the group's state, and let its workers read all input topics again from their start.
 
     It says how far back the topics go, and what would be lost. Workers must be stopped. It may be
-    cut off at any moment: run it again. Exit code 1 if you decide against it, 2 if refused: then
-    nothing is changed.
+    cut off at any moment: run it again, or give it up with reshard --abort. Exit code 1 if you
+    decide against it, 2 if refused: then nothing is changed.
     """
     settings = load_settings(config)
     run(settings, _rebuild(settings, yes=yes))
@@ -42,9 +42,9 @@ async def _rebuild(settings: Settings, *, yes: bool) -> int:
         held = await work.conversations()
         for reach in await work.reach():
             console.print(_told(reach, held), markup=False)
-        if await store.held_by() != "rebuild" and not agreed(
-            f"Wipe the state of {held:,} conversations and read the topics again?", yes=yes
-        ):
+        held_by = await store.held_by()
+        question = f"Wipe the state of {held:,} conversations and read the topics again?"
+        if held_by != "rebuild" and not agreed(question, held_by, yes=yes):
             return 1
         async with holding(store, "rebuild") as mark:
             await work.run(mark)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated
 
@@ -17,16 +18,18 @@ from stream_metrics.cli.stopped import (
     Progress,
     agreed,
     connected,
+    nothing_to_do,
     refuse_members,
     run,
     said,
     writing,
 )
+from stream_metrics.engine.state import DamagedState
 from stream_metrics.ports import Identity
 from stream_metrics.runtime import identity, partition_options
 from stream_metrics.settings import Settings
 from stream_metrics.worker.catch_up import Partitioner
-from stream_metrics.worker.move import holding
+from stream_metrics.worker.move import Unmovable, holding
 from stream_metrics.worker.reshard import Reshard, stored_state
 
 
@@ -47,7 +50,11 @@ def reshard(
         ),
     ] = None,
     abort: Annotated[
-        bool, typer.Option("--abort", help="Take back what a run that broke off has prepared.")
+        bool,
+        typer.Option(
+            "--abort",
+            help="Take back what a run of reshard, migrate or rebuild that broke off has prepared.",
+        ),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     config: ConfigOption = None,
@@ -77,8 +84,11 @@ async def _abort(settings: Settings) -> int:
             console.print("nothing has broken off: workers may start")
             return 0
         async with holding(store, "reshard --abort"):
-            stored = await stored_state(store)
-    console.print(f"workers may start, with {_counts(stored.identity)}")
+            pass
+        found = "the state as it is"
+        with suppress(Unmovable, DamagedState):  # workers, or `check`, say what is wrong with it
+            found = _counts((await stored_state(store)).identity)
+    console.print(f"workers may start, with {found}")
     return 0
 
 
@@ -99,12 +109,12 @@ async def _reshard(
         logs = KafkaLogs(consumer, settings.kafka)
         work = Reshard(store, logs, options, letters, console.print, progress, outputs)
         stored = await work.check()
-        if await store.held_by() is None:
+        held_by = await store.held_by()
+        if held_by != "reshard":  # else its first run has asked
             if stored.identity.partition_counts == target.partition_counts:
-                console.print(f"nothing to do: the state is that of {_counts(target)}")
-                return 0
+                return nothing_to_do(f"the state is that of {_counts(target)}", held_by)
             console.print(f"from  {_counts(stored.identity)}\nto    {_counts(target)}")
-            if not agreed("Move the state?", yes=yes):
+            if not agreed("Move the state?", held_by, yes=yes):
                 return 1
         try:
             async with holding(store, "reshard") as mark:

@@ -28,6 +28,10 @@ from stream_metrics.worker.move import Unmovable
 
 ANSWER_WITHIN_SECONDS: Final = 15
 LISTED: Final = 5
+AGAIN: Final = (
+    "Run this again, it goes on from there; or let workers start with the state that is in force "
+    "(`stream-metrics reshard --abort`)"
+)
 
 
 def said() -> Console:
@@ -42,11 +46,9 @@ def run(settings: Settings, work: Coroutine[Any, Any, int]) -> None:
     except (Unmovable, OtherIdentity, UnknownSchema, OnHold, TopicsUnfit, KafkaRefused) as error:
         raise UsageError(str(error)) from error
     except (StoreUnavailable, StoreRefused) as error:
-        raise UsageError(
-            f"redis {mask_url(settings.redis.url)}: {error}. Run this again; it goes on from there"
-        ) from error
+        raise UsageError(f"redis {mask_url(settings.redis.url)}: {error}. {AGAIN}") from error
     except OutputUnavailable as error:
-        raise UsageError(f"{error}. Run this again; it goes on from there") from error
+        raise UsageError(f"{error}. {AGAIN}") from error
     except (KafkaError, OSError, TimeoutError) as error:
         raise UsageError(
             f"kafka {settings.kafka.bootstrap_servers}: {kafka_reason(settings, error)}. Nothing "
@@ -109,9 +111,25 @@ async def refuse_members(settings: Settings, store: StateStore) -> None:
             raise UsageError(there)
 
 
-def agreed(question: str, *, yes: bool) -> bool:
-    """Whether whoever typed the command wants to go on."""
+def agreed(question: str, held_by: str | None, *, yes: bool) -> bool:
+    """Whether whoever typed the command wants to go on.
+
+    ``held_by`` is another command that holds the namespace, if one does; it is told of first.
+    """
+    if held_by is not None:
+        said().print(
+            f"`stream-metrics {held_by}` broke off, or is still at work: to go on takes the state "
+            "partitions out of its hands, and deletes what it has prepared"
+        )
     return yes or typer.confirm(question, err=True)
+
+
+def nothing_to_do(why: str, held_by: str | None) -> int:
+    """Say why, and who keeps workers out all the same; the exit code."""
+    said().print(f"nothing to do: {why}")
+    if held_by is not None:
+        said().print(f"workers do not start, though: {OnHold(held_by)}")
+    return 0
 
 
 class Progress:

@@ -109,8 +109,9 @@ async def stored_state(store: StateStore) -> Stored:
     whole = [replace(identity, schema_version=schema) for identity in identities]
     if any(identity != whole[0] for identity in whole):
         raise Unmovable(
-            "state partitions were built by different settings; a `stream-metrics migrate` was cut "
-            "off, run it again"
+            "state partitions were built for different groups, settings or partition counts, which "
+            "no worker and no command leaves behind: somebody has restored or copied some of them. "
+            "Restore all from one backup, or run `stream-metrics rebuild`"
         )
     return Stored(whole[0], positions)
 

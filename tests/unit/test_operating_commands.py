@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -147,3 +148,85 @@ def test_a_forget_up_to_a_time_that_workers_refuse_is_refused(text: str) -> None
     """Such an event would be a dead letter."""
     with pytest.raises(UsageError, match="--until"):
         parse_until(text)
+
+
+# -- after a command that broke off
+
+
+def held_by(options: RedisOptions, command: str | None = None) -> str | None:
+    """Who holds the namespace; with ``command`` a run of that has just broken off."""
+
+    async def work() -> str | None:
+        store = connect(options)
+        if command is not None:
+            await store.hold(b"mark", command)
+        found = await store.held_by()
+        await store.close()
+        return found
+
+    return asyncio.run(work())
+
+
+def test_another_commands_hold_is_not_taken_over_unasked(
+    namespace: RedisOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A migration lists its changes as ever, says who broke off, and asks."""
+    monkeypatch.setenv("STREAM_METRICS_METRICS__GOOD_GAIN", "3")
+    held_by(namespace, "reshard")
+
+    done = CliRunner().invoke(app, ["migrate"], input="n\n")
+
+    assert done.exit_code == 1
+    assert "metrics.good_gain was 2, is 3" in done.stderr
+    assert "`stream-metrics reshard` broke off" in done.stderr
+    assert held_by(namespace) == "reshard"
+
+
+def test_a_run_that_broke_off_goes_on_unasked(namespace: RedisOptions) -> None:
+    """It has asked before; here only the hold was left to end."""
+    held_by(namespace, "migrate")
+
+    done = CliRunner().invoke(app, ["migrate"])
+
+    assert (done.exit_code, held_by(namespace)) == (0, None)
+    assert "workers may start" in done.stderr
+
+
+def test_nothing_to_do_says_who_keeps_workers_out(namespace: RedisOptions) -> None:
+    """The hold stays, and the ways out are named."""
+    held_by(namespace, "rebuild")
+
+    done = CliRunner().invoke(app, ["migrate"])
+
+    assert (done.exit_code, held_by(namespace)) == (0, "rebuild")
+    assert "nothing to do" in done.stderr
+    assert "`stream-metrics reshard --abort`" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["migrate", "rebuild", "reshard", "reshard --abort"])
+def test_whatever_broke_off_can_be_given_up(namespace: RedisOptions, command: str) -> None:
+    """Workers may start with the state that is in force."""
+    held_by(namespace, command)
+
+    done = CliRunner().invoke(app, ["reshard", "--abort"])
+
+    assert (done.exit_code, held_by(namespace)) == (0, None)
+    assert f"workers may start, with {TOPIC}: 1 partitions" in done.stderr
+
+
+def test_a_run_on_damaged_state_can_be_given_up(namespace: RedisOptions) -> None:
+    """Nothing of it need be readable for that."""
+
+    async def damage() -> None:
+        store = connect(namespace)
+        client: Any = store.client
+        tag = await client.hget(store.keys.layout, "0")
+        await client.hset(store.keys.partition(tag.decode()).meta, "i:schema", "damaged")
+        await store.close()
+
+    held_by(namespace, "migrate")
+    asyncio.run(damage())
+
+    done = CliRunner().invoke(app, ["reshard", "--abort"])
+
+    assert (done.exit_code, held_by(namespace)) == (0, None)
