@@ -97,9 +97,10 @@ class Group:
             await self.system.stop_workers()
             self.system.workers.clear()
 
-    async def all_read(self) -> None:
-        """Wait until what lies in the input topics is in the state."""
-        ends = {p: n for p, n in self.system.produced.ends.items() if p[0] in self.system.topics}
+    async def all_read(self, below: int = 1_000) -> None:
+        """Wait until what lies in the input topics, on partitions ``below``, is in the state."""
+        topics, produced = self.system.topics, self.system.produced
+        ends = {p: n for p, n in produced.ends.items() if p[0] in topics and p[1] < below}
 
         left: dict[tuple[str, int], tuple[int, int]] = {}
         says: list[object] = []

@@ -96,6 +96,34 @@ async def test_partitions_are_added_while_producers_send(
     assert await group.system.dead_letters() == group.system.produced.broken
 
 
+async def test_partitions_are_added_under_running_workers(
+    kafka: Kafka, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    """Workers that do not see the new count yet read what producers send by it, so that
+    conversations come to lie in pieces; the command merges them."""
+    group = await Group.made(kafka, redis_server, tmp_path, "under", 4)
+    group.system.settings["STREAM_METRICS_KAFKA__METADATA_MAX_AGE_MS"] = "600000"
+    records = traffic(6)
+    third = len(records) // 3
+    await group.system.start_workers(1)
+    await group.produce(records[:third])
+    await group.all_read()
+    await group.add_partitions(5)
+    await group.produce(records[third : 2 * third])
+    await group.all_read(below=4)
+    await group.system.stop_workers()
+    group.system.workers.clear()
+
+    code, said = await group.run("reshard", "--yes", "--catch-up")
+
+    assert code == 0, said
+    assert "partitioner: murmur2" in said
+    assert "is merged with what is elsewhere of it" in " ".join(said.split())
+    async with group.working():
+        await group.produce(records[2 * third :])
+    await group.same_as_replay()
+
+
 async def test_producers_are_switched_to_new_topics(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
