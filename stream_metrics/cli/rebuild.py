@@ -15,7 +15,9 @@ from stream_metrics.cli.stopped import agreed, connected, refuse_members, run, s
 from stream_metrics.runtime import identity, partition_options
 from stream_metrics.settings import Settings
 from stream_metrics.worker.move import holding
-from stream_metrics.worker.rebuild import Reach, Rebuild
+from stream_metrics.worker.rebuild import Former, Reach, Rebuild
+
+NOTES = "with those of which only a note is left"
 
 
 def rebuild(
@@ -42,8 +44,11 @@ async def _rebuild(settings: Settings, *, yes: bool) -> int:
         held = await work.conversations()
         for reach in await work.reach():
             console.print(_told(reach, held), markup=False)
+        former = await work.former()
+        if former is not None:
+            console.print(_told_former(former, held), markup=False)
         held_by = await store.held_by()
-        question = f"Wipe the state of {held:,} conversations and read the topics again?"
+        question = f"Wipe the state of {held:,} conversations ({NOTES}) and read the topics again?"
         if held_by != "rebuild" and not agreed(question, held_by, yes=yes):
             return 1
         async with holding(store, "rebuild") as mark:
@@ -57,9 +62,22 @@ def _told(reach: Reach, held: int) -> str:
         return f"{reach.topic}: kept from its first record on"
     begins = "holds no records any more"
     if reach.oldest_ms is not None:
-        begins = f"begins at {datetime.fromtimestamp(reach.oldest_ms / 1000, UTC):%FT%TZ}"
+        begins = f"begins at {_time(reach.oldest_ms)}"
     return (
         f"{reach.topic}: {begins}; {reach.deleted:,} records before are gone. Of {held:,} "
-        f"conversations {reach.bare:,} have had their last record before that, and lose all that "
-        "came from there; others lose their beginning"
+        f"conversations ({NOTES}) {reach.bare:,} have had their last record before that, and lose "
+        "all that came from there; others lose their beginning"
     )
+
+
+def _told_former(former: Former, held: int) -> str:
+    return (
+        f"records up to {_time(former.read_up_to_ms)} were read from other topics, or before these "
+        f"got more partitions; they are not read again. Of {held:,} conversations ({NOTES}) "
+        f"{former.bare:,} have had their last record before all that is, and are lost; others lose "
+        "what came from there"
+    )
+
+
+def _time(ms: int) -> str:
+    return f"{datetime.fromtimestamp(ms / 1000, UTC):%FT%TZ}"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from stream_metrics.engine.state import DamagedState
-from stream_metrics.ports import MAX_TIMESTAMP_MS, Identity, Position, StateStore
+from stream_metrics.ports import FORMER, MAX_TIMESTAMP_MS, Identity, Position, StateStore
 from stream_metrics.worker.catch_up import Place
 from stream_metrics.worker.identity import OtherIdentity
 from stream_metrics.worker.move import Move, Unmovable, draft, switch
@@ -48,6 +48,18 @@ class Reach:
     deleted: int = 0
     oldest_ms: int | None = None
     bare: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Former:
+    """What the state has of topics that are no longer input, or of before they got more partitions.
+
+    ``read_up_to_ms`` is the largest timestamp of those records, ``bare`` the conversations whose
+    last record is older than all that their number's topics still have.
+    """
+
+    read_up_to_ms: int
+    bare: int
 
 
 class Rebuild:
@@ -94,6 +106,19 @@ class Rebuild:
             )
         return found
 
+    async def former(self) -> Former | None:
+        """What of the state came from where nothing is read any more, if anything did."""
+        numbers = await self._store.partitions()
+        read_up_to_ms = max([await self._former_ms(number) for number in numbers], default=0)
+        if not read_up_to_ms:
+            return None
+        oldest = await self._logs.oldest_ms(self._places())
+        begins = dict[int, int]()
+        for (_, number), ms in oldest.items():
+            begins[number] = min(ms, begins.get(number, MAX_TIMESTAMP_MS))
+        bare = [await self._older(n, begins.get(n, MAX_TIMESTAMP_MS)) for n in numbers]
+        return Former(read_up_to_ms, sum(bare))
+
     async def run(self, mark: bytes) -> None:
         """Put the empty partitions in place; raises like ``reach``, before anything is changed."""
         extents = await self._logs.extents(self._places())
@@ -133,6 +158,13 @@ class Rebuild:
                         f"conversations that are in pieces by now. {REPARTITION}"
                     )
             _refuse_outgrown(stored, extents)
+
+    async def _former_ms(self, number: int) -> int:
+        """Up to which record time a partition has what is read no more; 0 if it has nothing."""
+        with suppress(DamagedState):
+            former = (await self._store.describe(number)).positions.get(FORMER)
+            return former.record_time_ms if former is not None else 0
+        return 0
 
     async def _older(self, number: int, ms: int | None) -> int:
         """How many conversations of a partition had their last record before that time, if any.

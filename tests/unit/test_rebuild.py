@@ -13,7 +13,7 @@ from stream_metrics.ports import OnHold, Wiped
 from stream_metrics.worker.catch_up import Place
 from stream_metrics.worker.identity import OtherIdentity
 from stream_metrics.worker.move import Unmovable, holding
-from stream_metrics.worker.rebuild import Reach, Rebuild
+from stream_metrics.worker.rebuild import Former, Reach, Rebuild
 from stream_metrics.worker.takeover import Extent
 from tests.fuse import Crash, Fuse, Fused
 from tests.property.test_migrate import Configured, settings_with
@@ -155,6 +155,29 @@ async def test_an_empty_log_has_lost_all() -> None:
     await group.read()
 
     assert await rebuilding(group, {("events", 0): 1}).reach() == [Reach("events", 1, None, 1)]
+
+
+async def test_what_was_read_of_other_topics_is_told() -> None:
+    """Conversations without a record on the new topics are lost, though those begin at 0."""
+    group = Configured({"events": 1})
+    group.send([search(f"c{n}", 1, NOON_S + n, "a") for n in range(4)])
+    await group.read()
+    await group.reshard({"events-2": 1})
+    group.send([search("c3", 2, NOON_S + 9, "a")])
+    await group.read()
+
+    work = rebuilding(group)
+
+    assert await work.reach() == [Reach("events-2")]
+    assert await work.former() == Former(1000 * (NOON_S + 3), 3)
+
+
+async def test_nothing_is_said_of_other_topics_where_there_were_none() -> None:
+    """Neither of a new group, nor after a migration."""
+    group = await filled()
+    await group.migrate(settings_with({"metrics": {"good_gain": 3}}))
+
+    assert await rebuilding(group).former() is None
 
 
 async def test_topics_that_got_partitions_are_refused() -> None:
