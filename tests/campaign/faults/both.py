@@ -6,7 +6,7 @@ import asyncio
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from tests.campaign.faults import kafka, network, redis, workers
+from tests.campaign.faults import kafka, network, redis, upgrade, workers
 from tests.campaign.faults.fault import ANY, Fault
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
     Both(workers.RollingRestart(), redis.Kill()),
     Both(workers.RollingRestart(), redis.Paused()),
     Both(workers.RollingRestart(), network.Broken("kafka", "stall")),
+    Both(upgrade.RollingUpgrade(), redis.RollBack()),
     Both(workers.Kill(), redis.RollBack()),
     Both(workers.KillAtStep("after", "write", 4), kafka.Restart()),
     Both(workers.Zombie(), redis.RollBack()),
