@@ -6,5 +6,6 @@ from typing import Final
 
 from tests.mutations.of_delivery import DELIVERY
 from tests.mutations.of_figures import FIGURES
+from tests.mutations.of_moves import MOVES
 
-MUTATIONS: Final = (*FIGURES, *DELIVERY)
+MUTATIONS: Final = (*FIGURES, *DELIVERY, *MOVES)
