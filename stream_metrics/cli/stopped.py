@@ -15,6 +15,7 @@ from stream_metrics.adapters.kafka.groups import members
 from stream_metrics.adapters.kafka.output import KafkaOutputs
 from stream_metrics.adapters.kafka.rights import KafkaRefused
 from stream_metrics.adapters.kafka.topics import TopicsUnfit
+from stream_metrics.adapters.kafka.unpacking import UnreadableBatch
 from stream_metrics.adapters.redis.connect import connect
 from stream_metrics.adapters.redis.errors import StoreRefused
 from stream_metrics.adapters.redis.store import RedisStore
@@ -49,6 +50,12 @@ def run(settings: Settings, work: Coroutine[Any, Any, int]) -> None:
         raise UsageError(f"redis {mask_url(settings.redis.url)}: {error}. {AGAIN}") from error
     except OutputUnavailable as error:
         raise UsageError(f"{error}. {AGAIN}") from error
+    except UnreadableBatch as error:
+        raise UsageError(
+            f"{error.message}. Nothing has been moved, and to run this again changes nothing. If "
+            "it is too large and memory allows, raise `kafka.max_batch_bytes`; else clear the "
+            "topic of it (kafka-delete-records.sh) and run `stream-metrics rebuild`"
+        ) from error
     except (KafkaError, OSError, TimeoutError) as error:
         raise UsageError(
             f"kafka {settings.kafka.bootstrap_servers}: {kafka_reason(settings, error)}. Nothing "

@@ -78,11 +78,20 @@ def check_identity(stored: Identity | None, ours: Identity, partition: int) -> N
         )
     if replace(stored, schema_version=ours.schema_version) == ours:
         return
-    if dict(stored.partition_counts) != dict(ours.partition_counts):
+    before, now = dict(stored.partition_counts), dict(ours.partition_counts)
+    if before != now and before.keys().isdisjoint(now):
         raise OtherIdentity(
-            f"{where} was built for {dict(stored.partition_counts)} (topic: partitions), and "
-            f"they are {dict(ours.partition_counts)} now: a conversation's next records come to "
-            "another partition than its state. Stop all workers and run `stream-metrics reshard` "
+            f"{where} was built from {', '.join(before)}, and what is read now is "
+            f"{', '.join(now)}. If kafka.repartition_topic was set, or taken away, choose another "
+            'kafka.group_id (docs/operations.md, "Producers that hash keys differently"). If '
+            "producers write to other topics, stop all workers and run `stream-metrics reshard` "
+            '("Changing partition counts"). Or name the topics again that it was built from'
+        )
+    if before != now:
+        raise OtherIdentity(
+            f"{where} was built for {before} (topic: partitions), and they are {now} now: a "
+            "conversation's next records come to another partition than its state. Stop all "
+            "workers and run `stream-metrics reshard` "
             '(docs/operations.md, "Changing partition counts"); or name the topics again that it '
             "was built for"
         )

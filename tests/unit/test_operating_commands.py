@@ -13,11 +13,13 @@ import pytest
 from typer.testing import CliRunner
 
 from deploy.local.servers import RedisServer
+from stream_metrics.adapters.kafka.unpacking import UnreadableBatch
 from stream_metrics.adapters.memory import MemoryDeadLetters
 from stream_metrics.adapters.redis.connect import RedisOptions, connect
 from stream_metrics.cli import app
 from stream_metrics.cli.common import UsageError
 from stream_metrics.cli.forget import parse_until, read_ids
+from stream_metrics.cli.stopped import run
 from stream_metrics.engine.codec import encode_sums
 from stream_metrics.ports import Position, Record
 from stream_metrics.runtime import identity
@@ -201,6 +203,19 @@ def test_nothing_to_do_says_who_keeps_workers_out(namespace: RedisOptions) -> No
     assert (done.exit_code, held_by(namespace)) == (0, "rebuild")
     assert "nothing to do" in done.stderr
     assert "`stream-metrics reshard --abort`" in done.stderr
+
+
+def test_a_batch_that_cannot_be_unpacked_is_not_a_matter_of_trying_again() -> None:
+    """The message names the batch, the setting and the way out."""
+
+    async def work() -> int:
+        raise UnreadableBatch("events", 2, 7, "is larger than 5 bytes decompressed")
+
+    with pytest.raises(
+        UsageError, match=r"offset 7 of events \[2\].*max_batch_bytes.*rebuild"
+    ) as told:
+        run(Settings(), work())
+    assert "goes on from there" not in str(told.value)
 
 
 @pytest.mark.parametrize("command", ["migrate", "rebuild", "reshard", "reshard --abort"])

@@ -499,6 +499,15 @@ async def test_a_damaged_conversation_is_named(prefix: bytes) -> None:
     assert await group.store.held_by() is None
 
 
+def test_repartitioning_in_the_same_group_is_told_of_a_new_one() -> None:
+    """State that was built from the inputs does not fit the internal topic, nor the other way."""
+    internal = replace(IDENTITY, partition_counts={"internal": 2})
+
+    for stored, ours in ((IDENTITY, internal), (internal, IDENTITY)):
+        with pytest.raises(OtherIdentity, match=r"choose another kafka\.group_id"):
+            check_identity(stored, ours, 0)
+
+
 def test_the_halt_names_the_command() -> None:
     """A worker that finds other partition counts says what moves the state to them."""
     more = replace(IDENTITY, partition_counts={"events": 9})
