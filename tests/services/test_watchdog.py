@@ -81,7 +81,6 @@ async def fetching(
 
     async def fetches(**_: Any) -> dict[Any, Any]:
         asked.set()
-        await asyncio.sleep(0.05)  # a fetch takes a while
         return await fetch(client)
 
     client.getmany = fetches
@@ -122,6 +121,7 @@ async def test_a_client_that_fetches_nothing_is_noticed(
     """If records are there and none is handed out, the probe fails until they are."""
 
     async def nothing(_: AIOKafkaConsumer) -> dict[Any, Any]:
+        await asyncio.sleep(0.05)  # as the client, which waits for records
         return {}
 
     async with working(kafka, redis_server, "stuck-fetch") as (runtime, topic):

@@ -28,6 +28,7 @@ from stream_metrics.adapters.kafka.waiting import KafkaPatience
 from stream_metrics.settings import KafkaSettings
 from stream_metrics.worker.patience import Patience, Reasons
 
+AGAIN_SECONDS = 0.05  # after an error that is over when it is seen
 Fetched = dict[TopicPartition, list[Any]]
 
 
@@ -88,10 +89,10 @@ class Fetching:
     async def _answer(self, error: KafkaError) -> None:
         """Do what the error calls for; return when fetching may be tried again."""
         match error:
-            case RecordTooLargeError():
-                pass  # halted by now
-            case NoOffsetForPartitionError():
-                pass  # raised for the moment between assignment and our seek
+            case RecordTooLargeError() | NoOffsetForPartitionError():
+                # Halted by now; or raised for the moment between assignment and our seek. A client
+                # that raises at once again must not keep all else from its turn.
+                await self._patience.pause(AGAIN_SECONDS)
             case OffsetOutOfRangeError():
                 self._reader.log_moved()
             case UnreadableBatch():
