@@ -55,6 +55,10 @@ class History:
         self._write()
         return len(self.parts) - 1
 
+    def pass_over(self, ends: Mapping[Place, int]) -> None:
+        """Note that nobody reads these partitions up to there any more."""
+        self.part(self.add(ends)).touch()
+
     def drop(self, partitions: set[int]) -> None:
         """Forget what was read of these numbers: their state begins anew."""
         self.parts = [

@@ -82,7 +82,7 @@ async def everything(
 ) -> AsyncIterator[Record]:
     """The records that were kept aside, then those that the brokers have behind them."""
     history = History(folder)
-    for found in _kept_aside(history):
+    for found in kept_aside(history):
         yield found
     begins = history.begins()
     async for found in committed(bootstrap_servers, topics):
@@ -90,7 +90,7 @@ async def everything(
             yield found
 
 
-def _kept_aside(history: History) -> Iterator[Record]:
+def kept_aside(history: History) -> Iterator[Record]:
     for number, spans in enumerate(history.parts):
         for found in read_records([str(history.part(number))]) if spans else ():
             if any(span.holds(found.topic, found.partition, found.offset) for span in spans):

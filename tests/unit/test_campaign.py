@@ -16,6 +16,7 @@ from tests.campaign.clock import Clock, obey_clock
 from tests.campaign.faults import ANY, FAULTS, Need
 from tests.campaign.faults.upgrade import other_schema
 from tests.campaign.history import History, Span
+from tests.campaign.log import kept_aside
 from tests.campaign.plan import DECK_SEEDS, Options, make_plan
 from tests.campaign.proxy import Proxy
 from tests.campaign.report import Calibration, Landing, Outcome, coverage, table, verdict
@@ -79,6 +80,18 @@ def test_a_second_part_begins_where_the_first_ended(tmp_path: Path) -> None:
     again = History(tmp_path)
     assert again.parts[1] == [Span("events", 1, 100, 250), Span("events", 2, 0, 40)]
     assert again.begins() == {("events", 1): 250, ("events", 2): 40}
+
+
+def test_deleted_records_are_passed_over(tmp_path: Path) -> None:
+    """They count for nothing, also where a broker that was killed has them again."""
+    history = History(tmp_path)
+    history.add({("events", 1): 100})
+    history.part(0).touch()
+
+    history.pass_over({("events", 1): 150})
+
+    assert history.begins() == {("events", 1): 150}
+    assert list(kept_aside(history)) == []
 
 
 def test_a_state_built_anew_has_no_past(tmp_path: Path) -> None:

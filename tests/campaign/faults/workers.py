@@ -7,6 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from tests.campaign.faults.fault import Extra, Fault
+from tests.services.live import PARTITIONS
 
 if TYPE_CHECKING:
     from tests.campaign.world import ObedientWorker, World
@@ -75,7 +76,10 @@ class KillAtClaim(Fault):
     async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
         if len(world.workers) == 4:
             await world.retire(rng.choice(world.workers))
-        world.orders.write_text(f"{self._when} claim {rng.randint(1, 2)} KILL")
+        claim = rng.randint(1, 2)
+        if len(world.workers) + 1 == PARTITIONS:  # then each takes one
+            claim = 1
+        world.orders.write_text(f"{self._when} claim {claim} KILL")
         world.start_worker()
         world.killed(await dead(world, "a claim"))
         await asyncio.sleep(hold_seconds)
