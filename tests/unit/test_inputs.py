@@ -8,7 +8,12 @@ from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.errors import CorruptRecordException, KafkaError
+from aiokafka.errors import (
+    CorruptRecordException,
+    KafkaConnectionError,
+    KafkaError,
+    OffsetOutOfRangeError,
+)
 from prometheus_client import CollectorRegistry
 
 from stream_metrics.adapters.health import Health
@@ -217,3 +222,44 @@ async def test_members_of_a_new_group_begin_together() -> None:
 
     assert late.copied == [(1, 3), (1, 4)]
     assert late.health.reasons == {}
+
+
+async def test_what_was_taken_back_during_a_look_is_not_copied() -> None:
+    """If brokers go away while it looks, and the group begins to hand out partitions anew, nothing
+    is read until it has."""
+    brokers = Brokers([TOPIC], 2)
+    fill(brokers, FIRST, 3)
+    worker = Copying(brokers)
+    await worker.turn()
+    brokers.rebalance([worker.client])
+    client: Any = worker.client
+    ends = client.end_offsets
+
+    async def fails_once(places: Any) -> Any:
+        client.end_offsets = ends
+        client._listener.on_partitions_revoked(set(places))
+        raise KafkaConnectionError
+
+    client.end_offsets = fails_once
+
+    await worker.turn()
+
+    assert worker.copied == []
+    assert brokers.commits == {}
+
+
+async def test_an_offset_that_stays_out_of_range_is_told() -> None:
+    """Where the log's bounds say otherwise, the reason names it, and each round has a pause."""
+    brokers = Brokers([TOPIC], 2)
+    fill(brokers, FIRST, 3)
+    worker = await copying(brokers)
+
+    async def refuses(**_: Any) -> Any:
+        raise OffsetOutOfRangeError({FIRST: 0})
+
+    client: Any = worker.client
+    client.getmany = refuses
+
+    await worker.turn(2)
+
+    assert "OffsetOutOfRangeError" in worker.health.reasons[f"{REPARTITION}_fetch"]

@@ -93,8 +93,6 @@ class Fetching:
                 # Halted by now; or raised for the moment between assignment and our seek. A client
                 # that raises at once again must not keep all else from its turn.
                 await self._patience.pause(AGAIN_SECONDS)
-            case OffsetOutOfRangeError():
-                self._reader.log_moved()
             case UnreadableBatch():
                 place = TopicPartition(error.topic, error.partition)
                 self._reader.halt_place(place, error.message)
@@ -104,6 +102,8 @@ class Fetching:
                     # a client gives no sign of life once that was denied
                     await self._group.join_anew()
             case _:
+                if isinstance(error, OffsetOutOfRangeError):
+                    self._reader.log_moved()
                 # Not "kafka": the brokers may well answer, and then waiting does not help.
                 why = f"records cannot be fetched: {type(error).__name__}"
                 self._reasons.set("fetch", why)

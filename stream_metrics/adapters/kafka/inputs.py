@@ -65,6 +65,7 @@ class KafkaInputs:
     ) -> None:
         self._settings = settings
         self._cluster = cluster
+        self._patience = patience
         self._retry = KafkaPatience(settings, patience, reasons)
         self._group = Membership(
             cluster,
@@ -138,7 +139,12 @@ class KafkaInputs:
     # -- where to read --------------------------------------------------------------------------
 
     async def _look(self) -> None:
-        """Find out from where to read what the group gave us, and read on."""
+        """Find out from where to read what the group gave us, and read on.
+
+        Asked again after an error, it has nothing to do if the group has taken back what was ours.
+        """
+        if not self._group.due:
+            return
         consumer = self._group.consumer
         self._group.looking()
         places = sorted(consumer.assignment())
@@ -152,6 +158,7 @@ class KafkaInputs:
             raise
         if commits is None:  # another member is about to say where the group begins
             self._group.look_again()
+            await self._patience.pause(ASK_SECONDS)
             return
         if self._group.changed:
             return
