@@ -14,6 +14,7 @@ from aiokafka.errors import KafkaError, ProducerClosed
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.settings import KafkaSettings
 
+PUT_BACK_SECONDS: Final = 0.5  # the client's pause before it sends a batch again is 0.1
 LARGEST_BYTES: Final = 64 * 1024 * 1024  # the brokers' own limit is what counts
 
 
@@ -78,11 +79,14 @@ async def abandon(producer: AIOKafkaProducer, within_seconds: float) -> None:
 
     Its own ``stop`` waits until everything is sent, which in a broken transaction is for ever.
     """
-    producer._message_accumulator.fail_all(ProducerClosed())
     sender = producer._sender.sender_task
     if sender is not None:
         sender.cancel()
     await producer.client.close()
+    if sender is not None:
+        # A batch on its way is put back after a pause, for which it must not have failed yet.
+        await asyncio.wait({sender}, timeout=PUT_BACK_SECONDS)
+    producer._message_accumulator.fail_all(ProducerClosed())
     if sender is not None:
         await asyncio.wait({sender}, timeout=within_seconds)
     with suppress(TimeoutError, KafkaError):
