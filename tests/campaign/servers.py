@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
+from redis.exceptions import ConnectionError, RedisError
 
 from deploy.local.install import FAKETIME, REDIS, library, program
 from deploy.local.kafka.cluster import Kafka
@@ -228,9 +228,7 @@ class SentinelRedis(StateServers):
     async def roles(self) -> tuple[RedisServer, RedisServer]:
         """Master and replica as they are now."""
         first, second = self.servers
-        async with Redis.from_url(first.url) as client:
-            leads = (await client.info("replication"))["role"] == "master"
-        return (first, second) if leads else (second, first)
+        return (first, second) if await leads(first.url) else (second, first)
 
 
 class ClusterRedis(StateServers):
@@ -274,9 +272,22 @@ class ClusterRedis(StateServers):
 
 async def linked_at(url: str) -> bool:
     """Whether this server is a replica in step with its master."""
-    async with Redis.from_url(url) as client:
-        found = await client.info("replication")
-    return found.get("master_link_status") == "up"
+    return (await replication(url)).get("master_link_status") == "up"
+
+
+async def leads(url: str) -> bool:
+    """Whether this server is a master."""
+    return (await replication(url)).get("role") == "master"
+
+
+async def replication(url: str) -> dict[str, Any]:
+    """What a server says of it; nothing while Sentinel gives it another role, and cuts us off."""
+    try:
+        async with Redis.from_url(url) as client:
+            found: dict[str, Any] = await client.info("replication")
+    except ConnectionError:
+        return {}
+    return found
 
 
 async def whole(url: str) -> bool:

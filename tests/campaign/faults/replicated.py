@@ -13,7 +13,7 @@ from redis.crc import key_slot
 from stream_metrics.adapters.redis.keys import choose_tag
 from tests.campaign.faults.fault import Fault, Need
 from tests.campaign.faults.redis import ANSWER_SECONDS, BACKOFF_SECONDS, FEW
-from tests.campaign.servers import ClusterRedis, SentinelRedis, whole
+from tests.campaign.servers import ClusterRedis, SentinelRedis, leads, whole
 from tests.services.live import PARTITIONS
 
 if TYPE_CHECKING:
@@ -116,12 +116,6 @@ async def run(client: Redis, *command: str | bytes | int) -> Any:
         return await connection.read_response()
     finally:
         await pool.release(connection)
-
-
-async def leads(url: str) -> bool:
-    """Whether this server is a master."""
-    async with Redis.from_url(url) as client:
-        return str((await client.info("replication"))["role"]) == "master"
 
 
 FAULTS: Final[tuple[Fault, ...]] = (FailOver(), MoveSlots(), MasterDies())

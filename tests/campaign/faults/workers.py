@@ -76,9 +76,8 @@ class KillAtClaim(Fault):
     async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
         if len(world.workers) == 4:
             await world.retire(rng.choice(world.workers))
-        claim = rng.randint(1, 2)
-        if len(world.workers) + 1 == PARTITIONS:  # then each takes one
-            claim = 1
+        share = PARTITIONS // (len(world.workers) + 1)  # what the new one is given, at least
+        claim = min(rng.randint(1, 2), share)
         world.orders.write_text(f"{self._when} claim {claim} KILL")
         world.start_worker()
         world.killed(await dead(world, "a claim"))
