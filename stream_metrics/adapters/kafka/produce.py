@@ -86,7 +86,10 @@ async def abandon(producer: AIOKafkaProducer, within_seconds: float) -> None:
     if sender is not None:
         # A batch on its way is put back after a pause, for which it must not have failed yet.
         await asyncio.wait({sender}, timeout=PUT_BACK_SECONDS)
-    producer._message_accumulator.fail_all(ProducerClosed())
+    accumulator = producer._message_accumulator
+    # And one that was put back is looked for among those on their way once it has failed.
+    accumulator._pending_batches.update(b for queue in accumulator._batches.values() for b in queue)
+    accumulator.fail_all(ProducerClosed())
     if sender is not None:
         await asyncio.wait({sender}, timeout=within_seconds)
     with suppress(TimeoutError, KafkaError):
