@@ -94,3 +94,16 @@ async def abandon(producer: AIOKafkaProducer, within_seconds: float) -> None:
         await asyncio.wait({sender}, timeout=within_seconds)
     with suppress(TimeoutError, KafkaError):
         await asyncio.wait_for(producer.stop(), within_seconds)
+    _take_errors(producer)
+
+
+def _take_errors(producer: AIOKafkaProducer) -> None:
+    """Nobody waits for these any more; else each would be logged as an error that nobody took."""
+    accumulator = producer._message_accumulator
+    waiters = [batch._drain_waiter for batch in accumulator._pending_batches]
+    waiters += [batch._drain_waiter for queue in accumulator._batches.values() for batch in queue]
+    if producer._txn_manager is not None:
+        waiters.append(producer._txn_manager._transaction_waiter)
+    for waiter in waiters:
+        if waiter is not None and waiter.done() and not waiter.cancelled():
+            waiter.exception()
