@@ -64,6 +64,10 @@ class Carrier:
         self.iteration = 0
         self.agent = DEFAULT_AGENT
         self.release: str | None = None
+        self.clear()
+
+    def clear(self) -> None:
+        """Drop all items: none of them stands any more."""
         self.gate: str | None = None
         self.searches: list[str] = []
         self.labels: dict[str, int | None] = {}

@@ -567,6 +567,7 @@ class _Batch:
             del turn.gate_labels[number]
         if carrier.completed:
             turn.completed = None
+        carrier.clear()
 
     # -- the end of the batch -------------------------------------------------------------------
 

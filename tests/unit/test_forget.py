@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from stream_metrics.engine.codec import decode_conversation
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.events import Limits
@@ -72,6 +73,14 @@ def labelled(at_s: int = NOON_S + 1) -> tuple[bytes, bytes]:
         "gate": [{"iteration": 1, "search_needed": True}],
     }
     return SECRET.encode(), json.dumps(event).encode()
+
+
+def labels_of(name: str, at_s: int) -> tuple[bytes, bytes]:
+    """A label of a result that never comes."""
+    key, value = labelled(at_s)
+    event = {**json.loads(value), "event_id": f"canary-label-{name}", "routing": [], "gate": []}
+    event["labels"] = [{"result_id": f"canary-{name}", "gain": 1}]
+    return key, json.dumps(event).encode()
 
 
 def completed(turn: int = 1) -> tuple[bytes, bytes]:
@@ -217,6 +226,20 @@ async def test_a_turn_that_only_refused_goes_too() -> None:
     parts = [held.hot async for _, held in fed.store.conversations(0)]
     assert [list(hot) for hot in parts] == [[b"c"]]
     assert SECRET.encode() not in parts[0][b"c"]
+
+
+async def test_a_forget_among_labels_that_are_too_many_erases_them() -> None:
+    """Labels that wait and a forget of some of them may come in one batch: none is set aside."""
+    engine = EngineConfig(limits=replace(Limits(), waiting_labels=2))
+    fed = await Fed.new(engine=engine)
+    newer = [labels_of(f"n-{n}", NOON_S + 200) for n in range(3)]
+    older = [labels_of(f"o-{n}", NOON_S + 1) for n in range(2)]
+    await fed.take(*((*sent, NOON_S * 1000) for sent in (*newer, *older, forget())))
+
+    assert fed.letters.letters == []
+    parts = [held.hot async for _, held in fed.store.conversations(0)]
+    turn = decode_conversation(SECRET, parts[0], "k").turns[1]
+    assert (sorted(turn.labels), turn.refused) == (["canary-n-0", "canary-n-1"], 1)
 
 
 class Counting(Silent):

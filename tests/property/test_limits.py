@@ -1,0 +1,199 @@
+"""Limits so tight that every stream runs into them, and forgets between: what still holds.
+
+What a limit turns away depends on the order of arrival, so there is no reference here. Limits are
+kept, conversations agree with themselves and with the windows, and what is forgotten is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.engine.codec import add_fingerprints, decode_conversation
+from stream_metrics.engine.config import EngineConfig
+from stream_metrics.engine.state import Conversation
+from stream_metrics.engine.step import Step, waiting_labels
+from stream_metrics.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.events.limits import Limits
+from stream_metrics.ports import Record, StoredConversation
+from stream_metrics.worker.audit import AuditOptions, audit
+from stream_metrics.worker.partition import StatePartition, conversation_key
+from tests.property.test_partition import IDENTITY, TOPIC, once, opened, options
+from tests.strategies import Draw, KeyedRecord
+from tests.unit.test_audit import never
+
+LIMITS = st.builds(
+    Limits,
+    results_per_turn=st.integers(1, 6),
+    searches_per_turn=st.integers(1, 3),
+    values_per_turn=st.sampled_from([4, 100_000]),
+    iterations_per_turn=st.integers(1, 2),
+    waiting_labels=st.integers(1, 3),
+    turns_per_conversation=st.integers(1, 2),
+)
+
+# --- streams of one conversation, all of whose pools are small ---------------------------------
+
+START_S = 1_718_020_800
+_RESULT_ID = st.sampled_from([f"r{n}" for n in range(6)])
+_SEARCH_ID = st.sampled_from([f"s{n}" for n in range(4)])
+_ITERATION = st.integers(1, 3)
+_SEARCH = st.fixed_dictionaries(
+    {
+        "search_id": _SEARCH_ID,
+        "results": st.lists(
+            st.fixed_dictionaries(
+                {"result_id": _RESULT_ID, "doc_id": st.sampled_from(["D-1", "D-2", "D-3"])},
+                optional={"gain": st.integers(0, 4), "ids": st.just({"file_id": ["a"] * 12})},
+            ),
+            max_size=3,
+        ),
+    },
+    optional={"ordinal": st.integers(0, 1), "routing": st.just({"selected": "files"})},
+)
+_SEARCHES = st.fixed_dictionaries(
+    {
+        "type": st.just("search_iteration"),
+        "iteration": _ITERATION,
+        "searches": st.lists(_SEARCH, max_size=2),
+    },
+    optional={"gate": st.sampled_from([{"decision": "search"}, {"decision": "skip"}])},
+)
+_LABELS = st.fixed_dictionaries(
+    {
+        "type": st.just("relevance_labels"),
+        "labels": st.lists(
+            st.fixed_dictionaries({"result_id": _RESULT_ID, "gain": st.integers(0, 4)}),
+            min_size=1,
+            max_size=4,
+        ),
+    },
+    optional={
+        "routing": st.tuples(
+            st.fixed_dictionaries({"search_id": _SEARCH_ID, "optimal": st.just("files")})
+        ),
+        "gate": st.tuples(
+            st.fixed_dictionaries({"iteration": _ITERATION, "search_needed": st.booleans()})
+        ),
+    },
+)
+_COMPLETED = st.fixed_dictionaries(
+    {"type": st.just("turn_completed"), "relevant": st.just(["D-1"])}
+)
+_FORGET = st.just({"type": "forget"})
+_KINDS: list[st.SearchStrategy[dict[str, Any]]] = [
+    _SEARCHES,
+    _SEARCHES,
+    _LABELS,
+    _LABELS,
+    _LABELS,
+    _FORGET,
+    _FORGET,
+    _COMPLETED,
+]
+_EVENT = st.tuples(st.one_of(_KINDS), st.integers(0, 5), st.sampled_from([1, 1, 1, 2]))
+
+
+@st.composite
+def crowded(draw: Draw) -> list[list[KeyedRecord]]:
+    """Batches of records about the same few searches and results of conversation ``c1``."""
+    records: list[KeyedRecord] = []
+    least = draw(st.sampled_from([0, 5, 10]))
+    for number, (event, second, turn) in enumerate(
+        draw(st.lists(_EVENT, min_size=least, max_size=14))
+    ):
+        event = {**event, "event_id": f"e{number:02}", "occurred_at": START_S + second}
+        if event["type"] != "forget":
+            event["turn"] = turn
+        text = json.dumps({**event, "conversation_id": "c1"})
+        records.append((b"c1", text.encode(), None))
+    bounds = sorted({0, len(records), *draw(st.lists(st.integers(0, len(records)), max_size=2))})
+    return [records[low:high] for low, high in pairwise(bounds)]
+
+
+class Kept:
+    """A state partition under limits, and what it has stored."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.engine = EngineConfig(limits=limits)
+        self.options = options()
+        self.store, self.letters = MemoryStore(), MemoryDeadLetters()
+        self._partition: StatePartition | None = None
+
+    async def take(self, batches: Iterable[list[KeyedRecord]], cache_results: int = 1_000) -> None:
+        """Take the records, batch by batch."""
+        partition = self._partition
+        if partition is None:
+            partition = self._partition = await opened(
+                self.store, self.letters, cache_results, engine=self.engine
+            )
+        for batch in batches:
+            first = partition.positions[TOPIC].offset
+            records = [Record(v, k, t, TOPIC, 0, first + n) for n, (k, v, t) in enumerate(batch)]
+            await partition.process(records, once)
+
+    async def stored(self, name: str) -> StoredConversation:
+        """What there is of a conversation."""
+        return (await self.store.load(0, [(conversation_key(name), True)]))[0]
+
+    async def names(self) -> list[str]:
+        """The conversations that are not tombstones."""
+        held = [parts.hot async for _, parts in self.store.conversations(0)]
+        found = [decode_conversation("", hot, "k").conversation_id for hot in held]
+        return sorted(name for name in found if name)
+
+    def read(self, name: str, parts: StoredConversation) -> Conversation:
+        """The conversation as a worker that has just started would have it."""
+        conversation = decode_conversation(name, parts.hot, "k")
+        dedups, rules = self.options.dedups, self.engine.rules
+        step = Step(self.engine, lambda key_id: dedups.of(rules, self.options.keys[key_id]))
+        add_fingerprints(conversation, parts.fingerprints or {}, step.dedup_of("k"))
+        step.restore(conversation)
+        return conversation
+
+
+def check(conversation: Conversation, limits: Limits) -> None:
+    """Limits are kept, items and their events agree, and nothing is as old as a forget."""
+    turns = conversation.turns.values()
+    assert sum(turn.exists for turn in turns) <= limits.turns_per_conversation
+    assert sum(map(waiting_labels, turns)) <= limits.waiting_labels
+    for turn in turns:
+        assert len(turn.holders) == turn.results <= limits.results_per_turn
+        assert len(turn.searches) <= limits.searches_per_turn
+        assert turn.extra_values <= limits.values_per_turn
+        assert len(turn.iterations) <= limits.iterations_per_turn
+        ghosts = [] if turn.ghost is None else [turn.ghost]
+        versions = [c.version for c in conversation.carriers.values() if c.turn == turn.number]
+        assert versions or ghosts or turn.refused
+        if conversation.forgotten is not None:
+            assert all(version[:2] > conversation.forgotten[:2] for version in versions + ghosts)
+    assert not any(carrier.empty for carrier in conversation.carriers.values())
+    assert sum(len(carrier.labels) for carrier in conversation.carriers.values()) == sum(
+        len(turn.labels) for turn in turns
+    )
+
+
+@given(st.data())
+def test_forgets_under_tight_limits(data: st.DataObject) -> None:
+    """No event is set aside as a bug; limits are kept; conversations add up to the windows."""
+    limits = data.draw(LIMITS)
+    batches = data.draw(crowded())
+    cache_results = data.draw(st.sampled_from([0, 100_000]))
+
+    async def run() -> None:
+        kept = Kept(limits)
+        await kept.take(batches, cache_results)
+        assert not [its.message for its in kept.letters.letters if its.reason == "internal_error"]
+        for name in await kept.names():
+            check(kept.read(name, await kept.stored(name)), limits)
+        found = await audit(kept.store, AuditOptions(IDENTITY, kept.engine, DEFAULT_WINDOWS), never)
+        assert (found.differences, found.unreadable) == ([], [])
+
+    asyncio.run(run())
