@@ -277,6 +277,15 @@ class Conversation:
         return max((n for n, turn in self.turns.items() if turn.exists), default=0)
 
     @property
+    def latest_turn(self) -> Turn:
+        """The highest turn that exists, or else the highest: it answers for turns refused."""
+        return self.turns[self.last_turn or max(self.turns)]
+
+    def count_turns(self, *, existing: bool) -> int:
+        """How many turns exist, or how many do not."""
+        return sum(turn.exists == existing for turn in self.turns.values())
+
+    @property
     def weight(self) -> int:
         """What the conversation costs in memory, in usual results: some 0.8 kB each."""
         return len(self.carriers) + sum(turn.weight for turn in self.turns.values())

@@ -8,7 +8,7 @@ by version and everything else is derived from the items that stand.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from operator import ne
@@ -186,6 +186,7 @@ class _Batch:
         self._changes = Changes()
         self._work: dict[int, _TurnWork] = {}
         self._early: list[tuple[Turn, Carrier, str | int]] = []
+        self._rebuilt: set[int] = set()
 
     # -- events ---------------------------------------------------------------------------------
 
@@ -242,11 +243,9 @@ class _Batch:
     def _full(self, *, searching: bool) -> bool:
         """Whether there are as many turns as may be, of those that exist or of those that wait."""
         conversation = self._conversation
-        same_kind = sum(1 for turn in conversation.turns.values() if turn.exists == searching)
-        if same_kind < self._limits.turns_per_conversation:
+        if conversation.count_turns(existing=searching) < self._limits.turns_per_conversation:
             return False
-        turns = conversation.turns
-        self._refuse(turns[conversation.last_turn or max(turns)])
+        self._refuse(conversation.latest_turn)
         return True
 
     def _take_blame(self, turn: Turn) -> None:
@@ -353,7 +352,9 @@ class _Batch:
 
     def _too_many_iterations(self, turn: Turn, number: int) -> bool:
         limit = self._limits.iterations_per_turn
-        if len(turn.gates) + len(turn.searches) < limit or number in turn.iterations:
+        if len(turn.gates) + len(turn.searches) < limit:
+            return False
+        if number in turn.iterations and not self._work[turn.number].rebuild:
             return False
         numbers = {search.carrier.iteration for search in turn.searches.values()}
         numbers.update(turn.gates)
@@ -523,7 +524,8 @@ class _Batch:
     def _forget(self, version: Version) -> str:
         """Erase every item of a version at or below this one, and rebuild what is left.
 
-        Returns what became of the event.
+        What comes later in the batch finds the turns as if a batch had ended here. Returns what
+        became of the event.
         """
         conversation, changes = self._conversation, self._changes
         if conversation.forgotten is not None and version <= conversation.forgotten:
@@ -545,6 +547,8 @@ class _Batch:
                 changes.turns.add(turn.number)
             if turn.empty:  # also one that has only ever refused
                 self._begin(turn)
+                turn.over_limit, turn.refused = False, 0
+        self._derive()
         return "applied"
 
     def _erase(self, carrier: Carrier) -> None:
@@ -573,25 +577,41 @@ class _Batch:
 
     def finish(self) -> Changes:
         """Derive what the items imply, and return what the batch changed."""
+        self._derive()
+        for turn, carrier, name in self._early:
+            if isinstance(name, str) and name in carrier.labels:
+                self._observe_early(turn, carrier, name)
+        if self._early or self._rebuilt:
+            self._bound_waiting()
+        return self._changes
+
+    def _derive(self) -> None:
+        """Derive what the items imply of turns that have changed, and drop those without any."""
         turns = self._conversation.turns
         for number, work in self._work.items():
             turn = turns[number]
             self._finish_turn(turn, work)
-            if turn.empty:
+            if turn.empty and not turn.over_limit:
                 del turns[number]
                 self._changes.turns.add(number)
-        if self._early:
-            self._bound_waiting()
-        return self._changes
+            elif work.rebuild:
+                self._rebuilt.add(number)
+        self._work.clear()
 
     def _bound_waiting(self) -> None:
-        """Refuse labels of this batch, the last first, while too many wait in the conversation."""
-        for turn, carrier, name in self._early:
-            if isinstance(name, str) and name in carrier.labels:
-                self._observe_early(turn, carrier, name)
-        turns = self._conversation.turns.values()
-        excess = sum(map(waiting_labels, turns)) - self._limits.waiting_labels
-        for turn, carrier, name in reversed(self._early):
+        """Refuse labels while too many wait in the conversation.
+
+        First those of this batch, the last first; then those of rebuilt turns, where they may wait
+        because what they name was replaced or forgotten, the highest version first.
+        """
+        turns = self._conversation.turns
+        excess = sum(map(waiting_labels, turns.values())) - self._limits.waiting_labels
+        if excess <= 0:
+            return
+        rebuilt = [turn for number, turn in turns.items() if number in self._rebuilt]
+        left = [(turn, carrier, name) for turn in rebuilt for carrier, name in _waiting(turn)]
+        left.sort(key=lambda label: label[1].version)
+        for turn, carrier, name in reversed(left + self._early):
             if excess <= 0:
                 return
             if _withdraw_waiting(turn, carrier, name):
@@ -685,11 +705,20 @@ def _count(turn: Turn, search: Search, sign: int) -> None:
 
 def waiting_labels(turn: Turn) -> int:
     """Labels of a turn that name nothing it has."""
-    return (
-        sum(1 for result_id in turn.labels if result_id not in turn.handles)
-        + sum(1 for search_id in turn.routing_labels if search_id not in turn.searches)
-        + sum(1 for number in turn.gate_labels if number not in turn.iterations)
-    )
+    return sum(1 for _ in _waiting(turn))
+
+
+def _waiting(turn: Turn) -> Iterator[tuple[Carrier, str | int]]:
+    """Those labels, each as the event that brought it and what it names."""
+    for result_id, (carrier, _) in turn.labels.items():
+        if result_id not in turn.handles:
+            yield carrier, result_id
+    for search_id, (carrier, _) in turn.routing_labels.items():
+        if search_id not in turn.searches:
+            yield carrier, search_id
+    for number, (carrier, _) in turn.gate_labels.items():
+        if number not in turn.iterations:
+            yield carrier, number
 
 
 def _withdraw_waiting(turn: Turn, carrier: Carrier, name: str | int) -> bool:

@@ -42,13 +42,19 @@ def labelling(number: int, *names: str, **more: Any) -> Body:
     return event("relevance_labels", number, labels=labels, **more)
 
 
-def rows(events: list[Body], **limits: int) -> list[dict[str, Any]]:
-    """The rows of all turns, each event taken by itself."""
+def batched(*batches: list[Body], **limits: int) -> list[dict[str, Any]]:
+    """The rows of all turns, each batch taken as one."""
     engine = Replay(EngineConfig(limits=replace(Limits(), **limits)), turn_scope="all")
-    for body in events:
-        engine.feed(Record(json.dumps(body).encode()))
+    for batch in batches:
+        for body in batch:
+            engine.feed(Record(json.dumps(body).encode()))
         engine.flush()
     return engine.rows()
+
+
+def rows(events: list[Body], **limits: int) -> list[dict[str, Any]]:
+    """The rows of all turns, each event taken by itself."""
+    return batched(*([body] for body in events), **limits)
 
 
 def results(*names: str, **more: Any) -> Body:
@@ -97,6 +103,68 @@ def test_labels_refused_before_any_turn_are_told() -> None:
 
     assert (row["labelled"], row["over_limit"]) == (0, True)
     assert (all_there["labelled"], all_there["over_limit"]) == (1, False)
+
+
+def test_labels_that_bring_nothing_leave_the_mark_of_a_limit() -> None:
+    """What a turn has refused before it exists is told, whatever empty event came between."""
+    waiting = labelling(1, "x", turn=2)
+    events = [waiting, labelling(2, "a"), labelling(3), searching(4, results("a"))]
+
+    (row,) = rows(events, waiting_labels=1)
+
+    assert row["over_limit"]
+
+
+def test_labels_of_results_that_are_replaced_count_as_waiting() -> None:
+    """Whoever replaces a search again and again leaves no more labels behind than may wait."""
+    events = []
+    for number in range(0, 6, 2):
+        found = {"search_id": "s", **results(f"a{number}", f"b{number}")}
+        events += [searching(number, found), labelling(number + 1, f"a{number}", f"b{number}")]
+
+    ((full,), (over,)) = rows(events, waiting_labels=4), rows(events, waiting_labels=3)
+
+    assert (full["labelled"], full["over_limit"]) == (2, False)
+    assert (over["labelled"], over["over_limit"]) == (2, True)
+
+
+def test_of_labels_of_replaced_results_the_latest_is_refused() -> None:
+    """What was taken first stays, and counts when its result comes back."""
+    events = [
+        searching(1, {"search_id": "s", **results("a", "b")}),
+        labelling(2, "a"),
+        labelling(3, "b"),
+        searching(4, {"search_id": "s", **results("c")}),
+        searching(5, {"search_id": "s", **results("a")}),
+    ]
+    (first,) = rows(events, waiting_labels=1)
+    (last,) = rows([*events, searching(6, {"search_id": "s", **results("b")})], waiting_labels=1)
+
+    assert (first["labelled"], last["labelled"]) == (1, 0)
+
+
+def test_an_iteration_that_a_search_has_left_is_no_longer_one() -> None:
+    """In the batch in which it left, too: whatever searches there afterwards needs room."""
+    found = {"search_id": "s", **results("a")}
+    first = [searching(1, found), searching(2, results("b"), iteration=2)]
+    moved = searching(3, found, iteration=2)
+    then = [searching(4, results("c"), iteration=3), searching(5, results("d"), iteration=1)]
+
+    (row,) = batched(first, [moved, *then], iterations_per_turn=2)
+
+    assert ([its["iteration"] for its in row["iterations"]], row["over_limit"]) == ([2, 3], True)
+
+
+def test_a_forget_takes_the_marks_of_limits_along() -> None:
+    """Whatever was refused before it, a turn of newer events is not flagged, in whatever batch."""
+    forget = event("forget", 5)
+    newer = searching(9, results("r"))
+    refused = [searching(1, results("a", "b"))]
+
+    (row,) = batched(refused, [forget, newer], results_per_turn=1)
+
+    assert (row["results"], row["over_limit"]) == (1, False)
+    assert [row] == batched(refused, [forget], [newer], results_per_turn=1)
 
 
 MANY = 1_000
