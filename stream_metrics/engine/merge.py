@@ -9,8 +9,7 @@ what a limit turns away.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
+from stream_metrics.engine.config import DEFAULT_AGENT
 from stream_metrics.engine.state import (
     COMPLETED,
     SEARCHES,
@@ -20,6 +19,7 @@ from stream_metrics.engine.state import (
     DamagedState,
     Search,
     Turn,
+    Version,
 )
 from stream_metrics.engine.step import Changes, Observations, Step
 from stream_metrics.engine.taken import Taken, TakenIteration, TakenSearch
@@ -36,9 +36,11 @@ from stream_metrics.events.wire import (
 def merge(step: Step, into: Conversation, other: Conversation) -> Changes:
     """Take all of ``other`` into ``into``; every part is a change.
 
-    ``into`` is restored, with its fingerprints; those of ``other`` are loaded. Raises
+    Both are restored, with their fingerprints; ``other`` is of no use afterwards. Raises
     ``DamagedState`` if they were digested with different keys: nobody can compare their texts.
     """
+    _forget(step, into, other.forgotten)
+    _forget(step, other, into.forgotten)  # so that its marks of limits go with what is erased
     if into.turns and other.turns and into.key_id != other.key_id:
         raise DamagedState(
             "its pieces lie on several state partitions and were digested with different keys"
@@ -46,8 +48,9 @@ def merge(step: Step, into: Conversation, other: Conversation) -> Changes:
     if not into.turns:
         into.key_id = other.key_id or into.key_id
     step.apply(into, _events(into, other), Observations())
-    for turn in other.turns.values():
-        _merge_turn(into, turn)
+    for _, turn in sorted(other.turns.items()):
+        _merge_marks(into, turn, step.config.limits.turns_per_conversation)
+        _merge_ground_truth(into, turn)
     changes = step.restate(into)
     changes.fingerprinted = {
         digest for digest, carrier in into.carriers.items() if carrier.searches
@@ -55,35 +58,57 @@ def merge(step: Step, into: Conversation, other: Conversation) -> Changes:
     return changes
 
 
-def _merge_turn(into: Conversation, other: Turn) -> None:
-    """Take over what no event tells again: ground truth, marks of limits, a turn without items."""
-    limit = into.forgotten[:2] if into.forgotten is not None else None
-    ghost = other.ghost if limit is None or (other.ghost or ())[:2] > limit else None
+def _forget(step: Step, piece: Conversation, version: Version | None) -> None:
+    """Let ``piece`` forget what the other one has forgotten."""
+    if version is not None:
+        name = piece.conversation_id
+        event = Taken(*version, name, 1, piece.key_id, Forget(name, version[1]))
+        step.apply(piece, [event], Observations())
+
+
+def _merge_marks(into: Conversation, other: Turn, most: int) -> None:
+    """Take over what limits have turned away from a turn, of which no event tells again.
+
+    A turn that only refused is made if ``into`` has fewer than ``most`` that wait. Any other is
+    there, or limits have turned it away now: then the latest turn answers for it.
+    """
+    if not other.over_limit and not other.refused:
+        return
     mine = into.turns.get(other.number)
-    if mine is None:
-        if ghost is None and not other.refused and not other.over_limit:
-            return
+    if mine is None and other.empty and into.count_turns(existing=False) < most:
         mine = into.turns[other.number] = Turn(other.number)
+    if mine is None:
+        mine = into.latest_turn
     mine.over_limit = mine.over_limit or other.over_limit
     mine.refused += other.refused
-    if ghost is not None and (mine.ghost is None or ghost > mine.ghost):
-        mine.ghost = ghost
+
+
+def _merge_ground_truth(into: Conversation, other: Turn) -> None:
+    mine = into.turns.get(other.number)
     if (
-        other.completed is not None
+        mine is not None
         and mine.completed is not None
+        and other.completed is not None
         and mine.completed.carrier.digest == other.completed.carrier.digest
     ):
         mine.completed = Completed(mine.completed.carrier, other.completed.relevant)
 
 
-def _events(into: Conversation, piece: Conversation) -> Iterator[Taken]:
-    """Events that bring the items of ``piece``; ends of turns are without their ground truth."""
+def _events(into: Conversation, piece: Conversation) -> list[Taken]:
+    """Events that bring the items of ``piece``; ends of turns are without their ground truth.
+
+    Of a search iteration none of whose items stands there is one without any.
+    """
     name, key_id = into.conversation_id, into.key_id
-    if piece.forgotten is not None:
-        yield Taken(*piece.forgotten, name, 1, key_id, Forget(name, piece.forgotten[1]))
-    for carrier in sorted(piece.carriers.values(), key=lambda carrier: carrier.version):
-        payload = _payload(name, piece, carrier)
-        yield Taken(*carrier.version, name, carrier.turn, key_id, payload)
+    events = [
+        Taken(*carrier.version, name, carrier.turn, key_id, _payload(name, piece, carrier))
+        for carrier in piece.carriers.values()
+    ]
+    nothing = TakenIteration(0, DEFAULT_AGENT, None, None, [])
+    for turn in piece.turns.values():
+        if turn.ghost is not None:
+            events.append(Taken(*turn.ghost, name, turn.number, key_id, nothing))
+    return sorted(events, key=lambda event: event.version)
 
 
 def _payload(

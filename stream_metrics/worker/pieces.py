@@ -36,13 +36,13 @@ def merging(options: PartitionOptions, schema: int) -> Merge:
         conversation = decode_conversation(name, parts.hot, options.key_id)
         dedup = step.dedup_of(conversation.key_id)
         add_fingerprints(conversation, parts.fingerprints or {}, dedup)
+        step.restore(conversation)
         return conversation
 
     def merged(
         name: str, first: StoredConversation, second: StoredConversation
     ) -> StoredConversation:
         into, other = decoded(name, first), decoded(name, second)
-        step.restore(into)
         changes = merge(step, into, other)
         into.schema = 0  # every part is written anew
         hot, fingerprints = encode_changes(into, changes, step.dedup_of(into.key_id), schema)

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from itertools import count
 
 import pytest
 
 from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
 from stream_metrics.adapters.memory import MemoryStore, MemoryTopic
+from stream_metrics.engine.codec import decode_conversation, stored_header
+from stream_metrics.engine.config import EngineConfig
+from stream_metrics.events import Limits
 from stream_metrics.ports import Record
 from stream_metrics.worker.move import Unmovable
+from stream_metrics.worker.partition import conversation_key
+from stream_metrics.worker.pieces import merging
 from tests.fuse import Crash, Fuse, Fused
+from tests.property.test_partition import options
 from tests.property.test_reshard import Group, partition_of, sound
 from tests.unit.test_publish import forgotten, whole
-from tests.unit.test_state_partition import NOON_S, search
+from tests.unit.test_state_partition import NOON_S, Fed, search
 
 OLD, NEW = {"events": 4}, {"events": 5}
 NAMES = [f"c-{number}" for number in range(20)]
@@ -115,3 +123,41 @@ async def test_producers_of_several_minds_are_shown_another_way() -> None:
 
     assert await group.store.held_by() is None
     assert await group.shown() == before
+
+
+@pytest.mark.parametrize("forgotten_first", [True, False])
+async def test_a_merge_with_a_forget_leaves_no_mark_of_a_limit(forgotten_first: bool) -> None:
+    """Of a conversation of which one piece had refused something and the other was forgotten there
+    is a tombstone, without the id."""
+    engine = EngineConfig(limits=replace(Limits(), results_per_turn=3))
+    name = "canary"
+    full, erased = await Fed.new(engine=engine), await Fed.new(engine=engine)
+    await full.take(search(name, 1, NOON_S, "a", "b"), search(name, 2, NOON_S + 1, "c", "d"))
+    await erased.take(forgotten(name))
+    pieces = [
+        (await fed.store.load(0, [(conversation_key(name), True)]))[0] for fed in (full, erased)
+    ]
+
+    merge = merging(replace(options(), engine=engine), 1)
+    whole = merge(name, *(pieces[::-1] if forgotten_first else pieces))
+
+    assert list(whole.hot) == [b"c"]
+    assert stored_header(whole.hot).conversation_id == ""
+
+
+async def test_a_merge_makes_no_more_turns_than_may_be() -> None:
+    """Not for search iterations either that lost their searches: the latest turn says so."""
+    engine = EngineConfig(limits=replace(Limits(), turns_per_conversation=1))
+    pieces = []
+    for turn in (1, 2):
+        fed = await Fed.new(engine=engine)
+        found = [search("c", 1, NOON_S + at, "a") for at in range(2)]
+        for number, (key, value, timestamp_ms) in enumerate(found):
+            event = {**json.loads(value), "turn": turn, "event_id": f"e-{turn}-{number}"}
+            await fed.take((key, json.dumps(event).encode(), timestamp_ms))
+        pieces.append((await fed.store.load(0, [(conversation_key("c"), True)]))[0])
+
+    whole = merging(replace(options(), engine=engine), 1)("c", *pieces)
+
+    turns = decode_conversation("c", whole.hot, "k").turns
+    assert {number: turn.over_limit for number, turn in turns.items()} == {1: True}
