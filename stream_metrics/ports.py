@@ -358,6 +358,13 @@ class StateStore(Protocol):
         """The command that holds the namespace, if one does."""
         ...
 
+    async def switched(self) -> bool:
+        """Whether drafts have taken the places of others since the last ``release``, by any mark.
+
+        Then what comes after a switch may be left to do.
+        """
+        ...
+
     async def hold(self, mark: bytes, command: str) -> None:
         """Keep everybody from claiming and writing until ``release``, also after a crash.
 
@@ -389,7 +396,10 @@ class StateStore(Protocol):
         ...
 
     async def release(self, mark: bytes) -> None:
-        """End the hold; raises ``OnHold`` if ``mark`` does not hold the namespace."""
+        """End the hold, with nothing left to do.
+
+        Raises ``OnHold`` if ``mark`` does not hold the namespace.
+        """
         ...
 
     async def close(self) -> None:

@@ -68,7 +68,7 @@ class _Content:
     drafts: dict[int, _Partition] = field(default_factory=dict)
     retired: list[_Partition] = field(default_factory=list)
     held: tuple[bytes, str] | None = None  # mark and command
-    switched: bytes = b""  # by which mark, while it holds
+    switched: bytes = b""  # by which mark, since the last release
     registries: dict[str, list[str]] = field(default_factory=dict)
 
 
@@ -268,6 +268,11 @@ class MemoryStore:
         """See ``StateStore.held_by``."""
         self._require()
         return self._content.held[1] if self._content.held else None
+
+    async def switched(self) -> bool:
+        """See ``StateStore.switched``."""
+        self._require()
+        return bool(self._content.switched)
 
     async def hold(self, mark: bytes, command: str) -> None:
         """See ``StateStore.hold``."""

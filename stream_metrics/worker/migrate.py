@@ -30,7 +30,7 @@ from stream_metrics.ports import (
 from stream_metrics.worker.identity import MIGRATABLE, Change, changed_settings, check_identity
 from stream_metrics.worker.move import Convert, Drafted, Move, Progress, Unmovable, draft, switch
 from stream_metrics.worker.partition import PartitionOptions
-from stream_metrics.worker.publish import publish
+from stream_metrics.worker.publish import publish, shut_out
 from stream_metrics.worker.reshard import Stored, stored_state
 
 REBUILD = "`stream-metrics rebuild` reads the topics again under them"
@@ -102,6 +102,8 @@ class Migrate:
             start = {number: positions}
             move = Move(target, (number,), start, lambda _, home: home, convert)
             drafted |= await draft(self._store, mark, move, self._options, self._progress)
+        if self._outputs is not None:
+            await shut_out(self._outputs, stored.positions)
         await switch(self._store, mark, tuple(stored.positions), drafted)
         self._say(f"{len(stored.positions)} state partitions are migrated")
 

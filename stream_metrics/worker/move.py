@@ -108,9 +108,9 @@ class Move:
 async def holding(store: StateStore, command: str) -> AsyncIterator[bytes]:
     """Hold a namespace while its partitions are replaced; gives the mark of the hold.
 
-    It is let go at the end, and after an error, whatever that is: state is as it was before the
-    switch or as it is after it. Only where the store is away, or somebody else holds the namespace,
-    it is left to the next run.
+    It is let go at the end, and after an error before the switch, whatever that is: state is as it
+    was. Where the store is away, or somebody else holds the namespace, it is left to the next run;
+    and after the switch, where rows may be left to send.
     """
     mark = await held(store, command)
     await swept(store, mark)
@@ -119,8 +119,9 @@ async def holding(store: StateStore, command: str) -> AsyncIterator[bytes]:
     except (StoreUnavailable, OnHold):
         raise
     except Exception:
-        await swept(store, mark)
-        await store.release(mark)
+        if not await store.switched():
+            await swept(store, mark)
+            await store.release(mark)
         raise
     await swept(store, mark)
     await store.release(mark)

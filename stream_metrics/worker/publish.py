@@ -11,12 +11,29 @@ from collections.abc import Iterable
 from typing import Final
 
 from stream_metrics.engine.config import EngineConfig
-from stream_metrics.ports import OnHold, Output, OutputFenced, Outputs, StateStore
+from stream_metrics.ports import (
+    OnHold,
+    Output,
+    OutputFenced,
+    Outputs,
+    OutputUnavailable,
+    StateStore,
+)
 from stream_metrics.worker.export import Replaced, rows_of
 from stream_metrics.worker.move import Progress
 from stream_metrics.worker.output import message_of
 
 AT_ONCE: Final = 250  # conversations in one transaction
+
+
+class Unsent(OutputUnavailable):
+    """State partitions are replaced, and rows of theirs are yet to be sent."""
+
+    def __init__(self, why: OutputUnavailable) -> None:
+        super().__init__(
+            f"{why}. The new state partitions are in force, but not all their rows are on the "
+            "output topic; workers are refused until they are"
+        )
 
 
 async def shut_out(outputs: Outputs, partitions: Iterable[int]) -> None:
@@ -39,7 +56,7 @@ async def publish(
     """Send the rows of every conversation of a namespace that ``mark`` holds.
 
     ``progress`` hears how many conversations are done. Raises ``OnHold`` once another run has taken
-    the namespace over, ``OutputUnavailable`` while the topic cannot be written.
+    the namespace over, ``Unsent`` while the topic cannot be written.
     """
     for number in await store.partitions():
         output = outputs.of(number)
@@ -47,6 +64,8 @@ async def publish(
             await _publish(store, number, mark, output, config, turn_scope, progress)
         except (OutputFenced, Replaced):
             raise OnHold(await store.held_by() or "") from None
+        except OutputUnavailable as error:
+            raise Unsent(error) from error
         await outputs.keep(())
 
 

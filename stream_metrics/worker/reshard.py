@@ -298,6 +298,7 @@ class Reshard:
         if stored.identity.partition_counts == target.partition_counts:
             await self._publish(mark)  # an earlier run has come as far as that
             return
+        owed = await self._store.switched()  # rows, by a run that this one takes over
         raised = await self._check_topics(stored)
         number_of = max(target.partition_counts.values())
         found = await partitioner_in_use(self._store, stored, number_of, partitioners, raised)
@@ -338,7 +339,7 @@ class Reshard:
         await self._refuse_astray(stored, extents, partitioner)
         await switch(self._store, mark, move.retired, drafted)
         self._say(f"{len(move.retired)} state partitions are replaced by {len(move.starts)}")
-        if found.apart:
+        if found.apart or owed:
             await self._publish(mark)
 
     async def _publish(self, mark: bytes) -> None:

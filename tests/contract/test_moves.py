@@ -172,6 +172,23 @@ async def test_a_switch_puts_drafts_in_the_place_of_others(pair: Pair) -> None:
     assert await pair.two.drafts(MARK).partitions() == []
 
 
+async def test_a_switch_is_told_of_until_the_release(pair: Pair) -> None:
+    """Also under a later hold: what comes after a switch may be left to do."""
+    await filled(pair.one)
+    await drafted(pair.one, 3)
+    told = [await pair.two.switched()]
+    await pair.one.switch(MARK, [3], [3])
+    told.append(await pair.two.switched())
+    await pair.one.hold(LATER, "migrate")
+    told.append(await pair.two.switched())
+    await swept(pair.one, LATER)
+    told.append(await pair.two.switched())
+    await pair.one.release(LATER)
+    told.append(await pair.two.switched())
+
+    assert told == [False, True, True, True, False]
+
+
 async def test_what_was_retired_takes_no_writes(pair: Pair) -> None:
     """Whoever owned what was replaced is refused, before and after it is deleted."""
     await filled(pair.one)

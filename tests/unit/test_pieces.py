@@ -17,10 +17,11 @@ from stream_metrics.ports import Record
 from stream_metrics.worker.move import Unmovable
 from stream_metrics.worker.partition import conversation_key
 from stream_metrics.worker.pieces import merging
+from stream_metrics.worker.publish import Unsent
 from tests.fuse import Crash, Fuse, Fused
 from tests.property.test_partition import options
 from tests.property.test_reshard import Group, partition_of, sound
-from tests.unit.test_publish import forgotten, whole
+from tests.unit.test_publish import forgotten, whole, without_topic_after_switch
 from tests.unit.test_state_partition import NOON_S, Fed, search
 
 OLD, NEW = {"events": 4}, {"events": 5}
@@ -91,6 +92,23 @@ async def test_a_merge_may_be_cut_off_anywhere() -> None:
         await group.read()
         assert await group.shown() == expected, left
     assert left > 20
+
+
+async def test_rows_of_merged_pieces_that_were_not_sent_keep_the_workers_out() -> None:
+    """Run again, the command sends them, though the counts are the new ones by then."""
+    group = await torn()
+    without_topic_after_switch(group)
+    with pytest.raises(Unsent):
+        await group.reshard(NEW)
+    assert group.topic is not None
+    group.topic.available = True
+    assert await group.store.held_by() == "reshard"
+    assert not await whole(group)
+
+    await group.reshard(NEW)
+
+    assert await whole(group)
+    assert await group.store.held_by() is None
 
 
 async def test_a_forget_reaches_the_other_piece() -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from itertools import count
+from typing import Any
 
 import pytest
 
 from stream_metrics.adapters.memory import MemoryOutputs, MemoryStore, MemoryTopic
 from stream_metrics.engine.row import canonical
-from stream_metrics.ports import OnHold, OutputFenced, OutputMessage
-from stream_metrics.worker.publish import publish
+from stream_metrics.ports import OnHold, OutputFenced, OutputMessage, OutputUnavailable
+from stream_metrics.worker.move import Unmovable
+from stream_metrics.worker.publish import Unsent, publish
 from tests.fuse import Crash, Fuse, Fused
-from tests.property.test_migrate import Configured, settings_with
+from tests.property.test_migrate import OLD, Configured, settings_with
 from tests.property.test_reshard import Group
 from tests.unit.test_reshard import HALF, TRAFFIC
 from tests.unit.test_state_partition import NOON_S, search
@@ -83,6 +85,79 @@ async def test_a_migration_that_is_cut_off_sends_all_rows_in_the_end() -> None:
         await group.migrate(NEW)
         assert await whole(group), left
     assert left > 20
+
+
+def without_topic_after_switch(group: Group) -> None:
+    """The output topic is away from the next switch on."""
+    inner = group.store.switch
+
+    async def switch(*arguments: Any) -> None:
+        group.store.switch = inner  # type: ignore[method-assign]
+        await inner(*arguments)
+        assert group.topic is not None
+        group.topic.available = False
+
+    group.store.switch = switch  # type: ignore[assignment, method-assign]
+
+
+async def unsent() -> Configured:
+    """A group whose migration has switched, and could not send the rows."""
+    group = await halfway()
+    without_topic_after_switch(group)
+    with pytest.raises(Unsent, match=r"in force, but not all their rows .* workers are refused"):
+        await group.migrate(NEW)
+    assert group.topic is not None
+    group.topic.available = True
+    assert not await whole(group)
+    return group
+
+
+async def test_rows_that_were_not_sent_keep_the_workers_out() -> None:
+    """They would hide that old rows stay; run again, the command sends them."""
+    group = await unsent()
+    assert await group.store.held_by() == "migrate"
+
+    await group.migrate(NEW)
+
+    assert await whole(group)
+    assert await group.store.held_by() is None
+
+
+async def test_another_command_sends_the_rows_that_were_not_sent() -> None:
+    """Whoever takes the hold over takes that over, too, though it changes no row itself."""
+    group = await unsent()
+
+    await group.reshard({"events": 3})
+
+    assert await whole(group)
+    assert await group.store.held_by() is None
+
+
+async def test_a_refusal_does_not_forget_rows_that_were_not_sent() -> None:
+    """A command that has taken the hold over, and gives up, leaves it."""
+    group = await unsent()
+
+    with pytest.raises(Unmovable, match="made anew"):
+        await group.reshard({"events": 1})
+
+    assert await group.store.held_by() == "reshard"
+    assert await group.store.switched()
+
+
+async def test_a_topic_that_cannot_be_written_stops_a_migration_before_its_switch() -> None:
+    """Then nothing has changed, and workers may start as they were."""
+    group = await halfway()
+    before = await group.shown()
+    assert group.topic is not None
+    group.topic.available = False
+
+    with pytest.raises(OutputUnavailable) as raised:
+        await group.migrate(NEW)
+
+    assert not isinstance(raised.value, Unsent)
+    group.settings = OLD
+    assert await group.store.held_by() is None
+    assert await group.shown() == before
 
 
 async def test_a_run_that_was_taken_over_sends_nothing() -> None:

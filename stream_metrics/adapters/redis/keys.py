@@ -34,6 +34,7 @@ REGISTRIES: Final = ("agents", "releases", "routes")
 
 # fields of ``layout`` beside the numbers of partitions
 HELD: Final = b"held"  # mark and command of who replaces partitions
+SWITCHED: Final = b"switched"  # the mark of the last switch since the last release
 DRAFT: Final = b"draft:"  # + number
 RETIRED: Final = b"retired:"  # + tag
 

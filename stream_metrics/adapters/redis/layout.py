@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from stream_metrics.adapters.redis.keys import DRAFT, HELD, RETIRED, Keys, choose_tag
+from stream_metrics.adapters.redis.keys import DRAFT, HELD, RETIRED, SWITCHED, Keys, choose_tag
 from stream_metrics.adapters.redis.script import Client, Script
 from stream_metrics.ports import OnHold
 
@@ -73,6 +73,10 @@ class Layout:
         """The command that holds the namespace."""
         held = await self._client.execute_command("HGET", self._key, HELD)
         return None if held is None else str(held, "utf-8").partition(" ")[2]
+
+    async def switched(self) -> bool:
+        """See ``StateStore.switched``."""
+        return await self._client.execute_command("HGET", self._key, SWITCHED) is not None
 
     async def hold(self, mark: bytes, command: str) -> None:
         """Hold it, in place of whoever did; also in a Redis that is full."""

@@ -256,6 +256,11 @@ class RedisStore:
         async with self._translating():
             return await self._layout.held_by()
 
+    async def switched(self) -> bool:
+        """See ``StateStore.switched``."""
+        async with self._translating():
+            return await self._layout.switched()
+
     async def hold(self, mark: bytes, command: str) -> None:
         """See ``StateStore.hold``; first nothing new can be claimed, then nothing that is there."""
         check_hold(mark, command)
