@@ -15,9 +15,11 @@ from stream_metrics.adapters.kafka.reading import KafkaLogs, reading
 from stream_metrics.adapters.kafka.topics import equal_counts
 from stream_metrics.cli.common import ConfigOption, UsageError, load_settings
 from stream_metrics.cli.stopped import (
+    END,
     Progress,
     agreed,
     connected,
+    left_to_end,
     nothing_to_do,
     refuse_members,
     run,
@@ -69,7 +71,7 @@ def reshard(
     if partitioner is not None and partitioner not in PARTITIONERS:
         raise UsageError(f"--partitioner {partitioner!r}: use {', '.join(PARTITIONERS)}")
     if abort:
-        run(settings, _abort(settings))
+        run(settings, _abort(settings, yes=yes))
         return
     if settings.kafka.repartition_topic is not None:
         partitioner = "murmur2"  # workers write that topic themselves (adapters.kafka.internal)
@@ -77,12 +79,22 @@ def reshard(
     run(settings, _reshard(settings, known, catch_up=catch_up, yes=yes))
 
 
-async def _abort(settings: Settings) -> int:
+async def _abort(settings: Settings, *, yes: bool) -> int:
     console = said()
     async with connected(settings) as store:
         if await store.held_by() is None:
             console.print("nothing has broken off: workers may start")
             return 0
+        if settings.kafka.output_topic is not None and await store.switched():
+            console.print(
+                "the new state partitions are in force already, and their rows may not all be on "
+                f"the output topic {settings.kafka.output_topic}. `stream-metrics migrate` sends "
+                "them all, and lets workers start; once workers have started, each is sent when "
+                "its conversation changes, and no sooner",
+                markup=False,
+            )
+            if not yes and not typer.confirm("Let workers start without that?", err=True):
+                return 1
         async with holding(store, "reshard --abort"):
             pass
         found = "the state as it is"
@@ -110,12 +122,15 @@ async def _reshard(
         work = Reshard(store, logs, options, letters, console.print, progress, outputs)
         stored = await work.check()
         held_by = await store.held_by()
-        if held_by != "reshard":  # else its first run has asked
-            if stored.identity.partition_counts == target.partition_counts:
-                return nothing_to_do(f"the state is that of {_counts(target)}", held_by)
+        same = stored.identity.partition_counts == target.partition_counts
+        if same and not await left_to_end(store, "reshard"):
+            return nothing_to_do(f"the state is that of {_counts(target)}", held_by)
+        if not same:
             console.print(f"from  {_counts(stored.identity)}\nto    {_counts(target)}")
-            if not agreed("Move the state?", held_by, yes=yes):
-                return 1
+        question = END if same else "Move the state?"
+        unasked = same and held_by == "reshard"  # it only ends what an earlier run has asked for
+        if not unasked and not agreed(question, held_by, yes=yes):
+            return 1
         try:
             async with holding(store, "reshard") as mark:
                 await work.run(mark, partitioners, catch_up=catch_up)

@@ -26,6 +26,7 @@ from stream_metrics.runtime import redis_options
 from stream_metrics.settings import Settings, mask_url
 from stream_metrics.worker.identity import OtherIdentity
 from stream_metrics.worker.move import Unmovable
+from stream_metrics.worker.publish import Unsent
 
 ANSWER_WITHIN_SECONDS: Final = 15
 LISTED: Final = 5
@@ -33,6 +34,8 @@ AGAIN: Final = (
     "Run this again, it goes on from there; or let workers start with the state that is in force "
     "(`stream-metrics reshard --abort`)"
 )
+END: Final = "Send all rows to the output topic, if there is one, and let workers start?"
+NOTHING_MOVED: Final = "Nothing has been moved; once that is mended, run this again"
 
 
 def said() -> Console:
@@ -48,8 +51,10 @@ def run(settings: Settings, work: Coroutine[Any, Any, int]) -> None:
         raise UsageError(str(error)) from error
     except (StoreUnavailable, StoreRefused) as error:
         raise UsageError(f"redis {mask_url(settings.redis.url)}: {error}. {AGAIN}") from error
-    except OutputUnavailable as error:
+    except Unsent as error:
         raise UsageError(f"{error}. {AGAIN}") from error
+    except OutputUnavailable as error:
+        raise UsageError(f"{error}. {NOTHING_MOVED}") from error
     except UnreadableBatch as error:
         raise UsageError(
             f"{error.message}. Nothing has been moved, and to run this again changes nothing. If "
@@ -58,8 +63,8 @@ def run(settings: Settings, work: Coroutine[Any, Any, int]) -> None:
         ) from error
     except (KafkaError, OSError, TimeoutError) as error:
         raise UsageError(
-            f"kafka {settings.kafka.bootstrap_servers}: {kafka_reason(settings, error)}. Nothing "
-            "has been moved; once that is mended, run this again"
+            f"kafka {settings.kafka.bootstrap_servers}: {kafka_reason(settings, error)}. "
+            f"{NOTHING_MOVED}"
         ) from error
     if code:
         raise typer.Exit(code)
@@ -129,6 +134,11 @@ def agreed(question: str, held_by: str | None, *, yes: bool) -> bool:
             "partitions out of its hands, and deletes what it has prepared"
         )
     return yes or typer.confirm(question, err=True)
+
+
+async def left_to_end(store: StateStore, command: str) -> bool:
+    """Whether a run of the command broke off, or one of any command behind its switch."""
+    return await store.held_by() == command or await store.switched()
 
 
 def nothing_to_do(why: str, held_by: str | None) -> int:

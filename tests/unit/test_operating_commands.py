@@ -169,6 +169,22 @@ def held_by(options: RedisOptions, command: str | None = None) -> str | None:
     return asyncio.run(work())
 
 
+def switched(options: RedisOptions, command: str) -> None:
+    """A run of a command has broken off behind its switch."""
+
+    async def work() -> None:
+        store = connect(options)
+        await store.hold(b"0a1b", command)
+        before = await store.describe(0)
+        assert before.identity is not None
+        drafts = store.drafts(b"0a1b")
+        await drafts.claim(0, b"0a1b", before.identity, before.positions)
+        await store.switch(b"0a1b", [0], [0])
+        await store.close()
+
+    asyncio.run(work())
+
+
 def test_another_commands_hold_is_not_taken_over_unasked(
     namespace: RedisOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,14 +200,55 @@ def test_another_commands_hold_is_not_taken_over_unasked(
     assert held_by(namespace) == "reshard"
 
 
-def test_a_run_that_broke_off_goes_on_unasked(namespace: RedisOptions) -> None:
-    """It has asked before; here only the hold was left to end."""
+def test_a_run_that_broke_off_asks_again_before_it_changes_anything(
+    namespace: RedisOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Settings may be others than those that its first run asked about."""
+    monkeypatch.setenv("STREAM_METRICS_METRICS__GOOD_GAIN", "3")
+    held_by(namespace, "migrate")
+
+    done = CliRunner().invoke(app, ["migrate"], input="n\n")
+
+    assert (done.exit_code, held_by(namespace)) == (1, "migrate")
+    assert "metrics.good_gain was 2, is 3" in done.stderr
+
+
+def test_a_run_that_only_ends_goes_on_unasked(namespace: RedisOptions) -> None:
+    """Nothing is changed any more; here only the hold was left to end."""
     held_by(namespace, "migrate")
 
     done = CliRunner().invoke(app, ["migrate"])
 
     assert (done.exit_code, held_by(namespace)) == (0, None)
     assert "workers may start" in done.stderr
+
+
+def test_rows_that_another_command_has_left_are_sent(namespace: RedisOptions) -> None:
+    """Behind a switch there is something to do also without changes: it asks, and ends it."""
+    switched(namespace, "reshard --abort")
+
+    no = CliRunner().invoke(app, ["migrate"], input="n\n")
+    still = held_by(namespace)
+    done = CliRunner().invoke(app, ["migrate"], input="y\n")
+
+    assert (no.exit_code, still) == (1, "reshard --abort")
+    assert (done.exit_code, held_by(namespace)) == (0, None)
+
+
+def test_giving_up_behind_a_switch_says_what_is_owed(
+    namespace: RedisOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows may be unsent, and who sends them is named; it asks first."""
+    monkeypatch.setenv("STREAM_METRICS_KAFKA__OUTPUT_TOPIC", "rows")
+    switched(namespace, "migrate")
+
+    no = CliRunner().invoke(app, ["reshard", "--abort"], input="n\n")
+    still = held_by(namespace)
+    done = CliRunner().invoke(app, ["reshard", "--abort", "--yes"])
+
+    assert (no.exit_code, still) == (1, "migrate")
+    assert "may not all be on the output topic rows. `stream-metrics migrate` sends" in no.stderr
+    assert (done.exit_code, held_by(namespace)) == (0, None)
 
 
 def test_nothing_to_do_says_who_keeps_workers_out(namespace: RedisOptions) -> None:
