@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from stream_metrics.engine.codec import add_fingerprints, decode_conversation, encode_changes
 from stream_metrics.engine.merge import merge
@@ -27,8 +27,28 @@ class Pieces:
     apart: Callable[[str, int], bool] | None = None
 
 
-def merging(options: PartitionOptions, schema: int) -> Merge:
-    """How two pieces are stored as one, by a schema."""
+@dataclass(slots=True)
+class Merged:
+    """What merges have done to rows.
+
+    ``rows``: whether there are others now. ``gone``: the ids of conversations that had one in a
+    piece, and have none as a whole, since the other piece was forgotten.
+    """
+
+    rows: bool = False
+    gone: set[str] = field(default_factory=set)
+
+    def note(self, name: str, had: bool, has: bool) -> None:
+        """Another merge that has changed a conversation: whether it had a row, and has one."""
+        self.rows = True
+        if has:
+            self.gone.discard(name)
+        elif had:
+            self.gone.add(name)
+
+
+def merging(options: PartitionOptions, schema: int, notes: Merged | None = None) -> Merge:
+    """How two pieces are stored as one, by a schema; ``notes`` are kept of what changes by it."""
     dedups, rules = options.dedups, options.engine.rules
     step = Step(options.engine, lambda key_id: dedups.of(rules, options.keys[key_id]))
 
@@ -43,13 +63,17 @@ def merging(options: PartitionOptions, schema: int) -> Merge:
         name: str, first: StoredConversation, second: StoredConversation
     ) -> StoredConversation:
         into, other = decoded(name, first), decoded(name, second)
+        had = bool(into.last_turn or other.last_turn)
         changes = merge(step, into, other)
         into.schema = 0  # every part is written anew
         hot, fingerprints = encode_changes(into, changes, step.dedup_of(into.key_id), schema)
-        return StoredConversation(
+        whole = StoredConversation(
             {part: data for part, data in hot.items() if data is not None},
             {part: data for part, data in fingerprints.items() if data is not None},
             max(first.last_record_ms, second.last_record_ms),
         )
+        if notes is not None and whole.hot != first.hot:
+            notes.note(name, had, bool(into.last_turn))
+        return whole
 
     return merged

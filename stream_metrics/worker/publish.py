@@ -7,7 +7,7 @@ writer still had in hand does not arrive behind them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from stream_metrics.engine.config import EngineConfig
@@ -15,8 +15,10 @@ from stream_metrics.ports import (
     OnHold,
     Output,
     OutputFenced,
+    OutputMessage,
     Outputs,
     OutputUnavailable,
+    PartitionState,
     StateStore,
 )
 from stream_metrics.worker.export import Replaced, rows_of
@@ -43,6 +45,34 @@ async def shut_out(outputs: Outputs, partitions: Iterable[int]) -> None:
     """
     for number in partitions:
         await outputs.of(number).begin()
+
+
+async def publish_gone(
+    store: StateStore,
+    mark: bytes,
+    outputs: Outputs,
+    names: Iterable[str],
+    way: Callable[[str], int],
+) -> None:
+    """Send null for conversations of which a move leaves no row, before its switch.
+
+    Nobody could do so if the command died behind the switch: their ids are not stored any more.
+    Each goes by the ``way`` of the state partition that had its row. Raises like ``shut_out``, and
+    ``OnHold`` once another run has taken the namespace over.
+    """
+    there = await store.partitions()
+    of_way: dict[int, list[OutputMessage]] = {}
+    for name in sorted(names):
+        number = way(name) if way(name) in there else there[0]
+        of_way.setdefault(number, []).append(OutputMessage(name, None))
+    for number, messages in of_way.items():
+        output = outputs.of(number)
+        try:
+            await _begun(store, number, mark, output)
+            for first in range(0, len(messages), AT_ONCE):
+                await output.send(messages[first : first + AT_ONCE])
+        except OutputFenced:
+            raise OnHold(await store.held_by() or "") from None
 
 
 async def publish(
@@ -79,10 +109,7 @@ async def _publish(
     progress: Progress,
 ) -> None:
     """The same of one state partition."""
-    await output.begin()
-    state = await store.describe(number)  # after the beginning: nobody can have begun before
-    if state.token != mark:
-        raise OnHold(await store.held_by() or "")
+    state = await _begun(store, number, mark, output)
     waiting = []
     async for _, rows in rows_of(store, config, turn_scope, {number: state}):
         if rows:  # else its labels wait for the first search
@@ -94,3 +121,12 @@ async def _publish(
     if waiting:
         await output.send(waiting)
         progress(len(waiting))
+
+
+async def _begun(store: StateStore, number: int, mark: bytes, output: Output) -> PartitionState:
+    """Begin to write for a state partition; raises ``OnHold`` unless ``mark`` owns it then."""
+    await output.begin()
+    state = await store.describe(number)
+    if state.token != mark:
+        raise OnHold(await store.held_by() or "")
+    return state

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, Protocol
 
 from stream_metrics.engine.codec import stored_header
@@ -28,8 +29,8 @@ from stream_metrics.worker.catch_up import CatchUp, Partitioner, Place
 from stream_metrics.worker.identity import check_identity
 from stream_metrics.worker.move import Move, Progress, Unmovable, draft, naming, switch
 from stream_metrics.worker.partition import PartitionOptions
-from stream_metrics.worker.pieces import Merge, Pieces, merging
-from stream_metrics.worker.publish import publish, shut_out
+from stream_metrics.worker.pieces import Merge, Merged, Pieces, merging
+from stream_metrics.worker.publish import publish, publish_gone, shut_out
 from stream_metrics.worker.takeover import Extent
 
 REPARTITION: Final = (
@@ -250,11 +251,10 @@ def resharding(
     }
 
     def home(conversation_id: str, _: int) -> int:
-        return partitioner(conversation_id.encode("utf-8", "surrogatepass"), number_of)
+        return _number(partitioner, number_of, conversation_id)
 
     def elsewhere(conversation_id: str, number: int) -> bool:
-        key = conversation_id.encode("utf-8", "surrogatepass")
-        return partitioner(key, stored.count) != number
+        return _number(partitioner, stored.count, conversation_id) != number
 
     pieces = Pieces(merge, elsewhere if apart else None) if merge is not None else None
     return Move(identity, tuple(stored.positions), starts, home, pieces=pieces)
@@ -314,7 +314,8 @@ class Reshard:
                 f"{found.apart:,} conversations lie where another partition count put them: each "
                 "is merged with what is elsewhere of it"
             )
-        merge = merging(self._options, stored.identity.schema_version)
+        notes = Merged()
+        merge = merging(self._options, stored.identity.schema_version, notes)
         apart = found.apart > 0
         move = resharding(stored, target, extents, partitioner, merge, apart=apart)
         drafted = await draft(self._store, mark, move, self._options, self._progress)
@@ -337,9 +338,12 @@ class Reshard:
             drafted = await late.finish(ends)
             self._say(f"{late.taken:,} records that were unread are taken along")
         await self._refuse_astray(stored, extents, partitioner)
+        if self._outputs is not None:
+            way = partial(_number, partitioner, stored.count)
+            await publish_gone(self._store, mark, self._outputs, notes.gone, way)
         await switch(self._store, mark, move.retired, drafted)
         self._say(f"{len(move.retired)} state partitions are replaced by {len(move.starts)}")
-        if found.apart or owed:
+        if notes.rows or owed:
             await self._publish(mark)
 
     async def _publish(self, mark: bytes) -> None:
@@ -399,6 +403,10 @@ class Reshard:
                 f"for them ({_listed(found)}): not all have the new topics or partition count. "
                 "Restart those that do not, then run this again with --catch-up"
             )
+
+
+def _number(partitioner: Partitioner, count: int, conversation_id: str) -> int:
+    return partitioner(conversation_id.encode("utf-8", "surrogatepass"), count)
 
 
 def _starts(

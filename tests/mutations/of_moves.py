@@ -28,9 +28,8 @@ MOVES: Final = (
         (
             Edit(
                 RESHARD,
-                'return partitioner(conversation_id.encode("utf-8", "surrogatepass"), number_of)',
-                "return partitioner("
-                'conversation_id.encode("utf-8", "surrogatepass"), stored.count)',
+                "return _number(partitioner, number_of, conversation_id)",
+                "return _number(partitioner, stored.count, conversation_id)",
             ),
         ),
         RESHARDS,
@@ -101,6 +100,13 @@ MOVES: Final = (
         (Edit(MOVE, "        if not await store.switched():\n", "        if True:\n"),),
         "tests/unit/test_publish.py::test_rows_that_were_not_sent_keep_the_workers_out",
         'held_by() == "migrate"',
+    ),
+    Mutation(
+        "rows of what a merge forgets",
+        "a conversation that was forgotten on another partition keeps its row on the output topic",
+        (Edit(RESHARD, "mark, self._outputs, notes.gone, way)", "mark, self._outputs, (), way)"),),
+        "tests/unit/test_pieces.py::test_a_piece_that_is_forgotten_takes_its_row_along",
+        "value is None",
     ),
     Mutation(
         "commit before copies",

@@ -9,19 +9,19 @@ from itertools import count
 import pytest
 
 from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
-from stream_metrics.adapters.memory import MemoryStore, MemoryTopic
+from stream_metrics.adapters.memory import MemoryOutputs, MemoryStore, MemoryTopic
 from stream_metrics.engine.codec import decode_conversation, stored_header
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.events import Limits
-from stream_metrics.ports import Record
+from stream_metrics.ports import OnHold, Record
 from stream_metrics.worker.move import Unmovable
 from stream_metrics.worker.partition import conversation_key
 from stream_metrics.worker.pieces import merging
-from stream_metrics.worker.publish import Unsent
+from stream_metrics.worker.publish import Unsent, publish_gone
 from tests.fuse import Crash, Fuse, Fused
 from tests.property.test_partition import options
-from tests.property.test_reshard import Group, partition_of, sound
-from tests.unit.test_publish import forgotten, whole, without_topic_after_switch
+from tests.property.test_reshard import Group, partition_of, sound, whole
+from tests.unit.test_publish import forgotten, without_topic_after_switch
 from tests.unit.test_state_partition import NOON_S, Fed, search
 
 OLD, NEW = {"events": 4}, {"events": 5}
@@ -128,6 +128,105 @@ async def test_a_forget_reaches_the_other_piece() -> None:
 
     assert sound(await group.audit())
     assert not any(f'"{name}"' in row for row in (await group.shown())[0])
+
+
+async def forgotten_elsewhere(name: str) -> Group:
+    """A group with an output topic; a forget came to another partition than a conversation's."""
+    store = MemoryStore()
+    store.wiped_at_once = 3
+    group = Group(dict(OLD), store, topic=MemoryTopic())
+    group.send(FIRST)
+    await group.read()
+    key, value, timestamp_ms = forgotten(name)
+    number = partition_of(key, NEW["events"])
+    log = group.logs[("events", number)]
+    log.append(Record(value, key, timestamp_ms, "events", number, len(log)))
+    await group.read()
+    assert group.topic is not None
+    assert group.topic.compacted()[name].value is not None
+    return group
+
+
+async def test_a_piece_that_is_forgotten_takes_its_row_along() -> None:
+    """The output topic gets null, though no conversation lay apart by its id."""
+    group = await forgotten_elsewhere(TORN[0])
+
+    await group.reshard(NEW)
+
+    assert group.topic is not None
+    assert group.topic.compacted()[TORN[0]].value is None
+    assert await whole(group)
+
+
+async def test_a_merge_that_forgets_may_be_cut_off_anywhere() -> None:
+    """Wherever it dies, once it has been run again the output topic is whole."""
+    first = await forgotten_elsewhere(TORN[0])
+    snapshot = first.store.snapshot()  # type: ignore[attr-defined]
+    for left in count(0, 3):
+        first.store.restore(snapshot)  # type: ignore[attr-defined]
+        topic = MemoryTopic()
+        assert first.topic is not None
+        topic.messages = list(first.topic.messages)
+        group = Group(dict(OLD), first.store, first.letters, first.logs, topic=topic)
+        group.store = Fused(first.store, Fuse(left))
+        try:
+            await group.reshard(NEW)
+        except Crash:
+            pass
+        else:
+            break
+        group.store, group.counts = first.store, dict(OLD)
+        await group.reshard(NEW)
+        assert await whole(group), left
+    assert left > 20
+
+
+@pytest.mark.parametrize("unread", [False, True])
+async def test_what_comes_after_a_forget_keeps_its_row(unread: bool) -> None:
+    """Whether it was read before the merge or is taken along by it, the row is that of what came
+    after."""
+    name = TORN[0]
+    group = await forgotten_elsewhere(name)
+    group.send([search(name, 2, NOON_S + 900, "d")])
+    if not unread:
+        await group.read()
+
+    await group.reshard(NEW)
+
+    assert group.topic is not None
+    assert group.topic.compacted()[name].value is not None
+    assert await whole(group)
+
+
+async def test_a_forget_that_came_everywhere_changes_no_row() -> None:
+    """Tombstones on other partitions are merged with what came later; the rows are not sent anew
+    for that."""
+    group = Group(dict(OLD), topic=MemoryTopic())
+    group.send(FIRST)
+    group.send([forgotten(TORN[0]), search(TORN[0], 2, NOON_S + 900, "d")])
+    await group.read()
+    assert group.topic is not None
+    before = len(group.topic.messages)
+
+    await group.reshard(NEW)
+
+    assert len(group.topic.messages) == before
+    assert await whole(group)
+
+
+async def test_a_run_that_was_taken_over_erases_nothing() -> None:
+    """Workers may have written by then."""
+    group = await forgotten_elsewhere(TORN[0])
+    assert group.topic is not None
+    await group.store.hold(b"later", "reshard")
+    sent = len(group.topic.messages)
+
+    with pytest.raises(OnHold):
+        await publish_gone(
+            group.store, b"earlier", MemoryOutputs(group.topic), TORN[:1], lambda _: 0
+        )
+
+    assert len(group.topic.messages) == sent
 
 
 async def test_producers_of_several_minds_are_shown_another_way() -> None:

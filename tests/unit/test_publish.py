@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from stream_metrics.adapters.memory import MemoryOutputs, MemoryStore, MemoryTopic
-from stream_metrics.engine.row import canonical
 from stream_metrics.ports import OnHold, OutputFenced, OutputMessage, OutputUnavailable
 from stream_metrics.worker.move import Unmovable
 from stream_metrics.worker.publish import Unsent, publish
 from tests.fuse import Crash, Fuse, Fused
 from tests.property.test_migrate import OLD, Configured, settings_with
-from tests.property.test_reshard import Group
+from tests.property.test_reshard import Group, whole
 from tests.unit.test_reshard import HALF, TRAFFIC
 from tests.unit.test_state_partition import NOON_S, search
 
@@ -41,20 +40,6 @@ async def halfway() -> Configured:
     group.send(TRAFFIC[:HALF])
     await group.read()
     return group
-
-
-async def whole(group: Group) -> bool:
-    """Whether both kinds of readers of the topic end with the rows of the store."""
-    assert group.topic is not None
-    rows: dict[str, list[object]] = {}
-    for row in (await group.export()).rows:
-        rows.setdefault(str(row["conversation_id"]), []).append(row)
-    every = group.options.turn_scope == "all"
-    wanted = {c: canonical(held if every else held[-1]).encode() for c, held in rows.items()}
-    return all(
-        {c: m.value for c, m in kept.items() if m.value is not None} == wanted
-        for kept in (group.topic.compacted(), group.topic.largest())
-    )
 
 
 async def test_a_migration_sends_all_rows() -> None:
