@@ -78,13 +78,14 @@ class Migrate:
                 "nobody noted which settings the state was built with, so that nobody can tell "
                 f"what to apply; {REBUILD}"
             )
-        _check_changes(stored, changes, self._options)
+        _check_changes(stored, changes, self._options, await self._now_ms(stored))
         return stored, changes
 
     async def run(self, mark: bytes) -> None:
         """All that is left to do; raises like ``check``, before anything is changed."""
         stored, changes = await self.check()
-        kept_since_ms = _kept_since_ms(stored, changes, self._options)
+        now_ms = await self._now_ms(stored)
+        kept_since_ms = _kept_since_ms(stored, changes, self._options, now_ms)
         target = replace(self._target(stored), kept_since_ms=kept_since_ms)
         if stored.identity != target:  # else an earlier run has come as far as that
             await self._replace(mark, stored, target)
@@ -107,28 +108,45 @@ class Migrate:
         await switch(self._store, mark, tuple(stored.positions), drafted)
         self._say(f"{len(stored.positions)} state partitions are migrated")
 
+    async def _now_ms(self, stored: Stored) -> int:
+        """Up to when conversations may have expired: the later of this clock and the store's.
+
+        By one that is behind, conversations would seem to be there that are gone. Without a clock
+        it is record time.
+        """
+        clock = self._options.now_ms
+        if clock is None:
+            return stored.record_time_ms
+        return max([clock(), *[await self._store.time_ms(number) for number in stored.positions]])
+
     def _target(self, stored: Stored) -> Identity:
         counts = stored.identity.partition_counts
         return replace(self._options.identity.after(stored.identity), partition_counts=counts)
 
 
-def _check_changes(stored: Stored, changes: list[Change], options: PartitionOptions) -> None:
+def _check_changes(
+    stored: Stored, changes: list[Change], options: PartitionOptions, now_ms: int
+) -> None:
     if fixed := [change for change in changes if change.name not in MIGRATABLE]:
         listed = "; ".join(map(str, fixed))
         raise Unmovable(f"{listed}: this cannot be applied to stored state. {REBUILD}")
     for change in changes:
         if change.name == "metrics.windows":
             added = [window for window in options.windows if window.name not in change.before]
-            _check_windows(added, stored, changes, options)
+            _check_windows(added, stored, changes, options, now_ms)
 
 
 def _check_windows(
-    added: list[Window], stored: Stored, changes: list[Change], options: PartitionOptions
+    added: list[Window],
+    stored: Stored,
+    changes: list[Change],
+    options: PartitionOptions,
+    now_ms: int,
 ) -> None:
     """Raise ``Unmovable``, with the time from which it will do, unless all is stored that these
     windows hold."""
     kept_us = 1000 * _ttl_before_ms(changes, options)
-    since_us = 1000 * _kept_since_ms(stored, changes, options)
+    since_us = 1000 * _kept_since_ms(stored, changes, options, now_ms)
     read_us = 1000 * stored.record_time_ms
     full_us = 1000 * stored.identity.kept_since_ms  # from here on all was kept by the ttl till now
     long = [
@@ -160,7 +178,9 @@ def _ttl_before_ms(changes: list[Change], options: PartitionOptions) -> int:
     return parse_duration(ttl) // 1000 if ttl else options.ttl_ms
 
 
-def _kept_since_ms(stored: Stored, changes: list[Change], options: PartitionOptions) -> int:
+def _kept_since_ms(
+    stored: Stored, changes: list[Change], options: PartitionOptions, now_ms: int
+) -> int:
     """Record time since which nothing has expired that the new ttl keeps (``Identity``).
 
     What has expired by the old one had its last record so long before now.
@@ -168,7 +188,6 @@ def _kept_since_ms(stored: Stored, changes: list[Change], options: PartitionOpti
     before_ms = _ttl_before_ms(changes, options)
     if before_ms == options.ttl_ms:
         return stored.identity.kept_since_ms
-    now_ms = stored.record_time_ms if options.now_ms is None else options.now_ms()
     return max(stored.identity.kept_since_ms, now_ms - before_ms)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any
@@ -13,7 +14,7 @@ from stream_metrics.ports import OnHold
 from stream_metrics.settings import Settings
 from stream_metrics.worker.identity import MIGRATABLE, OtherIdentity, check_identity
 from stream_metrics.worker.migrate import Migrate
-from stream_metrics.worker.move import Unmovable
+from stream_metrics.worker.move import Unmovable, holding
 from tests.fuse import Crash, Fuse, Fused
 from tests.property.test_migrate import OLD, Configured, settings_with
 from tests.property.test_reshard import partition_of
@@ -127,6 +128,27 @@ async def test_the_time_is_told_from_which_on_a_longer_window_will_do() -> None:
                 await group.migrate(long)
         else:
             await group.migrate(long)
+
+
+@pytest.mark.parametrize(("ours_s", "stores_s"), [(NOON_S, NOON_S + 900), (NOON_S + 900, NOON_S)])
+async def test_a_clock_that_is_behind_does_not_promise_more(ours_s: int, stores_s: int) -> None:
+    """Workers may have let conversations expire by the later of the two: that one says since when
+    all was kept."""
+    store = MemoryStore()
+    store.clock = lambda: 1000 * stores_s
+    short = settings_with({"metrics": {"windows": ["1h"]}, "state": {"ttl": "1h"}})
+    group = Configured({"events": 1}, store, settings=short)
+    group.send([search("c-1", 1, NOON_S, "document")])
+    await group.read()
+    group.settings = settings_with({"metrics": {"windows": ["1h"]}, "state": {"ttl": "24h"}})
+    options = replace(group.options, now_ms=lambda: 1000 * ours_s)
+
+    async with holding(store, "migrate") as mark:
+        await Migrate(store, options, print, lambda _: None).run(mark)
+
+    identity = (await store.describe(0)).identity
+    assert identity is not None
+    assert identity.kept_since_ms == 1000 * (NOON_S + 900 - 3600)
 
 
 async def test_it_lists_what_changes() -> None:
