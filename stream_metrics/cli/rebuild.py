@@ -47,9 +47,8 @@ async def _rebuild(settings: Settings, *, yes: bool) -> int:
         former = await work.former()
         if former is not None:
             console.print(_told_former(former, held), markup=False)
-        held_by = await store.held_by()
         question = f"Wipe the state of {held:,} conversations ({NOTES}) and read the topics again?"
-        if held_by != "rebuild" and not agreed(question, held_by, yes=yes):
+        if not agreed(question, await store.held_by(), yes=yes):
             return 1
         async with holding(store, "rebuild") as mark:
             await work.run(mark)
