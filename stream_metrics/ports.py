@@ -185,8 +185,8 @@ class Identity:
 
     ``settings`` are those behind the fingerprint, as a JSON object by their names: for telling
     which of them differ. It is empty where nobody noted them. ``outgrown`` tells of topics that got
-    more partitions: where the logs of those that they had ended then. Records before lie where the
-    earlier count put their keys, so that nobody may read them again. ``kept_since_ms`` is a record
+    more partitions: up to which offset of each partition records lie where an earlier count put
+    their keys (0: none do), so that nobody may read them again. ``kept_since_ms`` is a record
     time: what had its last record before may have expired by an earlier, shorter ttl (0: nothing).
     """
 

@@ -30,7 +30,7 @@ from stream_metrics.engine.state import DamagedState
 from stream_metrics.ports import Identity
 from stream_metrics.runtime import identity, partition_options
 from stream_metrics.settings import Settings
-from stream_metrics.worker.catch_up import Partitioner
+from stream_metrics.worker.astray import Partitioner
 from stream_metrics.worker.move import Unmovable, holding
 from stream_metrics.worker.reshard import Reshard, stored_state
 

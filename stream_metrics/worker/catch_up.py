@@ -1,8 +1,8 @@
-"""Unread records of partitions that are being replaced, taken along to where their keys belong now.
+"""Records of partitions that are being replaced or new, taken along to where their keys belong now.
 
 Where partitions were added while producers were sending, a partition holds records that the old
 count put there and others that the new one did. The conversation of the former is on another number
-by then, so that no worker could take them.
+by then, so that no worker could take them. So do new partitions, where a count in between put some.
 """
 
 from __future__ import annotations
@@ -12,16 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from stream_metrics.events.decode import Event, decode
-from stream_metrics.events.wire import Forget
 from stream_metrics.ports import DeadLetters, OnHold, Outputs, Record, StateStore
+from stream_metrics.worker.astray import Partitioner, Place, decoded, is_forget
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.move import Drafted, Move, WentBack
 from stream_metrics.worker.partition import Lost, PartitionOptions, SharedNames, StatePartition
 from stream_metrics.worker.telemetry import Silent
-
-Place = tuple[str, int]  # topic and partition
-Partitioner = Callable[[bytes, int], int]
 
 BATCH: Final = 400
 CACHED_RESULTS: Final = 100_000
@@ -36,7 +32,7 @@ class _Passed:
 
 
 class CatchUp:
-    """Takes the unread records of the old places into drafts, each where its key belongs now."""
+    """Takes the unread records of places into drafts, each where its key belongs now."""
 
     def __init__(
         self,
@@ -109,15 +105,7 @@ class CatchUp:
     def _numbers(self, record: Record) -> Sequence[int]:
         """Where a record belongs; a forget is for every partition."""
         numbers = tuple(self._move.starts)
-        limits = self._options.engine.limits
-        event = decode(
-            record.value,
-            key=record.key,
-            timestamp_ms=record.timestamp_ms,
-            limits=limits,
-            require_key=True,
-        )
-        if isinstance(event, Event) and type(event.payload) is Forget:
+        if is_forget(decoded(record, self._options.engine.limits)):
             return numbers
         if record.key is None:
             return (numbers[record.partition % len(numbers)],)

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from stream_metrics.engine.state import DamagedState
 from stream_metrics.ports import FORMER, MAX_TIMESTAMP_MS, Identity, Position, StateStore
-from stream_metrics.worker.catch_up import Place
+from stream_metrics.worker.astray import Place
 from stream_metrics.worker.identity import OtherIdentity
 from stream_metrics.worker.move import Move, Unmovable, draft, switch
 from stream_metrics.worker.partition import PartitionOptions
@@ -189,8 +189,8 @@ def _refuse_outgrown(stored: Identity, extents: Mapping[Place, Extent]) -> None:
             if extent is not None and extent.first < min(end, extent.end):
                 raise Unmovable(
                     f"topic {topic} got more partitions when its partition {number} ended at "
-                    f"offset {end}, and it still begins at {extent.first}: records between lie "
-                    f"where the earlier count of {len(ends)} put them, so that conversations would "
-                    "be torn apart. Wait until Kafka has deleted them; or delete them "
+                    f"offset {end}, and it still begins at {extent.first}: records between "
+                    "lie where an earlier count put them, so that conversations would be torn "
+                    "apart. Wait until Kafka has deleted them; or delete them "
                     f"(kafka-delete-records.sh), and their figures are lost. {REPARTITION}"
                 )

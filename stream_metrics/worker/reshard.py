@@ -25,7 +25,8 @@ from stream_metrics.ports import (
     Record,
     StateStore,
 )
-from stream_metrics.worker.catch_up import CatchUp, Partitioner, Place
+from stream_metrics.worker.astray import Astray, Partitioner, Place, find_astray, outgrown
+from stream_metrics.worker.catch_up import CatchUp
 from stream_metrics.worker.identity import check_identity
 from stream_metrics.worker.move import Move, Progress, Unmovable, draft, naming, switch
 from stream_metrics.worker.partition import PartitionOptions
@@ -168,9 +169,15 @@ async def partitioner_in_use(
             "Sarama, kafka-go); by another one conversations would be torn apart"
         )
     listed = ", ".join(f"{kind} {wrong:,}" for kind, wrong in elsewhere.items())
+    whose = "Producers"
+    if len(partitioners) > 1 and raised > stored.count + 1:
+        whose = (
+            "If the topics had other partition counts in between, name the producers' with "
+            "--partitioner: then each of those counts may have put them there. Otherwise producers"
+        )
     raise Unmovable(
         f"of {total:,} conversations so many lie on another partition than a partitioner puts "
-        f"their key on: {listed}. Producers choose partitions in different ways, and nobody can "
+        f"their key on: {listed}. {whose} choose partitions in different ways, and nobody can "
         f"tell where a conversation's next records will come. {REPARTITION}"
     )
 
@@ -193,28 +200,6 @@ def unread(stored: Stored, extents: Mapping[Place, Extent]) -> dict[Place, int]:
     return left
 
 
-def astray(record: Record, identity: Identity, partitioner: Partitioner) -> bool:
-    """Whether a record lies where nobody will look for it under the counts of ``identity``."""
-    count = identity.partition_counts.get(record.topic)
-    if count is None:
-        return True
-    return record.key is not None and partitioner(record.key, count) != record.partition
-
-
-def outgrown(
-    stored: Identity, counts: Mapping[str, int], extents: Mapping[Place, Extent]
-) -> dict[str, tuple[int, ...]]:
-    """Up to where the logs of topics that stay are of an earlier count (``Identity.outgrown``)."""
-    found = {}
-    for topic, count in counts.items():
-        before = stored.partition_counts.get(topic, count)
-        if before < count:
-            found[topic] = tuple(extents[topic, number].end for number in range(before))
-        elif topic in stored.outgrown:
-            found[topic] = stored.outgrown[topic]
-    return found
-
-
 def resharding(
     stored: Stored,
     identity: Identity,
@@ -223,17 +208,18 @@ def resharding(
     merge: Merge | None = None,
     *,
     apart: bool = False,
+    astray: Collection[Place] = (),
 ) -> Move:
     """The move to the partition counts of ``identity``.
 
     With ``merge`` pieces become one; ``apart`` says that conversations lie elsewhere than the
-    partitioner puts them.
+    partitioner puts them. Of new places those that hold something ``astray`` are noted.
     """
     counts = identity.partition_counts
     identity = replace(
         identity.after(stored.identity),
         schema_version=stored.identity.schema_version,
-        outgrown=outgrown(stored.identity, counts, extents),
+        outgrown=outgrown(stored.identity, counts, extents, astray),
     )
     number_of = max(counts.values())
     event_times_us = [p.event_time_us for held in stored.positions.values() for p in held.values()]
@@ -309,6 +295,19 @@ class Reshard:
         left = unread(stored, extents)
         if left and not catch_up:
             await self._refuse_unread(stored, extents, left)
+            left = {}
+        places = {place for place in {*new, *left} if place[0] in target.partition_counts}
+        starts = _starts(stored, extents, places)
+        ends = {place: extents[place].end for place in places}
+        astray = await self._astray(starts, ends, partitioner)
+        new_astray = astray.found.keys() - {*stored.places}
+        if new_astray and not catch_up:
+            raise Unmovable(
+                f"{astray.found.total():,} records on new partitions or topics lie where an "
+                f"earlier partition count put their keys ({_listed(astray.found)}), and nobody "
+                "will look for them there: take them along with --catch-up"
+            )
+        left |= {place: ends[place] - starts[place] for place in new_astray}
         if found.apart:
             self._say(
                 f"{found.apart:,} conversations lie where another partition count put them: each "
@@ -317,11 +316,13 @@ class Reshard:
         notes = Merged()
         merge = merging(self._options, stored.identity.schema_version, notes)
         apart = found.apart > 0
-        move = resharding(stored, target, extents, partitioner, merge, apart=apart)
+        move = resharding(
+            stored, target, extents, partitioner, merge, apart=apart, astray=new_astray
+        )
         drafted = await draft(self._store, mark, move, self._options, self._progress)
         if self._outputs is not None:
             await shut_out(self._outputs, move.retired)
-        if left and catch_up:
+        if left:
             late = CatchUp(
                 self._store.drafts(mark),
                 mark,
@@ -337,7 +338,7 @@ class Reshard:
                 await late.take(record)
             drafted = await late.finish(ends)
             self._say(f"{late.taken:,} records that were unread are taken along")
-        await self._refuse_astray(stored, extents, partitioner)
+        await self._refuse_astray(extents.keys(), extents, partitioner)
         if self._outputs is not None:
             way = partial(_number, partitioner, stored.count)
             await publish_gone(self._store, mark, self._outputs, notes.gone, way)
@@ -386,17 +387,33 @@ class Reshard:
                 "the records along with --catch-up"
             )
 
+    async def _astray(
+        self, starts: Mapping[Place, int], ends: Mapping[Place, int], partitioner: Partitioner
+    ) -> Astray:
+        """What lies astray; raises ``Unmovable`` if no partition count explains it."""
+        counts, limits = self._options.identity.partition_counts, self._options.engine.limits
+        records = self._logs.records(starts, ends)
+        astray = await find_astray(records, starts, counts, partitioner, limits)
+        if astray.alien:
+            raise Unmovable(
+                f"{astray.alien.total():,} records lie where the conversations' partitioner puts "
+                f"their key by no partition count ({_listed(astray.alien)}). Producers choose "
+                "partitions in different ways, and nobody can tell where a conversation's next "
+                f"records will come. {REPARTITION}"
+            )
+        return astray
+
     async def _refuse_astray(
-        self, stored: Stored, extents: Mapping[Place, Extent], partitioner: Partitioner
+        self,
+        places: Collection[Place],
+        extents: Mapping[Place, Extent],
+        partitioner: Partitioner,
     ) -> None:
         """Raise ``Unmovable`` if producers have written meanwhile as if nothing had changed."""
-        now = await self._logs.extents(stored.places)
-        starts = {place: extents[place].end for place in stored.places}
-        ends = {place: now[place].end for place in stored.places}
-        found: Counter[Place] = Counter()
-        async for record in self._logs.records(starts, ends):
-            if astray(record, self._options.identity, partitioner):
-                found[record.topic, record.partition] += 1
+        now = await self._logs.extents(places)
+        starts = {place: extents[place].end for place in places}
+        ends = {place: now[place].end for place in places}
+        found = (await self._astray(starts, ends, partitioner)).found
         if found:
             raise Unmovable(
                 f"producers have just written {found.total():,} records to where nobody will look "

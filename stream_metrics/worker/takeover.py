@@ -142,9 +142,9 @@ def _torn(identity: Identity, extents: Mapping[str, Extent]) -> list[OffsetGap]:
         OffsetGap(
             topic,
             extent.first,
-            f"{topic} has got more partitions since {len(identity.outgrown[topic])}: where the "
-            "earlier count put records, a rebuild of one partition would tear conversations apart. "
-            "Restore a backup; or stop all workers and run `stream-metrics rebuild`",
+            f"{topic} has got more partitions: where an earlier count put records, a rebuild of "
+            "one partition would tear conversations apart. Restore a backup; or stop all workers "
+            "and run `stream-metrics rebuild`",
         )
         for topic, extent in extents.items()
         if topic in identity.outgrown

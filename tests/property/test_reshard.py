@@ -20,9 +20,9 @@ from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.row import canonical
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.ports import Identity, Position, Record, StateStore
+from stream_metrics.worker.astray import Partitioner, Place
 from stream_metrics.worker.audit import Audit, AuditOptions, audit
 from stream_metrics.worker.cache import ConversationCache
-from stream_metrics.worker.catch_up import Partitioner, Place
 from stream_metrics.worker.export import Export, export_state
 from stream_metrics.worker.move import holding
 from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
@@ -203,6 +203,11 @@ def changes(draw: st.DrawFn) -> tuple[dict[str, int], dict[str, int]]:
     return old, dict.fromkeys([name + "-2" for name in names], after)
 
 
+def counts_between(before: Mapping[str, int], after: Mapping[str, int]) -> st.SearchStrategy[int]:
+    """What topics may have had on their way: new ones any count up to the last."""
+    return st.integers(max(before.get(topic, 1) for topic in after), max(after.values()))
+
+
 def sound(found: Audit) -> bool:
     """Whether every sum is as it must be."""
     return (found.differences, found.unreadable, found.busy) == ([], [], [])
@@ -230,9 +235,10 @@ def place(record: Record) -> tuple[str, int, int]:
 @given(st.data())
 def test_a_reshard_in_the_middle_of_a_stream(data: st.DataObject) -> None:
     """Rows, windows and dead letters are the reference's, whatever was read before it, and whoever
-    produced meanwhile with the old counts or the new."""
+    produced meanwhile with the old counts, the new, or others in between."""
     stream: list[KeyedRecord] = [(key, value, None) for key, value, _ in data.draw(streams())]
     old, new = data.draw(changes())
+    between = dict.fromkeys(new, data.draw(counts_between(old, new)))
     batches = data.draw(arrivals(stream))
     cut = data.draw(st.integers(0, len(batches)))
     share = data.draw(st.sampled_from([0.0, 0.5, 1.0]))
@@ -250,8 +256,9 @@ def test_a_reshard_in_the_middle_of_a_stream(data: st.DataObject) -> None:
         if not cut:
             await group.read()
         for batch in batches[cut : cut + stale]:  # while nobody reads
-            group.send(batch[::2])
-            group.send(batch[1::2], new)
+            group.send(batch[::3])
+            group.send(batch[1::3], between)
+            group.send(batch[2::3], new)
         await group.reshard(new)
         assert sound(await group.audit())
         for batch in batches[cut + stale :]:
@@ -275,13 +282,14 @@ def test_a_reshard_in_the_middle_of_a_stream(data: st.DataObject) -> None:
 
 @given(st.data())
 def test_partitions_that_were_added_under_running_workers(data: st.DataObject) -> None:
-    """Workers read on by the old count while producers see the new one, so that conversations come
-    to lie in pieces: after a reshard rows and windows are the reference's, as are the rows on the
-    output topic."""
+    """Workers read on by the old count while producers see the new one, or one in between, so that
+    conversations come to lie in pieces: after a reshard rows and windows are the reference's, as are
+    the rows on the output topic."""
     stream: list[KeyedRecord] = [(key, value, None) for key, value, _ in data.draw(streams())]
     names = data.draw(st.sampled_from([("events",), ("events", "labels")]))
     before, after = data.draw(st.sampled_from(RAISED))
     old, new = dict.fromkeys(names, before), dict.fromkeys(names, after)
+    between = dict.fromkeys(names, data.draw(counts_between(old, new)))
     batches = data.draw(arrivals(stream))
     cut = data.draw(st.integers(0, len(batches)))
     mixed = data.draw(st.integers(cut, len(batches)))
@@ -298,8 +306,9 @@ def test_partitions_that_were_added_under_running_workers(data: st.DataObject) -
             group.send(batch)
             await group.read()
         for batch in batches[cut:mixed]:
-            group.send(batch[::2])
-            group.send(batch[1::2], new)
+            group.send(batch[::3])
+            group.send(batch[1::3], between)
+            group.send(batch[2::3], new)
             await group.read(share)
         await group.reshard(new)
         assert sound(await group.audit())

@@ -10,7 +10,7 @@ import pytest
 
 from stream_metrics.adapters.memory import MemoryStore
 from stream_metrics.ports import OnHold, Wiped
-from stream_metrics.worker.catch_up import Place
+from stream_metrics.worker.astray import Place
 from stream_metrics.worker.identity import OtherIdentity
 from stream_metrics.worker.move import Unmovable, holding
 from stream_metrics.worker.rebuild import Former, Reach, Rebuild
@@ -205,7 +205,7 @@ async def test_records_of_an_earlier_count_are_not_read_again() -> None:
     group = await grown()
     before = await group.shown()
 
-    with pytest.raises(Unmovable, match=r"earlier count of 2 put .*kafka-delete-records"):
+    with pytest.raises(Unmovable, match=r"earlier count put .*kafka-delete-records"):
         await rebuild(group)
 
     assert await group.store.held_by() is None
@@ -234,7 +234,7 @@ async def test_a_migration_keeps_in_mind_where_an_earlier_count_ended() -> None:
     group = await grown()
     await group.migrate(settings_with({"metrics": {"good_gain": 3}}))
 
-    with pytest.raises(Unmovable, match="earlier count of 2"):
+    with pytest.raises(Unmovable, match="earlier count"):
         await rebuild(group)
 
 

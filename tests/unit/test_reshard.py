@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -14,6 +14,7 @@ import pytest
 from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
 from stream_metrics.adapters.memory import MemorySnapshot, MemoryStore
 from stream_metrics.engine.state import DamagedState
+from stream_metrics.events.limits import Limits
 from stream_metrics.ports import (
     FORMER,
     BatchWrite,
@@ -26,6 +27,7 @@ from stream_metrics.ports import (
 )
 from stream_metrics.traffic import TrafficProfile, generate
 from stream_metrics.traffic.partition import partition_for
+from stream_metrics.worker.astray import Astray, find_astray, outgrown
 from stream_metrics.worker.identity import OtherIdentity, check_identity
 from stream_metrics.worker.move import Unmovable, holding
 from stream_metrics.worker.partition import conversation_key
@@ -33,8 +35,6 @@ from stream_metrics.worker.reshard import (
     InUse,
     Reshard,
     Stored,
-    astray,
-    outgrown,
     partitioner_in_use,
     resharding,
     stored_state,
@@ -383,6 +383,15 @@ def test_where_an_earlier_count_ended_is_noted() -> None:
     assert (more, same) == ({"events": (9, 10)}, {"events": (1,)})
 
 
+def test_new_logs_that_hold_something_of_an_earlier_count_are_noted_as_well() -> None:
+    """By their ends; nothing of those before them is withheld."""
+    logs = {("new", n): Extent(0, 9 + n) for n in range(4)}
+
+    found = outgrown(STORED.identity, {"new": 4}, logs, [("new", 2), ("new", 0)])
+
+    assert found == {"new": (9, 0, 11)}
+
+
 def test_times_do_not_go_back() -> None:
     """Each new partition knows up to when all the old ones had read."""
     held = {
@@ -399,20 +408,155 @@ def test_times_do_not_go_back() -> None:
     assert times == [(25, 30)] * 2
 
 
-@pytest.mark.parametrize(
-    ("topic", "number", "key", "lost"),
-    [
-        ("events", 2, b"k", False),
-        ("events", 1, b"k", True),
-        ("former", 2, b"k", True),
-        ("events", 1, None, False),
-    ],
-)
-def test_records_that_went_astray(topic: str, number: int, key: bytes | None, lost: bool) -> None:
-    """On a topic that nobody reads, or on another partition than the key's."""
-    target = replace(IDENTITY, partition_counts={"events": 3})
+# -- records that lie astray
 
-    assert astray(Record(b"", key, 0, topic, number), target, elsewhere) == lost
+NAMES = [f"c-{number}" for number in range(20)]
+
+
+def searches(turn: int) -> list[KeyedRecord]:
+    """One of each of some conversations."""
+    return [search(name, turn, NOON_S + 100 * turn + n, "a") for n, name in enumerate(NAMES)]
+
+
+async def astray(*records: KeyedRecord, at: int, topic: str = "events", count: int = 4) -> Astray:
+    """What is told of records on one partition of four, of which all are looked at."""
+    places = [(topic, number) for number in range(4)]
+
+    async def found() -> AsyncIterator[Record]:
+        for key, value, stamp in records:
+            yield Record(value, key, stamp, topic, at)
+
+    counts = {"events": count}
+    return await find_astray(found(), places, counts, PARTITIONERS["crc32"], Limits())
+
+
+def keyed(now: int, before: int) -> KeyedRecord:
+    """A search whose key four partitions put on one number, and three on another."""
+    crc32 = PARTITIONERS["crc32"]
+    keys = (b"k-%d" % number for number in range(100))
+    key = next(key for key in keys if (crc32(key, 4), crc32(key, 3)) == (now, before))
+    return search(key.decode(), 1, NOON_S, "a")
+
+
+RECORD = keyed(now=2, before=1)
+FORGOTTEN: KeyedRecord = (RECORD[0], FORGET % RECORD[0], 1000 * NOON_S)
+
+
+async def test_a_record_is_at_home_where_the_new_count_puts_its_key() -> None:
+    """Somebody will look for it there."""
+    assert await astray(RECORD, at=2) == Astray()
+
+
+async def test_a_record_that_an_earlier_count_has_put_there_is_astray() -> None:
+    """It can be told where it belongs, by its partitioner."""
+    assert await astray(RECORD, at=1) == Astray(Counter({("events", 1): 1}))
+
+
+async def test_a_record_that_no_count_has_put_there_is_alien() -> None:
+    """Another partitioner has, and nobody knows what that will do next."""
+    places = Counter({("events", 3): 1})
+    assert await astray(RECORD, at=3) == Astray(places, places)
+
+
+async def test_all_of_a_topic_that_is_read_no_more_is_astray() -> None:
+    """Whatever the record is."""
+    found = await astray(RECORD, (b"k", b"", None), at=0, topic="former")
+
+    assert found == Astray(Counter({("former", 0): 2}))
+
+
+async def test_a_record_that_is_set_aside_is_at_home_anywhere() -> None:
+    """It becomes a dead letter on whatever partition it lies."""
+    assert await astray((RECORD[0], b"{", None), at=1) == Astray()
+
+
+async def test_a_forget_that_has_not_come_to_its_keys_partition_is_astray() -> None:
+    """As on a topic that had fewer partitions when it was written to each of them."""
+    assert await astray(FORGOTTEN, at=1) == Astray(Counter({("events", 1): 1}))
+    assert await astray(FORGOTTEN, at=2) == Astray()
+
+
+async def raised_twice() -> Group:
+    """A topic that had four partitions, then six, then eight; nobody has read since the first."""
+    group = Group({"events": 4})
+    group.send(searches(1))
+    await group.read()
+    for place in [("events", number) for number in (4, 5)]:
+        log = group.logs.setdefault(place, [])
+        for key, value, stamp in searches(2):
+            if partition_of(key, 6) == place[1]:
+                log.append(Record(value, key, stamp, *place, len(log)))
+    return group
+
+
+async def test_records_that_a_count_in_between_put_on_new_partitions_are_refused() -> None:
+    """Without --catch-up they would be read where their conversations are not."""
+    group = await raised_twice()
+    before = await group.shown()
+
+    with pytest.raises(Unmovable, match=r"new partitions .* \(events/[45]: \d.*--catch-up"):
+        await group.reshard({"events": 8}, catch_up=False)
+
+    assert await group.store.held_by() is None
+    assert await group.shown() == before
+
+
+async def test_records_that_were_taken_along_from_a_new_partition_are_not_read_again() -> None:
+    """Its end is noted like those of partitions that an earlier count had."""
+    group = await raised_twice()
+
+    await group.reshard({"events": 8})
+
+    identity = (await group.store.describe(0)).identity
+    assert identity is not None
+    ends = tuple(len(group.logs.get(("events", number), [])) for number in range(6))
+    assert identity.outgrown == {"events": ends}
+
+
+async def test_a_forget_of_before_a_new_topic_grew_reaches_every_partition() -> None:
+    """It lies where the topic had partitions by then, and erases what is on others now."""
+    group = Group({"events": 4})
+    group.send(searches(1))
+    await group.read()
+    lone = next(name.encode() for name in NAMES if partition_of(name.encode(), 6) == 5)
+    forget = FORGET.replace(b"12:00:01", b"13:00:00") % lone
+    group.send([(lone, forget, 1000 * NOON_S)], {"new": 3})
+
+    await group.reshard({"new": 6})
+    await group.read()
+
+    assert len((await group.export()).rows) == len(NAMES) - 1
+
+
+@pytest.mark.parametrize("catch_up", [False, True])
+async def test_producers_of_new_topics_that_hash_otherwise_are_refused(catch_up: bool) -> None:
+    """No conversation's next record would come to where its state is taken."""
+    group = Group({"events": 4})
+    group.send(searches(1))
+    await group.read()
+    for key, value, stamp in searches(2):
+        place = ("new", PARTITIONERS["murmur2"](key, 6))
+        log = group.logs.setdefault(place, [])
+        log.append(Record(value, key, stamp, *place, len(log)))
+
+    with pytest.raises(Unmovable, match=r"by no partition count \(new/.*repartition_topic"):
+        await group.reshard({"new": 6}, catch_up=catch_up)
+
+
+async def test_counts_in_between_may_need_the_partitioners_name() -> None:
+    """Where workers read on while partitions were added twice, the refusal says how to go on."""
+    group = Group({"events": 4})
+    for turn, seen in enumerate((4, 5, 6), 1):
+        group.send(searches(turn), {"events": seen})
+        await group.read()
+
+    with pytest.raises(
+        Unmovable, match="counts in between, name the producers' with --partitioner"
+    ):
+        await group.reshard({"events": 6}, partitioners=PARTITIONERS)
+    await group.reshard({"events": 6}, partitioners={"crc32": PARTITIONERS["crc32"]})
+
+    assert len((await group.export()).rows) == len(NAMES)
 
 
 async def test_an_empty_namespace_is_refused() -> None:
