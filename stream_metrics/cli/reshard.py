@@ -119,7 +119,8 @@ async def _reshard(
         options = replace(partition_options(settings), identity=target)
         progress = Progress(console.print, "copied")
         logs = KafkaLogs(consumer, settings.kafka)
-        work = Reshard(store, logs, options, letters, console.print, progress, outputs)
+        policy = settings.kafka.on_offset_gap
+        work = Reshard(store, logs, options, letters, console.print, progress, outputs, policy)
         stored = await work.check()
         held_by = await store.held_by()
         same = stored.identity.partition_counts == target.partition_counts

@@ -58,8 +58,9 @@ def run(settings: Settings, work: Coroutine[Any, Any, int]) -> None:
     except UnreadableBatch as error:
         raise UsageError(
             f"{error.message}. Nothing has been moved, and to run this again changes nothing. If "
-            "it is too large and memory allows, raise `kafka.max_batch_bytes`; else clear the "
-            "topic of it (kafka-delete-records.sh) and run `stream-metrics rebuild`"
+            "it is too large and memory allows, raise `kafka.max_batch_bytes`; else delete it and "
+            "all that lies before it there (kafka-delete-records.sh), and run this again with "
+            "`kafka.on_offset_gap` continue, which goes on behind it"
         ) from error
     except (KafkaError, OSError, TimeoutError) as error:
         raise UsageError(

@@ -155,7 +155,7 @@ class Rebuild:
                         f"topic {topic} had {before} partitions and has {count}: its older records "
                         "lie where the old count put them, so that conversations would be torn "
                         "apart. Run `stream-metrics reshard`, which moves the state, and merges "
-                        f"conversations that are in pieces by now. {REPARTITION}"
+                        f"conversations that are in pieces by now. Or start anew: {REPARTITION}"
                     )
             _refuse_outgrown(stored, extents)
 

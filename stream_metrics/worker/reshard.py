@@ -24,6 +24,7 @@ from stream_metrics.ports import (
     Position,
     Record,
     StateStore,
+    of_topics,
 )
 from stream_metrics.worker.astray import Astray, Partitioner, Place, find_astray, outgrown
 from stream_metrics.worker.catch_up import CatchUp
@@ -32,7 +33,7 @@ from stream_metrics.worker.move import Move, Progress, Unmovable, draft, naming,
 from stream_metrics.worker.partition import PartitionOptions
 from stream_metrics.worker.pieces import Merge, Merged, Pieces, merging
 from stream_metrics.worker.publish import publish, publish_gone, shut_out
-from stream_metrics.worker.takeover import Extent
+from stream_metrics.worker.takeover import Extent, OffsetGap, Policy, behind, gaps_between
 
 REPARTITION: Final = (
     "Let workers repartition, in a new group: set kafka.repartition_topic and another "
@@ -182,21 +183,23 @@ async def partitioner_in_use(
     )
 
 
+def gaps_in(stored: Stored, extents: Mapping[Place, Extent]) -> dict[int, list[OffsetGap]]:
+    """Where logs do not hold what the state needs, by partition number."""
+    found = {}
+    for number, held in stored.positions.items():
+        logs = {topic: extents[topic, number] for topic in of_topics(held)}
+        if gaps := gaps_between(held, logs):
+            found[number] = gaps
+    return found
+
+
 def unread(stored: Stored, extents: Mapping[Place, Extent]) -> dict[Place, int]:
-    """How many offsets of each place are behind its position; raises ``Unmovable`` for a gap."""
+    """How many offsets of each place are behind its position, where there are any."""
     left = {}
     for place in stored.places:
-        topic, number = place
-        extent = extents[place]
-        offset = stored.start(topic, number, extent).offset
-        if not extent.first <= offset <= extent.end:
-            raise Unmovable(
-                f"{topic}, partition {number}, holds the offsets from {extent.first} to "
-                f"{extent.end}, and the state needs {offset}: records are gone, or the topic was "
-                "made anew. Start the workers as they were and let them tell (kafka.on_offset_gap)"
-            )
-        if offset < extent.end:
-            left[place] = extent.end - offset
+        offset = stored.start(*place, extents[place]).offset
+        if offset < extents[place].end:
+            left[place] = extents[place].end - offset
     return left
 
 
@@ -247,7 +250,10 @@ def resharding(
 
 
 class Reshard:
-    """Moves the state of a namespace that is held to the counts of ``options.identity``."""
+    """Moves the state of a namespace that is held to the counts of ``options.identity``.
+
+    ``policy`` is that of offset gaps: ``continue`` goes on behind them, any other refuses.
+    """
 
     def __init__(
         self,
@@ -258,6 +264,7 @@ class Reshard:
         say: Callable[[str], None],
         progress: Progress,
         outputs: Outputs | None = None,
+        policy: Policy = "halt",
     ) -> None:
         self._store = store
         self._logs = logs
@@ -266,6 +273,7 @@ class Reshard:
         self._say = say
         self._progress = progress
         self._outputs = outputs
+        self._policy = policy
 
     async def check(self) -> Stored:
         """What is stored; raises ``OtherIdentity`` where more than the counts is another."""
@@ -292,6 +300,7 @@ class Reshard:
         partitioner = partitioners[found.name]
         new = [(t, n) for t, count in target.partition_counts.items() for n in range(count)]
         extents = await self._logs.extents({*stored.places, *new})
+        stored = self._past_gaps(stored, extents)
         left = unread(stored, extents)
         if left and not catch_up:
             await self._refuse_unread(stored, extents, left)
@@ -369,6 +378,24 @@ class Reshard:
                     "anew, and what was not read of it is gone. Give the new topic another name"
                 )
         return max(counts.values())
+
+    def _past_gaps(self, stored: Stored, extents: Mapping[Place, Extent]) -> Stored:
+        """The state at positions that the logs hold; raises ``Unmovable`` unless that is asked for.
+
+        Workers cannot judge: none starts with other counts than those of the state.
+        """
+        found = gaps_in(stored, extents)
+        told = [f"partition {n}: {gap.message}" for n, gaps in found.items() for gap in gaps]
+        if told and self._policy != "continue":
+            more = f" (and {len(told) - 1} more such gaps)" if len(told) > 1 else ""
+            raise Unmovable(
+                f"{told[0]}{more}. To go on without what is gone, from the nearest offset, run "
+                f"this with kafka.on_offset_gap continue. Or start anew: {REPARTITION}"
+            )
+        for gap in told:
+            self._say(f"offset gap, passed over: {gap}")
+        positions = {n: behind(held, found.get(n, ())) for n, held in stored.positions.items()}
+        return replace(stored, positions=positions)
 
     async def _refuse_unread(
         self, stored: Stored, extents: Mapping[Place, Extent], left: Mapping[Place, int]

@@ -136,6 +136,16 @@ def other_record(topic: str, offset: int) -> OffsetGap:
     return OffsetGap(topic, offset, message)
 
 
+def behind(positions: Positions, gaps: Sequence[OffsetGap]) -> dict[str, Position]:
+    """Where to go on behind gaps: no record before is there to be recognised."""
+    aims = dict(positions)
+    for gap in gaps:
+        aims[gap.topic] = replace(
+            aims[gap.topic], offset=gap.offset, last_timestamp_ms=-1, last_digest=b""
+        )
+    return aims
+
+
 def _torn(identity: Identity, extents: Mapping[str, Extent]) -> list[OffsetGap]:
     """Why a partition number cannot be rebuilt alone: its conversations have records on others."""
     return [
@@ -211,7 +221,9 @@ class TakeOver:
                 self._tell(number, gap)
             if torn or (gaps and self._policy == "halt"):
                 return Held(gaps, positions)
-            aims = _aims(positions, gaps, extents, rebuild=rebuild)
+            aims = behind(positions, gaps)
+            if rebuild:
+                aims = {topic: Position(extent.first) for topic, extent in extents.items()}
             fresh = rebuild or not (known or gaps)
             if not await self._log.confirm(number, aims, fresh=fresh):
                 return None
@@ -281,24 +293,6 @@ class TakeOver:
             self._step()
             if result in (Wiped(), Fenced()):
                 return result == Wiped()
-
-
-def _aims(
-    positions: Positions,
-    gaps: Sequence[OffsetGap],
-    extents: Mapping[str, Extent],
-    *,
-    rebuild: bool,
-) -> dict[str, Position]:
-    """Where to read from; behind a gap there is no record to be recognised."""
-    if rebuild:
-        return {topic: Position(extent.first) for topic, extent in extents.items()}
-    aims = dict(positions)
-    for gap in gaps:
-        aims[gap.topic] = replace(
-            aims[gap.topic], offset=gap.offset, last_timestamp_ms=-1, last_digest=b""
-        )
-    return aims
 
 
 def _is_owner(kept: StatePartition, state: PartitionState) -> bool:

@@ -27,7 +27,7 @@ from stream_metrics.worker.export import Export, export_state
 from stream_metrics.worker.move import holding
 from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
 from stream_metrics.worker.reshard import Reshard
-from stream_metrics.worker.takeover import Extent
+from stream_metrics.worker.takeover import Extent, Policy
 from stream_metrics.worker.telemetry import Silent
 from tests import oracle
 from tests.property.test_forget import is_forget
@@ -58,6 +58,7 @@ class Group:
     logs: dict[Place, list[Record]] = field(default_factory=dict)
     partitions: dict[int, StatePartition] = field(default_factory=dict)
     topic: MemoryTopic | None = None  # for output
+    firsts: dict[Place, int] = field(default_factory=dict)  # Kafka has deleted what was before
 
     @property
     def outputs(self) -> MemoryOutputs | None:
@@ -132,6 +133,7 @@ class Group:
         *,
         catch_up: bool = True,
         partitioners: Mapping[str, Partitioner] = PRODUCERS,
+        policy: Policy = "halt",
     ) -> list[str]:
         """What the command does; returns what it says."""
         self.partitions = {}
@@ -139,7 +141,14 @@ class Group:
         said: list[str] = []
         logs = ScriptedLogs(self, counts)
         work = Reshard(
-            self.store, logs, shared, self.letters, said.append, lambda _: None, self.outputs
+            self.store,
+            logs,
+            shared,
+            self.letters,
+            said.append,
+            lambda _: None,
+            self.outputs,
+            policy,
         )
         async with holding(self.store, "reshard") as mark:
             await work.run(mark, partitioners, catch_up=catch_up)
@@ -177,7 +186,8 @@ class ScriptedLogs:
 
     async def extents(self, places: Collection[Place]) -> dict[Place, Extent]:
         """See ``Logs``."""
-        return {place: Extent(0, len(self.group.logs.get(place, []))) for place in places}
+        firsts, logs = self.group.firsts, self.group.logs
+        return {p: Extent(firsts.get(p, 0), len(logs.get(p, []))) for p in places}
 
     async def records(
         self, starts: Mapping[Place, int], ends: Mapping[Place, int]
@@ -283,8 +293,8 @@ def test_a_reshard_in_the_middle_of_a_stream(data: st.DataObject) -> None:
 @given(st.data())
 def test_partitions_that_were_added_under_running_workers(data: st.DataObject) -> None:
     """Workers read on by the old count while producers see the new one, or one in between, so that
-    conversations come to lie in pieces: after a reshard rows and windows are the reference's, as are
-    the rows on the output topic."""
+    conversations come to lie in pieces: after a reshard rows, also those on the output topic, and
+    windows are the reference's."""
     stream: list[KeyedRecord] = [(key, value, None) for key, value, _ in data.draw(streams())]
     names = data.draw(st.sampled_from([("events",), ("events", "labels")]))
     before, after = data.draw(st.sampled_from(RAISED))

@@ -269,7 +269,8 @@ def test_a_batch_that_cannot_be_unpacked_is_not_a_matter_of_trying_again() -> No
         raise UnreadableBatch("events", 2, 7, "is larger than 5 bytes decompressed")
 
     with pytest.raises(
-        UsageError, match=r"offset 7 of events \[2\].*max_batch_bytes.*rebuild"
+        UsageError,
+        match=r"offset 7 of events \[2\].*max_batch_bytes.*kafka-delete-records.*continue",
     ) as told:
         run(Settings(), work())
     assert "goes on from there" not in str(told.value)
