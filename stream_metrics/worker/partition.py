@@ -121,6 +121,14 @@ class PartitionOptions:
     dedups: Deduplicators = field(default_factory=Deduplicators)
 
 
+def record_digest(record: Record, options: PartitionOptions) -> bytes:
+    """A record's digest by the key in force (``StatePartition.record_digest``)."""
+    state = hashlib.blake2b(digest_size=16, key=options.keys[options.key_id])
+    for part in (record.key, record.value):
+        state.update(b"-" if part is None else b"+%d:" % len(part) + part)
+    return state.digest()
+
+
 class SharedNames:
     """The registries of agents (or releases) and routes, as far as this worker has seen them."""
 
@@ -635,10 +643,7 @@ class StatePartition:
 
     def record_digest(self, record: Record) -> bytes:
         """A keyed digest of a record, to recognise it after a restart."""
-        state = hashlib.blake2b(digest_size=16, key=self._options.keys[self._options.key_id])
-        for part in (record.key, record.value):
-            state.update(b"-" if part is None else b"+%d:" % len(part) + part)
-        return state.digest()
+        return record_digest(record, self._options)
 
     # -- now and then -----------------------------------------------------------------------------
 

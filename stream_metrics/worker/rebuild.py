@@ -8,17 +8,25 @@ wiped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
 from stream_metrics.engine.state import DamagedState
-from stream_metrics.ports import FORMER, MAX_TIMESTAMP_MS, Identity, Position, StateStore
+from stream_metrics.ports import (
+    FORMER,
+    MAX_TIMESTAMP_MS,
+    Identity,
+    PartitionState,
+    Position,
+    Record,
+    StateStore,
+)
 from stream_metrics.worker.astray import Place
 from stream_metrics.worker.identity import OtherIdentity
 from stream_metrics.worker.move import Move, Unmovable, draft, switch
-from stream_metrics.worker.partition import PartitionOptions
+from stream_metrics.worker.partition import PartitionOptions, record_digest
 from stream_metrics.worker.reshard import REPARTITION
 from stream_metrics.worker.takeover import Extent
 
@@ -28,6 +36,12 @@ class Starts(Protocol):
 
     async def extents(self, places: Collection[Place]) -> Mapping[Place, Extent]:
         """Where each log begins and ends now."""
+        ...
+
+    def records(
+        self, starts: Mapping[Place, int], ends: Mapping[Place, int]
+    ) -> AsyncIterator[Record]:
+        """Those from each start to before each end, in the order of each place."""
         ...
 
     async def oldest_ms(self, places: Collection[Place]) -> Mapping[Place, int]:
@@ -88,7 +102,8 @@ class Rebuild:
         tear conversations apart.
         """
         extents = await self._logs.extents(self._places())
-        await self._check(extents)
+        for topic in sorted(await self._check(extents)):
+            self._say(f"{topic}: made anew since it got more partitions, so that all of it is read")
         cut = [place for place, extent in extents.items() if extent.first > 0]
         oldest = await self._logs.oldest_ms(cut)
         begins = {place: oldest.get(place, MAX_TIMESTAMP_MS) for place in cut}
@@ -134,13 +149,16 @@ class Rebuild:
         await switch(self._store, mark, sorted(old), drafted)
         self._say(f"{len(starts)} state partitions begin anew, where the logs begin")
 
-    async def _check(self, extents: Mapping[Place, Extent]) -> None:
+    async def _check(self, extents: Mapping[Place, Extent]) -> set[str]:
+        """Raise like ``reach``; the topics for which an earlier count does not matter any more."""
         ours = self._options.identity
+        states = dict[int, PartitionState]()
         for number in await self._store.partitions():
-            try:
-                stored = (await self._store.describe(number)).identity
-            except DamagedState:
-                continue  # it is replaced whatever it holds
+            with suppress(DamagedState):  # it is replaced whatever it holds
+                states[number] = await self._store.describe(number)
+        anew = await self._made_anew(states, extents)
+        for number, state in states.items():
+            stored = state.identity
             if stored is None:
                 continue
             if stored.group != ours.group:
@@ -157,7 +175,46 @@ class Rebuild:
                         "apart. Run `stream-metrics reshard`, which moves the state, and merges "
                         f"conversations that are in pieces by now. Or start anew: {REPARTITION}"
                     )
-            _refuse_outgrown(stored, extents)
+            _refuse_outgrown(stored, extents, anew)
+        return anew
+
+    async def _made_anew(
+        self, states: Mapping[int, PartitionState], extents: Mapping[Place, Extent]
+    ) -> set[str]:
+        """Topics that are others than those of which the state notes an earlier partition count.
+
+        A log may have lost its last records, too. So a topic is another one if a log ends before
+        the state's position, or has another record before it, and no log is recognised.
+        """
+        another, known = set[str](), set[str]()
+        last: dict[Place, tuple[Identity, Position]] = {}
+        for number, state in states.items():
+            for topic in state.identity.outgrown if state.identity is not None else ():
+                extent, position = extents.get((topic, number)), state.positions.get(topic)
+                if state.identity is None or extent is None or position is None:
+                    continue
+                if position.offset > extent.end:
+                    another.add(topic)
+                elif position.last_digest and position.offset > extent.first:
+                    last[topic, number] = state.identity, position
+        ends = {place: position.offset for place, (_, position) in last.items()}
+        async for record in self._logs.records({p: end - 1 for p, end in ends.items()}, ends):
+            identity, position = last[record.topic, record.partition]
+            same = self._recognised(record, identity, position)
+            (known if same else another).add(record.topic)
+        return another - known
+
+    def _recognised(self, record: Record, stored: Identity, position: Position) -> bool:
+        """Whether a record may be the one that was read before a position.
+
+        The key of digests is known only if the settings are those of the state.
+        """
+        stamp = -1 if record.timestamp_ms is None else record.timestamp_ms
+        if stamp != position.last_timestamp_ms:
+            return False
+        if stored.fingerprint != self._options.identity.fingerprint:
+            return True
+        return record_digest(record, self._options) == position.last_digest
 
     async def _former_ms(self, number: int) -> int:
         """Up to which record time a partition has what is read no more; 0 if it has nothing."""
@@ -181,9 +238,13 @@ class Rebuild:
         return [(topic, number) for topic, count in counts.items() for number in range(count)]
 
 
-def _refuse_outgrown(stored: Identity, extents: Mapping[Place, Extent]) -> None:
+def _refuse_outgrown(
+    stored: Identity, extents: Mapping[Place, Extent], anew: Collection[str]
+) -> None:
     """Raise ``Unmovable`` if a log still has records of before its topic got more partitions."""
     for topic, ends in stored.outgrown.items():
+        if topic in anew:
+            continue
         for number, end in enumerate(ends):
             extent = extents.get((topic, number))
             if extent is not None and extent.first < min(end, extent.end):

@@ -49,11 +49,15 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class OffsetGap:
-    """The log of ``topic`` does not hold what the state needs; one could go on at ``offset``."""
+    """The log of ``topic`` does not hold what the state needs; one could go on at ``offset``.
+
+    ``another``: it is another topic's for sure, and has not just lost records.
+    """
 
     topic: str
     offset: int
     message: str
+    another: bool = False
 
 
 class Log(Protocol):
@@ -133,7 +137,7 @@ def other_record(topic: str, offset: int) -> OffsetGap:
         f"the record at offset {offset - 1} of {topic} is not the one that was read there: the "
         "topic was made anew"
     )
-    return OffsetGap(topic, offset, message)
+    return OffsetGap(topic, offset, message, another=True)
 
 
 def behind(positions: Positions, gaps: Sequence[OffsetGap]) -> dict[str, Position]:
@@ -144,6 +148,12 @@ def behind(positions: Positions, gaps: Sequence[OffsetGap]) -> dict[str, Positio
             aims[gap.topic], offset=gap.offset, last_timestamp_ms=-1, last_digest=b""
         )
     return aims
+
+
+def _outgrown(identity: Identity, gaps: Sequence[OffsetGap]) -> dict[str, tuple[int, ...]]:
+    """What is noted of earlier partition counts, but of topics that have been made anew since."""
+    anew = {gap.topic for gap in gaps if gap.another}
+    return {topic: ends for topic, ends in identity.outgrown.items() if topic not in anew}
 
 
 def _torn(identity: Identity, extents: Mapping[str, Extent]) -> list[OffsetGap]:
@@ -215,6 +225,8 @@ class TakeOver:
             extents = await self._log.extents(number, commits=not known)
             positions, gaps = self._standing(state, extents, found)
             rebuild = bool(gaps) and self._policy == "rebuild"
+            if rebuild:
+                identity = replace(identity, outgrown=_outgrown(identity, gaps))
             torn = _torn(identity, extents) if rebuild else []
             gaps += torn
             for gap in gaps:

@@ -77,7 +77,7 @@ MOVES: Final = (
     Mutation(
         "rebuild behind a reshard",
         "records are read again that lie where an earlier partition count put them",
-        (Edit(REBUILD, "            _refuse_outgrown(stored, extents)\n", ""),),
+        (Edit(REBUILD, "            _refuse_outgrown(stored, extents, anew)\n", ""),),
         OUTGROWN,
         "DID NOT RAISE",
     ),

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import replace
 from itertools import count
 
 import pytest
 
 from stream_metrics.adapters.memory import MemoryStore
-from stream_metrics.ports import OnHold, Wiped
+from stream_metrics.ports import OnHold, Record, Wiped
+from stream_metrics.settings import Settings
 from stream_metrics.worker.astray import Place
 from stream_metrics.worker.identity import OtherIdentity
 from stream_metrics.worker.move import Unmovable, holding
@@ -34,6 +35,14 @@ class Kept:
         """See ``Starts``."""
         logs = self._group.logs
         return {p: Extent(self._firsts.get(p, 0), len(logs.get(p, []))) for p in places}
+
+    async def records(
+        self, starts: Mapping[Place, int], ends: Mapping[Place, int]
+    ) -> AsyncIterator[Record]:
+        """See ``Starts``."""
+        for place, start in starts.items():
+            for record in self._group.logs.get(place, [])[start : ends[place]]:
+                yield record
 
     async def oldest_ms(self, places: Collection[Place]) -> dict[Place, int]:
         """See ``Starts``."""
@@ -235,6 +244,50 @@ async def test_a_migration_keeps_in_mind_where_an_earlier_count_ended() -> None:
     await group.migrate(settings_with({"metrics": {"good_gain": 3}}))
 
     with pytest.raises(Unmovable, match="earlier count"):
+        await rebuild(group)
+
+
+OTHERS = [search(f"o{n}", 1, NOON_S + 9_000 + n, "a") for n in range(len(TRAFFIC))]
+
+
+@pytest.mark.parametrize("share", [0.1, 1.0], ids=["short", "long"])
+@pytest.mark.parametrize("settings", [settings_with({}), NEW], ids=["same", "changed"])
+async def test_a_topic_made_anew_after_a_reshard_is_read(share: float, settings: Settings) -> None:
+    """Nothing in it was put there by an earlier count, be it shorter than the former one or not."""
+    group = await grown()
+    group.logs, group.settings = {}, settings
+    others = OTHERS[: round(share * len(OTHERS))]
+    group.send(others)
+
+    await rebuild(group)
+
+    await group.read()
+    whole = Configured({"events": 3}, settings=settings)
+    whole.send(others)
+    await whole.read()
+    assert await group.shown() == await whole.shown()
+
+
+async def test_it_says_that_a_topic_was_made_anew() -> None:
+    """Before it asks, since somebody may know better."""
+    group = await grown()
+    group.logs = {}
+    said: list[str] = []
+
+    await Rebuild(group.store, Kept(group), group.options, said.append).reach()
+
+    assert [line.startswith("events: made anew") for line in said] == [True]
+
+
+@pytest.mark.parametrize("settings", [settings_with({}), NEW], ids=["same", "changed"])
+async def test_a_log_that_has_lost_records_does_not_make_another_topic(settings: Settings) -> None:
+    """Others of the topic are recognised, though digests may have got another key: records of an
+    earlier count are there still."""
+    group = await grown()
+    group.settings = settings
+    del group.logs["events", 0][5:]
+
+    with pytest.raises(Unmovable, match="earlier count put"):
         await rebuild(group)
 
 
