@@ -32,7 +32,8 @@ from stream_metrics.runtime import identity, partition_options
 from stream_metrics.settings import Settings
 from stream_metrics.worker.astray import Partitioner
 from stream_metrics.worker.move import Unmovable, holding
-from stream_metrics.worker.reshard import Reshard, stored_state
+from stream_metrics.worker.reshard import Reshard
+from stream_metrics.worker.stored import stored_state
 
 
 def reshard(

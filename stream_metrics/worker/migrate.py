@@ -31,7 +31,7 @@ from stream_metrics.worker.identity import MIGRATABLE, Change, changed_settings,
 from stream_metrics.worker.move import Convert, Drafted, Move, Progress, Unmovable, draft, switch
 from stream_metrics.worker.partition import PartitionOptions
 from stream_metrics.worker.publish import publish, shut_out
-from stream_metrics.worker.reshard import Stored, stored_state
+from stream_metrics.worker.stored import Stored, stored_state
 
 REBUILD = "`stream-metrics rebuild` reads the topics again under them"
 
