@@ -82,6 +82,26 @@ MOVES: Final = (
         "DID NOT RAISE",
     ),
     Mutation(
+        "rebuild of a cut log",
+        "a topic of which one log has lost records is taken for one that was made anew",
+        (Edit(REBUILD, "return another - known", "return another"),),
+        "tests/unit/test_rebuild.py::test_a_log_that_has_lost_records_does_not_make_another_topic",
+        "DID NOT RAISE",
+    ),
+    Mutation(
+        "new partitions unseen",
+        "`reshard` leaves records on new partitions to workers, whichever count put them there",
+        (
+            Edit(
+                RESHARD,
+                "new_astray = astray.found.keys() - {*stored.places}",
+                "new_astray = set[Place]()",
+            ),
+        ),
+        RESHARDS,
+        "== (expected.rows, expected.windows())",
+    ),
+    Mutation(
         "drafts without a look",
         "drafts take the places of the old partitions though the store has lost writes to them",
         (
