@@ -208,7 +208,8 @@ class PartitionState:
     """A state partition without its conversations.
 
     ``last_batch`` is the id of the batch written last: while it stays, nothing has changed but
-    perhaps the owner.
+    perhaps the owner. While a command replaces the partition (``frozen``) the token is the mark of
+    its hold, and no worker's.
     """
 
     identity: Identity | None
@@ -216,6 +217,7 @@ class PartitionState:
     positions: dict[str, Position]
     buckets: dict[tuple[str, int, str], bytes] = field(default_factory=dict)
     last_batch: bytes = b""
+    frozen: bool = field(default=False, compare=False)
 
 
 class Unavailable(Exception):
@@ -304,6 +306,7 @@ class StateStore(Protocol):
         The first step takes owner, identity and positions away: from then on nobody may write, and
         nothing that is left is shown as state. It is refused (``Fenced``) unless ``token`` is the
         owner's, or None. Later steps may be anybody's; a claim takes those that are left.
+        With a ``token`` every step raises ``OnHold`` while a command replaces partitions.
         """
         ...
 
@@ -376,7 +379,8 @@ class StateStore(Protocol):
     def drafts(self, mark: bytes) -> StateStore:
         """The partitions that are to replace others, as a store of its own that nobody else sees.
 
-        Its claims raise ``OnHold`` unless ``mark`` holds the namespace. Closing it does nothing.
+        Its claims, and wipes with a token, raise ``OnHold`` unless ``mark`` holds the namespace.
+        Closing it does nothing.
         """
         ...
 

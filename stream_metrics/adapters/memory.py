@@ -128,7 +128,11 @@ class MemoryStore:
         if held is None:
             return PartitionState(None, None, {})
         return PartitionState(
-            _copied(held.identity), held.token, dict(held.positions), last_batch=held.batch_id
+            _copied(held.identity),
+            held.token,
+            dict(held.positions),
+            last_batch=held.batch_id,
+            frozen=bool(held.frozen),
         )
 
     async def claim(
@@ -137,7 +141,7 @@ class MemoryStore:
         """See ``StateStore.claim``; ``ValueError`` for arguments that no store takes."""
         check_claim(partition, token, start)
         held = self._partition(partition)
-        self._check_claimable(held)
+        self._check_free()
         if held is None:  # unknown, or what a wipe has left
             held = _Partition(_copied(identity), token, dict(start))
             self._partitions[partition] = held
@@ -191,6 +195,8 @@ class MemoryStore:
         """See ``StateStore.wipe``."""
         self._require()
         held = self._partitions.get(partition)
+        if token is not None:
+            self._check_free()
         if held is None:
             return Wiped()
         if not held.wiping and token is not None and token != held.token:
@@ -333,7 +339,7 @@ class MemoryStore:
     def _partitions(self) -> dict[int, _Partition]:
         return self._content.partitions
 
-    def _check_claimable(self, held: _Partition | None) -> None:
+    def _check_free(self) -> None:
         if self._content.held is not None:
             raise OnHold(self._content.held[1])
 
@@ -378,7 +384,7 @@ class _Drafts(MemoryStore):
     def _partitions(self) -> dict[int, _Partition]:
         return self._content.drafts
 
-    def _check_claimable(self, held: _Partition | None) -> None:
+    def _check_free(self) -> None:
         self._require_hold(self._mark)
 
 

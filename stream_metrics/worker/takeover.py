@@ -21,7 +21,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
-from stream_metrics.ports import Fenced, Identity, PartitionState, Position, StateStore, Wiped
+from stream_metrics.ports import (
+    Fenced,
+    Identity,
+    OnHold,
+    PartitionState,
+    Position,
+    StateStore,
+    Wiped,
+)
 from stream_metrics.worker.identity import check_identity
 from stream_metrics.worker.partition import Lost, Retry, StatePartition
 
@@ -237,11 +245,14 @@ class TakeOver:
             if rebuild:
                 aims = {topic: Position(extent.first) for topic, extent in extents.items()}
             fresh = rebuild or not (known or gaps)
+            anew = rebuild or not known
+            if anew:
+                await self._refuse_hold()
             if not await self._log.confirm(number, aims, fresh=fresh):
                 return None
             token = secrets.token_bytes(16)
-            anew = rebuild or not known
-            if anew and not await self._wiped(number, state.token or token):
+            owner = token if state.frozen else state.token or token
+            if anew and not await self._wiped(number, owner):
                 continue
             if anew or kept is None or not _is_owner(kept, state):
                 kept = self._make_partition(number, token, identity)
@@ -291,6 +302,13 @@ class TakeOver:
         assert isinstance(found, PartitionState)
         return found
 
+    async def _refuse_hold(self) -> None:
+        """Raise ``OnHold`` before a commit that says what a wipe or a claim would make true."""
+        command = await self._retry(self._store.held_by)
+        if command is not None:
+            assert isinstance(command, str)
+            raise OnHold(command)
+
     async def _claim(
         self, number: int, token: bytes, identity: Identity, start: Positions
     ) -> PartitionState:
@@ -299,7 +317,7 @@ class TakeOver:
         return claimed
 
     async def _wiped(self, number: int, token: bytes) -> bool:
-        """Wipe what is there; False if somebody else has become the owner."""
+        """Wipe what is there; False if somebody else has become the owner. Raises ``OnHold``."""
         while True:
             result = await self._retry(lambda: self._store.wipe(number, token))
             self._step()

@@ -92,6 +92,58 @@ async def test_a_hold_refuses_claims(pair: Pair, number: int) -> None:
     assert await pair.one.partitions() == [3]
 
 
+async def test_a_hold_is_seen_where_state_is_described(pair: Pair) -> None:
+    """Until the release, the token that stands there is no worker's."""
+    await filled(pair.one)
+    assert not (await pair.one.describe(3)).frozen
+    await pair.two.hold(MARK, "reshard")
+
+    held = await pair.one.describe(3)
+    await pair.two.release(MARK)
+
+    assert (held.frozen, held.token) == (True, MARK)
+    assert not (await pair.one.describe(3)).frozen
+
+
+@pytest.mark.parametrize("token", [b"owner", MARK])
+async def test_a_hold_refuses_an_owners_wipe(pair: Pair, token: bytes) -> None:
+    """It begins neither with the token of before nor with the one that stands there now."""
+    await filled(pair.one)
+    await pair.two.hold(MARK, "reshard")
+    before = await contents(pair.two)
+
+    with pytest.raises(OnHold, match="stream-metrics reshard"):
+        await pair.one.wipe(3, token)
+
+    assert (await contents(pair.two), await pair.two.unfinished()) == (before, [])
+
+
+async def test_a_hold_stops_an_owners_wipe(pair: Pair) -> None:
+    """What is left is the command's to delete."""
+    await filled(pair.one)
+    assert await pair.one.wipe(3, b"owner") == Wiping()
+    await pair.two.hold(MARK, "rebuild")
+
+    with pytest.raises(OnHold, match="rebuild"):
+        await pair.one.wipe(3, b"owner")
+
+    assert await pair.two.unfinished() == [3]
+    await wipe(pair.two)
+    assert await pair.two.unfinished() == []
+
+
+@pytest.mark.parametrize("begun", [False, True])
+async def test_a_hold_refuses_a_wipe_where_nothing_is(pair: Pair, begun: bool) -> None:
+    """Whoever wants to begin there learns of it at once, also where something was before."""
+    if begun:
+        await filled(pair.one)
+        await wipe(pair.one)
+    await pair.two.hold(MARK, "migrate")
+
+    with pytest.raises(OnHold, match="migrate"):
+        await pair.one.wipe(3, b"new")
+
+
 async def test_after_the_release_all_is_as_it_was(pair: Pair) -> None:
     """Whoever claims then finds the state, and may write."""
     await filled(pair.one)

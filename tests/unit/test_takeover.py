@@ -572,6 +572,79 @@ async def test_nothing_is_taken_over_while_it_is_replaced() -> None:
         await world.take("halt")
 
 
+async def test_a_rebuild_leaves_what_is_being_replaced() -> None:
+    """A worker that finds a gap during a move changes neither state nor commits."""
+    world = await World.that_has_read()
+    deleted(world)
+    before, commits = await world.shown(), dict(world.log.commits)
+    await world.store.hold(b"mark", "migrate")
+
+    with pytest.raises(OnHold, match="stream-metrics migrate"):
+        await world.take("rebuild")
+
+    assert (await world.shown(), world.log.commits) == (before, commits)
+
+
+async def test_a_hold_just_before_a_wipe_is_respected() -> None:
+    """A command that comes after the worker has looked finds the state whole."""
+    world = await World.that_has_read()
+    deleted(world)
+    before = await world.shown()
+    confirm = world.log.confirm
+
+    async def late(number: int, positions: Positions, *, fresh: bool) -> bool:
+        await world.store.hold(b"mark", "migrate")
+        return await confirm(number, positions, fresh=fresh)
+
+    world.log.confirm = late  # type: ignore[method-assign]
+    with pytest.raises(OnHold, match="stream-metrics migrate"):
+        await world.take("rebuild")
+
+    assert await world.shown() == before
+
+
+async def test_what_has_replaced_a_partition_is_looked_at_anew() -> None:
+    """A move that ends between the look and the wipe: the worker wipes nothing of the new state."""
+    world = await World.that_has_read()
+    deleted(world)
+    store, extents = world.store, world.log.extents
+    await store.hold(b"mark", "migrate")
+
+    async def late(number: int, *, commits: bool) -> Mapping[str, Extent]:
+        if await store.held_by() is not None:
+            starts = {topic: Position(world.log.first[topic]) for topic in TOPICS}
+            await store.drafts(b"mark").claim(0, b"mark", IDENTITY, starts)
+            await store.switch(b"mark", [0], [0])
+            await store.release(b"mark")
+        return await extents(number, commits=commits)
+
+    world.log.extents = late  # type: ignore[method-assign]
+    wiped = list[WipeResult]()
+    wipe = store.wipe
+
+    async def told(partition: int, token: bytes | None = None) -> WipeResult:
+        wiped.append(await wipe(partition, token))
+        return wiped[-1]
+
+    store.wipe = told  # type: ignore[method-assign]
+    ready = await world.take("rebuild")
+
+    assert isinstance(ready, Ready)
+    assert wiped == [Fenced()]
+
+
+async def test_nothing_begins_where_places_are_being_replaced() -> None:
+    """A worker that would be the first on a number refuses during a move, and commits nothing."""
+    fuse = Fuse()
+    world = World(fuse, FusedStore(fuse), ScriptedLog(fuse, traffic(5)))
+    await world.store.hold(b"mark", "migrate")
+
+    with pytest.raises(OnHold, match="stream-metrics migrate"):
+        await world.take("halt")
+
+    assert world.log.commits == {}
+
+
 async def test_an_outage_does_not_skip_a_step() -> None:
     """A wipe repeated by whoever waits for the store goes on where it was."""
     world = await World.that_has_read()

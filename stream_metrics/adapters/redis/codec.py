@@ -85,7 +85,7 @@ def position_fields(positions: Mapping[str, Position]) -> list[bytes]:
 def read_state(meta: Meta) -> PartitionState:
     """The content of ``meta``, without buckets; raises ``DamagedState``."""
     if names.GROUP not in meta:
-        return PartitionState(None, meta.get(names.TOKEN), {})
+        return PartitionState(None, meta.get(names.TOKEN), {}, frozen=names.FROZEN in meta)
     try:
         return _read_state(meta)
     except (KeyError, ValueError, RecursionError) as error:
@@ -116,7 +116,8 @@ def _read_state(meta: Meta) -> PartitionState:
             int(event_time),
         )
     last_batch = meta.get(names.BATCH_ID, b"")
-    return PartitionState(identity, meta[names.TOKEN], positions, last_batch=last_batch)
+    frozen = names.FROZEN in meta
+    return PartitionState(identity, meta[names.TOKEN], positions, {}, last_batch, frozen)
 
 
 def read_windows(meta: Meta) -> list[str]:

@@ -69,6 +69,13 @@ class Layout:
         """Forget a leftover, if it still has that tag. Raises ``OnHold``."""
         self._check(await self._drop.run(self._client, [self._key], [mark, field, tag.encode()]))
 
+    async def check_free(self) -> None:
+        """Raise ``OnHold`` if somebody else holds the namespace; for drafts, unless they do."""
+        held = await self._client.execute_command("HGET", self._key, HELD)
+        holder, _, command = (held or b"").partition(b" ")
+        if holder != self._mark:
+            raise OnHold(str(command, "utf-8"))
+
     async def held_by(self) -> str | None:
         """The command that holds the namespace."""
         held = await self._client.execute_command("HGET", self._key, HELD)

@@ -8,7 +8,7 @@ password or a missing permission is ``StoreRefused`` instead.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from secrets import token_bytes
 from typing import Any, Final
 
@@ -144,8 +144,13 @@ class RedisStore:
             return codec.read_result(await self._write.run(self.client, call_keys, arguments))
 
     async def wipe(self, partition: int, token: bytes | None = None) -> WipeResult:
-        """See ``StateStore.wipe``; ``PAGE`` conversations a step."""
+        """See ``StateStore.wipe``; ``PAGE`` conversations a step.
+
+        A hold that comes after the first look is found where it has frozen the partition.
+        """
         async with self._translating():
+            if token is not None:
+                await self._layout.check_free()
             keys = await self._keys(partition)
             return await self._wipe_step(keys, token or b"") if keys else Wiped()
 
@@ -329,9 +334,9 @@ class RedisStore:
             arguments = [token, may_begin, *begin]
             flat: list[bytes] = await self._claim.run(self.client, [keys.meta], arguments)
             if flat == [b"frozen"]:
-                raise OnHold(await self._layout.held_by() or "reshard")
+                raise await self._on_hold()
             if not flat:
-                await self._wipe_step(keys, b"")
+                await self._wipe_step(keys, token)
                 continue
             if flat != [b"none"] and not may_begin:
                 return keys, flat
@@ -348,15 +353,23 @@ class RedisStore:
 
     async def _take_back(self, keys: PartitionKeys, token: bytes) -> None:
         """Delete what has begun under a tag that is out of force, unless somebody else owns it."""
-        while await self._wipe_step(keys, token) == Wiping():
-            pass
+        with suppress(OnHold):  # then it is the command's
+            while await self._wipe_step(keys, token) == Wiping():
+                pass
+
+    async def _on_hold(self) -> OnHold:
+        """Who has frozen a partition."""
+        return OnHold(await self._layout.held_by() or "reshard")
 
     async def _freeze_all(self, mark: bytes, how: bytes) -> None:
         for tag in (await self._layout.tags()).values():
             await self._freeze.run(self.client, [self.keys.partition(tag).meta], [mark, how])
 
     async def _wipe_step(self, keys: PartitionKeys, token: bytes) -> WipeResult:
-        """Begin, or delete the next page; with no page left, the windows and ``meta``."""
+        """Begin, or delete the next page; with no page left, the windows and ``meta``.
+
+        Raises ``OnHold`` with a token, while the partition is frozen.
+        """
         meta = await self._all(keys.meta)
         mark = meta.get(WIPING)
         call_keys, arguments = [keys.meta, keys.idle], [token, mark or token_bytes(MARK_BYTES)]
@@ -374,6 +387,8 @@ class RedisStore:
             if not page and not strays:
                 call_keys += [keys.window(window) for window in codec.read_windows(meta)]
         result = await self._wipe.run(self.client, call_keys, arguments)
+        if result == b"frozen":
+            raise await self._on_hold()
         if result == b"fenced":
             return Fenced()
         return Wiped() if result == b"wiped" else Wiping(len(page))

@@ -2,9 +2,10 @@
 -- KEYS: meta, idle, then what to delete in this step
 -- ARGV: token that must be the owner's, or ''; mark; then the members of idle to forget, or where
 --       somebody has put another type of value in its place, anything while keys are left
--- Returns 'begun', 'fenced', 'wiping' or 'wiped'. The first step sets the mark and takes all else
--- out of meta but the names of the windows; later steps must know the mark. The last one, which
--- names no members and finds idle empty, deletes meta too. Rights are checked before the first write.
+-- Returns 'begun', 'fenced', 'wiping' or 'wiped'; 'frozen' to whoever comes with a token, while a
+-- command replaces the partition. The first step sets the mark and takes all else out of meta but
+-- the names of the windows; later steps must know the mark. The last one, which names no members and
+-- finds idle empty, deletes meta too. Rights are checked before the first write.
 
 local NEEDED = {'HDEL', 'HGETALL', 'HMGET', 'HSET', 'TYPE', 'UNLINK', 'ZREM'}
 
@@ -19,7 +20,10 @@ if redis.acl_check_cmd then
   end
 end
 
-local held = redis.call('HMGET', KEYS[1], 'token', 'wiping')
+local held = redis.call('HMGET', KEYS[1], 'token', 'wiping', 'frozen')
+if ARGV[1] ~= '' and held[3] then
+  return 'frozen' -- freeze.lua has put its mark in the place of the owner's token
+end
 if not held[2] then
   if #KEYS > 2 or #ARGV > 2 then
     return 'wiping' -- somebody else has finished meanwhile
