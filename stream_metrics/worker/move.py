@@ -54,7 +54,6 @@ from stream_metrics.ports import (
     StateStore,
     StoredConversation,
     StoreUnavailable,
-    Wiped,
     Written,
 )
 from stream_metrics.worker.partition import PartitionOptions, SharedNames
@@ -249,9 +248,10 @@ class _Drafts:
         self._weights: dict[int, int] = {}
 
     async def begin(self, number: int, identity: Identity, start: Mapping[str, Position]) -> None:
-        """Claim an empty partition."""
-        while await self.store.wipe(number) != Wiped():
-            pass
+        """Claim a partition that is not there yet; raises ``OnHold``.
+
+        Nothing is wiped for it: what was under its number would be another run's.
+        """
         positions = {FORMER: Position(0), **start}
         await self.store.claim(number, self._mark, identity, positions)
         self.positions[number] = positions

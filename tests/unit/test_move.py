@@ -10,7 +10,7 @@ import pytest
 
 from stream_metrics.adapters.memory import MemorySnapshot, MemoryStore
 from stream_metrics.ports import FORMER, OnHold, StateStore
-from stream_metrics.worker.move import Unmovable, WentBack, held, swept
+from stream_metrics.worker.move import Move, Unmovable, WentBack, draft, held, swept
 from tests.property.test_migrate import Configured
 from tests.property.test_reshard import Group
 from tests.unit.test_migrate import NEW
@@ -152,6 +152,26 @@ async def test_a_run_that_ends_late_takes_nothing_of_the_next() -> None:
     await command(group)
 
     assert await store.partitions() == [0, 1]
+
+
+async def test_a_run_that_drafts_late_takes_nothing_of_the_next() -> None:
+    """They are refused while another run builds, whose partitions are all there in the end."""
+    group, command = await rebuilt()
+    store = group.store
+    assert isinstance(store, MemoryStore)
+    late = await held(store, "rebuild")
+    move = Move(group.identity, (), {0: {}, 1: {}}, lambda _, home: home)
+    inner = store.switch
+
+    async def switch(*arguments: Any) -> None:
+        with pytest.raises(OnHold, match="rebuild"):
+            await draft(store, late, move, group.options, lambda _: None)
+        await inner(*arguments)
+
+    store.switch = switch  # type: ignore[assignment, method-assign]
+    await command(group)
+
+    assert (await store.partitions(), await store.unfinished()) == ([0, 1], [])
 
 
 async def test_the_count_of_a_drafts_writes_stays() -> None:
