@@ -17,6 +17,10 @@ ConversationKey = bytes
 # to the partition while it was a draft.
 FORMER: Final = ""
 
+# The command that is named where places are frozen and nobody holds the namespace, because the
+# store lost that part of a hold: this one lets them go.
+LOST_HOLD: Final = "reshard --abort"
+
 MAX_TIMESTAMP_MS = 253_402_300_799_999  # the year 9999; producers may stamp records with anything
 
 
@@ -358,7 +362,8 @@ class StateStore(Protocol):
         ...
 
     async def held_by(self) -> str | None:
-        """The command that holds the namespace, if one does."""
+        """The command that holds the namespace, if one does; ``LOST_HOLD`` if none does, and some
+        place is kept from workers all the same."""
         ...
 
     async def switched(self) -> bool:

@@ -11,6 +11,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
 from stream_metrics.ports import (
+    LOST_HOLD,
     BatchWrite,
     ConversationKey,
     DeadLetter,
@@ -141,7 +142,7 @@ class MemoryStore:
         """See ``StateStore.claim``; ``ValueError`` for arguments that no store takes."""
         check_claim(partition, token, start)
         held = self._partition(partition)
-        self._check_free()
+        self._check_free(partition)
         if held is None:  # unknown, or what a wipe has left
             held = _Partition(_copied(identity), token, dict(start))
             self._partitions[partition] = held
@@ -196,7 +197,7 @@ class MemoryStore:
         self._require()
         held = self._partitions.get(partition)
         if token is not None:
-            self._check_free()
+            self._check_free(partition)
         if held is None:
             return Wiped()
         if not held.wiping and token is not None and token != held.token:
@@ -273,7 +274,9 @@ class MemoryStore:
     async def held_by(self) -> str | None:
         """See ``StateStore.held_by``."""
         self._require()
-        return self._content.held[1] if self._content.held else None
+        if self._content.held is not None:
+            return self._content.held[1]
+        return LOST_HOLD if any(held.frozen for held in self._partitions.values()) else None
 
     async def switched(self) -> bool:
         """See ``StateStore.switched``."""
@@ -339,9 +342,12 @@ class MemoryStore:
     def _partitions(self) -> dict[int, _Partition]:
         return self._content.partitions
 
-    def _check_free(self) -> None:
+    def _check_free(self, partition: int) -> None:
         if self._content.held is not None:
             raise OnHold(self._content.held[1])
+        held = self._partitions.get(partition)
+        if held is not None and held.frozen:
+            raise OnHold(LOST_HOLD)
 
     def _require_hold(self, mark: bytes) -> None:
         self._require()
@@ -384,7 +390,7 @@ class _Drafts(MemoryStore):
     def _partitions(self) -> dict[int, _Partition]:
         return self._content.drafts
 
-    def _check_free(self) -> None:
+    def _check_free(self, partition: int) -> None:
         self._require_hold(self._mark)
 
 

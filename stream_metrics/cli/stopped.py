@@ -21,7 +21,13 @@ from stream_metrics.adapters.redis.errors import StoreRefused
 from stream_metrics.adapters.redis.store import RedisStore
 from stream_metrics.cli.common import UsageError, kafka_reason
 from stream_metrics.engine.codec import UnknownSchema
-from stream_metrics.ports import OnHold, OutputUnavailable, StateStore, StoreUnavailable
+from stream_metrics.ports import (
+    LOST_HOLD,
+    OnHold,
+    OutputUnavailable,
+    StateStore,
+    StoreUnavailable,
+)
 from stream_metrics.runtime import redis_options
 from stream_metrics.settings import Settings, mask_url
 from stream_metrics.worker.identity import OtherIdentity
@@ -116,9 +122,10 @@ async def who_is_there(settings: Settings, groups: Sequence[str]) -> str:
 async def refuse_members(settings: Settings, store: StateStore) -> None:
     """Raise ``UsageError`` while workers are in the group, unless they are refused already.
 
-    A namespace that is held takes no worker; those that come find that out and go.
+    A namespace that is held takes no worker; those that come find that out and go. Of a hold that
+    is lost only some may.
     """
-    if await store.held_by() is None:
+    if await store.held_by() in (None, LOST_HOLD):
         there = await who_is_there(settings, [settings.kafka.group_id])
         if there:
             raise UsageError(there)

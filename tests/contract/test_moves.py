@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from stream_metrics.adapters.memory import MemoryStore
+from stream_metrics.adapters.redis.store import RedisStore
 from stream_metrics.ports import (
     FORMER,
     BatchWrite,
@@ -191,6 +194,42 @@ async def test_a_hold_that_has_ended_is_of_no_use(store: StateStore) -> None:
     ):
         with pytest.raises(OnHold, match="has ended"):
             await call
+
+
+async def lose_hold(store: StateStore) -> None:
+    """Lose the write that began the hold, as the master of a Cluster may that has the layout."""
+    if isinstance(store, MemoryStore):
+        store._content.held = None
+    else:
+        assert isinstance(store, RedisStore)
+        client: Any = store.client
+        await client.hdel(store.keys.layout, "held")
+
+
+async def test_places_that_are_kept_after_a_lost_hold_are_told_of(pair: Pair) -> None:
+    """Claims are refused as before, and what lets them in again is named wherever one asks."""
+    await filled(pair.one)
+    await pair.two.hold(MARK, "migrate")
+    await lose_hold(pair.two)
+
+    with pytest.raises(OnHold, match="stream-metrics reshard --abort"):
+        await claim(pair.one, b"new")
+    with pytest.raises(OnHold, match="stream-metrics reshard --abort"):
+        await pair.one.wipe(3, b"owner")
+    assert await pair.one.held_by() == "reshard --abort"
+
+
+async def test_another_hold_ends_a_lost_one(pair: Pair) -> None:
+    """With its release all places can be claimed again."""
+    await filled(pair.one)
+    await pair.two.hold(MARK, "migrate")
+    await lose_hold(pair.two)
+
+    await pair.two.hold(LATER, "reshard --abort")
+    await pair.two.release(LATER)
+
+    assert await pair.one.held_by() is None
+    assert (await claim(pair.one, b"new")).positions["searches"] == Position(1, 5, b"last", 6)
 
 
 async def test_nobody_else_sees_drafts(pair: Pair) -> None:

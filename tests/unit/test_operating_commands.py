@@ -287,6 +287,33 @@ def test_whatever_broke_off_can_be_given_up(namespace: RedisOptions, command: st
     assert f"workers may start, with {TOPIC}: 1 partitions" in done.stderr
 
 
+def test_places_that_are_kept_though_the_hold_is_lost_can_be_let_go(
+    namespace: RedisOptions,
+) -> None:
+    """A Redis that went back in part leaves them; a worker may claim them afterwards."""
+
+    async def lose() -> None:
+        store = connect(namespace)
+        client: Any = store.client
+        await store.hold(b"mark", "migrate")
+        await client.hdel(store.keys.layout, "held")
+        await store.close()
+
+    async def frozen() -> bool:
+        store = connect(namespace)
+        found = (await store.describe(0)).frozen
+        await store.close()
+        return found
+
+    asyncio.run(lose())
+    assert asyncio.run(frozen())
+
+    done = CliRunner().invoke(app, ["reshard", "--abort"])
+
+    assert (done.exit_code, asyncio.run(frozen())) == (0, False)
+    assert f"workers may start, with {TOPIC}: 1 partitions" in done.stderr
+
+
 def test_a_run_on_damaged_state_can_be_given_up(namespace: RedisOptions) -> None:
     """Nothing of it need be readable for that."""
 

@@ -27,6 +27,7 @@ from stream_metrics.adapters.redis.keys import (
 from stream_metrics.adapters.redis.layout import Layout
 from stream_metrics.adapters.redis.script import Client, Script
 from stream_metrics.ports import (
+    LOST_HOLD,
     BatchWrite,
     ConversationKey,
     Fenced,
@@ -259,7 +260,10 @@ class RedisStore:
     async def held_by(self) -> str | None:
         """See ``StateStore.held_by``."""
         async with self._translating():
-            return await self._layout.held_by()
+            command = await self._layout.held_by()
+            if command is None and await self._with(FROZEN):
+                return await self._layout.held_by() or LOST_HOLD  # a hold may just have begun
+            return command
 
     async def switched(self) -> bool:
         """See ``StateStore.switched``."""
@@ -359,7 +363,7 @@ class RedisStore:
 
     async def _on_hold(self) -> OnHold:
         """Who has frozen a partition."""
-        return OnHold(await self._layout.held_by() or "reshard")
+        return OnHold(await self._layout.held_by() or LOST_HOLD)
 
     async def _freeze_all(self, mark: bytes, how: bytes) -> None:
         for tag in (await self._layout.tags()).values():
