@@ -716,10 +716,10 @@ def make_certificates(folder: Path) -> tuple[Path, Path, Path]:
 
 
 class Stalled(Script):
-    """The script of a claim that stands still before its call of that number."""
+    """A script, that of a claim if no other, that stands still before its call of that number."""
 
-    def __init__(self, call: int = 0) -> None:
-        super().__init__("claim")
+    def __init__(self, call: int = 0, name: str = "claim") -> None:
+        super().__init__(name)
         self.calls = call
         self.there, self.go = asyncio.Event(), asyncio.Event()
 
@@ -797,6 +797,63 @@ async def test_a_late_claim_of_nothing_yet_is_refused_under_a_hold(
     assert set(await dump(raw, store)) - {store.keys.layout} == await named(store)
     await claim(store)
     assert await store.partitions() == [0]
+
+
+@redis_asyncio
+async def test_a_late_claim_takes_nothing_back_that_another_began(
+    store: RedisStore, late: RedisStore
+) -> None:
+    """It finds a partition where there was none, and a hold that has frozen nothing yet."""
+    script, claiming = begin_late(late, 1)
+    await script.there.wait()
+    await claim(store)
+    assert await store.write(batch()) == Written()
+    await store._layout.hold(b"mark", "migrate")
+    script.go.set()
+
+    with pytest.raises(OnHold, match="migrate"):
+        await claiming
+
+    await store.hold(b"mark", "migrate")
+    assert (await store.partitions(), await store.count(0)) == ([0], 1)
+    assert (await store.describe(0)).positions["searches"] == Position(1)
+
+
+@redis_asyncio
+async def test_a_late_claim_takes_back_what_it_began(
+    store: RedisStore, late: RedisStore, raw: Redis
+) -> None:
+    """A hold has come that has frozen nothing yet: there is no partition afterwards."""
+    script, claiming = begin_late(late, 1)
+    await script.there.wait()
+    await store._layout.hold(b"mark", "migrate")
+    script.go.set()
+
+    with pytest.raises(OnHold, match="migrate"):
+        await claiming
+
+    assert set(await dump(raw, store)) == {store.keys.layout}
+
+
+@redis_asyncio
+async def test_a_late_claim_wipes_nothing_that_has_begun_since(
+    store: RedisStore, late: RedisStore
+) -> None:
+    """It helps a wipe to its end, and stands still until another has begun there."""
+    await claim(store)
+    assert await store.wipe(0) == Wiping()
+    script = late._wipe = Stalled(name="wipe")
+    claiming = asyncio.create_task(late.claim(0, b"late", IDENTITY, {}))
+    await script.there.wait()
+    await wipe(store)
+    await claim(store)
+    assert await store.write(batch()) == Written()
+    script.go.set()
+
+    state = await claiming
+
+    assert (state.token, state.positions["searches"].offset) == (b"late", 1)
+    assert (await store.partitions(), await store.count(0)) == ([0], 1)
 
 
 @redis_asyncio

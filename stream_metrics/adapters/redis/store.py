@@ -336,27 +336,30 @@ class RedisStore:
         keys = await self._choose(partition, identity)
         while True:
             arguments = [token, may_begin, *begin]
-            flat: list[bytes] = await self._claim.run(self.client, [keys.meta], arguments)
-            if flat == [b"frozen"]:
+            done, *flat = await self._claim.run(self.client, [keys.meta], arguments)
+            if done == b"frozen":
                 raise await self._on_hold()
-            if not flat:
+            if done == b"wiping":
                 await self._wipe_step(keys, token)
                 continue
-            if flat != [b"none"] and not may_begin:
+            if done == b"taken" and not may_begin:
                 return keys, flat
             try:
                 chosen = await self._choose(partition, identity)
             except OnHold:
-                await self._take_back(keys, token)
+                if done == b"begun":  # what another began is not ours to delete
+                    await self._take_back(keys, token)
                 raise
-            if chosen.meta == keys.meta and flat != [b"none"]:
+            if chosen.meta == keys.meta and done != b"none":
                 return keys, flat
             if chosen.meta != keys.meta:
                 await self._take_back(keys, token)
             keys, may_begin = chosen, b"begin" if chosen.meta == keys.meta else b""
 
     async def _take_back(self, keys: PartitionKeys, token: bytes) -> None:
-        """Delete what has begun under a tag that is out of force, unless somebody else owns it."""
+        """Delete what has begun too late or under a tag that is out of force, unless somebody else
+        owns it.
+        """
         with suppress(OnHold):  # then it is the command's
             while await self._wipe_step(keys, token) == Wiping():
                 pass

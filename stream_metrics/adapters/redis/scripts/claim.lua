@@ -3,8 +3,9 @@
 -- KEYS: meta
 -- ARGV: token, 'begin' if a new partition may begin here, or ''; then field and value of everything
 --       that it begins with
--- Returns all of meta; nothing while a wipe is not done; {'frozen'} while a command replaces the
--- partition; {'none'} if there is none and none may begin. The checks stand before the first write.
+-- Returns 'begun' or 'taken', then all of meta; {'wiping'} while a wipe is not done; {'frozen'} while
+-- a command replaces the partition; {'none'} if there is none and none may begin. The checks stand
+-- before the first write.
 
 local NEEDED = {'HSET', 'HDEL', 'HGET', 'HMGET', 'HGETALL', 'ZADD', 'ZREM', 'UNLINK', 'TYPE'}
 local WITHOUT_KEY = {'TIME'}
@@ -29,12 +30,13 @@ if redis.call('HGET', KEYS[1], 'frozen') then
   return {'frozen'}
 end
 if redis.call('HGET', KEYS[1], 'wiping') then
-  return {}
+  return {'wiping'}
 end
 local begin = {}
 for i = 3, #ARGV, 2 do
   begin[ARGV[i]] = ARGV[i + 1]
 end
+local reply = {'taken'}
 local held = redis.call('HMGET', KEYS[1], 'i:group', 'i:fingerprint', 'i:counts', 'i:schema')
 if held[1] then
   local same = held[1] == begin['i:group'] and held[2] == begin['i:fingerprint']
@@ -46,9 +48,13 @@ if held[1] then
 elseif ARGV[2] ~= 'begin' then
   return {'none'}
 else
+  reply[1] = 'begun'
   for i = 3, #ARGV, 1000 do
     redis.call('HSET', KEYS[1], unpack(ARGV, i, math.min(i + 999, #ARGV)))
   end
 end
 redis.call('HSET', KEYS[1], 'token', ARGV[1])
-return redis.call('HGETALL', KEYS[1])
+for _, word in ipairs(redis.call('HGETALL', KEYS[1])) do
+  reply[#reply + 1] = word
+end
+return reply
