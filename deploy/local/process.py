@@ -26,7 +26,8 @@ T = TypeVar("T")
 
 LOG_TAIL_BYTES = 4_000
 # Below the ports that systems hand out to clients, so that a stopped server's port stays free.
-PORTS = range(20_000, 32_000)
+# So is the one 10,000 above, where a node of a Redis Cluster listens to the others.
+PORTS = range(11_000, 21_000)
 
 # The death signal comes when the *thread* that started the child ends: all start from this one.
 _spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spawner")

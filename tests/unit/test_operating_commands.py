@@ -225,13 +225,13 @@ def test_a_run_that_only_ends_goes_on_unasked(namespace: RedisOptions) -> None:
 
 def test_rows_that_another_command_has_left_are_sent(namespace: RedisOptions) -> None:
     """Behind a switch there is something to do also without changes: it asks, and ends it."""
-    switched(namespace, "reshard --abort")
+    switched(namespace, "reshard")
 
     no = CliRunner().invoke(app, ["migrate"], input="n\n")
     still = held_by(namespace)
     done = CliRunner().invoke(app, ["migrate"], input="y\n")
 
-    assert (no.exit_code, still) == (1, "reshard --abort")
+    assert (no.exit_code, still) == (1, "reshard")
     assert (done.exit_code, held_by(namespace)) == (0, None)
 
 
