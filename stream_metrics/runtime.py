@@ -12,8 +12,9 @@ from contextlib import suppress
 from dataclasses import replace
 
 import structlog
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, ProcessCollector
 
+from stream_metrics import __version__
 from stream_metrics.adapters.auth import read_users
 from stream_metrics.adapters.health import WATCHDOG, Health
 from stream_metrics.adapters.kafka.cluster import Cluster
@@ -32,6 +33,7 @@ from stream_metrics.adapters.redis.errors import StoreRefused
 from stream_metrics.adapters.redis.store import RedisStore
 from stream_metrics.adapters.web import Pages, WebOptions, ssl_context
 from stream_metrics.engine.windows import Windows
+from stream_metrics.kernel import kernel
 from stream_metrics.ports import Identity, StoreUnavailable
 from stream_metrics.settings import Settings, read_secret
 from stream_metrics.worker.cache import ConversationCache
@@ -148,8 +150,11 @@ class Runtime:
         self._watchdog = Watchdog(settings.web.watchdog_seconds)
         self._repartition_watchdog = Watchdog(settings.web.watchdog_seconds)
         self.health = Health(settings.web.watchdog_seconds or math.inf)
+        ProcessCollector(registry=self.registry)
         self.operations = Operations(
-            self.registry, dict.fromkeys(settings.kafka.topics + settings.kafka.state_topics)
+            self.registry,
+            dict.fromkeys(settings.kafka.topics + settings.kafka.state_topics),
+            settings.metrics.windows,
         )
         self.patience = Patience(self.health, self.operations.redis_error)
         self.cache = ConversationCache(settings.state.cache_results)
@@ -174,6 +179,12 @@ class Runtime:
         # again. What is dropped from the cache is freed without it: nothing of ours is cyclic.
         gc.set_threshold(*GC_THRESHOLDS)
         settings = self.settings
+        log.info(
+            "worker starts",
+            version=__version__,
+            kernel="compiled" if kernel is not None else "python",
+            group=settings.kafka.group_id,
+        )
         store = connect(redis_options(settings))
         letters = KafkaDeadLetters(settings.kafka, self._clock.now_ms)
         outputs = KafkaOutputs(settings.kafka) if settings.kafka.output_topic else None
@@ -268,7 +279,7 @@ class Runtime:
                     self.health.clear("redis")
                 self.operations.memory(used, limit)
             self.operations.cache(len(self.cache), self.cache.results)
-            self.operations.ready(not self.health.obstacles())
+            self.operations.obstructed(self.health.obstacles())
             try:
                 await self.patience.pause(WATCH_SECONDS)
             except Stopped:

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, MaxLen
+from prometheus_client import CollectorRegistry
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
+from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.adapters.prometheus.windows import PREFIX
 from stream_metrics.engine.cells import CODES, Series
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
@@ -107,7 +109,7 @@ def metrics_page() -> str:
     for family in dict.fromkeys(metric.family for metric in METRICS):
         parts.append(f"## {family}\n")
         parts.extend(_metric(metric) for metric in METRICS if metric.family == family)
-    parts += [_series_section(), _queries_section()]
+    parts += [_series_section(), _queries_section(), _operations_section()]
     parts.append(f"{GENERATED}\n")
     return "\n".join(parts)
 
@@ -259,9 +261,10 @@ def _series_section() -> str:
         "",
         "- **Billionths.** Real values are kept as whole numbers of 10⁻⁹: divide "
         f"`{PREFIX}turn_metric_sum` and `{PREFIX}rerank_ndcg_sum` by 1e9.",
-        "- **Series that are not there.** Those with `all` windows exist for every known agent "
-        "from the start, with 0. The others appear once they are not 0, so that a ratio of them "
-        "may have no value where you expect 0.",
+        "- **Zeros.** Every known agent has all its series from the start, with 0, in every window "
+        "of the table; `routed_searches` for the routes that it has taken. (Where that would be "
+        "more than the limit below, series other than those with `all` windows appear once they "
+        "are not 0.)",
         "- **Settled** is an iteration of whose unique documents at least 90% are labelled. Use "
         "the settled series for SRE and gain of the last minutes, so that a slow labeller does not "
         "look like a bad search.",
@@ -272,6 +275,30 @@ def _series_section() -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _operations_section() -> str:
+    registry = CollectorRegistry()
+    Operations(registry, ["topic"]).lag("topic", 0, 0, 0.0)
+    lines = [
+        "## Operational metrics",
+        "",
+        "What the worker says of its own work. They begin at 0 with the process, and counters are "
+        "at-least-once: work that is done twice counts twice. Every label set is closed; only "
+        "`topic` and `partition` come from the settings. `/metrics` has `process_*` (CPU, memory, "
+        "start time) beside them.",
+        "",
+        "| name | type | labels | is |",
+        "|---|---|---|---|",
+    ]
+    for family in registry.collect():
+        labels = dict.fromkeys(label for sample in family.samples for label in sample.labels)
+        labels.pop("le", None)
+        listed = ", ".join(f"`{label}`" for label in labels) or "–"
+        suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
+        name = f"`{family.name}{suffix}`"
+        lines.append(f"| {name} | {family.type} | {listed} | {family.documentation} |")
+    return "\n".join([*lines, ""])
 
 
 def _series_row(series: Series) -> str:

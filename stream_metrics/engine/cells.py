@@ -9,8 +9,10 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from stream_metrics.engine.config import NO_RELEASE, EngineConfig
+from stream_metrics.dedup.verify import EVIDENCE
+from stream_metrics.engine.config import NO_RELEASE, OTHER, EngineConfig
 from stream_metrics.engine.state import Carrier, Cell, Conversation, Iteration, Turn
+from stream_metrics.engine.taken import TYPE_LABELS
 from stream_metrics.engine.turn import rerank_of
 from stream_metrics.events.times import round_scaled
 from stream_metrics.metrics.gain import Counts, last_good_iteration, settled, through
@@ -22,13 +24,27 @@ class Series(NamedTuple):
     """A family of series: its name, the labels behind ``agent`` and ``window``, its windows.
 
     ``windows`` None means every configured window. ``help`` is what its readers are told.
+    ``values`` are those that each label can have; None where input decides.
     """
 
     name: str
     labels: tuple[str, ...] = ()
     windows: tuple[str, ...] | None = None
     help: str = ""
+    values: tuple[tuple[str, ...] | None, ...] = ()
 
+
+# What the labels of series can be. Routes are not here: input names them.
+TURN_METRICS: Final = (
+    "rg", "drg", "rag", "drag", "sre", "srr",
+    "iterations_for_all_good_results_qrels", "iterations_for_all_good_results_retrieved",
+)  # fmt: skip
+ITERATIONS: Final = ("1", "2", "3", "4", "5", "6", "7", "8", "9+")
+DUPLICATE_TYPES: Final = (*TYPE_LABELS, OTHER)
+SPANS: Final = ("same_iteration", "earlier_iteration")
+GATES: Final = ("search", "skip")
+ANSWERS: Final = ("yes", "no", "unknown")
+ORDERS: Final = ("shown", "baseline")
 
 _MACRO: Final = ("5m", "1h", "24h")
 _CURVE: Final = ("1h", "24h")
@@ -51,50 +67,50 @@ CODES: Final[dict[str, Series]] = {
     "sG": Series("settled_gain", help="Gain of settled iterations"),
     "ts": Series(
         "turn_metric_sum", ("metric",), _MACRO,
-        "A metric at the last iteration, summed over turns, in billionths",
+        "A metric at the last iteration, summed over turns, in billionths", (TURN_METRICS,),
     ),
     "tc": Series(
-        "turn_metric_count", ("metric",), _MACRO, "Turns for which a metric is defined"
+        "turn_metric_count", ("metric",), _MACRO, "Turns for which a metric is defined",
+        (TURN_METRICS,),
     ),
     "ir": Series(
-        "iteration_results", ("iteration",), _CURVE, "Results, by the iteration that returned them"
+        "iteration_results", ("iteration",), _CURVE, "Results, by the iteration that returned them",
+        (ITERATIONS,),
     ),
     "id": Series(
         "iteration_duplicate_results", ("iteration",), _CURVE,
-        "Duplicate results, by the iteration that returned them",
+        "Duplicate results, by the iteration that returned them", (ITERATIONS,),
     ),
     "iG": Series(
         "iteration_gain", ("iteration",), _CURVE,
-        "Gain, by the iteration that first returned the document",
+        "Gain, by the iteration that first returned the document", (ITERATIONS,),
     ),
     "D": Series(
         "duplicates", ("entity_type", "evidence", "span"), _ORIGIN,
         "Duplicate results, by what proves them and where the document was seen first",
+        (DUPLICATE_TYPES, EVIDENCE, SPANS),
     ),
     "q": Series(
         "gate_decisions", ("decision", "needed"), _MACRO,
-        "Decisions to search or to skip, by whether a search was needed",
+        "Decisions to search or to skip, by whether a search was needed", (GATES, ANSWERS),
     ),
     "R": Series(
         "routed_searches", ("route", "correct"), _MACRO,
-        "Searches sent down a route, by whether it was the best one",
+        "Searches sent down a route, by whether it was the best one", (None, ANSWERS),
     ),
     "ks": Series(
         "rerank_ndcg_sum", ("order",), _MACRO,
         "NDCG of the order shown and of the one before reranking, summed, in billionths",
+        (ORDERS,),
     ),
     "kc": Series(
         "rerank_ndcg_count", (), _MACRO, "Searches whose two orders could be compared"
     ),
 }  # fmt: skip
 
-_CURVE_CODES: Final = tuple(
-    (f"ir|{n}", f"id|{n}", f"iG|{n}") for n in ("", "1", "2", "3", "4", "5", "6", "7", "8", "9+")
-)
+_CURVE_CODES: Final = tuple((f"ir|{n}", f"id|{n}", f"iG|{n}") for n in ("", *ITERATIONS))
 _NEEDED: Final = {None: "unknown", True: "yes", False: "no"}
-_TURN_CODES: Final = tuple(
-    (name, f"ts|{name}", f"tc|{name}") for name in ("rg", "drg", "rag", "drag", "sre", "srr")
-)
+_TURN_CODES: Final = tuple((name, f"ts|{name}", f"tc|{name}") for name in TURN_METRICS[:6])
 
 
 def escape(label: str) -> str:

@@ -44,16 +44,19 @@ class Observations:
     """Operational counts of a batch; never part of the state.
 
     ``events``: by (type, outcome). ``label_delays_us``: labels by their event's time
-    after that of what they name.
+    after that of what they name. ``late``: iterations and turns that changed when the window named
+    had passed them. ``opened``: conversations, by where they were found.
     """
 
-    __slots__ = ("counts", "dedup", "events", "label_delays_us")
+    __slots__ = ("counts", "dedup", "events", "label_delays_us", "late", "opened")
 
     def __init__(self) -> None:
         self.events: Counter[tuple[str, str]] = Counter()
         self.counts: Counter[str] = Counter()
         self.dedup = DedupCounts()
         self.label_delays_us: Counter[int] = Counter()
+        self.late: Counter[str] = Counter()
+        self.opened: Counter[str] = Counter()
 
 
 @dataclass(slots=True)
@@ -82,7 +85,7 @@ class _TurnWork:
     """What a batch has done to one turn so far."""
 
     __slots__ = (
-        "before", "before_turn", "pending", "qrels", "rebuild", "retracted", "touched",
+        "before", "before_turn", "pending", "qrels", "rebuild", "replaced", "retracted", "touched",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -91,6 +94,7 @@ class _TurnWork:
         self.touched: set[int] = set()
         self.pending: list[Search] = []
         self.rebuild = False
+        self.replaced: set[str] = set()  # searches by id
         self.qrels = False
         self.retracted = False
 
@@ -410,6 +414,7 @@ class _Batch:
 
     def _replace(self, turn: Turn, work: _TurnWork, standing: Search) -> None:
         _count(turn, standing, -1)
+        work.replaced.add(standing.search_id)
         standing.carrier.searches.remove(standing.search_id)
         self._changes.fingerprinted.add(standing.carrier.digest)
         self._release(standing.carrier)
@@ -628,6 +633,18 @@ class _Batch:
             since_us = carrier.occurred_us - turn.holders[position].carrier.occurred_us
             self._seen.label_delays_us[since_us] += 1
 
+    def _observe_found(self, turn: Turn, placed: Iterable[Search]) -> None:
+        """Count labels of earlier batches that have waited for the results just placed."""
+        now = {id(carrier) for _, carrier, _ in self._early}
+        for search in placed:
+            for position, result_id in enumerate(search.result_ids, search.first):
+                label = turn.labels.get(result_id)
+                if label is None or turn.handles[result_id] != position or id(label[0]) in now:
+                    continue
+                since_us = label[0].occurred_us - search.carrier.occurred_us
+                self._seen.label_delays_us[since_us] += 1
+                self._seen.counts["labels_found"] += 1
+
     def _finish_turn(self, turn: Turn, work: _TurnWork) -> None:
         pending = sorted(work.pending, key=lambda search: search.place)
         if pending and turn.order and pending[0].place < turn.order[-1].place:
@@ -639,6 +656,8 @@ class _Batch:
             for search in pending:
                 self._touch(turn, work, search.carrier.iteration)
                 self._keeper.append(turn, search)
+        if pending and turn.labels:
+            self._observe_found(turn, [s for s in pending if s.search_id not in work.replaced])
         for search in pending:
             held = map(turn.handles.__getitem__, search.result_ids)
             conflicts = sum(map(ne, held, count(search.first)))

@@ -6,6 +6,8 @@ that it corrects, however late it comes, and is dropped only when the bucket has
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -239,6 +241,18 @@ class Windows:
                     yield (window.name, bucket, agent), None
             if not found:
                 self._first[window.name] = oldest
+
+    def late(self, cells: Iterable[tuple[int, Cell]], record_time_us: int) -> Counter[str]:
+        """How many of the signed cells that come each window has passed already."""
+        times = sorted(cell.time_us for sign, cell in cells if sign > 0)
+        return Counter(
+            {
+                window.name: bisect_left(
+                    times, window.bucket_us * oldest_bucket(window, record_time_us)
+                )
+                for window in self.windows
+            }
+        )
 
     @property
     def empty(self) -> bool:

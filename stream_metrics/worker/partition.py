@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
@@ -185,6 +185,15 @@ def conversation_key(conversation_id: str) -> ConversationKey:
     ).digest()
 
 
+def _note_unnamed(cells: Iterable[tuple[int, Cell]], names: Names, seen: Observations) -> None:
+    """Count what becomes ``other`` because all places for names are taken."""
+    for sign, cell in cells:
+        if sign > 0 and names.agent(cell.agent) != cell.agent:
+            seen.counts["agents_beyond_limit"] += 1
+        if sign > 0 and not cell.routes <= names.routes:
+            seen.counts["routes_beyond_limit"] += 1
+
+
 def _bug(record: Record, error: Exception) -> DeadLetter:
     return DeadLetter(record, "internal_error", f"a bug: {type(error).__name__}")
 
@@ -298,7 +307,7 @@ class StatePartition:
         if former:
             positions = self._behind(positions)
         batch, taken = await self._batch(
-            works, writes, positions, retry, divisible=len(records) > 1
+            works, writes, positions, retry, observations, divisible=len(records) > 1
         )
         if letters:
             turned_away = sorted(
@@ -392,11 +401,15 @@ class StatePartition:
                 missing.append((work, fingerprints))
             elif fingerprints and not work.conversation.has_fingerprints:
                 without.append(work)
+        seen.opened["cache"] += len(works) - len(missing) - len(without)
+        seen.opened["store"] += len(without)
         if missing:
             keys = [(work.key, fingerprints) for work, fingerprints in missing]
             stored = await self._ask(lambda: self._store.load(self.number, keys), retry)
             for (work, _), parts in zip(missing, stored, strict=True):
                 work.conversation = self._restore(work.conversation_id, parts)
+                where = "store" if work.conversation.schema else "nowhere"
+                seen.opened[where] += 1
                 if not work.conversation.schema:
                     self._note_new(work, work.conversation, seen)
         if without:
@@ -499,6 +512,7 @@ class StatePartition:
         writes: list[ConversationWrite],
         positions: dict[str, Position],
         retry: Retry[object],
+        seen: Observations,
         expired: Sequence[Cell] = (),
         *,
         divisible: bool = False,
@@ -518,6 +532,8 @@ class StatePartition:
         names = await self._ask(lambda: self._names.names([*cells, *staying]), retry)
         record_time_us = 1000 * max((p.record_time_ms for p in positions.values()), default=0)
         touched = self.windows.changes(cells, names, record_time_us)
+        seen.late.update(self.windows.late(cells, record_time_us))
+        _note_unnamed(cells, names, seen)
         left: Touched = {}
         if staying or not self._left.empty:
             left = self._left.changes(staying, names, record_time_us)
@@ -544,6 +560,7 @@ class StatePartition:
             self.windows.install(touched)
             self._left.install(left)
             self.positions = positions
+            self._telemetry.state_written(size)
 
         return batch, taken
 
@@ -671,7 +688,7 @@ class StatePartition:
 
     async def move(self, positions: dict[str, Position], retry: Retry[object]) -> None:
         """Go on from other positions; all else stays. Raises ``Lost``."""
-        batch, taken = await self._batch({}, [], positions, retry)
+        batch, taken = await self._batch({}, [], positions, retry, Observations())
         await self._write(batch, retry)
         taken()
 
@@ -706,7 +723,6 @@ class StatePartition:
         """
         if not keys:
             return 0
-        observations = Observations()
         loaded: list[tuple[ConversationKey, Conversation]] = []
         size = 0
         while len(loaded) < len(keys) and size < CALL_BYTES:
@@ -714,12 +730,14 @@ class StatePartition:
             for key, parts in zip(part, await self._load(part, retry), strict=True):
                 loaded.append((key, self._restore("", parts)))
                 size += sum(map(len, parts.hot.values()))
+        observations = Observations()
         made = None
         while made is None:
             try:
-                made = await self._expiry(loaded, horizon_ms, retry)
+                made = await self._expiry(loaded, horizon_ms, retry, observations)
             except TooLarge:
                 del loaded[len(loaded) // 2 :]
+                observations = Observations()
         batch, taken = made
         for key, conversation in loaded:
             self._cache.drop(self.number, key)
@@ -735,6 +753,7 @@ class StatePartition:
         loaded: Sequence[tuple[ConversationKey, Conversation]],
         horizon_ms: int,
         retry: Retry[object],
+        seen: Observations,
     ) -> tuple[BatchWrite, Callable[[], None]]:
         """The batch that deletes these conversations."""
         cells: list[Cell] = []
@@ -747,7 +766,7 @@ class StatePartition:
                     ConversationWrite(key, encode_stub(self._schema), last_record_ms=horizon_ms)
                 )
         return await self._batch(
-            {}, writes, dict(self.positions), retry, cells, divisible=len(loaded) > 1
+            {}, writes, dict(self.positions), retry, seen, cells, divisible=len(loaded) > 1
         )
 
     async def _load(

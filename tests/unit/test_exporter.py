@@ -18,16 +18,17 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from prometheus_client.registry import Collector
 
 import stream_metrics
-from stream_metrics.adapters.prometheus.operations import (
+from stream_metrics.adapters.prometheus.catalogue import (
     COUNTS,
     ENTITY_TYPES,
+    FOUND,
     KEY_KINDS,
+    OBSTACLES,
     OUTCOMES,
     STAGES,
-    Operations,
 )
-from stream_metrics.adapters.prometheus.windows import PREFIX, WindowCollector
-from stream_metrics.dedup.verify import EVIDENCE
+from stream_metrics.adapters.prometheus.operations import Operations
+from stream_metrics.adapters.prometheus.windows import PREFIX, WindowCollector, select
 from stream_metrics.engine.cells import CODES, escape, split_code
 from stream_metrics.engine.codec import encode_sums
 from stream_metrics.engine.config import OTHER
@@ -39,14 +40,10 @@ from stream_metrics.events.decode import REASONS
 NOW_US = 1_700_000_000_000_000
 OPENMETRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
 CORE = [series.name for series in CODES.values() if series.windows is None]
-TURN_METRICS = (
-    "srr", "sre", "rg", "drg", "rag", "drag",
-    "iterations_for_all_good_results_qrels", "iterations_for_all_good_results_retrieved",
-)  # fmt: skip
 KNOWN_LABELS = {
     "agent", "window", "metric", "iteration", "entity_type", "evidence", "span", "decision",
     "needed", "route", "correct", "order", "type", "outcome", "reason", "key", "step", "verdict",
-    "stage", "topic", "partition", "version", "python", "le",
+    "stage", "topic", "partition", "version", "python", "kernel", "found", "le",
 }  # fmt: skip
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -70,7 +67,7 @@ def gauges(collector: WindowCollector) -> Series:
     return series_of(collector.render())
 
 
-def value(found: Series, name: str, **labels: str) -> float:
+def value(found: Series, name: str, /, **labels: str) -> float:
     return found[name, frozenset(labels.items())]
 
 
@@ -104,23 +101,12 @@ def over_agents(found: Series) -> Counter[tuple[str, frozenset[tuple[str, str]]]
 
 def every_code(window: str, routes: Iterable[str]) -> list[str]:
     """Every series code that a window can hold."""
-    labels = {
-        "metric": TURN_METRICS,
-        "iteration": ("1", "2", "3", "4", "5", "6", "7", "8", "9+"),
-        "entity_type": ENTITY_TYPES,
-        "evidence": EVIDENCE,
-        "span": ("same_iteration", "earlier_iteration"),
-        "decision": ("search", "skip"),
-        "needed": ("yes", "no", "unknown"),
-        "correct": ("yes", "no", "unknown"),
-        "order": ("shown", "baseline"),
-        "route": tuple(map(escape, routes)),
-    }
+    named = tuple(map(escape, routes))
     return [
         "|".join((head, *values))
         for head, series in CODES.items()
         if window in (series.windows or (window,))
-        for values in product(*(labels[label] for label in series.labels))
+        for values in product(*(named if known is None else known for known in series.values))
     ]
 
 
@@ -160,6 +146,13 @@ CHANGE = st.tuples(
     ),
 )
 SCRAPE = st.tuples(st.integers(0, 7_200), st.sets(st.integers(0, 2)))
+
+
+def test_label_values_are_named_for_every_label() -> None:
+    """Each label of a window family has its list of values, or None where input decides."""
+    for series in CODES.values():
+        assert len(series.values) == len(series.labels)
+        assert all(series.windows for known in series.values if known)
 
 
 @given(st.lists(st.one_of(CHANGE, SCRAPE), max_size=30))
@@ -281,6 +274,72 @@ def test_core_series_of_known_agents_do_not_vanish() -> None:
         assert number == (3 if (agent, name, window) == ("silent", "results", day) else 0)
 
 
+def test_families_with_known_labels_are_there_from_the_start() -> None:
+    """A known agent has 0 for every value that a label can have, and for routes that it took."""
+    windows = Windows()
+    windows.load("24h", NOW_US // DEFAULT_WINDOWS[-1].bucket_us, "a", encode_sums({"R|wiki|no": 2}))
+    found = gauges(WindowCollector(lambda: [windows], lambda: NOW_US))
+
+    for name, labels in (
+        ("gate_decisions", {"decision": "skip", "needed": "no", "window": "5m"}),
+        ("turn_metric_count", {"metric": "srr", "window": "24h"}),
+        ("iteration_gain", {"iteration": "9+", "window": "1h"}),
+        ("rerank_ndcg_count", {"window": "1h"}),
+        ("duplicates", {"entity_type": "File", "evidence": "url", "span": "same_iteration",
+                        "window": "5m"}),
+        ("routed_searches", {"route": "wiki", "correct": "yes", "window": "5m"}),
+    ):  # fmt: skip
+        assert value(found, PREFIX + name, agent="a", **labels) == 0
+    assert (
+        value(
+            found, PREFIX + "routed_searches", agent="a", route="wiki", correct="no", window="24h"
+        )
+        == 2
+    )
+
+
+CODES_OF_INPUT = st.sampled_from(
+    [code for window in ("5m", "24h") for code in every_code(window, ("x", "y"))]
+)
+AGENT_SERIES = st.dictionaries(
+    st.tuples(st.sampled_from(("5m", "24h")), CODES_OF_INPUT), st.integers(-5, 5), max_size=40
+)
+
+
+@given(
+    st.dictionaries(st.sampled_from((*"abcdefgh", OTHER)), AGENT_SERIES, max_size=9),
+    st.integers(0, 400),
+)
+def test_no_selection_exceeds_its_limit(
+    agents: dict[str, dict[tuple[str, str], int]], limit: int
+) -> None:
+    """Whatever agents hold, a selection has at most ``limit`` series and loses what it cuts."""
+    chosen = select(agents, sorted(agents), limit)
+
+    assert chosen.size <= limit
+    before: Counter[tuple[str, str]] = Counter()
+    after: Counter[tuple[str, str]] = Counter()
+    for series in agents.values():
+        before.update(series)
+    for series in chosen.series.values():
+        after.update(series)
+    assert all(after[key] == before[key] for key in after)
+    assert len(before) - len(after) == chosen.cut
+
+
+def test_zeros_give_way_before_agents_are_folded() -> None:
+    """Where counted series and zeros together are too many, the zeros go and every agent stays."""
+    windows = Windows()
+    for window in DEFAULT_WINDOWS:
+        for agent in AGENTS:
+            windows.load(window.name, NOW_US // window.bucket_us, agent, encode_sums({"r": 1}))
+    limit = 2 + len(AGENTS) * len(CORE) * len(DEFAULT_WINDOWS)
+    found = gauges(WindowCollector(lambda: [windows], lambda: NOW_US, limit))
+
+    assert {dict(labels)["agent"] for _, labels in found if labels} == set(AGENTS)
+    assert value(found, "streammetrics_agents_folded") == 0
+
+
 def test_without_a_partition_there_are_families_only() -> None:
     """A worker that owns nothing claims no zeros, which other workers would have to outweigh."""
     found = gauges(WindowCollector(list, lambda: NOW_US, configured=["a"]))
@@ -363,6 +422,9 @@ def test_closed_label_sets_exist_from_the_start(registry: CollectorRegistry) -> 
             {"entity_type": kind, "step": "ids", "verdict": "duplicate"} for kind in ENTITY_TYPES
         ],
         "batch_seconds_count": [{"stage": stage} for stage in STAGES],
+        "conversations_opened_total": [{"found": where} for where in FOUND],
+        "late_changes_total": [{"window": window.name} for window in DEFAULT_WINDOWS],
+        "obstacles": [{"reason": reason} for reason in OBSTACLES],
         "offset_gaps_total": [{"topic": "search-iterations"}],
         **{f"{name}_total": [{}] for name, _ in COUNTS.values()},
         **{
@@ -374,6 +436,7 @@ def test_closed_label_sets_exist_from_the_start(registry: CollectorRegistry) -> 
                 "dedup_contradictions_total", "label_delay_seconds_count", "batch_records_count",
                 "event_to_metric_latency_seconds_count", "redis_round_trip_seconds_count",
                 "assigned_partitions", "open_conversations", "open_results", "ready",
+                "halted_partitions", "state_written_bytes_total",
                 "complete_until_timestamp_seconds", "last_progress_timestamp_seconds",
             )
         },
@@ -383,6 +446,7 @@ def test_closed_label_sets_exist_from_the_start(registry: CollectorRegistry) -> 
             assert value(found, "streammetrics_" + name, **labels) == 0
     build = next(dict(labels) for name, labels in found if name == "streammetrics_build_info")
     assert build["version"] == stream_metrics.__version__
+    assert build["kernel"] in ("compiled", "python")
 
 
 @pytest.mark.parametrize("openmetrics", [False, True])
@@ -419,11 +483,13 @@ def test_a_batch_is_folded_in(operations: Operations, registry: CollectorRegistr
     )
     seen.dedup.truncated, seen.dedup.contradictions, seen.dedup.other_text = 1, 2, 3
     seen.label_delays_us.update([-5, 0, 1_000_000, 1_000_001, 10**12])
+    seen.late.update({"1m": 4, "5m": 1})
+    seen.opened.update(cache=9, nowhere=1)
     operations.observe(seen)
     operations.observe(seen)
     found = scrape(registry)
 
-    def total(name: str, **labels: str) -> float:
+    def total(name: str, /, **labels: str) -> float:
         return value(found, f"streammetrics_{name}", **labels)
 
     assert total("events_total", type="search_iteration", outcome="applied") == 10
@@ -437,6 +503,9 @@ def test_a_batch_is_folded_in(operations: Operations, registry: CollectorRegistr
     assert total("dedup_truncated_total") == 2
     assert total("dedup_contradictions_total") == 4
     assert total("same_document_other_text_total") == 6
+    assert total("late_changes_total", window="1m") == 8
+    assert total("late_changes_total", window="5m") == 2
+    assert total("conversations_opened_total", found="cache") == 18
     assert total("label_delay_seconds_count") == 10
     assert total("label_delay_seconds_bucket", le="1.0") == 6
     assert total("label_delay_seconds_bucket", le="5.0") == 8
@@ -464,7 +533,8 @@ def test_calls_of_the_worker_reach_their_series(
     operations.bad_records({"not_json": 2, "something_new": 1})
     operations.batch(400)
     operations.stage("state", 0.002)
-    operations.latency(0.2)
+    operations.counted(1_000, [800, 900, 1_200])
+    operations.state_written(1_024)
     operations.lag("search-iterations", 3, 17, 1.5)
     operations.assigned(4)
     operations.rebalanced()
@@ -478,7 +548,7 @@ def test_calls_of_the_worker_reach_their_series(
     operations.cache(7, 70)
     operations.complete_until(1_700_000_000.5)
     operations.progressed(1_700_000_001.5)
-    operations.ready(True)
+    operations.obstructed(["redis", "partition-3", "partition-4", "something new"])
     found = scrape(registry)
 
     place = {"topic": "search-iterations", "partition": "3"}
@@ -487,7 +557,10 @@ def test_calls_of_the_worker_reach_their_series(
         ("dead_letters_total", 1, {"reason": "other"}),
         ("batch_records_sum", 400, {}),
         ("batch_seconds_sum", 0.002, {"stage": "state"}),
-        ("event_to_metric_latency_seconds_sum", 0.2, {}),
+        ("event_to_metric_latency_seconds_count", 3, {}),
+        ("event_to_metric_latency_seconds_sum", 0.2 + 0.1, {}),
+        ("event_to_metric_latency_seconds_bucket", 1, {"le": "0.01"}),
+        ("state_written_bytes_total", 1_024, {}),
         ("consumer_lag_records", 17, place),
         ("consumer_lag_seconds", 1.5, place),
         ("assigned_partitions", 4, {}),
@@ -504,7 +577,12 @@ def test_calls_of_the_worker_reach_their_series(
         ("open_results", 70, {}),
         ("complete_until_timestamp_seconds", 1_700_000_000.5, {}),
         ("last_progress_timestamp_seconds", 1_700_000_001.5, {}),
-        ("ready", 1, {}),
+        ("ready", 0, {}),
+        ("halted_partitions", 2, {}),
+        ("obstacles", 1, {"reason": "redis"}),
+        ("obstacles", 1, {"reason": "halted"}),
+        ("obstacles", 1, {"reason": "other"}),
+        ("obstacles", 0, {"reason": "kafka"}),
     ):
         assert value(found, f"streammetrics_{name}", **labels) == number
 

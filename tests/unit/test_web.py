@@ -51,7 +51,7 @@ class Clock:
 def pages(health: Health | None = None) -> Pages:
     """Pages over a worker with one partition and 11 results."""
     registry = CollectorRegistry()
-    Operations(registry).ready(True)
+    Operations(registry).obstructed(())
     windows = Windows()
     windows.load("5m", NOW_US // DEFAULT_WINDOWS[1].bucket_us, "it-desk", encode_sums({"r": 11}))
     collector = WindowCollector(lambda: [windows], lambda: NOW_US)

@@ -414,8 +414,8 @@ class LiveConsumer:
         async with self._answered(partition):
             await partition.process(records, self._patience)
             self._lag.read(records)
-            newest = max(record.timestamp_ms or 0 for record in records)
-            self._operations.latency(max(0.0, (self._clock.now_ms() - newest) / 1000))
+            now_ms = self._clock.now_ms()
+            self._operations.counted(now_ms, (record.timestamp_ms or 0 for record in records))
 
     @asynccontextmanager
     async def _answered(self, partition: StatePartition) -> AsyncIterator[None]:

@@ -7,9 +7,8 @@ the start, so that a rate is known before the first event; only topics and parti
 from __future__ import annotations
 
 import platform
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, product
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from typing import Final
 
 from prometheus_client import (
@@ -20,110 +19,49 @@ from prometheus_client import (
     Info,
     disable_created_metrics,
 )
-from prometheus_client.core import HistogramMetricFamily
-from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
 
 from stream_metrics import __version__
-from stream_metrics.dedup.tables import NAMED_TYPES
+from stream_metrics.adapters.prometheus.catalogue import (
+    BATCH_BOUNDS,
+    COUNTS,
+    DELAY_BOUNDS,
+    ENTITY_TYPES,
+    FOUND,
+    KEY_KINDS,
+    LATENCY_BOUNDS,
+    OBSTACLES,
+    OUTCOMES,
+    PREFIX,
+    STAGE_BOUNDS,
+    STAGES,
+)
+from stream_metrics.adapters.prometheus.histogram import FastHistogram
 from stream_metrics.dedup.verify import VERDICTS
 from stream_metrics.engine.config import OTHER
 from stream_metrics.engine.step import EVENT_TYPES, Observations
+from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.events.decode import REASONS
+from stream_metrics.kernel import kernel
 from stream_metrics.ports import OutputMessage
 
-PREFIX: Final = "streammetrics_"
-OUTCOMES: Final = ("applied", "redelivered", "superseded", "forgotten", "over_limit")
-KEY_KINDS: Final = ("id", "doc_id", "url", "snippet", "content", "title")
-STAGES: Final = ("decode", "load", "step", "dead_letters", "output", "state", "commit")
-ENTITY_TYPES: Final = (*(kind.name for kind in NAMED_TYPES), OTHER)
-
-# Key of Observations.counts: name of the counter, help.
-COUNTS: Final[dict[str, tuple[str, str]]] = {
-    "stale": ("stale_events", "Events of a turn below the conversation's highest."),
-    "expired": ("expired_events", "Events of a conversation that had expired; it starts afresh."),
-    "over_limit": ("over_limit", "Items refused because the conversation or turn was full."),
-    "version_conflicts": (
-        "version_conflicts",
-        "Items sent under a time and event id that another content already had.",
-    ),
-    "result_id_conflicts": (
-        "result_id_conflicts",
-        "Results whose result_id an earlier result of the turn already held.",
-    ),
-    "gate_conflicts": ("gate_conflicts", "Searches of an iteration whose gate says skip."),
-    "routing_labels_unrouted": (
-        "routing_labels_unrouted",
-        "Routing labels of searches that took no route; they count nowhere else.",
-    ),
-    "labels_waiting": ("labels_waiting", "Labels that came before the result they name."),
-    "labels_revised": ("labels_revised", "Labels that replaced an earlier one."),
-    "labels_orphan": ("labels_orphan", "Labels whose result had not come when they expired."),
-    "label_conflicts": (
-        "label_conflicts",
-        "Documents whose occurrences came to be labelled differently.",
-    ),
-    "urls_unparsed": (
-        "urls_unparsed",
-        "Results whose URL could not be parsed; it counts as absent.",
-    ),
-    "partitioner_mismatches": (
-        "partitioner_mismatch",
-        "New conversations on another partition than Kafka's default partitioner chooses.",
-    ),
-    "rebuilds": ("rebuilds", "Turns derived anew because an event changed their past."),
-}
-
-DELAY_BOUNDS: Final = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0, 43_200.0, 86_400.0)
-LATENCY_BOUNDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-STAGE_BOUNDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
-BATCH_BOUNDS: Final = (1.0, 5.0, 10.0, 25.0, 50.0, 100.0, 200.0, 400.0, 900.0, 2_000.0)
-
-
-class FastHistogram(Collector):
-    """A histogram without labels for many observations at once: 0.1 µs each, not 0.9.
-
-    Written by one thread only; a scrape in another sees whole observations, at worst without the
-    latest in the sum.
-    """
-
-    def __init__(
-        self, name: str, help: str, bounds: Sequence[float], registry: CollectorRegistry
-    ) -> None:
-        self._name, self._help, self._bounds = name, help, tuple(bounds)
-        self._counts = [0] * (len(bounds) + 1)
-        self._sum = 0.0
-        registry.register(self)
-
-    def observe(self, value: float, times: int = 1) -> None:
-        """Count ``value``; less than 0 counts as 0, so that the sum never falls."""
-        if value > 0:
-            self._counts[bisect_left(self._bounds, value)] += times
-            self._sum += value * times
-        else:
-            self._counts[0] += times
-
-    def describe(self) -> Iterator[HistogramMetricFamily]:
-        """The family without samples."""
-        yield HistogramMetricFamily(self._name, self._help)
-
-    def collect(self) -> Iterator[HistogramMetricFamily]:
-        """The family as it stands."""
-        names = [*map(floatToGoString, self._bounds), "+Inf"]
-        buckets = list(zip(names, accumulate(tuple(self._counts)), strict=True))
-        yield HistogramMetricFamily(self._name, self._help, buckets, self._sum)
+WINDOWS: Final = tuple(window.name for window in DEFAULT_WINDOWS)
 
 
 class Operations:
     """What the worker reports about itself; all calls come from the event loop's thread.
 
-    ``topics``: the input topics, whose series exist from the start.
+    ``topics`` (the input topics) and ``windows`` (their names) have series from the start.
     """
 
-    def __init__(self, registry: CollectorRegistry, topics: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        topics: Iterable[str] = (),
+        windows: Iterable[str] = WINDOWS,
+    ) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # series that nobody reads
         self._registry = registry
-        self._count_events()
+        self._count_events(windows)
         self._count_delivery(topics)
         self._measure_batches()
         self._describe_worker()
@@ -137,7 +75,7 @@ class Operations:
     def _histogram(self, name: str, help: str, bounds: Sequence[float], *labels: str) -> Histogram:
         return Histogram(PREFIX + name, help, labels, buckets=bounds, registry=self._registry)
 
-    def _count_events(self) -> None:
+    def _count_events(self, windows: Iterable[str]) -> None:
         counter = self._counter
         events = counter("events", "Valid events read, by what became of them.", "type", "outcome")
         self._events = {
@@ -182,6 +120,13 @@ class Operations:
             "Event time from a search to a label for one of its results.",
             DELAY_BOUNDS, self._registry,
         )  # fmt: skip
+        late = counter(
+            "late_changes",
+            "Iterations and turns that changed after the window had passed them, so that its sums "
+            "did not.",
+            "window",
+        )
+        self._late = {window: late.labels(window) for window in windows}
 
     def _count_delivery(self, topics: Iterable[str]) -> None:
         counter, gauge = self._counter, self._gauge
@@ -207,6 +152,7 @@ class Operations:
         self._state_bytes = gauge("redis_memory_bytes", "Memory that Redis uses, all of it.")
         self._state_limit = gauge("redis_memory_limit_bytes", "Redis's maxmemory; 0: no limit.")
         self._redis_errors = counter("redis_errors", "Calls that Redis did not answer or refused.")
+        self._written = counter("state_written_bytes", "Bytes of state sent to Redis, about.")
 
     def _measure_batches(self) -> None:
         histogram = self._histogram
@@ -226,6 +172,13 @@ class Operations:
 
     def _describe_worker(self) -> None:
         gauge = self._gauge
+        found = self._counter(
+            "conversations_opened",
+            "Conversations that a batch needed, by where they were: in the cache, in the store (or "
+            "there with a part that the cache lacked), or nowhere, because they are new.",
+            "found",
+        )
+        self._opened = {where: found.labels(where) for where in FOUND}
         self._conversations = gauge("open_conversations", "Conversations in this worker's cache.")
         self._results = gauge(
             "open_results", "What the conversations in the cache weigh, in results."
@@ -235,14 +188,24 @@ class Operations:
             "Up to when all partitions of this worker have been read; 0 until known.",
         )
         self._progress = gauge(
-            "last_progress_timestamp_seconds", "When a batch was last finished; 0 before the first."
+            "last_progress_timestamp_seconds",
+            "When the worker's loop last came round, with records or without; 0 before.",
         )
         self._ready = gauge("ready", "1 if this worker reads and writes, else 0.")
         self._stuck = gauge(
             "stuck", "1 if nothing moves though there is lag and nothing to wait for, else 0."
         )
+        obstacles = gauge(
+            "obstacles", "1 if this keeps the worker from reading and writing, else 0.", "reason"
+        )
+        self._obstacles = {reason: obstacles.labels(reason) for reason in OBSTACLES}
+        self._halted = gauge("halted_partitions", "State partitions that stand still by policy.")
         Info(PREFIX + "build", "What runs here.", registry=self._registry).info(
-            {"version": __version__, "python": platform.python_version()}
+            {
+                "version": __version__,
+                "python": platform.python_version(),
+                "kernel": "compiled" if kernel is not None else "python",
+            }
         )
 
     # -- per batch ------------------------------------------------------------------------------
@@ -266,6 +229,10 @@ class Operations:
         self._other_text.inc(dedup.other_text)
         for delay_us, n in observations.label_delays_us.items():
             self._label_delay.observe(delay_us / 1e6, n)
+        for window, late in self._late.items():
+            late.inc(observations.late[window])
+        for where, opened in self._opened.items():
+            opened.inc(observations.opened[where])
 
     def bad_records(self, counts: Mapping[str, int]) -> None:
         """Dead letters of a batch, by reason."""
@@ -286,9 +253,10 @@ class Operations:
         """A batch spent ``seconds`` in one of ``STAGES``."""
         self._stages[name].observe(seconds)
 
-    def latency(self, seconds: float) -> None:
-        """A record counts in the windows so long after its timestamp."""
-        self._latency.observe(seconds)
+    def counted(self, now_ms: int, timestamps_ms: Iterable[int]) -> None:
+        """Records of these timestamps count in the windows from ``now_ms`` on."""
+        for timestamp_ms in timestamps_ms:
+            self._latency.observe((now_ms - timestamp_ms) / 1000)
 
     # -- delivery -------------------------------------------------------------------------------
 
@@ -336,6 +304,10 @@ class Operations:
         self._state_bytes.set(used_bytes)
         self._state_limit.set(limit_bytes)
 
+    def state_written(self, sent_bytes: int) -> None:
+        """Redis took so many bytes of state."""
+        self._written.inc(sent_bytes)
+
     def redis(self, seconds: float) -> None:
         """Redis answered after ``seconds``."""
         self._redis.observe(seconds)
@@ -363,6 +335,15 @@ class Operations:
         """Whether the watchdog sees no progress."""
         self._stuck.set(stuck)
 
-    def ready(self, ready: bool) -> None:
-        """Whether the worker reads and writes."""
-        self._ready.set(ready)
+    def obstructed(self, reasons: Iterable[str]) -> None:
+        """What keeps the worker from reading and writing, by the names of the health page."""
+        named = [self._obstacle(reason) for reason in reasons]
+        self._ready.set(not named)
+        self._halted.set(named.count("halted"))
+        for reason, gauge in self._obstacles.items():
+            gauge.set(reason in named)
+
+    def _obstacle(self, reason: str) -> str:
+        if reason.startswith("partition-"):
+            return "halted"
+        return reason if reason in self._obstacles else OTHER

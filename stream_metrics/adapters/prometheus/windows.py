@@ -11,12 +11,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import product
 from typing import Final
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from stream_metrics.engine.cells import CODES, Series, split_code
+from stream_metrics.engine.cells import CODES, Series, escape, split_code
 from stream_metrics.engine.codec import decode_sums
 from stream_metrics.engine.config import OTHER, WINDOW_BUCKETS
 from stream_metrics.engine.windows import Sums, Window, Windows, add
@@ -27,7 +29,17 @@ MAX_SERIES: Final = 20_000
 Key = tuple[str, str]  # window, series code
 Bucket = tuple[int, str]  # number, agent
 
+
+def _values(known: tuple[str, ...] | None) -> tuple[str, ...]:
+    return tuple(map(escape, known or ()))
+
+
 _CORE: Final = tuple(code for code, series in CODES.items() if series.windows is None)
+_CLOSED: Final = {
+    head: tuple("|".join((head, *chosen)) for chosen in product(*map(_values, series.values)))
+    for head, series in CODES.items()
+    if series.windows is not None and None not in series.values
+}  # families whose labels are known beforehand, with all their codes
 _HELP: Final = {head: f"{series.help}, over a sliding window." for head, series in CODES.items()}
 
 
@@ -72,6 +84,32 @@ def select(agents: dict[str, dict[Key, int]], ranked: Sequence[str], limit: int)
         order = sorted(other, key=lambda key: (heads[key[1].partition("|")[0]], key))
         other = {key: other[key] for key in order[:limit]}
     return Selection({**kept, OTHER: other} if other else kept, folded, cut)
+
+
+def with_zeros(series: Mapping[Key, int], windows: tuple[str, ...]) -> dict[Key, int]:
+    """An agent's series, and 0 for those whose labels are known though nothing was counted.
+
+    Known are all labels but routes, and the routes that the agent has in any window.
+    """
+    padded = {**_closed(windows), **series}
+    routes = {code.rpartition("|")[0] for _, code in series if code.startswith("R|")}
+    _, answers = CODES["R"].values
+    for route, window in product(sorted(routes), CODES["R"].windows or windows):
+        if window in windows:
+            for answer in answers or ():
+                padded.setdefault((window, f"{route}|{answer}"), 0)
+    return padded
+
+
+@lru_cache(maxsize=8)
+def _closed(windows: tuple[str, ...]) -> dict[Key, int]:
+    return {
+        (window, code): 0
+        for head, codes in _CLOSED.items()
+        for window in CODES[head].windows or ()
+        if window in windows
+        for code in codes
+    }
 
 
 class RunningSums:
@@ -197,16 +235,19 @@ class WindowCollector(Collector):
         windows = {window for copy in partitions.values() for window in copy.windows}
         if not windows:
             return Selection()
-        agents = self._series(windows)
-        longest = max(windows, key=_length).name
-        return select(agents, self._ranked(agents, longest), self._limit)
+        names = tuple(window.name for window in sorted(windows, key=_length))
+        agents = self._series(names)
+        padded = {agent: with_zeros(series, names) for agent, series in agents.items()}
+        if sum(map(len, padded.values())) <= self._limit:
+            agents = padded
+        return select(agents, self._ranked(agents, names[-1]), self._limit)
 
-    def _series(self, windows: Collection[Window]) -> dict[str, dict[Key, int]]:
+    def _series(self, windows: Sequence[str]) -> dict[str, dict[Key, int]]:
         """The series of each known agent, the core ones also where they are 0."""
         known = {OTHER, *self._configured}
         for by_agent in self._running.sums.values():
             known.update(agent for agent, sums in by_agent.items() if sums)
-        zeros = {(w.name, code): 0 for w in sorted(windows, key=_length) for code in _CORE}
+        zeros = {(window, code): 0 for window in windows for code in _CORE}
         agents = {agent: zeros.copy() for agent in sorted(known)}
         if len(self._parsed) > self._limit:
             self._parsed.clear()
