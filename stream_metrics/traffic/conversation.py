@@ -17,6 +17,7 @@ from stream_metrics.traffic.writing import Speaker, write_completed, write_label
 _SECOND = 1_000_000
 _MS = 1_000
 _EARLY_US = 900 * _MS
+_LOOPED_ITERATIONS = 4
 
 
 class Conversation:
@@ -49,6 +50,10 @@ class Conversation:
             maker = TurnMaker(self._agent, speaker, topic, rng, self._ledger, self._numbers)
             labeller = Labeller(rng, profile.label_delay_seconds, now)
             length = draw_iterations(profile.iterations, rng.random())
+            looping = self._agent.trouble("rewriter_loops", now)
+            if looping and rng.random() < looping:
+                maker.loop()
+                length += _LOOPED_ITERATIONS
             number, first = 0, True
             for _ in range(length):
                 number += 1 if rng.random() < 0.98 else 2

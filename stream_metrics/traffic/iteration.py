@@ -16,6 +16,7 @@ from stream_metrics.traffic.writing import SearchText, Speaker, write_iteration,
 _MS = 1_000
 _ROUTER_RIGHT = 0.87
 _FINDS_NOTHING = 0.01
+_SAME_QUERY = 0.9
 
 
 class Made(NamedTuple):
@@ -47,6 +48,11 @@ class TurnMaker:
         self._retriever = Retriever(agent.corpus, topic, rng)
         self._results = 0
         self._searches = 0
+        self._again = 0.0  # how likely a place that would be new repeats, because of the query
+
+    def loop(self) -> None:
+        """From now on the turn asks nearly the same again and again."""
+        self._again = _SAME_QUERY
 
     def iteration(self, number: int, at_us: int) -> Made:
         """The iteration ``number``: a gated skip, or searches in one event or several."""
@@ -103,10 +109,13 @@ class TurnMaker:
         selected, optimal, routing = self._route(at_us)
         routed.append((search_id, optimal))
         repeat = repeat_chance(self._agent.repeat_base, number)
-        same_pages = self._agent.trouble("same_pages", at_us)
+        same_pages = max(self._again, self._agent.trouble("same_pages", at_us))
         wanted = 0 if chance() < _FINDS_NOTHING else profile.results_per_search
-        hits = self._retriever.search(selected, wanted, repeat, same_pages)
-        texts = self._rank(hits, gains)
+        off_topic = self._agent.trouble("off_topic", at_us)
+        topical = not (off_topic and chance() < off_topic)
+        hits = self._retriever.search(selected, wanted, repeat, same_pages, topical=topical)
+        inverted = self._agent.trouble("reranker_inverted", at_us)
+        texts = self._rank(hits, gains, inverted=bool(inverted) and chance() < inverted)
         queries = self._agent.corpus.queries[self._topic]
         query = queries[int(chance() * len(queries))]
         return SearchText(search_id, ordinal, query, routing, texts)
@@ -123,15 +132,15 @@ class TurnMaker:
         scores = f'"{selected}":{best:.3f},"{second}":{(1 - best) * chance():.3f}'
         return selected, optimal, f'{{"selected":"{selected}","scores":{{{scores}}}}}'
 
-    def _rank(self, hits: list[Hit], gains: list[tuple[str, int]]) -> list[str]:
-        """The results as JSON, best first as a noisy ranker sees it."""
+    def _rank(self, hits: list[Hit], gains: list[tuple[str, int]], *, inverted: bool) -> list[str]:
+        """The results as JSON, best first as a noisy ranker sees it, or worst first."""
         chance, profile, ledger = self._rng.random, self._agent.profile, self._ledger
         agent = self._speaker.agent
         for hit in hits:
             if hit.way is not None:
                 ledger.duplicates[agent, hit.way] += 1
         ledger.results[agent] += len(hits)
-        hits.sort(key=lambda hit: -hit.gain - 3.0 * chance())
+        hits.sort(key=lambda hit: -hit.gain - 3.0 * chance(), reverse=inverted)
         before: list[int] = []
         if chance() < profile.baseline_ranks:
             noisy = [-hit.gain - 6.0 * chance() for hit in hits]

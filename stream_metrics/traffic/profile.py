@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 Stream = Literal["events", "labels"]
-IncidentKind = Literal["same_pages", "gate_skips", "router_stuck", "labels_late"]
+IncidentKind = Literal[
+    "same_pages", "rewriter_loops", "off_topic", "gate_skips", "router_stuck", "reranker_inverted",
+    "labels_late",
+]  # fmt: skip
 Rhythm = Literal["flat", "working_day"]
 
 DEFAULT_AGENTS = ("it-desk", "hr-helper", "sales-assist", "finance-bot")
@@ -33,10 +36,15 @@ class Incident:
     """Something that goes wrong for one agent for a while.
 
     ``from_seconds`` and ``to_seconds`` count from the profile's start. ``strength`` is a
-    probability: that a slot that would hold a new document repeats an old one (``same_pages``),
-    that an iteration is skipped though a search was needed (``gate_skips``), that a search goes
-    to the agent's first route whatever the query (``router_stuck``), that a label event comes a
-    quarter to three quarters of an hour late (``labels_late``).
+    probability, by ``kind``:
+
+    - ``same_pages``: that a slot that would hold a new document repeats an old one;
+    - ``rewriter_loops``: that a turn asks the same again and again, four iterations longer;
+    - ``off_topic``: that a search looks for any topic but its own;
+    - ``gate_skips``: that an iteration is skipped though a search was needed;
+    - ``router_stuck``: that a search goes to the agent's first route whatever the query;
+    - ``reranker_inverted``: that the worst results of a search come first;
+    - ``labels_late``: that a label event comes a quarter to three quarters of an hour late.
     """
 
     agent: str

@@ -55,14 +55,17 @@ class Retriever:
         self._chance = rng.random
         self.memory = Memory()
 
-    def search(self, route: str, results: int, repeat: float, same_pages: float) -> list[Hit]:
+    def search(
+        self, route: str, results: int, repeat: float, same_pages: float, *, topical: bool = True
+    ) -> list[Hit]:
         """``results`` hits of a route, best first, less if the route has no more.
 
         Each place repeats an earlier document with probability ``repeat``; one that does not is
-        turned into a repeat by id with probability ``same_pages``.
+        turned into a repeat by id with probability ``same_pages``. Unless ``topical``, what is new
+        is popular only, and about the turn's topic by accident.
         """
         chance = self._chance
-        topical = self._corpus.by_topic.get((self._topic, route))
+        pool = self._corpus.by_topic.get((self._topic, route)) if topical else None
         popular = self._corpus.by_route[route]
         hits: list[Hit] = []
         here: set[int] = set()
@@ -70,8 +73,8 @@ class Retriever:
         for _ in range(results):
             hit = self._repeat(repeat, same_pages, here)
             if hit is None:
-                on_topic = topical is not None and chance() < 0.55
-                document = self._new(topical) if on_topic and topical else None
+                on_topic = pool is not None and chance() < 0.55
+                document = self._new(pool) if on_topic and pool else None
                 document = document or self._new(popular)
                 if document is None:
                     continue

@@ -333,6 +333,51 @@ def test_a_stuck_router_takes_its_first_route() -> None:
     assert max(shares.values()) < 0.6
 
 
+def test_a_looping_rewriter_makes_longer_turns_that_repeat() -> None:
+    """Turns of a query rewriter that loops have more iterations and far more duplicates."""
+    incident = Incident("it-desk", 0, 1e6, "rewriter_loops", 1.0)
+    profile = replace(SMALL, conversations=200, incidents=(incident,))
+    last: dict[bool, list[int]] = {True: [], False: []}
+    highest: dict[tuple[str, int], int] = {}
+    for event, _ in searches(profile):
+        turn = (event["conversation_id"], event["turn"])
+        highest[turn] = max(highest.get(turn, 0), event["iteration"])
+    agents = {e["conversation_id"]: e["agent"] for e, _ in searches(profile)}
+    for (conversation, _), number in highest.items():
+        last[agents[conversation] == "it-desk"].append(number)
+    _, ledger = made(profile)
+
+    assert min(last[True]) > 4 > min(last[False])
+    assert ledger.duplicate_share("it-desk") > 2 * ledger.duplicate_share("hr-helper")
+
+
+def test_searches_off_the_topic_find_little_that_is_good() -> None:
+    """Where searches miss the topic, inline gains of new documents are low."""
+    incident = Incident("it-desk", 0, 1e6, "off_topic", 1.0)
+    profile = replace(SMALL, conversations=200, inline_gains=1.0, incidents=(incident,))
+    gains: dict[bool, list[int]] = {True: [], False: []}
+    for event, found in searches(profile):
+        for search in found:
+            gains[event["agent"] == "it-desk"] += [result["gain"] for result in search["results"]]
+
+    shares = {off: sum(gain >= 2 for gain in of) / len(of) for off, of in gains.items()}
+    assert shares[True] < 0.5 * shares[False]
+
+
+def test_an_inverted_reranker_shows_the_worst_first() -> None:
+    """Inline gains fall with the rank, and rise where the reranker is inverted."""
+    incident = Incident("it-desk", 0, 1e6, "reranker_inverted", 1.0)
+    profile = replace(SMALL, conversations=200, inline_gains=1.0, incidents=(incident,))
+    gains: dict[bool, list[int]] = {True: [], False: []}
+    for event, found in searches(profile):
+        for search in found:
+            shown = [result["gain"] for result in search["results"]]
+            half = len(shown) // 2
+            gains[event["agent"] == "it-desk"].append(sum(shown[:half]) - sum(shown[half:]))
+
+    assert sum(gains[False]) > 0 > sum(gains[True])
+
+
 def test_late_labels_are_late_for_their_agent_only() -> None:
     """Labels that are late come at least a quarter of an hour after their iteration."""
     incident = Incident("it-desk", 0, 1e6, "labels_late", 1.0)
