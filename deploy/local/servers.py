@@ -125,7 +125,10 @@ class _HttpServer(ChildProcess):
 
 
 class Prometheus(_HttpServer):
-    """A Prometheus that scrapes ``jobs`` (job name → ``host:port`` each) and evaluates rules."""
+    """A Prometheus that scrapes ``jobs`` (job name → ``host:port`` each) and evaluates rules.
+
+    ``flags`` are further ones of its command line.
+    """
 
     name = "prometheus"
 
@@ -137,8 +140,10 @@ class Prometheus(_HttpServer):
         rule_files: Sequence[Path] = (),
         alertmanagers: Sequence[str] = (),
         interval: str = "250ms",
+        flags: Sequence[str] = (),
     ) -> None:
         super().__init__(folder)
+        self._flags = flags
         self._config = {
             "global": {
                 "scrape_interval": interval,
@@ -164,6 +169,7 @@ class Prometheus(_HttpServer):
             "--config.file=prometheus.yml",
             "--storage.tsdb.path=data",
             f"--web.listen-address={self.address}",
+            *self._flags,
         ]
 
     async def query(self, expression: str) -> list[dict[str, Any]]:

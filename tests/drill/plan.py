@@ -1,0 +1,119 @@
+"""What goes wrong when: incidents of many kinds and sizes, spread over agents, hours and days."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.random import Generator
+
+from tests.drill.world import DAY, HOUR, MINUTE, START_US, Agent, Incident, busyness
+
+WARM_UP_DAYS: Final = 2
+LASTS_US: Final = 90 * MINUTE
+_APART_US: Final = 30 * HOUR
+
+
+class Kind(NamedTuple):
+    """A kind of incident: the sizes that it comes in, the alert that is meant for it, and the
+    plain rule beside that.
+
+    ``real``: the strength from which its size is real. ``labelled``: whether only labels show it.
+    """
+
+    name: str
+    says: str
+    strengths: tuple[float, ...]
+    real: float
+    alert: str
+    plain: str
+    labelled: bool = False
+
+
+KINDS: Final = (
+    Kind("same_pages", "an index returns the same pages", (0.2, 0.4, 0.6, 0.8), 0.6,
+         "StreamMetricsRedundancySpike", "PlainRedundancy"),
+    Kind("rewriter_loops", "a query rewriter loops", (0.25, 0.5, 0.9), 0.5,
+         "StreamMetricsRedundancySpike", "PlainRedundancy"),
+    Kind("off_topic", "searches miss their topic: SRE", (0.4, 0.7, 1.0), 0.7,
+         "StreamMetricsEfficiencyDrop", "PlainEfficiency", True),
+    Kind("off_topic", "searches miss their topic: gain", (0.4, 0.7, 1.0), 0.7,
+         "StreamMetricsGainDrop", "PlainGain", True),
+    Kind("gate_skips", "the gate is stuck on skip", (0.3, 0.6, 0.95), 0.6,
+         "StreamMetricsRetrievalMissed", "PlainMissed", True),
+    Kind("router_stuck", "the router is stuck on one route", (0.4, 0.7, 1.0), 0.7,
+         "StreamMetricsRoutingAccuracyDrop", "PlainRouting", True),
+    Kind("reranker_inverted", "the reranker is inverted", (0.4, 0.7, 1.0), 0.7,
+         "StreamMetricsRerankingWorse", "PlainReranking", True),
+    Kind("drift", "redundancy drifts up over three days", (0.6,), 0.6,
+         "StreamMetricsRedundancyDrift", "PlainRedundancy"),
+    Kind("labeller_down", "the labeller is down", (1.0,), 1.0,
+         "StreamMetricsLabelsStopped", "PlainLabels"),
+    Kind("labels_late", "half of the labels come an hour late", (0.5,), 0.5,
+         "StreamMetricsJudgedShareLow", "PlainJudged"),
+    Kind("consumer_stalled", "the consumer is stalled", (1.0,), 1.0,
+         "StreamMetricsConsumerLagGrowing", "PlainLag"),
+)  # fmt: skip
+
+_OF_AGENTS: Final = tuple(dict.fromkeys((k.name, k.strengths) for k in KINDS[:7]))
+_OF_ALL: Final = ("labeller_down", "labels_late", "consumer_stalled")
+
+
+def incidents(agents: Sequence[Agent], days: int, rng: Generator) -> list[Incident]:
+    """Incidents over ``days``: one of everybody now and then, and of each agent in between."""
+    of_all = list(_of_all(days, rng))
+    found = list(of_all)
+    for number, agent in enumerate(agents):
+        if number % 5 == 4:
+            found += _drifts(agent, days, rng)
+            continue
+        for incident in _of_agent(agent, days, rng):
+            if not any(_near(incident, other) for other in of_all):
+                found.append(incident)
+    return found
+
+
+def deploys(days: int, rng: Generator) -> list[Incident]:
+    """Three new releases a week, each with half a minute in which nothing is read."""
+    found = []
+    for day in range(days):
+        if day % 7 in (1, 2, 3):
+            start_us = START_US + day * DAY + 9 * HOUR + int(rng.integers(0, 8 * HOUR))
+            start_us -= start_us % MINUTE - 15_000_000
+            found.append(Incident("deploy", None, start_us, start_us + MINUTE // 2))
+    return found
+
+
+def _of_all(days: int, rng: Generator) -> Iterator[Incident]:
+    kinds = [str(kind) for kind in rng.permutation(_OF_ALL)]
+    for at, day in enumerate(range(WARM_UP_DAYS, days - 1, 2)):
+        kind = kinds[at % len(kinds)]
+        start_us = START_US + day * DAY + int(rng.integers(8 * HOUR, 16 * HOUR))
+        lasts_us = 45 * MINUTE if kind == "consumer_stalled" else 2 * HOUR
+        strength = 0.5 if kind == "labels_late" else 1.0
+        yield Incident(kind, None, start_us, start_us + lasts_us, strength)
+
+
+def _of_agent(agent: Agent, days: int, rng: Generator) -> Iterator[Incident]:
+    day_us = START_US + WARM_UP_DAYS * DAY
+    hours = day_us + HOUR * np.arange(24)
+    weights = busyness(hours) + 0.1
+    while day_us < START_US + (days - 1) * DAY:
+        hour = int(rng.choice(24, p=weights / weights.sum()))
+        start_us = day_us + hour * HOUR + int(rng.integers(0, HOUR))
+        name, strengths = _OF_AGENTS[int(rng.integers(len(_OF_AGENTS)))]
+        strength = float(rng.choice(strengths))
+        yield Incident(name, agent.name, start_us, start_us + LASTS_US, strength)
+        day_us += DAY * (1 + -(-(start_us + _APART_US - day_us - DAY) // DAY))
+
+
+def _drifts(agent: Agent, days: int, rng: Generator) -> Iterator[Incident]:
+    """Three days of drift, from the ninth day on, so that a week before was healthy."""
+    for day in range(8, days - 3, 12):
+        start_us = START_US + day * DAY + int(rng.integers(0, 12 * HOUR))
+        yield Incident("drift", agent.name, start_us, start_us + 3 * DAY, 0.6)
+
+
+def _near(one: Incident, other: Incident) -> bool:
+    return one.start_us < other.end_us + 4 * HOUR and other.start_us < one.end_us + 4 * HOUR

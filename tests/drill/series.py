@@ -1,0 +1,92 @@
+"""Simulated sums as OpenMetrics with timestamps, under the names of a real worker."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Final, NamedTuple, TextIO
+
+from stream_metrics.adapters.prometheus.windows import PREFIX
+from stream_metrics.engine.cells import CODES, split_code
+from stream_metrics.engine.windows import parse_window
+from tests.drill.library import LEFT_OUT, Numbers
+from tests.drill.sums import window_sums
+from tests.drill.world import MINUTE, SECOND, START_US, Placed
+
+TARGET: Final = {"job": "stream-metrics", "instance": "worker-1:9464"}
+_ASKED: Final = re.compile(rf"{PREFIX}(\w+)\{{([^}}]*)\}}")
+_WINDOW: Final = re.compile(r'\bwindow="(\w+)"')
+
+
+class Series(NamedTuple):
+    """One series: its name, its labels, and its value at each minute."""
+
+    name: str
+    labels: Mapping[str, str]
+    values: Numbers
+
+
+def asked_for(rules: Iterable[str]) -> dict[str, set[str]]:
+    """Which window families, and which of their windows, the rules ask for.
+
+    >>> asked_for(['sum(streammetrics_window_results{window="5m"}) > 0'])
+    {'results': {'5m'}}
+    """
+    found: dict[str, set[str]] = {}
+    for text in rules:
+        for family, labels in _ASKED.findall(text):
+            windows = _WINDOW.findall(labels)
+            assert windows, f"a rule asks for all windows of {family} at once"
+            found.setdefault(family, set()).update(windows)
+    return found
+
+
+def window_series(
+    agent: str, placed: Placed, minutes: int, asked: Mapping[str, set[str]]
+) -> Iterator[Series]:
+    """The agent's window sums that somebody asks for."""
+    for name in sorted({window for windows in asked.values() for window in windows}):
+        sums = window_sums(placed, _codes(asked, name), parse_window(name), minutes)
+        for code, values in sums.items():
+            series, chosen = split_code(code)
+            labels = dict(zip(series.labels, chosen, strict=True))
+            yield Series(
+                PREFIX + series.name,
+                {**TARGET, "agent": agent, "window": name, **labels},
+                values,
+            )
+
+
+def _codes(asked: Mapping[str, set[str]], window: str) -> Iterator[str]:
+    for head, series in CODES.items():
+        if head in LEFT_OUT or window not in asked.get(series.name, ()):
+            continue
+        for values in product(*(known or ("any",) for known in series.values)):
+            yield "|".join((head, *values))
+
+
+def write(path: Path, series: Sequence[Series], minutes: range, left_out: frozenset[int]) -> None:
+    """The samples of ``minutes``, but for those ``left_out`` (a scrape that failed)."""
+    kept = [minute for minute in minutes if minute not in left_out]
+    stamps = [f" {(START_US + minute * MINUTE) // SECOND}\n" for minute in kept]
+    by_name: dict[str, list[Series]] = {}
+    for one in series:
+        by_name.setdefault(one.name, []).append(one)
+    with path.open("w", encoding="utf-8") as file:
+        for name, members in by_name.items():
+            kind = "counter" if name.endswith("_total") else "gauge"
+            file.write(f"# TYPE {name.removesuffix('_total')} {kind}\n")
+            for one in members:
+                _samples(file, one, kept, stamps)
+        file.write("# EOF\n")
+
+
+def _samples(file: TextIO, one: Series, kept: list[int], stamps: list[str]) -> None:
+    labels = ",".join(f'{label}="{value}"' for label, value in one.labels.items())
+    head = f"{one.name}{{{labels}}} "
+    values = one.values[kept].tolist()
+    file.write(
+        "".join([f"{head}{value}{stamp}" for value, stamp in zip(values, stamps, strict=True)])
+    )

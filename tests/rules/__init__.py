@@ -1,0 +1,1 @@
+"""Cases for ``promtool test rules``: series minute by minute, and what must fire when."""

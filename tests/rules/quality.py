@@ -1,0 +1,160 @@
+"""Cases of the alerts about one agent's ratios: the same claims for each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tests.rules.cases import GONE, QUIET_MINUTES, Case, Phase, Series, gauge, wobbling
+
+BAD_MINUTES: Final = 20
+AFTER_MINUTES: Final = 30
+Level = tuple[int, "float | None", float]  # so many minutes, this ratio, of so many
+
+WINDOW: Final = "streammetrics_window_"
+
+
+def _parts(above: str, below: str, **labels: str) -> Callable[..., Series]:
+    """Series of a ratio of two families."""
+
+    def made(levels: Sequence[Level], **more: str) -> Series:
+        return gauge(f"{WINDOW}{above}", *_product(levels), **labels, **more) | gauge(
+            f"{WINDOW}{below}", *_total(levels), **labels, **more
+        )
+
+    return made
+
+
+def _answers(metric: str, hit: Mapping[str, str], miss: Mapping[str, str]) -> Callable[..., Series]:
+    """Series of a share of one family: those that ``hit`` of all."""
+
+    def made(levels: Sequence[Level], **more: str) -> Series:
+        rest = [(n, None if r is None else 1 - r, total) for n, r, total in levels]
+        return gauge(f"{WINDOW}{metric}", *_product(levels), **hit, **more) | gauge(
+            f"{WINDOW}{metric}", *_product(rest), **miss, **more
+        )
+
+    return made
+
+
+def _reranking(levels: Sequence[Level], **more: str) -> Series:
+    sums = [(n, ratio, 0.7e9 * total) for n, ratio, total in levels]
+    return (
+        gauge(f"{WINDOW}rerank_ndcg_sum", *_product(sums), order="shown", **more)
+        | gauge(f"{WINDOW}rerank_ndcg_sum", *_total(sums), order="baseline", **more)
+        | gauge(f"{WINDOW}rerank_ndcg_count", *_total(levels), **more)
+    )
+
+
+def _product(levels: Sequence[Level]) -> list[Phase]:
+    return [(n, None if ratio is None else ratio * total) for n, ratio, total in levels]
+
+
+def _total(levels: Sequence[Level]) -> list[Phase]:
+    return [(n, GONE if ratio is None else total) for n, ratio, total in levels]
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """An alert about a ratio: its series, what is healthy and what is bad, and of how many.
+
+    ``noise``: how far the ratio goes up and down on a healthy day. ``few``: too few to tell.
+    """
+
+    alert: str
+    severities: tuple[str, ...]
+    series: Callable[..., Series]
+    healthy: float
+    bad: float
+    noise: float
+    volumes: Mapping[str, float]
+    few: Mapping[str, float]
+
+
+RESULTS: Final = {"1m": 300.0, "5m": 1_500.0, "30m": 9_000.0, "24h": 200_000.0}
+FEW_RESULTS: Final = {"1m": 40.0, "5m": 150.0, "30m": 190.0, "24h": 4_000.0}
+ITERATIONS: Final = {"5m": 100.0, "30m": 600.0, "24h": 14_000.0}
+FEW_ITERATIONS: Final = {"5m": 10.0, "30m": 18.0, "24h": 300.0}
+DECISIONS: Final = {"5m": 60.0, "1h": 700.0, "24h": 9_000.0}
+FEW_DECISIONS: Final = {"5m": 4.0, "1h": 9.0, "24h": 100.0}
+
+SUBJECTS: Final = (
+    Subject("StreamMetricsRedundancySpike", ("critical", "warning"),
+            _parts("duplicate_results", "results"), 0.22, 0.6, 0.04, RESULTS, FEW_RESULTS),
+    Subject("StreamMetricsEfficiencyDrop", ("critical",),
+            _parts("settled_good_results", "settled_results"), 0.3, 0.1, 0.04, RESULTS,
+            FEW_RESULTS),
+    Subject("StreamMetricsGainDrop", ("warning",),
+            _parts("settled_gain", "settled_iterations"), 6.0, 2.0, 0.7, ITERATIONS,
+            FEW_ITERATIONS),
+    Subject("StreamMetricsRetrievalMissed", ("critical",),
+            _answers("gate_decisions", {"decision": "skip", "needed": "yes"},
+                     {"decision": "search", "needed": "yes"}),
+            0.03, 0.6, 0.03, DECISIONS, FEW_DECISIONS),
+    Subject("StreamMetricsRoutingAccuracyDrop", ("warning",),
+            _answers("routed_searches", {"route": "wiki", "correct": "yes"},
+                     {"route": "wiki", "correct": "no"}),
+            0.9, 0.3, 0.05, DECISIONS, FEW_DECISIONS),
+    Subject("StreamMetricsRerankingWorse", ("warning",), _reranking, 1.1, 0.7, 0.08, DECISIONS,
+            FEW_DECISIONS),
+)  # fmt: skip
+
+
+def cases(subject: Subject) -> list[Case]:
+    """The claims about one alert."""
+    healthy, bad = subject.healthy, subject.bad
+
+    def agent(
+        name: str,
+        *ratios: tuple[int, float | None],
+        volumes: Mapping[str, float] = subject.volumes,
+        **labels: str,
+    ) -> Series:
+        """An agent's windows: the short ones go through ``ratios``, the day stays healthy."""
+        made: Series = {}
+        for window, volume in volumes.items():
+            levels = [
+                (n, ratio if ratio is None or window != "24h" else healthy, volume)
+                for n, ratio in ratios
+            ]
+            made |= subject.series(levels, agent=name, window=window, **labels)
+        return made
+
+    incident = ((QUIET_MINUTES, healthy), (BAD_MINUTES, bad), (AFTER_MINUTES, healthy))
+    fired = [{"agent": "a", "severity": severity} for severity in subject.severities]
+    early, late = QUIET_MINUTES + 4, QUIET_MINUTES + BAD_MINUTES - 1
+    over = QUIET_MINUTES + BAD_MINUTES + 14
+    end = QUIET_MINUTES + BAD_MINUTES + AFTER_MINUTES - 1
+    silent = dict.fromkeys(range(QUIET_MINUTES, end, 5), ())
+    noise = [(n, value) for n, value in wobbling(end, healthy, subject.noise)]
+    handed_over = QUIET_MINUTES + BAD_MINUTES // 2
+    rest = BAD_MINUTES + AFTER_MINUTES
+    return [
+        Case("fires within four minutes, and resolves when it is over", agent("a", *incident),
+             {QUIET_MINUTES - 1: (), early: fired, late: fired, over: (), end: ()}),
+        Case("is silent on noise", agent("a", *noise), silent),
+        Case("is silent where too few were counted", agent("a", *incident, volumes=subject.few),
+             silent),
+        Case("is silent while a worker restarts",
+             agent("a", (QUIET_MINUTES, healthy), (2, GONE), (rest, healthy)), silent),
+        Case("is silent on a deploy, when another worker takes the sums over",
+             agent("a", (QUIET_MINUTES, healthy), (rest, GONE))
+             | agent("a", (QUIET_MINUTES + 1, GONE), (rest - 1, healthy), instance="worker-2:9464"),
+             silent),
+        Case("goes on firing through a deploy",
+             agent("a", (QUIET_MINUTES, healthy), (BAD_MINUTES // 2, bad), (rest, GONE))
+             | agent("a", (handed_over + 1, GONE), (rest, bad), instance="worker-2:9464"),
+             {handed_over - 1: fired, handed_over + 1: fired, handed_over + 6: fired}),
+        Case("adds up what two workers hold of an agent",
+             agent("a", *incident) | agent("a", *incident, instance="worker-2:9464"),
+             {early: fired, over: ()}),
+        Case("names the one bad agent among many",
+             {series: values for name in "bcdefgh"
+              for series, values in agent(name, (end, healthy)).items()}
+             | agent("a", *incident),
+             {early: fired, over: ()}),
+    ]  # fmt: skip
+
+
+CASES: Final = {subject.alert: cases(subject) for subject in SUBJECTS}
