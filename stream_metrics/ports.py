@@ -337,6 +337,10 @@ class StateStore(Protocol):
         """Conversations whose last record is older than ``before_ms``, oldest first."""
         ...
 
+    async def recent(self, partition: int, since_ms: int, limit: int) -> list[ConversationKey]:
+        """Conversations whose last record is not older than ``since_ms``, newest first."""
+        ...
+
     async def admit(
         self, kind: str, names: Sequence[str], configured: Sequence[str], limit: int
     ) -> frozenset[str]:

@@ -236,6 +236,12 @@ class MemoryStore:
         old = [(c.last_record_ms, key) for key, c in found.items() if c.last_record_ms < before_ms]
         return [key for _, key in sorted(old)[: max(limit, 0)]]
 
+    async def recent(self, partition: int, since_ms: int, limit: int) -> list[ConversationKey]:
+        """See ``StateStore.recent``; of equal age against the order of the keys."""
+        found = self._conversations(partition)
+        new = [(c.last_record_ms, key) for key, c in found.items() if c.last_record_ms >= since_ms]
+        return [key for _, key in sorted(new, reverse=True)[: max(limit, 0)]]
+
     async def admit(
         self, kind: str, names: Sequence[str], configured: Sequence[str], limit: int
     ) -> frozenset[str]:

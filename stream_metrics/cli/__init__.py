@@ -24,6 +24,7 @@ from stream_metrics.cli import (
     purge,
     rebuild,
     reshard,
+    top,
     traffic,
 )
 from stream_metrics.cli.common import UsageError
@@ -46,6 +47,7 @@ app.command("demo")(demo.demo)
 app.command("worker")(live.worker)
 app.command("check")(live.check)
 app.command("export")(live.export)
+app.command("top")(top.top)
 app.command("audit")(audit.audit)
 app.command("forget")(forget.forget)
 app.command("reshard")(reshard.reshard)

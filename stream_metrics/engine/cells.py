@@ -186,11 +186,11 @@ def iteration_cell(turn: Turn, iteration: Iteration, config: EngineConfig) -> Ce
                     sums["ks|shown"] = sums.get("ks|shown", 0) + scaled(value.shown)
                 if value.baseline:
                     sums["ks|baseline"] = sums.get("ks|baseline", 0) + scaled(value.baseline)
-    return Cell(time_us, _dimension(carrier, config), sums, frozenset(routes))
+    return Cell(time_us, dimension_of(carrier, config), sums, frozenset(routes))
 
 
-def _dimension(carrier: Carrier, config: EngineConfig) -> str:
-    """What the windows are kept by."""
+def dimension_of(carrier: Carrier, config: EngineConfig) -> str:
+    """What the windows keep an iteration by: its agent, or its release."""
     return carrier.agent if config.dimension == "agent" else carrier.release or NO_RELEASE
 
 
@@ -260,7 +260,7 @@ def turn_cell(turn: Turn, config: EngineConfig) -> Cell | None:
     if needed is not None:
         sums[f"ts|iterations_for_all_good_results_{basis}"] = needed * NANO
         sums[f"tc|iterations_for_all_good_results_{basis}"] = 1
-    return Cell(time_us, _dimension(carrier, config), sums)
+    return Cell(time_us, dimension_of(carrier, config), sums)
 
 
 def conversation_cells(conversation: Conversation, config: EngineConfig) -> list[Cell]:

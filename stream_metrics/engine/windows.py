@@ -40,6 +40,15 @@ class Window:
         """The width of a bucket."""
         return self.length_us // WINDOW_BUCKETS
 
+    def span_us(self, now_us: int) -> tuple[int, int]:
+        """From when to (and without) when the 60 buckets reach that end with the one of ``now_us``.
+
+        >>> Window("1m", 60_000_000).span_us(90_500_000)
+        (31000000, 91000000)
+        """
+        end = now_us // self.bucket_us + 1
+        return (end - WINDOW_BUCKETS) * self.bucket_us, end * self.bucket_us
+
 
 def parse_duration(text: str) -> int:
     """A duration such as 90s, 5m, 24h or 7d in microseconds.

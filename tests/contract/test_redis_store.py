@@ -532,8 +532,8 @@ async def test_an_acl_user_with_its_prefix_is_enough(
 ) -> None:
     """The documented rights suffice; one command less is refused at the claim, not mid-batch."""
     commands = (
-        "hset hget hmget hgetall hdel hexists zadd zrem zrange zrangebyscore zcount zcard "
-        "unlink type evalsha eval info time"
+        "hset hget hmget hgetall hdel hexists zadd zrem zrange zrangebyscore zrevrangebyscore "
+        "zscan zcount zcard unlink type evalsha eval info time"
     )
     allowed = [f"+{command}" for command in commands.split()]
     await raw.acl_setuser("narrow", True, commands=allowed, keys=["sm:*"], passwords=["+pw"])
@@ -541,6 +541,7 @@ async def test_an_acl_user_with_its_prefix_is_enough(
     assert await works(store)
     assert [found async for found in store.conversations(0)]
     assert await store.idle(0, 100, 1)
+    assert await store.recent(0, 0, 1)
     assert await store.partitions() == [0]
     assert await store.admit("agents", ["a"], [], 1) == {"a"}
     assert await store.count(0) == 1

@@ -279,6 +279,7 @@ async def test_a_batch_may_leave_all_offsets(store: StateStore) -> None:
         assert await store.write(replace(delete, positions={})) == Written()
 
     assert await store.idle(3, 1 << 60, 10) == []
+    assert await store.recent(3, 0, 10) == []
 
 
 async def test_a_store_that_went_back_is_moved(pair: Pair) -> None:
@@ -647,6 +648,19 @@ async def test_idle_is_oldest_first(store: StateStore) -> None:
     assert await store.idle(3, 40, 9) == [B, C, A]
     assert await store.idle(3, 41, 2) == [B, C]
     assert await store.idle(3, 41, 0) == []
+
+
+async def test_recent_is_newest_first(store: StateStore) -> None:
+    """Only conversations from the moment given on are named, the newest first, up to the limit."""
+    await claim(store)
+    ages = [(A, 30), (B, 10), (C, 10), (b"d", 40)]
+    await store.write(batch(1, *(ConversationWrite(k, last_record_ms=ms) for k, ms in ages)))
+
+    assert await store.recent(3, 41, 9) == []
+    assert await store.recent(3, 30, 9) == [b"d", A]
+    assert await store.recent(3, 0, 3) == [b"d", A, C]
+    assert await store.recent(3, 0, 0) == []
+    assert await store.recent(4, 0, 9) == []
 
 
 async def test_the_last_record_time_never_goes_back(store: StateStore) -> None:

@@ -196,15 +196,22 @@ class RedisStore:
 
     async def idle(self, partition: int, before_ms: int, limit: int) -> list[ConversationKey]:
         """See ``StateStore.idle``; of equal age in the order of the keys."""
+        return await self._by_age(partition, limit, "ZRANGEBYSCORE", "-inf", f"({before_ms}")
+
+    async def recent(self, partition: int, since_ms: int, limit: int) -> list[ConversationKey]:
+        """See ``StateStore.recent``; of equal age against the order of the keys."""
+        return await self._by_age(partition, limit, "ZREVRANGEBYSCORE", "+inf", since_ms)
+
+    async def _by_age(
+        self, partition: int, limit: int, command: str, *ages: str | int
+    ) -> list[ConversationKey]:
         async with self._translating():
             keys = await self._keys(partition)
             if keys is None or limit <= 0:
                 return []
             pipeline = self._pipeline()
             pipeline.execute_command("HEXISTS", keys.meta, TOKEN)
-            pipeline.execute_command(
-                "ZRANGEBYSCORE", keys.idle, "-inf", f"({before_ms}", "LIMIT", 0, limit
-            )
+            pipeline.execute_command(command, keys.idle, *ages, "LIMIT", 0, limit)
             owned, found = await pipeline.execute()
             return list(found) if owned else []
 

@@ -1,0 +1,210 @@
+"""``stream-metrics top``: from a figure to the conversations that make it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from stream_metrics.adapters.redis.connect import connect
+from stream_metrics.adapters.redis.errors import StoreRefused
+from stream_metrics.cli.common import (
+    ConfigOption,
+    NowOption,
+    UsageError,
+    load_settings,
+    parse_now,
+    printable,
+)
+from stream_metrics.engine.worst import RANKINGS
+from stream_metrics.ports import StateStore, StoreUnavailable
+from stream_metrics.runtime import redis_options
+from stream_metrics.settings import Settings, mask_url
+from stream_metrics.worker.worst import Request, whole
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+WIDE: Final = 90  # columns of a terminal that shows every figure
+
+
+class By(StrEnum):
+    """What to rank by."""
+
+    SRR = "srr"
+    SRE = "sre"
+    WASTED = "wasted"
+    ALL = "all"
+
+
+_CHOSEN: Final = {
+    By.SRR: RANKINGS[:1],
+    By.SRE: RANKINGS[1:2],
+    By.WASTED: RANKINGS[2:],
+    By.ALL: RANKINGS,
+}
+_TITLES: Final = {
+    "highest_srr": "Highest SRR: they find again what they have",
+    "lowest_sre": "Lowest SRE: little of what they find is new and good",
+    "most_wasted_iterations": "Most wasted iterations: judged, and nothing new was good",
+}
+
+
+def top(
+    window: Annotated[str, typer.Option(help="One of the windows that are kept.")] = "1h",
+    agent: Annotated[
+        str | None,
+        typer.Option(help="Only this agent (or release); other: all without series of their own."),
+    ] = None,
+    by: Annotated[By, typer.Option(help="What to rank by.")] = By.ALL,
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="Conversations a ranking.")] = 10,
+    pairs: Annotated[
+        int, typer.Option(min=0, max=10_000, help="Duplicates shown of a conversation.")
+    ] = 5,
+    min_results: Annotated[
+        int, typer.Option(min=1, help="Rank SRR and SRE from so many results on.")
+    ] = 10,
+    now: NowOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    config: ConfigOption = None,
+) -> None:
+    """List the conversations with the highest SRR, the lowest SRE, the most wasted iterations.
+
+    With their duplicates: which result repeats which, in which iterations, by what evidence. Reads
+    the live state in Redis, one conversation at a time; workers may go on.
+    """
+    settings = load_settings(config)
+    specs = {spec.name: spec for spec in settings.metrics.window_specs()}
+    if window not in specs:
+        raise UsageError(f"--window {window!r}: use one of {', '.join(specs)}")
+    now_us = parse_now(now)
+    try:
+        document = asyncio.run(
+            _top(
+                settings,
+                lambda last_us: Request(
+                    specs[window],
+                    last_us if now_us is None else now_us,
+                    agent,
+                    limit=limit,
+                    min_results=min_results,
+                    max_pairs=pairs,
+                ),
+                _CHOSEN[by],
+            )
+        )
+    except (StoreUnavailable, StoreRefused) as error:
+        raise UsageError(f"redis {mask_url(settings.redis.url)}: {error}") from error
+    if as_json:
+        typer.echo(json.dumps(document, ensure_ascii=False))
+        return
+    _show(document, settings.metrics.dimension, _CHOSEN[by])
+
+
+async def _top(settings: Settings, request_at: Any, rankings: tuple[str, ...]) -> dict[str, Any]:
+    store = connect(redis_options(settings))
+    try:
+        last_us = await _last_event_us(store)
+        if last_us is None:
+            raise UsageError(
+                f"namespace {settings.namespace!r} holds no state; is redis.namespace the worker's?"
+            )
+        agents = settings.metrics.agents
+        found = await whole(store, settings.engine_config(), agents, request_at(last_us))
+        return found.document(rankings)
+    finally:
+        await store.close()
+
+
+async def _last_event_us(store: StateStore) -> int | None:
+    """The largest event time that was read; None if the namespace is empty."""
+    states = [await store.describe(number) for number in await store.partitions()]
+    times = [place.event_time_us for state in states for place in state.positions.values()]
+    return max(times, default=0) if states else None
+
+
+def _show(document: dict[str, Any], dimension: str, rankings: tuple[str, ...]) -> None:
+    console = Console(highlight=False)
+    console.print(_heading(document, dimension))
+    listed: dict[str, dict[str, Any]] = {}
+    for ranking in rankings:
+        rows = document[ranking]
+        console.print(Text(f"\n{_TITLES[ranking]}", style="bold"))
+        if rows:
+            table = _ranking(rows, dimension, wide=console.width >= WIDE)
+            console.print(Padding(table, (0, 0, 0, 2)))
+        else:
+            why = "none in this window" if document["results"] else "no results in this window"
+            console.print(Text(f"  {why}", style="dim"))
+        listed |= {row["conversation_id"]: row for row in rows if row["pairs"]}
+    if listed:
+        console.print(Text("\nTheir duplicates: which result repeats which", style="bold"))
+    for row in listed.values():
+        console.print(Text(f"  {printable(row['conversation_id'])}", style="cyan"))
+        console.print(Padding(_pairs(row), (0, 0, 0, 4)))
+
+
+def _heading(document: dict[str, Any], dimension: str) -> Text:
+    name = document[dimension]
+    whose = f"all {dimension}s" if name is None else f"{dimension} {printable(name)}"
+    return Text(
+        f"{whose}, window {document['window']}, {_time(document['from_us'])} to "
+        f"{_time(document['to_us'])}\n{document['conversations']:,} conversations, "
+        f"{document['results']:,} results"
+    )
+
+
+def _table(names: Iterable[str], numbers: Iterable[str]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in names:
+        table.add_column(name, overflow="fold")
+    for name in numbers:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def _ranking(rows: list[dict[str, Any]], dimension: str, *, wide: bool) -> Table:
+    figures = {"results": "results", "duplicates": "duplicates", "iterations": "iterations"}
+    figures = (figures if wide else {"results": "results"}) | {"wasted": "wasted_iterations"}
+    table = _table(("conversation", dimension), ("SRR", "SRE", *figures))
+    for row in rows:
+        names = (row["conversation_id"], ", ".join(row["agents"]))
+        cells = (*map(printable, names), _share(row["srr"]), _share(row["sre"]))
+        table.add_row(*map(Text, cells), *(Text(f"{row[name]:,}") for name in figures.values()))
+    return table
+
+
+def _pairs(row: dict[str, Any]) -> Table:
+    table = _table(("result", "in", "repeats", "of", "by", "type"), ())
+    turns = len(row["turns"]) > 1
+    for pair in row["pairs"]:
+        turn = f"turn {pair['turn']}, " if turns else ""
+        cells = (
+            printable(pair["result_id"]),
+            f"{turn}iteration {pair['iteration']}",
+            printable(pair["first_result_id"]),
+            f"iteration {pair['first_iteration']}",
+            pair["evidence"],
+            pair["entity_type"],
+        )
+        table.add_row(*map(Text, cells))
+    more = row["duplicates"] - len(row["pairs"])
+    if more > 0:
+        table.add_row(Text(f"{more:,} more", style="dim"))
+    return table
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
+
+
+def _time(micros: int) -> str:
+    moment = EPOCH + timedelta(microseconds=micros)
+    return moment.strftime("%Y-%m-%d %H:%M:%SZ")

@@ -1,0 +1,139 @@
+"""What `top` says and ends with, as whoever types it sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from deploy.local.servers import RedisServer
+from stream_metrics.adapters.memory import MemoryDeadLetters
+from stream_metrics.adapters.redis.connect import RedisOptions, connect
+from stream_metrics.cli import app
+from stream_metrics.cli.common import UsageError
+from stream_metrics.ports import Position, Record
+from stream_metrics.runtime import identity
+from stream_metrics.settings import Settings
+from tests.property.test_partition import TOPIC, once, opened
+from tests.unit.test_state_partition import NOON_S
+from tests.unit.test_worst import labelled, searched
+
+HOSTILE = "\x1b[2J[red]x[/red]<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture
+def namespace(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> RedisOptions:
+    """A namespace of its own, which the settings point to; nothing is in it."""
+    options = RedisOptions(url=redis_server.url, namespace=f"top-{uuid4()}")
+    monkeypatch.setenv("STREAM_METRICS_REDIS__URL", options.url)
+    monkeypatch.setenv("STREAM_METRICS_REDIS__NAMESPACE", str(options.namespace))
+    monkeypatch.setenv("COLUMNS", "120")
+    return options
+
+
+def fill(options: RedisOptions, *events: dict[str, Any]) -> None:
+    """Let a worker take these events."""
+
+    async def work() -> None:
+        store = connect(options)
+        ours = identity(Settings(), {TOPIC: 1})
+        await store.claim(0, b"token", ours, {TOPIC: Position(0)})
+        partition = await opened(store, MemoryDeadLetters(), 10, identity=ours)
+        records = [
+            Record(
+                json.dumps(event).encode(),
+                event["conversation_id"].encode(),
+                NOON_S * 1000,
+                TOPIC,
+                0,
+                offset,
+            )
+            for offset, event in enumerate(events)
+        ]
+        await partition.process(records, once)
+        await store.close()
+
+    asyncio.run(work())
+
+
+def run(*arguments: str) -> Result:
+    """Run the command."""
+    return CliRunner().invoke(app, ["top", "--min-results", "1", *arguments])
+
+
+EVENTS = (
+    searched("c-1", 1, ["a", "b"], agent="first"),
+    searched("c-1", 2, ["a", "c"], agent="first"),
+    searched("c-2", 1, ["a", "a", "a"], agent="second"),
+    labelled("c-2", {"1.0.a": 0}),
+)
+
+
+def test_it_lists_conversations_and_duplicates(namespace: RedisOptions) -> None:
+    """Each ranking is a table, and each conversation's duplicates stand below, once."""
+    fill(namespace, *EVENTS)
+
+    done = run()
+
+    assert done.exit_code == 0
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert ["c-2", "second", "0.67", "0.00", "3", "2", "1", "1"] in lines
+    assert ["c-1", "first", "0.25", "–", "4", "1", "2", "0"] in lines
+    assert lines.count(["c-2"]) == 1
+    assert ["2.0.a", "iteration", "2", "1.0.a", "iteration", "1", "id", "other"] in lines
+
+
+def test_the_window_ends_with_the_last_event(namespace: RedisOptions) -> None:
+    """Without --now the window is the one that an export would show."""
+    fill(namespace, *EVENTS)
+
+    assert "2024-06-10 11:01:00Z to 2024-06-10 12:01:00Z" in run().stdout
+    assert "0 conversations" in run("--now", "2024-06-10T14:00:00Z").stdout
+
+
+def test_json_has_the_ranking_asked_for(namespace: RedisOptions) -> None:
+    """With --json there is one object, with figures as numbers."""
+    fill(namespace, *EVENTS)
+
+    document = json.loads(run("--json", "--by", "wasted", "--agent", "second").stdout)
+
+    assert (document["agent"], document["conversations"]) == ("second", 1)
+    assert [row["conversation_id"] for row in document["most_wasted_iterations"]] == ["c-2"]
+    assert "highest_srr" not in document
+
+
+def test_a_window_without_results_says_so(namespace: RedisOptions) -> None:
+    """An agent that did nothing gives no empty table."""
+    fill(namespace, *EVENTS)
+
+    assert run("--agent", "third").stdout.count("no results in this window") == 3
+
+
+def test_hostile_names_are_shown_as_text(namespace: RedisOptions) -> None:
+    """What stands in ids and names neither steers the terminal nor is taken for markup."""
+    fill(namespace, searched(HOSTILE, 1, ["a", "a"], agent=HOSTILE))
+
+    done = run()
+
+    assert "\x1b" not in done.stdout
+    assert r"\x1b[2J[red]x[/red]<img" in done.stdout
+
+
+def test_an_unknown_window_is_refused(namespace: RedisOptions) -> None:
+    """The message names those that are kept."""
+    done = run("--window", "2h")
+
+    assert isinstance(done.exception, UsageError)
+    assert "1m, 5m, 30m, 1h, 6h, 24h" in str(done.exception)
+
+
+def test_an_empty_namespace_is_refused(namespace: RedisOptions) -> None:
+    """Nothing stored is more likely a wrong name than a quiet day."""
+    done = run()
+
+    assert isinstance(done.exception, UsageError)
+    assert "holds no state" in str(done.exception)

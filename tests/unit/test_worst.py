@@ -1,0 +1,296 @@
+"""The worst conversations of a window: what each adds, in which order, and its duplicates."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.engine.config import EngineConfig
+from stream_metrics.engine.windows import DEFAULT_WINDOWS, Window, parse_window
+from stream_metrics.ports import Record
+from stream_metrics.traffic import TrafficProfile, generate
+from stream_metrics.worker.export import export_state
+from stream_metrics.worker.worst import Found, Request, latest, whole
+from tests.property.test_partition import TOPIC, once, opened
+from tests.unit.test_state_partition import NOON_S
+
+HOUR = parse_window("1h")
+NOON_US = NOON_S * 1_000_000
+TRAFFIC = TrafficProfile(seed=5, conversations=60, duration_seconds=1_800, invalid=0.02)
+
+
+def searched(
+    conversation: str, iteration: int, docs: Sequence[str], at_s: int = NOON_S, **more: Any
+) -> dict[str, Any]:
+    """A search iteration; its results' ids are their documents' with the iteration before them."""
+    results = [{"result_id": f"{iteration}.{n}.{doc}", "doc_id": doc} for n, doc in enumerate(docs)]
+    return {
+        "type": "search_iteration",
+        "event_id": f"{conversation}-{iteration}",
+        "occurred_at": at_s,
+        "conversation_id": conversation,
+        "turn": 1,
+        "iteration": iteration,
+        "searches": [{"search_id": f"s-{iteration}", "results": results}],
+        **more,
+    }
+
+
+def labelled(conversation: str, gains: dict[str, int]) -> dict[str, Any]:
+    """Labels of results."""
+    return {
+        "type": "relevance_labels",
+        "event_id": f"{conversation}-labels",
+        "occurred_at": NOON_S,
+        "conversation_id": conversation,
+        "turn": 1,
+        "labels": [{"result_id": name, "gain": gain} for name, gain in gains.items()],
+    }
+
+
+async def store_with(*events: dict[str, Any]) -> MemoryStore:
+    """A store that holds what these events leave."""
+    store = MemoryStore()
+    partition = await opened(store, MemoryDeadLetters(), cache_results=10_000)
+    records = [
+        Record(
+            json.dumps(event).encode(),
+            event["conversation_id"].encode(),
+            event["occurred_at"] * 1000,
+            TOPIC,
+            0,
+            offset,
+        )
+        for offset, event in enumerate(events)
+    ]
+    await partition.process(records, once)
+    return store
+
+
+async def asked(
+    store: MemoryStore, window: Window = HOUR, now_us: int = NOON_US, **more: Any
+) -> dict[str, Any]:
+    """The answer over the whole store."""
+    request = Request(window, now_us, **{"min_results": 2, **more})
+    return (await whole(store, EngineConfig(), (), request)).document()
+
+
+def names(rows: list[dict[str, Any]]) -> list[str]:
+    """Whose rows these are."""
+    return [row["conversation_id"] for row in rows]
+
+
+async def test_the_highest_srr_comes_first() -> None:
+    """Conversations with duplicates are ranked by their share, and those without are not listed."""
+    store = await store_with(
+        searched("none", 1, ["a", "b"]),
+        searched("half", 1, ["a", "a"]),
+        searched("most", 1, ["a", "a", "a"]),
+        searched("also half", 1, ["a", "a", "b", "b"]),
+    )
+
+    rows = (await asked(store))["highest_srr"]
+
+    assert names(rows) == ["most", "also half", "half"]
+    assert [row["srr"] for row in rows] == [2 / 3, 0.5, 0.5]
+
+
+async def test_the_lowest_sre_is_of_settled_iterations() -> None:
+    """What the labeller has not seen yet makes no conversation look bad."""
+    store = await store_with(
+        searched("unlabelled", 1, ["a", "b"]),
+        searched("good", 1, ["a", "b"]),
+        labelled("good", {"1.0.a": 4, "1.1.b": 3}),
+        searched("bad", 1, ["a", "b"]),
+        labelled("bad", {"1.0.a": 4, "1.1.b": 0}),
+    )
+
+    rows = (await asked(store))["lowest_sre"]
+
+    assert [(row["conversation_id"], row["sre"]) for row in rows] == [("bad", 0.5), ("good", 1.0)]
+
+
+async def test_an_iteration_that_brought_nothing_good_is_wasted() -> None:
+    """Only judged iterations can be wasted: those of duplicates alone, without results, or bad."""
+    store = await store_with(
+        searched("c", 1, ["a", "b"]),
+        searched("c", 2, ["a", "b"]),
+        searched("c", 3, []),
+        searched("c", 4, ["d"]),
+        searched("c", 5, ["e"]),
+        labelled("c", {"1.0.a": 3, "1.1.b": 0, "4.0.d": 1}),
+    )
+
+    (row,) = (await asked(store))["most_wasted_iterations"]
+
+    assert (row["iterations"], row["wasted_iterations"]) == (5, 3)
+
+
+async def test_shares_of_few_results_are_not_ranked() -> None:
+    """One duplicate in two results is no finding where ten are asked for."""
+    store = await store_with(searched("c", 1, ["a", "a"]))
+
+    assert names((await asked(store, min_results=3))["highest_srr"]) == []
+    assert names((await asked(store, min_results=2))["highest_srr"]) == ["c"]
+
+
+async def test_pairs_name_both_results() -> None:
+    """Each duplicate has its handle and iteration, the first occurrence's, and what proves it."""
+    store = await store_with(searched("c", 2, ["a", "b", "a"]), searched("c", 7, ["b"]))
+
+    (row,) = (await asked(store))["highest_srr"]
+
+    assert row["pairs"] == [
+        {
+            "turn": 1,
+            "iteration": iteration,
+            "result_id": result_id,
+            "first_iteration": 2,
+            "first_result_id": first,
+            "evidence": "id",
+            "entity_type": "other",
+        }
+        for iteration, result_id, first in ((2, "2.2.a", "2.0.a"), (7, "7.0.b", "2.1.b"))
+    ]
+
+
+async def test_pairs_are_bounded() -> None:
+    """Of many duplicates the first are shown, and the figures still count all."""
+    store = await store_with(searched("c", 1, ["a"] * 50))
+
+    (row,) = (await asked(store, max_pairs=3))["highest_srr"]
+
+    assert (len(row["pairs"]), row["duplicates"]) == (3, 49)
+
+
+async def test_rankings_are_bounded() -> None:
+    """Of many conversations the worst are kept, whatever the order they come in."""
+    events = [
+        searched(f"c-{n:02}", 1, ["a"] * (1 + n * 7 % 20) + ["b"] * 20, NOON_S) for n in range(20)
+    ]
+    store = await store_with(*events)
+
+    every = (await asked(store, limit=100))["highest_srr"]
+    few = (await asked(store, limit=3))["highest_srr"]
+
+    assert len(every) == 20
+    assert few == every[:3]
+
+
+async def test_only_the_window_counts() -> None:
+    """An iteration counts in a window if its bucket does, and a pair may point before it."""
+    store = await store_with(
+        searched("c", 1, ["a", "b"], NOON_S - 7_200), searched("c", 2, ["a", "c"], NOON_S)
+    )
+
+    (row,) = (await asked(store))["highest_srr"]
+
+    assert (row["iterations"], row["results"], row["duplicates"]) == (1, 2, 1)
+    assert [pair["first_iteration"] for pair in row["pairs"]] == [1]
+    assert (await asked(store, now_us=NOON_US + HOUR.length_us))["conversations"] == 0
+
+
+async def test_an_agent_has_its_own_iterations_only() -> None:
+    """A conversation of two agents counts for each with what that agent searched."""
+    store = await store_with(
+        searched("c", 1, ["a", "a"], agent="first"),
+        searched("c", 2, ["a", "b", "c"], agent="second"),
+    )
+
+    assert (await asked(store))["highest_srr"][0]["agents"] == ["first", "second"]
+    assert (await asked(store, agent="first"))["highest_srr"][0]["results"] == 2
+    assert (await asked(store, agent="second"))["highest_srr"][0]["srr"] == 1 / 3
+    assert (await asked(store, agent="nobody"))["conversations"] == 0
+
+
+async def test_other_is_whoever_has_no_series() -> None:
+    """Agents beyond the cap are found under the name that their series have."""
+    events = [searched(f"c-{n}", 1, ["a", "a"], agent=f"agent-{n:03}") for n in range(60)]
+    store = await store_with(*events)
+
+    rows = (await asked(store, agent="other", limit=100))["highest_srr"]
+
+    assert len(rows) == 10
+    assert rows[0]["agents"] == ["agent-050"]
+
+
+async def traffic() -> MemoryStore:
+    """A store that has read generated traffic."""
+    store = MemoryStore()
+    partition = await opened(store, MemoryDeadLetters(), cache_results=10_000)
+    records = [
+        Record(record.value, record.key, record.timestamp_ms, TOPIC, 0, offset)
+        for offset, record in enumerate(generate(TRAFFIC))
+    ]
+    await partition.process(records, once)
+    return store
+
+
+@pytest.mark.parametrize("window", DEFAULT_WINDOWS, ids=lambda window: window.name)
+async def test_parts_add_up_to_the_window(window: Window) -> None:
+    """The results of all parts are the window's, at the same moment, for each agent and for all."""
+    store = await traffic()
+    exported = await export_state(store, EngineConfig(), DEFAULT_WINDOWS, "last")
+    now_us = exported.default_now_us()
+    expected: dict[str, int] = {}
+    for windows in exported.windows:
+        for name, agent, sums in windows.sums_at(now_us):
+            if name == window.name:
+                expected[agent] = expected.get(agent, 0) + sums.get("r", 0)
+
+    assert sum(expected.values()) > 0
+    assert (await asked(store, window, now_us))["results"] == sum(expected.values())
+    for agent, results in expected.items():
+        assert (await asked(store, window, now_us, agent=agent))["results"] == results
+
+
+async def looked_at(store: MemoryStore, request: Request, at_most: int = 1_000) -> Found:
+    """The answer of a worker that owns partition 0."""
+    with ThreadPoolExecutor(1) as executor:
+        return await latest(
+            store, EngineConfig(), (), request, [0], max_conversations=at_most, executor=executor
+        )
+
+
+@pytest.mark.parametrize("window", DEFAULT_WINDOWS, ids=lambda window: window.name)
+async def test_a_worker_answers_what_the_whole_store_does(window: Window) -> None:
+    """Reading only conversations with a record in the window leaves none out."""
+    store = await traffic()
+    now_us = (await export_state(store, EngineConfig(), DEFAULT_WINDOWS, "last")).default_now_us()
+    request = Request(window, now_us)
+
+    found = await looked_at(store, request)
+
+    assert found.complete
+    assert found.document() == (await whole(store, EngineConfig(), (), request)).document()
+
+
+async def test_a_worker_looks_at_so_many_and_says_so() -> None:
+    """With more conversations than it may read it takes the latest, and is not complete."""
+    events = [searched(f"c-{n}", 1, ["a", "a"], NOON_S - n) for n in range(10)]
+    store = await store_with(*events)
+
+    found = await looked_at(store, Request(HOUR, NOON_US, min_results=2), at_most=4)
+
+    assert (found.read, found.complete) == (4, False)
+    assert set(names(found.document()["highest_srr"])) == {"c-0", "c-1", "c-2", "c-3"}
+
+
+async def test_a_forgotten_conversation_is_not_listed() -> None:
+    """A tombstone adds nothing."""
+    store = await store_with(
+        searched("c", 1, ["a", "a"]),
+        {
+            "type": "forget",
+            "event_id": "f",
+            "occurred_at": NOON_S + 1,
+            "conversation_id": "c",
+        },
+    )
+
+    assert (await asked(store))["conversations"] == 0
