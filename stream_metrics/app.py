@@ -65,7 +65,9 @@ class OwnConsumer(BootStrategy):
     def web_server(self) -> Iterable[ServiceT]:
         """Faust's web server, with our pages on it."""
         app = cast(App, self.app)
-        add_pages(cast(Web, app.web).web_app, app.runtime.pages)
+        web_app = cast(Web, app.web).web_app
+        add_pages(web_app, app.runtime.pages)
+        app.runtime.page.add_to(web_app)
         return super().web_server()
 
 

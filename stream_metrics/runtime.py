@@ -25,6 +25,9 @@ from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.output import KafkaOutputs
 from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
 from stream_metrics.adapters.kafka.repartition import KafkaRepartition
+from stream_metrics.adapters.page.board import Board, Inputs, Owned
+from stream_metrics.adapters.page.server import PageServer
+from stream_metrics.adapters.page.worst import Source, WorstConversations
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.adapters.prometheus.windows import WindowCollector
 from stream_metrics.adapters.redis.check import check, memory_bytes
@@ -160,18 +163,41 @@ class Runtime:
         self.cache = ConversationCache(settings.state.cache_results)
         self._consumer: LiveConsumer | None = None
         self._repartition: KafkaRepartition | None = None
+        self._source: Source | None = None
         self._clock = Clock()
         self._windows = WindowCollector(
             self._open_windows,
-            lambda: 1000 * self._clock.now_ms(),
+            self._now_us,
             configured=settings.metrics.agents,
             dimension=settings.metrics.dimension,
         )
         self.pages = Pages(self.registry, self.health, self._windows)
+        inputs = Inputs(
+            self.registry,
+            self.health,
+            self._open_windows,
+            self._owned,
+            self._now_us,
+            settings.metrics.window_specs(),
+            settings.metrics.agents,
+            settings.metrics.dimension,
+        )
+        worst = WorstConversations(lambda: self._source, self._owned, self._now_us)
+        self.page = PageServer(Board(inputs), worst)
+
+    def _now_us(self) -> int:
+        return 1000 * self._clock.now_ms()
 
     def _open_windows(self) -> list[Windows]:
         consumer = self._consumer
         return [] if consumer is None else [p.windows for p in consumer.partitions]
+
+    def _owned(self) -> Owned:
+        consumer = self._consumer
+        if consumer is None:
+            return Owned()
+        numbers = sorted(partition.number for partition in consumer.partitions)
+        return Owned(numbers, consumer.partition_total)
 
     async def run(self) -> None:
         """Work until ``stop``; raises where the worker must not start or go on."""
@@ -209,6 +235,7 @@ class Runtime:
             partition_options(settings), now_ms=clock.now_ms, latest_ms=clock.latest_ms
         )
         names = SharedNames(store, options)
+        self._source = Source(store, options.engine, options.agents)
 
         def make_partition(number: int, token: bytes, ours: Identity) -> StatePartition:
             return StatePartition(
@@ -249,6 +276,7 @@ class Runtime:
                 watcher.cancel()
             await asyncio.gather(*watchers, return_exceptions=True)
             await letters.stop()
+            self._source = None
             if outputs is not None:
                 await outputs.stop()
             if upstream is not None:

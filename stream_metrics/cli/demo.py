@@ -17,6 +17,9 @@ from rich.live import Live
 from stream_metrics.adapters.files import read_records
 from stream_metrics.adapters.health import Health
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.adapters.page.board import Board, Inputs, Owned
+from stream_metrics.adapters.page.server import PageServer
+from stream_metrics.adapters.page.worst import Source, WorstConversations
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.adapters.prometheus.windows import WindowCollector
 from stream_metrics.adapters.web import Pages, WebOptions, make_app, serve
@@ -29,6 +32,7 @@ from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
 
 TICK_SECONDS = 0.1
+PAGE_SECONDS = 1.0
 PLAIN_EVERY_SECONDS = 5.0
 IDENTITY = Identity("demo", 1, "demo", {})
 
@@ -46,6 +50,7 @@ class Day:
         self.start_us = 1000 * (self.records[0].timestamp_ms or 0)
         self.end_us = 1000 * (self.records[-1].timestamp_ms or 0)
         self.letters = MemoryDeadLetters()
+        self.store = MemoryStore()
         self.now_us = self.start_us
         self.played = 0
         self._operations = operations
@@ -53,7 +58,7 @@ class Day:
 
     async def open(self) -> None:
         """Claim the partitions of an empty memory store."""
-        store = MemoryStore()
+        store = self.store
         options = PartitionOptions(
             IDENTITY, EngineConfig(), "", {"": b""}, DEFAULT_WINDOWS, require_key=False
         )
@@ -91,6 +96,11 @@ class Day:
         return [partition.windows for partition in self._partitions.values()]
 
     @property
+    def owned(self) -> Owned:
+        """All partitions."""
+        return Owned(sorted(self._partitions), len(self._partitions))
+
+    @property
     def over(self) -> bool:
         """Whether the whole day was played."""
         return self.played == len(self.records)
@@ -101,32 +111,49 @@ def demo(
     forever: Annotated[
         bool, typer.Option("--forever", help="Play the day again and again, until Ctrl-C.")
     ] = False,
-    port: Annotated[int, typer.Option(help="Port of /metrics on localhost; 0 picks one.")] = 9464,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the page open after the day, until Ctrl-C.")
+    ] = False,
+    port: Annotated[
+        int, typer.Option(help="Port of the page and of /metrics on localhost; 0 picks one.")
+    ] = 9464,
 ) -> None:
     """Play a bundled recording of a working day through the engine, and watch it.
 
-    Needs Python only: state is in memory, no Kafka, no Redis. Four support agents search; at 13:40
-    an index change makes one of them find the same pages again and again. Watch SRR.
+    Here in the terminal, and on the page that every worker has. Needs Python only: state is in
+    memory, no Kafka, no Redis. Four support agents search; at 13:40 an index change makes one of
+    them find the same pages again and again. Watch SRR.
     """
     try:
-        asyncio.run(_demo(seconds, port, forever=forever))
+        asyncio.run(_demo(seconds, port, forever=forever, keep=keep))
     except KeyboardInterrupt:
         return
 
 
-async def _demo(seconds: float, port: int, *, forever: bool) -> None:
+async def _demo(seconds: float, port: int, *, forever: bool, keep: bool) -> None:
     recording = importlib.resources.files("stream_metrics") / "data" / "day.jsonl.gz"
     with importlib.resources.as_file(recording) as path:
         records = list(read_records([str(path)]))
     registry = CollectorRegistry()
     operations, health = Operations(registry), Health(reasons={})
     playing: list[Day] = []
-    collector = WindowCollector(
-        lambda: playing[-1].windows if playing else [],
-        lambda: playing[-1].now_us if playing else 0,
-    )
-    pages = Pages(registry, health, collector)
-    runner, port = await _serve(port, pages)
+
+    def windows() -> list[Windows]:
+        return playing[-1].windows if playing else []
+
+    def now_us() -> int:
+        return playing[-1].now_us if playing else 0
+
+    def owned() -> Owned:
+        return playing[-1].owned if playing else Owned()
+
+    def source() -> Source | None:
+        return Source(playing[-1].store, EngineConfig()) if playing else None
+
+    pages = Pages(registry, health, WindowCollector(windows, now_us))
+    board = Board(Inputs(registry, health, windows, owned, now_us), interval_seconds=PAGE_SECONDS)
+    page = PageServer(board, WorstConversations(source, owned, now_us, kept_seconds=PAGE_SECONDS))
+    runner, port = await _serve(port, pages, page)
     console = Console()
     try:
         while True:
@@ -136,13 +163,17 @@ async def _demo(seconds: float, port: int, *, forever: bool) -> None:
             del playing[:-1]
             await _play(day, seconds, DayView(day.start_us, day.end_us, port), health, console)
             if not forever:
-                return
+                break
+        if keep:
+            console.print(f"The page stays open: http://localhost:{port}/   Ctrl-C ends it.")
+            await asyncio.Event().wait()
     finally:
         await runner.cleanup()
 
 
-async def _serve(port: int, pages: Pages) -> tuple[web.AppRunner, int]:
+async def _serve(port: int, pages: Pages, page: PageServer) -> tuple[web.AppRunner, int]:
     app = make_app(pages)
+    page.add_to(app)
     try:
         runner = await serve(WebOptions(port=port), app)
     except OSError as error:

@@ -92,7 +92,7 @@ class DayView:
         head = Text.assemble(
             (f"{self._clock(self._now_us)} UTC", "bold"),
             f"   {self._played:,} records, {self._rejected} dead letters   ",
-            (f"http://localhost:{self._port}/metrics", "cyan"),
+            (f"http://localhost:{self._port}/", "cyan"),
         )
         bar = ProgressBar(total=1.0, completed=share)
         return Panel(

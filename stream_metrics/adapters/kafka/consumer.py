@@ -136,6 +136,12 @@ class LiveConsumer:
         """The state partitions that this worker works on."""
         return list(self._active.values())
 
+    @property
+    def partition_total(self) -> int | None:
+        """How many state partitions all workers have together; None until the topics are known."""
+        counts = self._identity.partition_counts if self._identity else {}
+        return max(counts.values(), default=None)
+
     def _known(self) -> dict[int, dict[str, Position]]:
         """Where each number stands, also one that waits to be taken over or is halted."""
         owned = self._active | self._kept

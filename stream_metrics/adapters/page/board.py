@@ -1,0 +1,272 @@
+"""What the page shows, as one JSON document for a window and an agent.
+
+The event loop only copies references to buckets (``_look``); the sums are followed and the document
+is made in a thread of the board's own. All clients that look at the same thing at the same time
+share one document.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+from prometheus_client import CollectorRegistry
+
+from stream_metrics import __version__
+from stream_metrics.adapters.health import Health
+from stream_metrics.adapters.page import conditions, figures, rules
+from stream_metrics.adapters.page.operating import History, Operating, read
+from stream_metrics.adapters.prometheus.windows import RunningSums
+from stream_metrics.engine.config import OTHER
+from stream_metrics.engine.windows import DEFAULT_WINDOWS, Sums, Window, Windows, add
+
+KEPT: Final = 64  # documents at once; there are fewer clients
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """The state partitions of this worker, of how many; ``total`` is None until it is known."""
+
+    numbers: Sequence[int] = ()
+    total: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What the board looks at. Every call is made on the event loop.
+
+    ``windows`` are those of the owned partitions, ``now_us`` the clock that windows go by.
+    """
+
+    registry: CollectorRegistry
+    health: Health
+    windows: Callable[[], Sequence[Windows]]
+    owned: Callable[[], Owned]
+    now_us: Callable[[], int]
+    specs: tuple[Window, ...] = DEFAULT_WINDOWS
+    agents: tuple[str, ...] = ()
+    dimension: str = "agent"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a client looks at: a window, and an agent (or release), None for all."""
+
+    window: Window
+    agent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What the event loop hands to the thread."""
+
+    copies: dict[Windows, Windows]
+    owned: Owned
+    reasons: dict[str, str]
+    now_us: int
+    clock: float
+
+
+class Board:
+    """Makes documents; ``interval_seconds`` is how old one may be. ``close`` ends the thread."""
+
+    def __init__(
+        self,
+        inputs: Inputs,
+        *,
+        interval_seconds: float = 2.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.inputs = inputs
+        self.interval_seconds = interval_seconds
+        self.history = History()
+        self._clock = clock
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="page")
+        self._running = RunningSums()
+        self._made: dict[View, tuple[float, asyncio.Future[bytes]]] = {}
+
+    def view(self, window: str | None, agent: str | None) -> View:
+        """A view by its names; ``ValueError`` for a window that is not kept.
+
+        Without a name the window is 1h, or the middle one where that is not kept.
+        """
+        specs = {spec.name: spec for spec in self.inputs.specs}
+        if window is None:
+            ordered = sorted(self.inputs.specs, key=lambda spec: spec.length_us)
+            return View(specs.get(conditions.LONG, ordered[len(ordered) // 2]), agent)
+        if window not in specs:
+            raise ValueError(f"no window {window!r} is kept; there are {', '.join(specs)}")
+        return View(specs[window], agent)
+
+    def sample(self) -> None:
+        """Take one sample of the operations for the history."""
+        self.history.add(read(self.inputs.registry, self._clock()))
+
+    async def document(self, view: View) -> bytes:
+        """The document as JSON in UTF-8, at most ``interval_seconds`` old."""
+        now = time.monotonic()
+        made = self._made.get(view)
+        if made is None or now - made[0] >= self.interval_seconds:
+            loop = asyncio.get_running_loop()
+            made = (now, loop.run_in_executor(self._thread, self._make, view, self._look()))
+            self._made = {
+                other: entry
+                for other, entry in list(self._made.items())[-KEPT:]
+                if now - entry[0] < self.interval_seconds
+            }
+            self._made[view] = made
+        return await asyncio.shield(made[1])
+
+    def close(self) -> None:
+        """Let go of the thread."""
+        self._thread.shutdown(wait=False)
+
+    def _look(self) -> _Look:
+        inputs = self.inputs
+        return _Look(
+            {windows: windows.snapshot() for windows in inputs.windows()},
+            inputs.owned(),
+            inputs.health.obstacles(),
+            inputs.now_us(),
+            self._clock(),
+        )
+
+    # -- in the thread --------------------------------------------------------------------------
+
+    def _make(self, view: View, look: _Look) -> bytes:
+        self._running.follow(look.copies, look.now_us)
+        document = self._document(view, look)
+        return json.dumps(document, separators=(",", ":")).encode()
+
+    def _document(self, view: View, look: _Look) -> dict[str, Any]:
+        inputs, window = self.inputs, view.window
+        operating = read(inputs.registry, look.clock)
+        sums = self._sums(window.name, view.agent)
+        states = rules.judge(
+            self._of_agents(view.agent), conditions.Worker(operating, self.history, look.reasons)
+        )
+        decisions = figures.decisions_window(inputs.specs, window)
+        return {
+            "schema_version": 1,
+            "version": __version__,
+            "now": look.now_us,
+            "window": window.name,
+            "windows": [spec.name for spec in inputs.specs],
+            "dimension": inputs.dimension,
+            "agent": view.agent,
+            "partitions": {"owned": len(look.owned.numbers), "total": look.owned.total},
+            "reasons": look.reasons,
+            "sums": {
+                name: sums.get(code, 0)
+                for code, name in (("r", "results"), ("i", "iterations"), ("t", "turns"))
+            },
+            "figures": _headline(sums, self._sums(conditions.BASELINE, view.agent), window),
+            "agents": self._agents(window.name, states),
+            "series": self._series(window, view.agent, look, figures.core_series),
+            "decisions": decisions
+            and {
+                "gate": figures.gate(self._sums(decisions.name, view.agent)),
+                "routing": figures.routing(self._sums(decisions.name, view.agent)),
+                **self._series(decisions, view.agent, look, figures.decision_series),
+            },
+            "operating": _operations(operating),
+            "lag": self.history.lag(),
+            "rules": states,
+        }
+
+    def _sums(self, window: str, agent: str | None) -> Sums:
+        """An agent's sums at that moment, or those of all together."""
+        by_agent = self._running.sums.get(window, {})
+        if agent is not None:
+            return by_agent.get(agent, {})
+        total: Sums = {}
+        for sums in by_agent.values():
+            add(total, sums, 1)
+        return total
+
+    def _known(self) -> list[str]:
+        """Configured agents, then those with sums, by name; ``other`` is the last."""
+        found = {name for by in self._running.sums.values() for name, sums in by.items() if sums}
+        named = sorted((found | {*self.inputs.agents}) - {OTHER})
+        return [*named, OTHER] if OTHER in found else named
+
+    def _of_agents(self, agent: str | None) -> Mapping[str, conditions.Window3]:
+        """The sums that rules judge: of one agent, or of each."""
+        return {
+            name: conditions.Window3(
+                *(
+                    self._sums(w, name)
+                    for w in (conditions.SHORT, conditions.LONG, conditions.BASELINE)
+                )
+            )
+            for name in (self._known() if agent is None else [agent])
+        }
+
+    def _agents(self, window: str, states: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """A row for each agent, with the worst level that a rule found for it."""
+        levels: dict[str, str] = {}
+        for state in states:
+            for found in state["findings"]:
+                known = levels.get(found["agent"], conditions.UNKNOWN)
+                levels[found["agent"]] = min(found["level"], known, key=conditions.LEVELS.index)
+        rows = []
+        for name in self._known():
+            sums = self._sums(window, name)
+            rows.append(
+                {
+                    "agent": name,
+                    "level": levels.get(name, conditions.UNKNOWN),
+                    "results": sums.get("r", 0),
+                    "srr": figures.srr(sums),
+                    "sre": figures.sre(sums),
+                    "gain": figures.gain(sums),
+                    "coverage": figures.coverage(sums),
+                }
+            )
+        return rows
+
+    def _series(
+        self,
+        window: Window,
+        agent: str | None,
+        look: _Look,
+        of: Callable[[Sequence[Sums]], dict[str, Any]],
+    ) -> dict[str, Any]:
+        found = figures.buckets(look.copies.values(), window, agent, look.now_us)
+        return {
+            "window": window.name,
+            "bucket_seconds": window.bucket_us / 1e6,
+            "smoothed_seconds": figures.SMOOTHED * window.bucket_us / 1e6,
+            "times": figures.times(window, look.now_us),
+            **of(found),
+        }
+
+
+def _headline(sums: Sums, usual: Sums, window: Window) -> dict[str, Any]:
+    """The figures of the tiles, each with what is usual for it."""
+    chosen = {
+        "srr": figures.srr,
+        "sre": figures.sre,
+        "gain": figures.gain,
+        "coverage": figures.coverage,
+    }
+    other = window.name != conditions.BASELINE
+    return {
+        name: {**of(sums), "usual": of(usual)["value"] if other else None}
+        for name, of in chosen.items()
+    }
+
+
+def _operations(operating: Operating) -> dict[str, Any]:
+    return {
+        "lag_records": operating.lag_records,
+        "lag_seconds": operating.lag_seconds,
+        "complete_until": operating.complete_until or None,
+        "dead_letters": operating.dead_letters,
+        "events": operating.events,
+    }

@@ -1,0 +1,199 @@
+"""Figures and time series out of window sums, as plain data; whole numbers until the last division.
+
+A figure is ``{"value", "part", "whole"}``: ``value`` is ``part`` divided by ``whole``, None where
+``whole`` is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from stream_metrics.engine.cells import CODES, split_code
+from stream_metrics.engine.codec import decode_sums
+from stream_metrics.engine.config import WINDOW_BUCKETS
+from stream_metrics.engine.windows import Sums, Window, Windows, add
+from stream_metrics.metrics.decisions import ratio
+
+SMOOTHED: Final = 5  # buckets that a point of a series is over: a twelfth of the window
+ROUTES_SHOWN: Final = 6
+
+Figure = dict[str, Any]
+Series = list[float | None]
+
+_DECISIONS: Final = frozenset(CODES["q"].windows or ())
+
+
+def figure(part: int, whole: int) -> Figure:
+    """A share, or a mean, and what it is made of."""
+    return {"value": ratio(part, whole), "part": part, "whole": whole}
+
+
+def srr(sums: Mapping[str, int]) -> Figure:
+    """Duplicate results of all results."""
+    return figure(sums.get("d", 0), sums.get("r", 0))
+
+
+def sre(sums: Mapping[str, int]) -> Figure:
+    """Good new results of all results, of settled iterations."""
+    return figure(sums.get("sg", 0), sums.get("sr", 0))
+
+
+def gain(sums: Mapping[str, int]) -> Figure:
+    """Good gain an iteration, of settled iterations."""
+    return figure(sums.get("sG", 0), sums.get("si", 0))
+
+
+def coverage(sums: Mapping[str, int]) -> Figure:
+    """Labelled documents of all unique ones."""
+    return figure(sums.get("l", 0), sums.get("u", 0))
+
+
+def gate(sums: Mapping[str, int]) -> dict[str, Any]:
+    """Decisions, the four cells of the labelled ones, and their ratios."""
+    counts = _by_labels(sums, "q")
+    cells = {
+        "correct_skip": counts.get(("skip", "no"), 0),
+        "missed": counts.get(("skip", "yes"), 0),
+        "correct_search": counts.get(("search", "yes"), 0),
+        "wasted": counts.get(("search", "no"), 0),
+    }
+    labelled = sum(cells.values())
+    skips = sum(n for (decision, _), n in counts.items() if decision == "skip")
+    return {
+        **cells,
+        "skips": figure(skips, sum(counts.values())),
+        "efficiency": figure(cells["correct_skip"], labelled),
+        "accuracy": figure(cells["correct_skip"] + cells["correct_search"], labelled),
+        "missed_share": figure(cells["missed"], labelled),
+    }
+
+
+def routing(sums: Mapping[str, int]) -> dict[str, Any]:
+    """Searches by route, those used most first, and the share that took the best route."""
+    routes: dict[str, dict[str, int]] = {}
+    for (route, correct), n in _by_labels(sums, "R").items():
+        row = routes.setdefault(route, {"yes": 0, "no": 0, "unknown": 0})
+        row[correct] = row.get(correct, 0) + n
+    searches = sum(sum(row.values()) for row in routes.values())
+    rows: list[dict[str, Any]] = [
+        {
+            "route": route,
+            "share": figure(sum(row.values()), searches),
+            "accuracy": figure(row["yes"], row["yes"] + row["no"]),
+        }
+        for route, row in routes.items()
+    ]
+    rows.sort(key=lambda row: (-row["share"]["part"], row["route"]))
+    right = sum(row["yes"] for row in routes.values())
+    wrong = sum(row["no"] for row in routes.values())
+    return {"accuracy": figure(right, right + wrong), "routes": rows}
+
+
+def reranking(sums: Mapping[str, int]) -> Figure:
+    """NDCG of the order shown over that of the order before: above 1 the reranker helps."""
+    return figure(sums.get("ks|shown", 0), sums.get("ks|baseline", 0))
+
+
+def _by_labels(sums: Mapping[str, int], head: str) -> dict[tuple[str, ...], int]:
+    """The sums of one family by the values of its labels."""
+    width = len(CODES[head].labels)
+    found = {}
+    for code, value in sums.items():
+        if code.startswith(f"{head}|"):
+            labels = split_code(code)[1]
+            if len(labels) == width:
+                found[labels] = value
+    return found
+
+
+def decisions_window(windows: Sequence[Window], chosen: Window) -> Window | None:
+    """The window whose gate and routes are shown: the shortest not below ``chosen`` that has them.
+
+    Without one the longest that has them; None if no configured window does.
+    """
+    able = sorted((w for w in windows if w.name in _DECISIONS), key=lambda w: w.length_us)
+    return next((w for w in able if w.length_us >= chosen.length_us), able[-1] if able else None)
+
+
+def buckets(
+    partitions: Iterable[Windows], window: Window, agent: str | None, now_us: int
+) -> list[Sums]:
+    """The sums of each of the 60 buckets that end with the one of ``now_us``, the oldest first."""
+    last = now_us // window.bucket_us
+    first = last - WINDOW_BUCKETS + 1
+    found: list[Sums] = [{} for _ in range(WINDOW_BUCKETS)]
+    for windows in partitions:
+        for (bucket, name), sums in windows.buckets.get(window.name, {}).items():
+            if first <= bucket <= last and agent in (None, name):
+                add(found[bucket - first], decode_sums(sums), 1)
+    return found
+
+
+def times(window: Window, now_us: int) -> list[float]:
+    """When each of the 60 buckets begins, in Unix seconds."""
+    first = now_us // window.bucket_us - WINDOW_BUCKETS + 1
+    return [(first + at) * window.bucket_us / 1e6 for at in range(WINDOW_BUCKETS)]
+
+
+def smoothed(found: Sequence[Sums]) -> list[Sums]:
+    """Each bucket together with those just before it, ``SMOOTHED`` in all."""
+    running: Sums = {}
+    sliding = []
+    for at, sums in enumerate(found):
+        add(running, sums, 1)
+        if at >= SMOOTHED:
+            add(running, found[at - SMOOTHED], -1)
+        sliding.append(dict(running))
+    return sliding
+
+
+def values(sliding: Iterable[Sums], of: Callable[[Sums], Figure]) -> Series:
+    """A figure at each bucket."""
+    return [of(sums)["value"] for sums in sliding]
+
+
+def core_series(found: Sequence[Sums]) -> dict[str, Any]:
+    """The series that every window has."""
+    sliding = smoothed(found)
+    return {
+        "unique": [sums.get("u", 0) for sums in found],
+        "duplicates": [sums.get("d", 0) for sums in found],
+        "srr": values(sliding, srr),
+        "sre": values(sliding, sre),
+        "gain": values(sliding, gain),
+        "coverage": values(sliding, coverage),
+    }
+
+
+def decision_series(found: Sequence[Sums]) -> dict[str, Any]:
+    """The series of gate and routes; routes beyond those used most are added up."""
+    sliding = smoothed(found)
+    total: Sums = {}
+    for sums in found:
+        add(total, sums, 1)
+    names = [row["route"] for row in routing(total)["routes"]]
+    shown = names[:ROUTES_SHOWN]
+    by_route = [_searches(sums) for sums in sliding]
+    shares: dict[str, Series] = {
+        name: [ratio(counts.get(name, 0), sum(counts.values())) for counts in by_route]
+        for name in shown
+    }
+    rest: Series = [
+        ratio(sum(n for name, n in counts.items() if name not in shares), sum(counts.values()))
+        for counts in by_route
+    ]
+    return {
+        "skip_share": values(sliding, lambda sums: gate(sums)["skips"]),
+        "gate_efficiency": values(sliding, lambda sums: gate(sums)["efficiency"]),
+        "routing_accuracy": values(sliding, lambda sums: routing(sums)["accuracy"]),
+        "routes": [{"route": name, "share": share} for name, share in shares.items()],
+        "routes_rest": rest if len(names) > len(shown) else None,
+    }
+
+
+def _searches(sums: Mapping[str, int]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for (route, _), n in _by_labels(sums, "R").items():
+        counts[route] = counts.get(route, 0) + n
+    return counts

@@ -1,0 +1,99 @@
+"""How the worker does: what the page shows of ``/metrics``' operations, now and over two hours."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from prometheus_client import CollectorRegistry
+
+SAMPLE_SECONDS: Final = 15.0
+SAMPLES: Final = 480  # two hours
+
+_PREFIX: Final = "streammetrics_"
+_READ: Final = (
+    "consumer_lag_records",
+    "consumer_lag_seconds",
+    "complete_until_timestamp_seconds",
+    "dead_letters_total",
+    "events_total",
+    "labels_orphan_total",
+    "offset_gaps_total",
+    "redis_memory_bytes",
+    "redis_memory_limit_bytes",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Operating:
+    """The worker's operations at one moment; ``lag_…`` is None while it reads no partition.
+
+    ``lag_records`` is summed over partitions, ``lag_seconds`` is the largest. Counters are those of
+    the process. ``at`` and ``complete_until`` are Unix times in seconds.
+    """
+
+    at: float
+    lag_records: float | None = None
+    lag_seconds: float | None = None
+    complete_until: float = 0.0
+    dead_letters: float = 0.0
+    events: float = 0.0
+    labels_orphan: float = 0.0
+    offset_gaps: float = 0.0
+    memory_bytes: float = 0.0
+    memory_limit_bytes: float = 0.0
+
+
+def read(registry: CollectorRegistry, at: float) -> Operating:
+    """The figures as ``/metrics`` would show them now."""
+    found: dict[str, list[float]] = {name: [] for name in _READ}
+    wanted = registry.restricted_registry([_PREFIX + name for name in _READ])
+    for family in wanted.collect():
+        for sample in family.samples:
+            name = sample.name.removeprefix(_PREFIX)
+            if name in found:
+                found[name].append(sample.value)
+    return Operating(
+        at,
+        sum(found["consumer_lag_records"]) if found["consumer_lag_records"] else None,
+        max(found["consumer_lag_seconds"], default=None),
+        *(sum(found[name]) for name in _READ[2:]),
+    )
+
+
+class History:
+    """The latest samples, ``SAMPLES`` of them; the oldest goes when a new one comes."""
+
+    def __init__(self) -> None:
+        self._samples: deque[Operating] = deque(maxlen=SAMPLES)
+
+    def add(self, sample: Operating) -> None:
+        """Keep a sample."""
+        self._samples.append(sample)
+
+    def since(self, at: float) -> Operating | None:
+        """The oldest sample that is not older than ``at``."""
+        return next((sample for sample in self._samples if sample.at >= at), None)
+
+    def lag(self) -> dict[str, Any]:
+        """The lag of each sample, the oldest first."""
+        samples: Iterable[Operating] = tuple(self._samples)
+        return {
+            "times": [round(sample.at, 1) for sample in samples],
+            "seconds": [_rounded(sample.lag_seconds) for sample in samples],
+            "records": [sample.lag_records for sample in samples],
+        }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
+
+
+def increase(now: Operating, before: Operating | None, names: Iterable[str]) -> Mapping[str, float]:
+    """What counters have grown by since ``before``; 0 without it."""
+    return {
+        name: 0.0 if before is None else getattr(now, name) - getattr(before, name)
+        for name in names
+    }

@@ -1,0 +1,68 @@
+// The charts: the same figures over time.
+
+import { Chart } from "./charts.js";
+import { $, setText } from "./dom.js";
+import { count, duration, mean, percent, span } from "./words.js";
+
+const CHARTS = {
+  srr: new Chart({ title: "Redundancy (SRR)", about: "Share of results that repeat what the turn had. Lower is better.",
+    limit: 1, format: percent, threshold: { value: 0.35, text: "warning above" } }),
+  results: new Chart({ title: "Results", about: "New and repeated ones, as they came.", kind: "bars", format: count }),
+  sre: new Chart({ title: "Efficiency (SRE)", about: "Share of results that are new and good, where labels are there. Higher is better.",
+    limit: 1, format: percent }),
+  gain: new Chart({ title: "Good gain an iteration", about: "What an iteration adds, where labels are there. Higher is better.", format: mean, axis: (value) => value.toFixed(1) }),
+  gate: new Chart({ title: "Gate", about: "Searches skipped, and rightly skipped of labelled decisions.", limit: 1, format: percent }),
+  routes: new Chart({ title: "Routes", about: "Share of searches by route.", kind: "bars", limit: 1, format: percent }),
+  routing: new Chart({ title: "Routing accuracy", about: "Labelled searches that took the best route. Higher is better.", limit: 1, format: percent }),
+  coverage: new Chart({ title: "Label coverage", about: "Unique documents that have a label.", limit: 1, format: percent }),
+  lag: new Chart({ title: "Lag", about: "How long this worker was behind, of the last two hours.", format: duration }),
+};
+$("charts").append(...Object.values(CHARTS).map((chart) => chart.element));
+
+const TONES = ["tone-1", "tone-2", "tone-3", "tone-4", "tone-5", "tone-6"];
+
+export function showCharts(state) {
+  const { series, decisions, figures, lag } = state;
+  const quiet = figures.srr.whole || state.sums.iterations ? null : "No searches in this window.";
+  const unlabelled = quiet ?? (figures.coverage.part ? null : "No labels yet: they show what was good.");
+  const few = quiet ?? (figures.sre.whole ? null : "No settled iteration yet: nine in ten documents need a label.");
+  const base = { times: series.times, seconds: series.bucket_seconds < 60 };
+  const line = (name, values, now, none, tone = "tone-1") =>
+    ({ ...base, series: [{ name, values, tone }], now, none });
+  setText($("course-text"), `Each point is over ${span(series.smoothed_seconds)} that end there, `
+    + "by the time of the search. A late label corrects the past, so lines may change.");
+  CHARTS.srr.update(line("SRR", series.srr, percent(figures.srr.value), quiet));
+  CHARTS.results.update({ ...base, none: quiet, now: count(state.sums.results), series: [
+    { name: "new", values: series.unique, tone: "tone-1" },
+    { name: "repeated", values: series.duplicates, tone: "tone-3" }] });
+  CHARTS.sre.update(line("SRE", series.sre, percent(figures.sre.value), unlabelled ?? few, "tone-2"));
+  CHARTS.gain.update(line("good gain", series.gain, mean(figures.gain.value), unlabelled ?? few, "tone-2"));
+  CHARTS.coverage.update(line("labelled", series.coverage, percent(figures.coverage.value), quiet, "tone-4"));
+  showDecisions(decisions, state.window);
+  const read = lag.seconds.some((value) => value !== null);
+  CHARTS.lag.update({ times: lag.times, seconds: false, now: duration(state.operating.lag_seconds),
+    series: [{ name: "lag", values: lag.seconds, tone: "tone-4" }],
+    none: read ? null : "Nothing is read from Kafka here." });
+}
+
+function showDecisions(decisions, window) {
+  if (!decisions) {
+    const none = "Kept for the windows 5m, 1h and 24h only; none of them is configured.";
+    for (const name of ["gate", "routes", "routing"]) CHARTS[name].update({ times: [], series: [], none });
+    return;
+  }
+  const of = decisions.window === window ? "" : ` (${decisions.window})`;
+  const base = { times: decisions.times, seconds: decisions.bucket_seconds < 60 };
+  const { gate, routing } = decisions;
+  CHARTS.gate.update({ ...base, now: `${percent(gate.skips.value)} skipped${of}`,
+    none: gate.skips.whole ? null : "No gate decisions in this window.", series: [
+      { name: "skipped", values: decisions.skip_share, tone: "tone-1" },
+      { name: "rightly skipped", values: decisions.gate_efficiency, tone: "tone-2" }] });
+  const routes = decisions.routes.map(({ route, share }, at) => ({ name: route, values: share, tone: TONES[at] }));
+  if (decisions.routes_rest) routes.push({ name: "all others", values: decisions.routes_rest, tone: "tone-7" });
+  CHARTS.routes.update({ ...base, now: of.trim(), series: routes,
+    none: routes.length ? null : "No routed searches in this window." });
+  CHARTS.routing.update({ ...base, now: `${percent(routing.accuracy.value)}${of}`,
+    none: routing.accuracy.whole ? null : "No labelled routes yet.",
+    series: [{ name: "best route", values: decisions.routing_accuracy, tone: "tone-2" }] });
+}

@@ -1,0 +1,86 @@
+// The tiles: the figures of now.
+
+import { $, el, levelMark, renderOnce, setText } from "./dom.js";
+import { NONE, clock, count, duration, mean, percent, plural } from "./words.js";
+
+/** The worst level of a rule, and for which agents it holds if only some are at fault. */
+function fault(state, name) {
+  const rule = state.rules.find((each) => each.name === name);
+  if (!rule || (rule.level !== "critical" && rule.level !== "warning")) return null;
+  const agents = rule.findings.filter((found) => found.level === rule.level && found.agent !== null)
+    .map((found) => found.agent);
+  const whose = state.agent === null ? agents.slice(0, 2) : [];
+  const more = state.agent === null && agents.length > 2 ? ` and ${agents.length - 2} more` : "";
+  return { level: rule.level, whose: whose.length ? `${whose.join(", ")}${more}` : "" };
+}
+
+const usually = (figure, format) =>
+  (figure.usual === null || figure.usual === undefined ? "" : `usually ${format(figure.usual)} (24h)`);
+
+function ratioTile(name, title, full, figure, format, part, whole, none, level) {
+  const value = figure?.value ?? null;
+  return { name, title, full, level, value: value === null ? NONE : format(value), exact: value,
+    part: figure?.part, whole: figure?.whole,
+    about: value === null ? none : `${count(figure.part)} of ${count(figure.whole)} ${whole}${part}`,
+    usual: value === null ? "" : usually(figure, format) };
+}
+
+function tiles(state) {
+  const { figures, decisions, operating, sums } = state;
+  const noTraffic = "no searches in this window";
+  const noLabels = figures.srr.whole ? "no labels yet" : noTraffic;
+  const other = decisions && decisions.window !== state.window ? ` in ${decisions.window}` : "";
+  const gate = decisions?.gate;
+  const routing = decisions?.routing;
+  const perIteration = ratioTile("gain", "Good gain", "Good gain an iteration, of settled iterations",
+    figures.gain, mean, "", "", noLabels, fault(state, "gain_drop"));
+  if (perIteration.exact !== null) {
+    perIteration.about = `an iteration; ${count(figures.gain.part)} in ${plural(figures.gain.whole, "settled iteration")}`;
+  }
+  return [
+    ratioTile("srr", "SRR", "Search result redundancy: results that repeat what the turn had",
+      figures.srr, percent, " repeat", "results", noTraffic, fault(state, "srr_spike")),
+    ratioTile("sre", "SRE", "Search result efficiency: results that are new and good, of settled iterations",
+      figures.sre, percent, " are new and good", "results", noLabels, fault(state, "sre_drop")),
+    perIteration,
+    ratioTile("coverage", "Labelled", "Unique documents that have a label",
+      figures.coverage, percent, " have a label", "documents", noTraffic, fault(state, "labels_missing")),
+    ratioTile("gate_efficiency", "Gate efficiency", "Searches rightly skipped, of labelled gate decisions",
+      gate?.efficiency, percent, ` rightly skipped${other}`, "labelled decisions",
+      gate?.skips.whole ? "no labelled decisions yet" : "no gate decisions", fault(state, "missed_retrievals")),
+    ratioTile("routing_accuracy", "Routing accuracy", "Searches that took the best route, of labelled ones",
+      routing?.accuracy, percent, ` took the best route${other}`, "labelled searches",
+      routing?.routes.length ? "no labelled routes yet" : "no routed searches",
+      fault(state, "routing_drop")),
+    { name: "results", title: "Results", full: "Results that searches returned", level: null,
+      value: count(sums.results), exact: sums.results,
+      about: `in ${plural(sums.iterations, "iteration")} of ${plural(sums.turns, "turn")}`, usual: "" },
+    { name: "lag", title: "Lag", full: "How far this worker is behind the end of its topics",
+      level: fault(state, "lag"), value: duration(operating.lag_seconds), exact: operating.lag_seconds,
+      about: operating.lag_seconds === null ? "nothing is read from Kafka"
+        : `${plural(operating.lag_records, "record")} left to read`,
+      usual: operating.complete_until ? `read up to ${clock(operating.complete_until, true)}` : "" },
+  ];
+}
+
+export function showTiles(state) {
+  const box = $("tiles");
+  for (const tile of tiles(state)) {
+    let made = document.getElementById(`tile-${tile.name}`);
+    if (!made) {
+      made = el("article", { id: `tile-${tile.name}`, class: "card tile" },
+        el("h3", { title: tile.full }, tile.title), el("p", { class: "value" }),
+        el("p", { class: "about" }), el("p", { class: "usual muted" }), el("p", { class: "state" }));
+      box.append(made);
+    }
+    const [, value, about, usual, level] = made.children;
+    setText(value, tile.value);
+    setText(about, tile.about);
+    setText(usual, tile.usual);
+    value.dataset.exact = tile.exact ?? "";
+    value.dataset.part = tile.part ?? "";
+    value.dataset.whole = tile.whole ?? "";
+    made.dataset.level = tile.level?.level ?? "";
+    renderOnce(level, tile.level, () => (tile.level ? [levelMark(tile.level.level), tile.level.whose] : []));
+  }
+}

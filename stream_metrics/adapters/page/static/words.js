@@ -1,0 +1,56 @@
+// How figures and times are said. Everything here returns text; nothing touches the page.
+
+const GROUPED = new Intl.NumberFormat("en-GB", { maximumFractionDigits: 0 });
+const SHORT_TIME = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
+const LONG_TIME = new Intl.DateTimeFormat("en-GB", {
+  hour: "2-digit", minute: "2-digit", second: "2-digit",
+});
+const MOMENT = new Intl.DateTimeFormat("en-GB", {
+  day: "numeric", month: "short", year: "numeric",
+  hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short",
+});
+
+export const NONE = "–";
+
+export const count = (value) => (value === null ? NONE : GROUPED.format(value));
+
+/** A share in percent: one digit behind the point below 10 %, none above. */
+export function percent(value) {
+  if (value === null) return NONE;
+  const hundred = value * 100;
+  const digits = hundred !== 0 && Math.abs(hundred) < 9.95 ? 1 : 0;
+  return `${hundred.toFixed(digits)}\u202f%`;
+}
+
+export const mean = (value) => (value === null ? NONE : value.toFixed(2));
+
+/** A duration in the largest units that fit. */
+export function duration(seconds) {
+  if (seconds === null) return NONE;
+  if (seconds < 10) return `${seconds.toFixed(1)}\u202fs`;
+  if (seconds < 120) return `${Math.round(seconds)}\u202fs`;
+  if (seconds < 7200) return `${Math.round(seconds / 60)}\u202fmin`;
+  return `${(seconds / 3600).toFixed(1)}\u202fh`;
+}
+
+/** A span such as that of a bucket, which is a round number. */
+export function span(seconds) {
+  for (const [size, unit] of [[3600, "h"], [60, "min"]]) {
+    if (seconds >= size && Number.isInteger((seconds * 10) / size)) return `${seconds / size}\u202f${unit}`;
+  }
+  return `${seconds}\u202fs`;
+}
+
+export const clock = (unixSeconds, withSeconds) =>
+  (withSeconds ? LONG_TIME : SHORT_TIME).format(unixSeconds * 1000);
+
+export const moment = (unixSeconds) => MOMENT.format(unixSeconds * 1000);
+
+export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
+
+export const LEVELS = {
+  ok: { sign: "✓", text: "fine" },
+  warning: { sign: "!", text: "warning" },
+  critical: { sign: "‼", text: "critical" },
+  unknown: { sign: "·", text: "cannot tell" },
+};

@@ -1,0 +1,87 @@
+// The worst conversations, and which of their results repeat which.
+
+import { $, el, radios, renderOnce, setText } from "./dom.js";
+import { count, percent, plural } from "./words.js";
+
+const RANKINGS = [["highest_srr", "highest SRR"], ["lowest_sre", "lowest SRE"],
+  ["most_wasted_iterations", "most wasted iterations"]];
+let ranking = RANKINGS[0][0];
+let worst = null; // the answer, or its error
+let asked = 0; // counts up, so that an answer to an earlier question is left aside
+
+/** Ask for an agent and a window, as a query, and show the answer. */
+export async function askWorst(query) {
+  const mine = (asked += 1);
+  showWorst();
+  try {
+    const answer = await fetch(`api/worst?${query}`, { headers: { Accept: "application/json" } });
+    const body = await answer.json();
+    if (mine !== asked) return;
+    worst = answer.ok ? body : { error: body.error };
+  } catch {
+    if (mine !== asked) return;
+    worst = { error: "this worker does not answer" };
+  }
+  showWorst();
+}
+
+function showWorst() {
+  radios($("rankings"), "ranking", RANKINGS, ranking, (choice) => {
+    ranking = choice;
+    showWorst();
+  });
+  if (!worst) return;
+  const rows = worst.error ? [] : worst[ranking];
+  const list = $("worst-list");
+  const open = new Set([...list.querySelectorAll("details[open]")].map((each) => each.dataset.id));
+  renderOnce(list, [rows, ranking], () => rows.map((row) => worstItem(row, open)));
+  list.hidden = !rows.length;
+  $("worst-none").hidden = rows.length > 0;
+  setText($("worst-none"), worst.error ? `Not to be had: ${worst.error}.` : nothingWorst());
+  setText($("worst-text"), worst.error ? "" : worstLead());
+}
+
+function worstLead() {
+  const looked = `${plural(worst.conversations, "conversation")} of this worker’s partitions in ${worst.window}`;
+  const not = worst.complete ? "" : `, the latest ones: no more than ${count(worst.max_conversations)} are read`;
+  return `Of ${looked}${not}. SRR and SRE are ranked from ${worst.min_results} results on. `
+    + "Results are named by their result_id.";
+}
+
+function nothingWorst() {
+  if (!worst.conversations) return "No conversation has searched in this window.";
+  return { highest_srr: `No conversation with ${worst.min_results} results or more repeats any.`,
+    lowest_sre: "No conversation has enough labelled results yet.",
+    most_wasted_iterations: "No iteration was wasted, as far as labels tell." }[ranking];
+}
+
+function worstItem(row, open) {
+  const facts = [["SRR", percent(row.srr)], ["SRE", percent(row.sre)],
+    ["repeated", `${count(row.duplicates)} of ${count(row.results)}`],
+    ["wasted", `${row.wasted_iterations} of ${row.iterations}`]];
+  const details = el("details", { data: { id: row.conversation_id }, open: open.has(row.conversation_id) },
+    el("summary", { data: { focus: `worst ${row.conversation_id}` } },
+      el("code", {}, row.conversation_id), el("span", { class: "muted agents" }, row.agents.join(", ")),
+      el("span", { class: "facts" }, ...facts.map(([name, value]) =>
+        el("span", {}, el("span", { class: "muted" }, `${name} `), value)))),
+    worstPairs(row));
+  return el("li", { class: "card" }, details);
+}
+
+function worstPairs(row) {
+  if (!row.pairs.length) return el("p", { class: "muted" }, "No result of it repeats another.");
+  const many = row.turns.length > 1;
+  const head = [many ? "turn" : null, "result", "in iteration", "repeats", "of iteration", "by", "type"]
+    .filter((name) => name !== null);
+  const rows = row.pairs.map((pair) => {
+    const cells = [pair.result_id, pair.iteration, pair.first_result_id, pair.first_iteration,
+      pair.evidence, pair.entity_type];
+    if (many) cells.unshift(pair.turn);
+    return el("tr", {}, ...cells.map((cell) => el("td", {}, String(cell))));
+  });
+  const more = row.duplicates - row.pairs.length;
+  return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Repeated results of ${row.conversation_id}` },
+    el("table", {}, el("thead", {}, el("tr", {}, ...head.map((name) => el("th", { scope: "col" }, name)))),
+      el("tbody", {}, ...rows)),
+    more > 0 ? el("p", { class: "muted" }, `and ${count(more)} more`) : null);
+}
