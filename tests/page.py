@@ -1,0 +1,109 @@
+"""A worker's page over a store in memory, served on a free port: for tests that ask or look."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from stream_metrics.adapters.health import Health
+from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.adapters.page.board import Board, Inputs, Owned
+from stream_metrics.adapters.page.server import MAX_STREAMS, PageServer
+from stream_metrics.adapters.page.worst import Source, WorstConversations
+from stream_metrics.adapters.prometheus.operations import Operations
+from stream_metrics.adapters.prometheus.windows import WindowCollector
+from stream_metrics.adapters.web import Pages, WebOptions, make_app, serve
+from stream_metrics.engine.config import EngineConfig
+from stream_metrics.engine.windows import Windows
+from stream_metrics.ports import Record
+from stream_metrics.worker.partition import StatePartition
+from tests.property.test_partition import TOPIC, once, opened
+from tests.unit.test_state_partition import NOON_S
+
+NOON_US = NOON_S * 1_000_000
+
+
+@dataclass
+class Showcase:
+    """A worker of one partition, of ``total``, at a moment that stands until ``now_us`` is set."""
+
+    partition: StatePartition
+    store: MemoryStore
+    registry: CollectorRegistry
+    operations: Operations
+    health: Health
+    now_us: int = NOON_US
+    total: int | None = 4
+    max_streams: int = MAX_STREAMS
+    interval_seconds: float = 0.05
+    kept_seconds: float = 0.0
+    board: Board = field(init=False)
+    collector: WindowCollector = field(init=False)
+    worst: WorstConversations = field(init=False)
+
+    @classmethod
+    async def new(cls, *events: Mapping[str, Any], **options: Any) -> Showcase:
+        """One that has read ``events``."""
+        store, registry = MemoryStore(), CollectorRegistry()
+        partition = await opened(store, MemoryDeadLetters(), 10_000)
+        health = Health(reasons={})
+        showcase = cls(partition, store, registry, Operations(registry), health, **options)
+        await showcase.take(events)
+        return showcase
+
+    def __post_init__(self) -> None:
+        inputs = Inputs(self.registry, self.health, self.windows, self.owned, lambda: self.now_us)
+        self.board = Board(inputs, interval_seconds=self.interval_seconds)
+        self.collector = WindowCollector(self.windows, lambda: self.now_us)
+        self.worst = WorstConversations(
+            lambda: Source(self.store, EngineConfig()),
+            self.owned,
+            lambda: self.now_us,
+            kept_seconds=self.kept_seconds,
+        )
+
+    async def take(self, events: Iterable[Mapping[str, Any]]) -> None:
+        """Let the worker read more events."""
+        first = self.partition.positions[TOPIC].offset
+        records = [
+            Record(
+                json.dumps(event).encode(),
+                event["conversation_id"].encode(),
+                int(event["occurred_at"] * 1000),
+                TOPIC,
+                0,
+                first + at,
+            )
+            for at, event in enumerate(events)
+        ]
+        await self.partition.process(records, once)
+
+    def windows(self) -> list[Windows]:
+        """Those of the one partition."""
+        return [self.partition.windows]
+
+    def owned(self) -> Owned:
+        """One of ``total``; none before the total is known."""
+        return Owned() if self.total is None else Owned([0], self.total)
+
+    async def state(self, window: str | None = None, agent: str | None = None) -> dict[str, Any]:
+        """The board's document."""
+        document = await self.board.document(self.board.view(window, agent))
+        found: dict[str, Any] = json.loads(document)
+        return found
+
+    @asynccontextmanager
+    async def served(self, **options: Any) -> AsyncIterator[str]:
+        """The address of the page, behind whatever ``WebOptions`` say."""
+        app = make_app(Pages(self.registry, self.health, self.collector))
+        PageServer(self.board, self.worst, max_streams=self.max_streams).add_to(app)
+        runner = await serve(WebOptions(port=0, **options), app)
+        try:
+            yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+        finally:
+            await runner.cleanup()

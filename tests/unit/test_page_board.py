@@ -1,0 +1,245 @@
+"""What the page says: the same figures as the windows, by agent, by window and over time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from stream_metrics.adapters.page import figures
+from stream_metrics.adapters.page.board import KEPT, Board
+from stream_metrics.adapters.page.operating import SAMPLES, History, Operating
+from stream_metrics.engine.windows import DEFAULT_WINDOWS, Windows, parse_window
+from stream_metrics.traffic import TrafficProfile, generate
+from tests.page import NOON_US, Showcase
+from tests.unit.test_state_partition import NOON_S
+from tests.unit.test_worst import labelled, searched
+
+HOUR = parse_window("1h")
+NOW = NOON_US + 1_800_000_000
+EVENTS = (
+    searched("c-1", 1, ["a", "b"], agent="first"),
+    searched("c-1", 2, ["a", "c"], NOON_S + 60, agent="first"),
+    searched("c-2", 1, ["a", "a", "a"], NOON_S + 120, agent="second"),
+    labelled("c-1", {"1.0.a": 3, "1.1.b": 0, "2.1.c": 2}),
+)
+
+
+@pytest.fixture
+async def showcase() -> AsyncIterator[Showcase]:
+    """A worker that has read a few events."""
+    made = await Showcase.new(*EVENTS, now_us=NOW)
+    yield made
+    made.board.close()
+    made.worst.close()
+
+
+async def test_figures_are_made_of_the_window_sums(showcase: Showcase) -> None:
+    """Each headline figure shows its value, and the whole numbers that it is made of."""
+    shown = (await showcase.state("1h"))["figures"]
+
+    assert [shown["srr"][part] for part in ("value", "part", "whole")] == [3 / 7, 3, 7]
+    assert [shown["sre"][part] for part in ("value", "part", "whole")] == [0.5, 2, 4]
+    assert [shown["gain"][part] for part in ("value", "part", "whole")] == [2.5, 5, 2]
+    assert [shown["coverage"][part] for part in ("value", "part", "whole")] == [3 / 4, 3, 4]
+
+
+async def test_a_figure_of_nothing_is_no_zero(showcase: Showcase) -> None:
+    """Where there is nothing to divide by, the value is null."""
+    showcase.now_us = NOW + 86_400_000_000 * 2
+    shown = await showcase.state("1h")
+
+    assert shown["figures"]["srr"] == {"value": None, "part": 0, "whole": 0, "usual": None}
+    assert set(shown["series"]["srr"]) == {None}
+
+
+async def test_an_agent_has_figures_of_its_own(showcase: Showcase) -> None:
+    """With an agent chosen figures and series are its own; the list of agents stays whole."""
+    shown = await showcase.state("1h", "second")
+
+    assert shown["agent"] == "second"
+    assert (shown["figures"]["srr"]["part"], shown["figures"]["srr"]["whole"]) == (2, 3)
+    assert sum(shown["series"]["duplicates"]) == 2
+    assert [(row["agent"], row["results"]) for row in shown["agents"]] == [
+        ("first", 4),
+        ("second", 3),
+    ]
+
+
+@pytest.mark.parametrize("window", [window.name for window in DEFAULT_WINDOWS])
+async def test_the_page_agrees_with_metrics(window: str) -> None:
+    """Counts on the page are those that ``/metrics`` shows at the same moment."""
+    showcase = await Showcase.new()
+    traffic = TrafficProfile(seed=8, conversations=40, duration_seconds=1_200)
+    events = [json.loads(record.value or b"") for record in generate(traffic) if record.valid]
+    times = [record.timestamp_ms or 0 for record in generate(traffic) if record.valid]
+    for event, stamp in zip(events, times, strict=True):
+        event["occurred_at"] = stamp / 1000
+    searches = sorted(e["occurred_at"] for e in events if e.get("searches"))
+    middle = searches[len(searches) // 2]
+    await showcase.take(event for event in events if event["occurred_at"] <= middle)
+    showcase.now_us = int(middle * 1e6)
+    showcase.collector.prepare()
+    series: dict[str, float] = {}
+    for family in parse_text(showcase.collector.render()):
+        for sample in family.samples:
+            if sample.labels.get("window") == window:
+                series[sample.name] = series.get(sample.name, 0) + sample.value
+
+    shown = await showcase.state(window)
+    showcase.board.close()
+
+    def metric(name: str) -> float:
+        return series[f"streammetrics_window_{name}"]
+
+    assert metric("results") > 0
+    assert shown["sums"] == {n: metric(n) for n in ("results", "iterations", "turns")}
+    assert shown["figures"]["srr"]["part"] == metric("duplicate_results")
+    assert shown["figures"]["sre"]["part"] == metric("settled_good_results")
+    assert shown["figures"]["sre"]["whole"] == metric("settled_results")
+    assert shown["figures"]["gain"]["part"] == metric("settled_gain")
+    assert shown["figures"]["gain"]["whole"] == metric("settled_iterations")
+    assert shown["figures"]["coverage"]["part"] == metric("labelled_results")
+    assert shown["figures"]["coverage"]["whole"] == metric("unique_results")
+    assert sum(shown["series"]["unique"]) == metric("unique_results")
+    assert sum(shown["series"]["duplicates"]) == metric("duplicate_results")
+
+
+async def test_a_late_label_changes_the_past(showcase: Showcase) -> None:
+    """A label that comes half an hour later moves the point at the time of the iteration."""
+    showcase.board.interval_seconds = 0.0
+    before = (await showcase.state("1h"))["series"]
+    await showcase.take([labelled("c-2", {"1.0.a": 4})])
+
+    after = (await showcase.state("1h"))["series"]
+
+    at = after["times"].index(NOON_S + 120)
+    assert (before["coverage"][at], after["coverage"][at]) == (0.75, 1.0)
+
+
+def test_points_are_over_the_buckets_that_end_there() -> None:
+    """A point adds up its bucket and the four before it; where nothing was there is no value."""
+    found: list[dict[str, int]] = [{} for _ in range(60)]
+    found[10] = {"r": 4, "d": 2}
+    found[12] = {"r": 6, "d": 0}
+
+    values = figures.core_series(found)["srr"]
+
+    assert values[9:18] == [None, 0.5, 0.5, 0.2, 0.2, 0.2, 0.0, 0.0, None]
+
+
+def test_gate_and_routes_come_from_a_window_that_has_them() -> None:
+    """The window shown, or the next longer one that keeps decisions, or else the longest."""
+
+    def chosen(name: str, *kept: str) -> str | None:
+        windows = [parse_window(window) for window in kept]
+        found = figures.decisions_window(windows, parse_window(name))
+        return found.name if found else None
+
+    every = [window.name for window in DEFAULT_WINDOWS]
+    assert [chosen(name, *every) for name in every] == ["5m", "5m", "1h", "1h", "24h", "24h"]
+    assert chosen("6h", "1h", "6h") == "1h"
+    assert chosen("6h", "6h") is None
+
+
+def test_routes_are_ordered_by_use() -> None:
+    """The route used most comes first; accuracy is over labelled searches only."""
+    sums = {"R|a|yes": 1, "R|a|unknown": 1, "R|b|no": 3, "R|b|yes": 1}
+
+    shown = figures.routing(sums)
+
+    assert [row["route"] for row in shown["routes"]] == ["b", "a"]
+    assert shown["accuracy"]["value"] == 2 / 5
+    assert shown["routes"][0]["share"]["value"] == 4 / 6
+
+
+def test_many_routes_become_a_few_and_the_rest() -> None:
+    """The shares of the routes shown and of all others add up to one."""
+    found: list[dict[str, int]] = [{} for _ in range(60)]
+    found[0] = {f"R|route-{n}|unknown": n + 1 for n in range(20)}
+
+    shown = figures.decision_series(found)
+
+    assert [row["route"] for row in shown["routes"]] == [f"route-{n}" for n in range(19, 13, -1)]
+    shares = [row["share"][0] for row in shown["routes"]]
+    assert sum(shares) + shown["routes_rest"][0] == pytest.approx(1)
+
+
+def test_gate_figures_are_of_labelled_decisions() -> None:
+    """Efficiency is right skips of labelled decisions; the share of skips is of all."""
+    sums = {"q|skip|no": 2, "q|skip|yes": 1, "q|search|yes": 4, "q|search|unknown": 3}
+
+    shown = figures.gate(sums)
+
+    assert shown["efficiency"]["value"] == 2 / 7
+    assert shown["missed_share"]["value"] == 1 / 7
+    assert shown["skips"]["value"] == 3 / 10
+
+
+async def test_clients_that_look_at_the_same_share_a_document(showcase: Showcase) -> None:
+    """Within the interval the document is made once."""
+    board = Board(showcase.board.inputs, interval_seconds=3_600)
+    first = await board.document(board.view("1h", None))
+    showcase.now_us += 1
+
+    assert await board.document(board.view("1h", None)) is first
+    assert await board.document(board.view("5m", None)) is not first
+    board.close()
+
+
+async def test_the_documents_kept_are_bounded(showcase: Showcase) -> None:
+    """Asking for ever new agents does not grow what is kept."""
+    board = Board(showcase.board.inputs, interval_seconds=3_600)
+    for number in range(KEPT + 20):
+        await board.document(board.view("1h", f"agent-{number}"))
+
+    assert len(board._made) <= KEPT + 1
+    board.close()
+
+
+async def test_an_unknown_window_is_refused(showcase: Showcase) -> None:
+    """The message names those that are kept."""
+    with pytest.raises(ValueError, match="1m, 5m, 30m, 1h, 6h, 24h"):
+        showcase.board.view("2h", None)
+
+
+@pytest.mark.parametrize(
+    ("kept", "default"), [(("1m", "1h", "24h"), "1h"), (("30m",), "30m"), (("24h", "6h"), "24h")]
+)
+def test_the_default_window_is_one_that_is_kept(kept: tuple[str, ...], default: str) -> None:
+    """1h where it is kept, else the middle one."""
+    inputs: Any = type("Inputs", (), {"specs": tuple(map(parse_window, kept))})()
+    board = Board(inputs)
+
+    assert board.view(None, None).window.name == default
+    board.close()
+
+
+def test_the_history_is_bounded() -> None:
+    """After two hours the oldest sample goes."""
+    history = History()
+    for number in range(SAMPLES + 5):
+        history.add(Operating(float(number), lag_seconds=1.0))
+
+    assert len(history.lag()["times"]) == SAMPLES
+    assert history.lag()["times"][0] == 5.0
+
+
+async def test_lag_is_null_where_nothing_is_read(showcase: Showcase) -> None:
+    """Without a partition there is no lag, and it is not shown as 0."""
+    assert (await showcase.state())["operating"]["lag_seconds"] is None
+
+    showcase.operations.lag("events", 0, 7, 2.5)
+    showcase.operations.lag("labels", 0, 3, 0.5)
+    showcase.board.interval_seconds = 0.0
+
+    operating = (await showcase.state())["operating"]
+    assert (operating["lag_records"], operating["lag_seconds"]) == (10, 2.5)
+
+
+def test_series_of_a_partition_without_the_window_are_empty() -> None:
+    """A window that a partition does not keep adds nothing."""
+    assert figures.buckets([Windows([parse_window("5m")])], HOUR, None, NOW) == [{}] * 60

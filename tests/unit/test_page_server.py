@@ -1,0 +1,266 @@
+"""The page's routes, asked through a real server: what they answer, to how many, and until when."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import importlib.resources
+import json
+import re
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+import pytest
+
+from deploy.local.waiting import wait_until
+from stream_metrics.adapters.auth import hash_password
+from stream_metrics.adapters.page import server, worst
+from stream_metrics.adapters.page.worst import WAITING, Busy
+from tests.page import Showcase
+from tests.unit.test_worst import searched
+
+EVENTS = (
+    searched("c-1", 1, ["a", "b"], agent="first"),
+    searched("c-1", 2, ["a", "c"], agent="first"),
+    searched("c-2", 1, ["a", "a", "a"] * 4, agent="second"),
+)
+HOSTILE = "<img src=x onerror=alert(1)>"
+API = ("/api/state", "/api/stream", "/api/worst")
+
+
+@asynccontextmanager
+async def asking(showcase: Showcase, **options: Any) -> AsyncIterator[aiohttp.ClientSession]:
+    """A client of the served page."""
+    async with (
+        showcase.served(**options) as address,
+        aiohttp.ClientSession(address, timeout=aiohttp.ClientTimeout(total=30)) as session,
+    ):
+        yield session
+
+
+async def documents(answer: aiohttp.ClientResponse, count: int) -> list[dict[str, Any]]:
+    """The first documents of a stream."""
+    found: list[dict[str, Any]] = []
+    async for line in answer.content:
+        if line.startswith(b"data: "):
+            found.append(json.loads(line.removeprefix(b"data: ")))
+            if len(found) == count:
+                break
+    return found
+
+
+async def test_the_page_and_all_that_it_names_is_served() -> None:
+    """Every file that the page, or a script of it, refers to is there, from this worker alone."""
+    async with asking(await Showcase.new()) as client:
+        wanted, seen = {"/"}, set[str]()
+        while wanted - seen:
+            path = (wanted - seen).pop()
+            seen.add(path)
+            async with client.get(path) as answer:
+                text = await answer.text()
+                assert answer.status == 200, path
+                if path not in ("/metrics", "/readyz", "/healthz"):
+                    policy = answer.headers["Content-Security-Policy"]
+                    assert "default-src 'none'" in policy
+                    assert "unsafe" not in policy
+            if path == "/" or path.endswith(".js"):
+                named = re.findall(r'(?:\b(?:src|href)=|^import .* from )"([^"#]+)"', text, re.M)
+                wanted |= {"/" + name.removeprefix("./") for name in named}
+
+    assert {"/", "/page.css", "/page.js", "/charts.js", "/metrics", "/readyz"} <= seen
+
+
+async def test_the_page_has_nothing_inline_and_nothing_from_elsewhere() -> None:
+    """No script, style or handler stands in the page, and no address of another host."""
+    folder = importlib.resources.files("stream_metrics.adapters.page") / "static"
+    for file in folder.iterdir():
+        text = file.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
+        assert "//cdn" not in text
+        assert not re.search(r"https?://", text), file.name
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", text)
+    html = (folder / "page.html").read_text(encoding="utf-8")
+    assert not re.search(r"<style|style=|\son[a-z]+=|<script(?![^>]* src=)", html)
+
+
+async def test_an_unchanged_file_is_not_sent_again() -> None:
+    """With the tag that it was given a client gets a 304."""
+    async with asking(await Showcase.new()) as client:
+        async with client.get("/page.css") as answer:
+            tag = answer.headers["ETag"]
+        async with client.get("/page.css", headers={"If-None-Match": tag}) as answer:
+            assert (answer.status, await answer.read()) == (304, b"")
+
+
+async def test_the_state_is_json() -> None:
+    """The document for a window and an agent, which no cache keeps."""
+    async with (
+        asking(await Showcase.new(*EVENTS)) as client,
+        client.get("/api/state", params={"window": "5m", "agent": "first"}) as answer,
+    ):
+        body = await answer.json()
+
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert (body["window"], body["agent"], body["sums"]["results"]) == ("5m", "first", 4)
+    assert body["partitions"] == {"owned": 1, "total": 4}
+
+
+@pytest.mark.parametrize("path", API)
+@pytest.mark.parametrize("query", [{"window": "2h"}, {"agent": "x" * 65}])
+async def test_what_cannot_be_is_a_400(path: str, query: dict[str, str]) -> None:
+    """The answer says in JSON what is wrong."""
+    async with (
+        asking(await Showcase.new()) as client,
+        client.get(path, params=query) as answer,
+    ):
+        assert answer.status == 400
+        assert (await answer.json())["error"]
+
+
+async def test_hostile_names_stay_data() -> None:
+    """An agent's name comes back as a string of JSON, whose type no browser takes for a page."""
+    showcase = await Showcase.new(searched(HOSTILE, 1, ["a"] * 12, agent=HOSTILE))
+    async with asking(showcase) as client:
+        for path in ("/api/state", "/api/worst"):
+            async with client.get(path, params={"agent": HOSTILE}) as answer:
+                assert answer.content_type == "application/json"
+                assert answer.headers["X-Content-Type-Options"] == "nosniff"
+                assert (await answer.json())["agent"] == HOSTILE
+
+
+async def test_the_stream_sends_documents() -> None:
+    """Each event is a whole document, and later ones have what came meanwhile."""
+    showcase = await Showcase.new(*EVENTS)
+    async with (
+        asking(showcase) as client,
+        client.get("/api/stream", params={"window": "1h"}) as answer,
+    ):
+        (first,) = await documents(answer, 1)
+        await showcase.take([searched("c-3", 1, ["a", "b"])])
+
+        async def later() -> bool:
+            (document,) = await documents(answer, 1)
+            return bool(document["sums"]["results"] == first["sums"]["results"] + 2)
+
+        assert answer.headers["Content-Type"] == "text/event-stream; charset=utf-8"
+        await wait_until(later, 10, "the stream does not tell of new results")
+
+
+async def test_streams_are_capped() -> None:
+    """One client more than may have a stream is told so, until another has gone."""
+    showcase = await Showcase.new(max_streams=2)
+    async with asking(showcase) as client:
+        first, second = [await client.get("/api/stream") for _ in range(2)]
+        async with client.get("/api/stream") as third:
+            assert third.status == 503
+            assert "Retry-After" in third.headers
+        async with client.get("/api/state") as asked:
+            assert asked.status == 200
+
+        first.close()
+
+        async def admitted() -> bool:
+            async with client.get("/api/stream") as again:
+                return again.status == 200
+
+        await wait_until(admitted, 10, "a place that is free is not given")
+        second.close()
+
+
+async def test_a_client_that_reads_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It loses its place after a while, and nothing piles up for it."""
+    monkeypatch.setattr(server, "WRITE_SECONDS", 0.2)
+    showcase = await Showcase.new(*EVENTS, max_streams=1, interval_seconds=0.0)
+    async with asking(showcase) as client:
+        address = urlsplit(str(client._base_url))
+        silent = socket.socket()
+        silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        silent.setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.sock_connect(silent, (address.hostname, address.port))
+        await loop.sock_sendall(silent, b"GET /api/stream HTTP/1.1\r\nHost: page\r\n\r\n")
+
+        async def refused() -> bool:
+            async with client.get("/api/stream") as answer:
+                return answer.status == 503
+
+        async def admitted() -> bool:
+            return not await refused()
+
+        await wait_until(refused, 10, "the silent client was not given the place")
+        await wait_until(admitted, 20, "the silent client was not let go")
+        silent.close()
+
+
+async def test_open_streams_do_not_hold_up_the_end() -> None:
+    """When the worker stops, clients are let go at once, those too that read nothing."""
+    showcase = await Showcase.new(*EVENTS)
+    async with aiohttp.ClientSession() as client:
+        async with asyncio.timeout(10), showcase.served() as address:
+            answer = await client.get(f"{address}/api/stream")
+            assert answer.status == 200
+        answer.close()
+
+
+async def test_users_are_asked_for_on_every_route() -> None:
+    """Where the pages have users, so have the page, its files and its data."""
+    users = {"someone": hash_password("correct horse", cost=4)}
+    token = base64.b64encode(b"someone:correct horse").decode()
+    async with asking(await Showcase.new(), users=users) as client:
+        for path in ("/", "/page.js", *API):
+            async with client.get(path) as answer:
+                assert answer.status == 401, path
+            async with client.get(path, headers={"Authorization": f"Basic {token}"}) as answer:
+                assert answer.status == 200, path
+
+
+async def test_the_worst_conversations_are_those_of_the_window_and_agent() -> None:
+    """The answer has the rankings, and says of how many partitions it is."""
+    async with (
+        asking(await Showcase.new(*EVENTS)) as client,
+        client.get("/api/worst", params={"window": "1h", "agent": "second"}) as answer,
+    ):
+        body = await answer.json()
+
+    assert [row["conversation_id"] for row in body["highest_srr"]] == ["c-2"]
+    assert body["partitions"] == {"owned": 1, "total": 4}
+    assert body["complete"] is True
+
+
+async def test_the_worst_conversations_without_a_store_are_a_503() -> None:
+    """While Redis does not answer the reason is told, and nothing is invented."""
+    showcase = await Showcase.new(*EVENTS)
+    showcase.store.available = False
+    async with asking(showcase) as client, client.get("/api/worst") as answer:
+        assert answer.status == 503
+        assert "cannot be read" in (await answer.json())["error"]
+
+
+async def test_too_many_questions_at_once_are_turned_away() -> None:
+    """Answers are worked out one after the other, and only so many may wait."""
+    showcase = await Showcase.new(*EVENTS)
+    views = [showcase.board.view("1h", f"agent-{n}") for n in range(WAITING + 1)]
+
+    answers = await asyncio.gather(
+        *(showcase.worst.document(view) for view in views), return_exceptions=True
+    )
+
+    assert [type(answer) for answer in answers] == [bytes] * WAITING + [Busy]
+
+
+async def test_an_answer_is_kept_for_a_while() -> None:
+    """Asked again within that time the store is left alone."""
+    showcase = await Showcase.new(*EVENTS, kept_seconds=3_600.0)
+    view = showcase.board.view("1h", None)
+    first = await showcase.worst.document(view)
+    showcase.store.available = False
+
+    assert await showcase.worst.document(view) is first
+
+
+def test_an_answer_reads_so_many_conversations_at_most() -> None:
+    """The work that a question makes is bounded."""
+    assert worst.CONVERSATIONS <= 10_000
