@@ -24,7 +24,7 @@ KERNEL_SOURCES := $(shell find kernel/src -name '*.rs') $(addprefix kernel/, \
 TOOLS := env PATH="$(CURDIR)/$(BIN):$(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin"
 
 .PHONY: help setup demo test test-unit test-services check format stack bench bounds profile services \
-	kernel docs lock clean campaign mutations fuzz
+	browser kernel docs lock clean campaign mutations fuzz
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,20 +74,24 @@ $(KERNEL): $(KERNEL_SOURCES) | $(READY)
 		kernel/target/wheels/*.whl
 	@touch $@
 
-demo: setup ## Play a recorded day through the engine and watch it in the terminal
-	@$(BIN)/stream-metrics demo
+# DEMO has options, such as DEMO=--keep, which leaves the page open after the day.
+demo: setup ## Play a recorded day through the engine; watch it in the terminal and on the page
+	@$(BIN)/stream-metrics demo $(DEMO)
 
 services: setup ## Install Kafka, Redis, Prometheus and Alertmanager where they are missing
 	@$(BIN)/python -m deploy.local install
 
-test: kernel services check test-unit test-services ## Run everything: checks, unit tests, tests on real servers
+browser: setup ## Install the servers and Chromium, which the page is tested in, where they are missing
+	@$(BIN)/python -m deploy.local install --browser
+
+test: kernel browser check test-unit test-services ## Run everything: checks, unit tests, tests on real servers
 
 test-unit: kernel ## Run the tests that need no server
 	@$(PYTEST) -m "not service" -n auto --dist worksteal
 	@echo "once more without the kernel:"
 	@STREAM_METRICS_KERNEL=python $(PYTEST) -m "not service" -n auto --dist worksteal --quiet $(PLAIN)
 
-test-services: services ## Run the tests on real servers, each process with servers of its own
+test-services: browser ## Run the tests on real servers, each process with servers of its own
 	@$(PYTEST) -m service -n 2 --dist loadfile --durations 15
 
 check: setup ## Format, lint, types, import rules

@@ -40,7 +40,7 @@ class Showcase:
     now_us: int = NOON_US
     total: int | None = 4
     max_streams: int = MAX_STREAMS
-    interval_seconds: float = 0.05
+    interval_seconds: float = 0.2
     kept_seconds: float = 0.0
     board: Board = field(init=False)
     collector: WindowCollector = field(init=False)

@@ -24,6 +24,7 @@ export class Chart {
   constructor({ title, about, kind = "lines", limit = null, format, axis = format, threshold = null }) {
     Object.assign(this, { title, kind, limit, format, axis, threshold });
     this.data = null;
+    this.key = ""; // what is drawn, so that nothing is drawn twice
     this.chosen = null;
     const id = `chart-${(numbered += 1)}`;
     this.value = el("output", { class: "chart-value", "aria-live": "off" });
@@ -65,6 +66,9 @@ export class Chart {
 
   /** Show `{times, series: [{name, values, tone}], seconds, now, none}`; `none` is said instead. */
   update(data) {
+    const key = JSON.stringify(data);
+    if (key === this.key) return;
+    this.key = key;
     this.data = data;
     const shown = data.series.filter((series) => series.values.some((value) => value !== null));
     this.none.hidden = !data.none;

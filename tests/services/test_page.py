@@ -1,0 +1,334 @@
+"""The page in a real Chromium: narrow and wide, light and dark, by keyboard, with hostile names."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import Browser, Page, async_playwright, expect
+
+from tests.page import NOON_US, Showcase
+from tests.unit.test_state_partition import NOON_S
+from tests.unit.test_worst import labelled, searched
+
+expect.set_options(timeout=20_000)
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+TEN = "abcdefghij"
+JUDGED = {f"1.{at}.{doc}": at % 5 for at, doc in enumerate(TEN)}
+ORDINARY = (
+    *(
+        searched(f"c-{n}", 1, [*TEN, "a", "b"], NOON_S + 60 * n, agent=agent)
+        for n, agent in enumerate(["first", "second", "first", "third"] * 4)
+    ),
+    searched("c-1", 2, [], NOON_S + 90, agent="second", gate={"decision": "skip"}),
+    labelled("c-1", JUDGED),
+    labelled("c-2", JUDGED),
+)
+
+
+def routed(conversation: str, route: str, **more: Any) -> dict[str, Any]:
+    """A search iteration whose search took a route; it returned the same document many times."""
+    event = searched(conversation, 1, ["a"] * 12, **more)
+    event["searches"][0]["routing"] = {"selected": route}
+    return event
+
+
+@dataclass
+class Looked:
+    """A page in the browser, and whatever it complained of."""
+
+    page: Page
+    complaints: list[str] = field(default_factory=list)
+
+    def tile(self, name: str) -> Any:
+        """The value of a tile."""
+        return self.page.locator(f"#tile-{name} .value")
+
+
+@pytest_asyncio.fixture
+async def browser(browser_path: str) -> AsyncIterator[Browser]:
+    """The system's Chromium."""
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=browser_path)
+        yield browser
+        await browser.close()
+
+
+@asynccontextmanager
+async def looking(
+    browser: Browser, showcase: Showcase, path: str = "/", width: int = 1440, **options: Any
+) -> AsyncIterator[Looked]:
+    """The page of a worker, with its first figures on it."""
+    async with showcase.served() as address:
+        context = await browser.new_context(
+            viewport={"width": width, "height": 900}, timezone_id="UTC", **options
+        )
+        looked = Looked(await context.new_page())
+        page = looked.page
+        page.on("console", lambda message: looked.complaints.append(message.text))
+        page.on("pageerror", lambda error: looked.complaints.append(str(error)))
+        page.on("dialog", lambda dialog: looked.complaints.append(f"dialog: {dialog.message}"))
+        await page.goto(address + path)
+        await expect(page.locator("#tile-srr")).to_be_visible()
+        await expect(page.locator("#worst-text")).not_to_have_text("\u00a0")
+        yield looked
+        await context.close()
+
+
+async def ordinary(**options: Any) -> Showcase:
+    """A worker that has read a quarter of an hour of three agents."""
+    return await Showcase.new(*ORDINARY, **{"now_us": NOON_US + 1_000_000_000, **options})
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 768, 1440])
+async def test_the_page_is_accessible_and_fits(browser: Browser, width: int, scheme: str) -> None:
+    """With all that opens open nothing sticks out, and axe-core and the console are silent."""
+    showcase = await ordinary()
+    async with looking(browser, showcase, width=width, color_scheme=scheme) as looked:
+        page = looked.page
+        for closed in await page.locator("details > summary").all():
+            await closed.click()
+        assert await page.locator("details[open] tbody tr").count() > 500
+
+        violations = (await Axe().run(page)).response["violations"]
+
+        assert [(v["id"], v["nodes"][0]["html"]) for v in violations] == []
+        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert looked.complaints == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_a_page_of_faults_is_accessible(browser: Browser, scheme: str) -> None:
+    """Warnings, waiting and a worker without partitions can be read, too."""
+    showcase = await Showcase.new(total=None)
+    showcase.health.set("redis", "cannot be reached; retrying")
+    showcase.operations.lag("events", 0, 10, 100.0)
+    async with looking(browser, showcase, width=360, color_scheme=scheme) as looked:
+        await expect(looked.page.locator("#verdict")).to_have_attribute("data-level", "critical")
+
+        violations = (await Axe().run(looked.page)).response["violations"]
+
+        assert [(v["id"], v["nodes"][0]["html"]) for v in violations] == []
+
+
+async def test_hostile_names_are_shown_as_text(browser: Browser) -> None:
+    """Agents, routes, conversations and results that look like markup are read, not run."""
+    event = routed(HOSTILE, HOSTILE, agent=HOSTILE)
+    for result in event["searches"][0]["results"]:
+        result["result_id"] = HOSTILE + result["result_id"]
+    showcase = await Showcase.new(event, now_us=NOON_US + 1_000_000)
+    async with looking(browser, showcase) as looked:
+        page = looked.page
+        await page.locator("#worst-list summary").first.click()
+
+        for place in ("#agents tbody", "#agent", "#worst-list code", "#worst-list td", "#charts"):
+            await expect(page.locator(place).filter(has_text=HOSTILE).first).to_be_attached()
+        await page.locator("#agents .link").click()
+        await expect(page.locator("#agent")).to_have_value(HOSTILE)
+        await expect(looked.tile("srr")).to_have_text("92\u202f%")
+        assert await page.locator("img").count() == 1  # the page's own
+        assert looked.complaints == []
+
+
+async def test_the_page_can_be_used_by_keyboard_alone(browser: Browser) -> None:
+    """Tab reaches everything in reading order and shows where it is; arrows and Enter work."""
+    async with looking(browser, await ordinary()) as looked:
+        page = looked.page
+        reached: list[str] = []
+        for _ in range(60):
+            await page.keyboard.press("Tab")
+            at = await page.evaluate(
+                """() => {
+                    const it = document.activeElement;
+                    const box = it.matches("input") ? it.nextElementSibling : it;
+                    const style = getComputedStyle(box);
+                    const shown = style.outlineStyle !== "none" && style.outlineWidth !== "0px";
+                    const name = it.id || it.name || it.className || it.tagName.toLowerCase();
+                    return [name, shown];
+                }"""
+            )
+            if at[0] == "body":
+                break
+            reached.append(at[0])
+            assert at[1], f"focus cannot be seen on {at[0]}"
+
+        for name in ("skip", "agent", "window", "plot", "summary", "link", "ranking"):
+            assert name in reached, name
+        assert reached.index("agent") < reached.index("window") < reached.index("plot")
+        assert looked.complaints == []
+
+
+async def test_a_chart_is_read_by_arrow_keys(browser: Browser) -> None:
+    """A chart is a slider over time: each key says the time and the values at that point."""
+    async with looking(browser, await ordinary()) as looked:
+        plot = looked.page.get_by_role("slider", name="Redundancy (SRR)")
+        await plot.focus()
+        last = await plot.get_attribute("aria-valuetext")
+        await looked.page.keyboard.press("Home")
+
+        await expect(plot).to_have_attribute("aria-valuenow", "0")
+        await looked.page.keyboard.press("ArrowRight")
+        await expect(plot).to_have_attribute("aria-valuenow", "1")
+        await expect(plot).to_have_attribute("aria-valuetext", "11:18: SRR –")
+        assert last is not None
+        assert last.startswith("12:16: SRR")
+
+
+async def test_every_chart_has_its_table(browser: Browser) -> None:
+    """Behind each chart is a table with a row for each point, and the same values."""
+    async with looking(browser, await ordinary()) as looked:
+        charts = looked.page.locator("figure.chart")
+        assert await charts.count() == 9
+        for chart in await charts.all():
+            await expect(chart.locator("details summary")).to_contain_text("Table")
+        results = charts.filter(has=looked.page.get_by_role("heading", name="Results"))
+        await results.locator("summary").click()
+
+        rows = results.locator("tbody tr")
+        assert await rows.count() == 60
+        first = rows.filter(has=looked.page.get_by_text("12:00", exact=True))
+        assert await first.locator("td").all_text_contents() == ["10", "2"]
+
+
+async def test_window_and_agent_can_be_chosen(browser: Browser) -> None:
+    """Figures follow what is chosen, and the address keeps it for a reload."""
+    async with looking(browser, await ordinary()) as looked:
+        page = looked.page
+        await expect(looked.tile("results")).to_have_text("192")
+        await page.get_by_role("radio", name="5m").check()
+        await expect(looked.tile("results")).to_have_text("48")
+        await page.get_by_role("radio", name="24h").check()
+        await expect(looked.tile("results")).to_have_text("192")
+        await page.locator("#agent").select_option("third")
+        await expect(looked.tile("results")).to_have_text("48")
+
+        assert page.url.endswith("?agent=third&window=24h")
+        await page.reload()
+        await expect(looked.tile("results")).to_have_text("48")
+        await expect(page.locator("#agent")).to_have_value("third")
+        await expect(page.get_by_role("radio", name="24h")).to_be_checked()
+
+
+async def test_an_address_that_names_what_there_is_not_is_mended(browser: Browser) -> None:
+    """An old link with a window that is not kept any more shows the default one."""
+    async with looking(browser, await ordinary(), "/?window=7d") as looked:
+        await expect(looked.page.get_by_role("radio", name="1h")).to_be_checked()
+        assert "window" not in looked.page.url
+
+
+async def test_figures_come_by_themselves(browser: Browser) -> None:
+    """New events and labels show without a reload, and the focus stays where it was."""
+    showcase = await ordinary()
+    async with looking(browser, showcase) as looked:
+        button = looked.page.locator("#agents .link").first
+        await button.focus()
+        await showcase.take([searched("late", 1, ["x"] * 9, NOON_S + 990, agent="first")])
+
+        await expect(looked.tile("results")).to_have_text("201")
+        await expect(looked.page.locator("#agents tbody tr").first).to_contain_text("105")
+        await expect(button).to_be_focused()
+
+
+async def test_without_traffic_it_says_so(browser: Browser) -> None:
+    """A worker that has read nothing yet shows words in place of zeros."""
+    async with looking(browser, await Showcase.new()) as looked:
+        page = looked.page
+        await expect(page.locator("#verdict-title")).to_have_text("No searches yet")
+        await expect(looked.tile("srr")).to_have_text("–")
+        await expect(page.locator("#tile-srr")).to_contain_text("no searches in this window")
+        await expect(page.locator("#agents-none")).to_have_text("No agent has searched yet.")
+        await expect(page.locator("#worst-none")).to_contain_text("No conversation has searched")
+
+
+async def test_without_labels_it_says_so(browser: Browser) -> None:
+    """What is good is not known before the first label, and is not shown as 0."""
+    showcase = await Showcase.new(searched("c", 1, ["a", "b"]), now_us=NOON_US + 1)
+    async with looking(browser, showcase) as looked:
+        await expect(looked.tile("srr")).to_have_text("0\u202f%")
+        await expect(looked.tile("sre")).to_have_text("–")
+        await expect(looked.page.locator("#tile-sre")).to_contain_text("no labels yet")
+        await expect(looked.page.locator("#charts")).to_contain_text("No labels yet")
+
+
+async def test_a_worker_that_waits_says_for_what(browser: Browser) -> None:
+    """While Redis is away the page says so, first of all; afterwards it is over by itself."""
+    showcase = await ordinary()
+    showcase.health.set("redis", "cannot be reached; retrying")
+    async with looking(browser, showcase) as looked:
+        title = looked.page.locator("#verdict-title")
+        await expect(title).to_have_text("Waiting for Redis")
+        await expect(looked.page.locator("#wrong")).to_contain_text("cannot be reached; retrying")
+
+        showcase.health.clear("redis")
+        await expect(title).to_have_text("Nothing is wrong")
+
+
+@pytest.mark.parametrize(
+    ("total", "text"),
+    [
+        (4, "This worker sees 1 of 4 partitions; other workers have pages of their own"),
+        (1, "This worker sees all 1 partition"),
+        (None, "This worker has no partition yet"),
+    ],
+)
+async def test_it_says_how_much_it_sees(browser: Browser, total: int | None, text: str) -> None:
+    """One worker shows its own partitions, of how many."""
+    async with looking(browser, await ordinary(total=total)) as looked:
+        await expect(looked.page.locator("#coverage")).to_have_text(text)
+
+
+async def test_a_spike_is_named_and_leads_to_the_conversations(browser: Browser) -> None:
+    """The fault stands on top in words; its agent is a click away, and so is what repeats."""
+    good = [searched(f"g-{n}", 1, list("abcdefgh"), NOON_S - 40_000, agent="a") for n in range(90)]
+    bad = [searched(f"b-{n}", 1, ["x"] * 12, NOON_S - 50 * n, agent="a") for n in range(40)]
+    async with looking(browser, await Showcase.new(*good, *bad)) as looked:
+        page = looked.page
+        wrong = page.locator("#wrong li")
+        await expect(wrong).to_contain_text("SRR spike")
+        await expect(wrong).to_contain_text("repeat what the turn had already")
+        await wrong.get_by_role("button", name="a").click()
+        await expect(page.get_by_role("combobox", name="Agent")).to_be_focused()
+        await page.locator("#worst-list summary").first.click()
+        row = page.locator("#worst-list tbody tr").first
+        assert await row.locator("td").all_text_contents() == [
+            "1.1.x", "1", "1.0.x", "1", "id", "other",
+        ]  # fmt: skip
+
+
+async def test_without_a_stream_it_asks(browser: Browser) -> None:
+    """One page more than may have a stream shows its figures all the same."""
+    async with looking(browser, await ordinary(max_streams=0)) as looked:
+        await expect(looked.page.locator("#connection-text")).to_have_text("every 5 s")
+        await expect(looked.tile("results")).to_have_text("192")
+
+
+async def test_a_lost_connection_is_told(browser: Browser) -> None:
+    """When the worker is gone the page says since when, and keeps what it had."""
+    showcase = await ordinary()
+    async with showcase.served() as address:
+        page = await browser.new_page()
+        await page.clock.install()
+        await page.goto(address)
+        await expect(page.locator("#connection-text")).to_have_text("live")
+    await page.clock.fast_forward(30_000)
+
+    await expect(page.locator("#connection-text")).to_contain_text("no answer since")
+    await expect(page.locator("#tile-results .value")).to_have_text("192")
+
+
+async def test_motion_is_reduced_where_asked(browser: Browser) -> None:
+    """The only thing that moves stands still for those who prefer that."""
+    moving = "() => getComputedStyle(document.querySelector('.dot')).animationName"
+    async with looking(browser, await ordinary()) as looked:
+        await expect(looked.page.locator("#connection")).to_have_attribute("data-state", "live")
+        assert await looked.page.evaluate(moving) != "none"
+    async with looking(browser, await ordinary(), reduced_motion="reduce") as looked:
+        await expect(looked.page.locator("#connection")).to_have_attribute("data-state", "live")
+        assert await looked.page.evaluate(moving) == "none"
