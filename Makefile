@@ -24,7 +24,7 @@ KERNEL_SOURCES := $(shell find kernel/src -name '*.rs') $(addprefix kernel/, \
 TOOLS := env PATH="$(CURDIR)/$(BIN):$(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin"
 
 .PHONY: help setup demo test test-unit test-services check format stack bench bounds profile services \
-	browser kernel docs lock clean campaign mutations fuzz
+	browser kernel dashboards docs lock clean campaign mutations fuzz
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -143,6 +143,9 @@ fuzz: kernel .venv/.fuzz ## Look for bytes that a decoder cannot bear, guided by
 
 profile: services ## Profile the workloads of the benchmarks
 	@$(BIN)/python -m benchmarks profile
+
+dashboards: setup ## Write the Grafana dashboards from the metrics
+	@$(BIN)/python -m deploy.dashboards
 
 docs: setup ## Write the reference pages that are made from code
 	@$(BIN)/python -m stream_metrics.events.schema docs

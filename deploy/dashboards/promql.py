@@ -1,0 +1,101 @@
+"""Queries over the families that the worker exports; a name or label that it lacks is an error."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Final
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+
+from stream_metrics.adapters.prometheus.operations import Operations
+from stream_metrics.adapters.prometheus.windows import PREFIX
+from stream_metrics.engine.cells import CODES
+
+NAMESPACE: Final = "streammetrics_"
+SUFFIXES: Final = ("_bucket", "_sum", "_count", "_total", "_info")
+TARGET: Final = 'job=~"$job", instance=~"$instance"'
+
+
+@cache
+def families() -> dict[str, tuple[str, frozenset[str]]]:
+    """Type and labels of each family, by the name that its samples begin with."""
+    registry = CollectorRegistry()
+    Operations(registry, ["topic"]).lag("topic", 0, 0, 0.0)
+    ProcessCollector(registry=registry)
+    found = {
+        family.name: (
+            family.type,
+            frozenset(label for sample in family.samples for label in sample.labels),
+        )
+        for family in registry.collect()
+    }
+    for series in CODES.values():
+        labels = frozenset(("agent", "window", *series.labels))
+        found[PREFIX + series.name] = ("gauge", labels)
+    for about in (f"{PREFIX}series", f"{PREFIX}series_cut", f"{NAMESPACE}agents_folded"):
+        found[about] = ("gauge", frozenset())
+    return found
+
+
+def select(name: str, **matchers: str) -> str:
+    """A selector of a worker's series: ``name{job…, instance…, label="value"}``.
+
+    A value that begins with ``~`` is a regular expression. Raises KeyError for a name or a label
+    that no worker exports.
+    """
+    family = _family(name)
+    unknown = matchers.keys() - families()[family][1]
+    if unknown:
+        raise KeyError(f"{name} has no label {', '.join(sorted(unknown))}")
+    more = "".join(
+        f', {label}=~"{value[1:]}"' if value.startswith("~") else f', {label}="{value}"'
+        for label, value in matchers.items()
+    )
+    return f"{name}{{{TARGET}{more}}}"
+
+
+def total(name: str, by: str = "", **matchers: str) -> str:
+    """The sum of gauges over workers, by labels: ``sum by (agent) (…)``."""
+    return f"{_sum(by)}({select(name, **matchers)})"
+
+
+def window(name: str, by: str = "", length: str = "$window", **matchers: str) -> str:
+    """The sum over workers of a window series of the agents that are chosen."""
+    return total(PREFIX + name, by, agent="~$agent", window=length, **matchers)
+
+
+def rate(name: str, by: str = "", **matchers: str) -> str:
+    """How many a second a counter counts, over workers."""
+    return f"{_sum(by)}(rate({select(name, **matchers)}[$__rate_interval]))"
+
+
+def quantile(q: float, name: str, by: str = "", **matchers: str) -> str:
+    """A quantile of a histogram over workers, in its unit."""
+    labels = f"le, {by}" if by else "le"
+    inner = f"rate({select(f'{name}_bucket', **matchers)}[$__rate_interval])"
+    return f"histogram_quantile({q}, sum by ({labels}) ({inner}))"
+
+
+def ratio(numerator: str, denominator: str) -> str:
+    """The one by the other; nothing where there is nothing to divide by."""
+    return f"{numerator} / ({denominator} > 0)"
+
+
+def share(numerator: str, denominator: str) -> str:
+    """As ``ratio``, where series of the numerator may be missing and then count as 0."""
+    return f"({numerator} or 0 * {denominator}) / ({denominator} > 0)"
+
+
+def _sum(by: str) -> str:
+    return f"sum by ({by}) " if by else "sum"
+
+
+def _family(name: str) -> str:
+    known = families()
+    if name in known:
+        return name
+    for suffix in SUFFIXES:
+        stem = name.removesuffix(suffix)
+        if stem != name and stem in known:
+            return stem
+    raise KeyError(f"no worker exports {name}")
