@@ -25,6 +25,7 @@ from stream_metrics.cli import (
     rebuild,
     reshard,
     top,
+    topics,
     traffic,
 )
 from stream_metrics.cli.common import UsageError
@@ -63,6 +64,9 @@ dead_letters = typer.Typer(help="Dead letters: records that could not be used, a
 dead_letters.command("list")(dlq.dlq_list)
 dead_letters.command("resubmit")(dlq.dlq_resubmit)
 app.add_typer(dead_letters, name="dlq", no_args_is_help=True)
+input_topics = typer.Typer(help="The topics that a worker needs.")
+input_topics.command("create")(topics.create)
+app.add_typer(input_topics, name="topics", no_args_is_help=True)
 
 
 def _version(asked: bool) -> None:

@@ -1,15 +1,16 @@
-"""Topics: how many partitions each has, and where keys belong."""
+"""What Kafka says of topics, and how those that are missing are made."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import (
     InvalidTopicError,
     NoError,
+    TopicAlreadyExistsError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
     for_code,
@@ -19,6 +20,7 @@ from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.rights import KafkaRefused, Right, refusal
 from stream_metrics.settings import KafkaSettings
 
+MOST_COPIES: Final = 3
 ABSENT: Final = (UnknownTopicOrPartitionError, InvalidTopicError)
 
 
@@ -120,3 +122,39 @@ async def topic_configs(
         elif error is not UnknownTopicOrPartitionError:
             raise error(topic)
     return found
+
+
+async def create_topics(
+    settings: KafkaSettings,
+    names: Sequence[str],
+    partitions: int,
+    copies: int | None,
+    keep_ms: int,
+) -> None:
+    """Create topics that keep records for ``keep_ms``; one that is there meanwhile is fine.
+
+    ``copies`` None means three, or as many as there are brokers. Raises aiokafka's errors.
+    """
+    if not names:
+        return
+    admin = AIOKafkaAdminClient(**client_options(settings))
+    try:
+        await admin.start()
+        brokers = len((await admin.describe_cluster())["brokers"])
+        answer = await admin.create_topics(
+            [
+                NewTopic(
+                    name,
+                    partitions,
+                    copies or min(MOST_COPIES, brokers),
+                    topic_configs={"retention.ms": str(keep_ms)},
+                )
+                for name in names
+            ]
+        )
+    finally:
+        await admin.close()
+    for name, code, *message in answer.topic_errors:
+        error = for_code(code)
+        if error not in (NoError, TopicAlreadyExistsError):
+            raise error(" ".join([f"topic {name}:", *(str(part) for part in message if part)]))

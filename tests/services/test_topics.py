@@ -1,0 +1,109 @@
+"""``stream-metrics topics create`` on a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import uuid
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from deploy.local.kafka.cluster import Kafka
+from stream_metrics.adapters.kafka.topics import partition_counts
+from stream_metrics.settings import KafkaSettings
+from tests.services.live import COMMAND
+
+pytestmark = pytest.mark.service
+
+Names = tuple[str, str]
+Look = Callable[[], Awaitable[list[int | None]]]
+
+
+@pytest.fixture
+def names() -> Names:
+    """Two topics that nobody has."""
+    mark = uuid.uuid4().hex[:8]
+    return f"searches-{mark}", f"labels-{mark}"
+
+
+async def create(kafka: Kafka, names: Names, *arguments: str) -> tuple[int | None, str]:
+    """Run the command; exit code, and all that it says."""
+    settings = {
+        "STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+        "STREAM_METRICS_KAFKA__TOPICS": f'["{names[0]}", "{names[1]}"]',
+    }
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND,
+        "topics",
+        "create",
+        *arguments,
+        env={**os.environ, **settings},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    out, _ = await process.communicate()
+    return process.returncode, out.decode()
+
+
+@pytest.fixture
+def counts(kafka: Kafka, names: Names) -> Look:
+    """Partitions of the two topics and of their dead-letter topics."""
+    wanted = [*names, *(f"{name}.dlq" for name in names)]
+    options = KafkaSettings(bootstrap_servers=kafka.bootstrap_servers, topics=names)
+
+    async def look() -> list[int | None]:
+        found = await partition_counts(options, wanted)
+        return [found.get(name) for name in wanted]
+
+    return look
+
+
+async def test_missing_topics_are_made_and_others_left(
+    kafka: Kafka, names: Names, counts: Look
+) -> None:
+    """All four have the partitions asked for; asked again, nothing changes."""
+    first = await create(kafka, names, "--partitions", "3")
+    second = await create(kafka, names, "--partitions", "5")
+
+    assert (first[0], first[1].count("3 partitions, created")) == (0, 4)
+    assert (second[0], second[1].count("3 partitions, was there already")) == (0, 4)
+    assert await counts() == [3, 3, 3, 3]
+
+
+async def test_new_topics_have_the_partitions_of_the_one_that_is_there(
+    kafka: Kafka, names: Names, counts: Look
+) -> None:
+    """What was asked for would keep every worker from starting."""
+    await kafka.create_topic(names[1], 2)
+
+    assert (await create(kafka, names, "--partitions", "6"))[0] == 0
+    assert await counts() == [2, 2, 2, 2]
+
+
+async def test_unequal_input_topics_are_refused(kafka: Kafka, names: Names) -> None:
+    """Both counts are named, and nothing is made."""
+    await kafka.create_topic(names[0], 2)
+    await kafka.create_topic(names[1], 4)
+
+    code, said = await create(kafka, names)
+
+    assert code == 2
+    assert f"{names[0]} has 2, {names[1]} has 4" in said
+
+
+async def test_records_must_be_kept_for_longer_than_state(kafka: Kafka, names: Names) -> None:
+    """Else the worker could not read again what a lost Redis had."""
+    code, said = await create(kafka, names, "--keep-days", "0.5")
+
+    assert code == 2
+    assert "not longer than state.ttl (24h)" in said
+
+
+async def test_more_copies_than_brokers_is_said_so(kafka: Kafka, names: Names) -> None:
+    """The broker's own reason is passed on."""
+    code, said = await create(kafka, names, "--copies", "3")
+
+    assert code == 2
+    assert "InvalidReplicationFactorError" in said
