@@ -23,6 +23,9 @@ KERNEL_SOURCES := $(shell find kernel/src -name '*.rs') $(addprefix kernel/, \
 	Cargo.toml Cargo.lock pyproject.toml stream_metrics_kernel.pyi)
 TOOLS := env PATH="$(CURDIR)/$(BIN):$(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin"
 
+PIN := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--no-emit-find-links --no-config --quiet --custom-compile-command "make lock"
+
 .PHONY: help setup demo test test-unit test-services check format stack bench bounds profile services \
 	browser kernel dashboards docs lock clean campaign mutations fuzz
 
@@ -153,9 +156,10 @@ docs: setup ## Write the reference pages that are made from code
 	@$(BIN)/python -m tests.mutations docs
 
 lock: setup ## Pin the newest versions that pyproject.toml allows, with hashes
-	@$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --upgrade \
-		--generate-hashes --no-emit-index-url --no-emit-find-links --no-config --quiet \
-		--custom-compile-command "make lock" --output-file constraints.txt
+	@$(PIN) --extra dev --upgrade --output-file constraints.txt pyproject.toml
+	@$(PIN) --constraint constraints.txt --output-file deploy/docker/requirements.txt pyproject.toml
+	@printf 'maturin\nsetuptools\n' | $(PIN) --constraint constraints.txt \
+		--output-file deploy/docker/build-requirements.txt -
 
 clean: ## Remove .venv and what tools leave behind
 	rm -rf .venv kernel/target build out .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info

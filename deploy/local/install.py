@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from deploy.local.kafka.jars import fetch_jars, have_jars, jars_folder
 
 JAVA_AT_LEAST = 17
+GO_AT_LEAST = (1, 23)
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,13 @@ def java_version(path: str) -> int:
     return int(found[1]) if found else 0
 
 
+def go_version(path: str) -> tuple[int, int]:
+    """The version of a go; zeros if it does not say."""
+    done = subprocess.run([path, "version"], capture_output=True, text=True, check=False)
+    found = re.search(r"go(\d+)\.(\d+)", done.stdout)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
 REDIS = Need("redis-server", ("redis-server",), "state")
 PROMETHEUS = Need("prometheus", ("prometheus",), "scrapes the workers and evaluates the rules")
 PROMTOOL = Need("promtool", ("prometheus",), "tests the rules")
@@ -64,7 +72,17 @@ FAKETIME = Need("faketime", ("faketime",), "gives a server a wrong clock in the 
 # Debian 12 has two: cargo-web is the newer, and needs no git clone of the registry's index.
 CARGO = Need("cargo", ("cargo-web", "cargo"), "builds the compiled kernel")
 
+# Compose's own library, which reads docker-compose.yml in a test, is in Go.
+GO = Need(
+    "go",
+    ("golang-1.24-go", "golang-1.23-go", "golang-go"),
+    f"reads docker-compose.yml in a test, version {'.'.join(map(str, GO_AT_LEAST))} or later",
+    ("/usr/local/go/bin/go", "/usr/lib/go-1.24/bin/go", "/usr/lib/go-1.23/bin/go"),
+    fits=lambda path: go_version(path) >= GO_AT_LEAST,
+)
+
 SERVERS = (REDIS, PROMETHEUS, PROMTOOL, ALERTMANAGER, JAVA, MAVEN, OPENSSL)
+TESTS = (*SERVERS, GO)
 
 
 class Missing(RuntimeError):

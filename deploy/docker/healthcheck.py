@@ -1,0 +1,45 @@
+"""The image's health check: exit code 0 if the worker in this container answers as it should.
+
+``healthcheck.py`` asks ``/healthz`` (alive and not stuck); ``healthcheck.py ready`` asks
+``/readyz`` (in the group, state loaded). Standard library only, so that it starts quickly.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import sys
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+
+HOST = "127.0.0.1"
+TIMEOUT_SECONDS = 4
+
+
+def main() -> int:
+    """Ask, and say what was answered if that is not 200."""
+    page = "/readyz" if sys.argv[1:] == ["ready"] else "/healthz"
+    connection = connect(int(os.environ.get("STREAM_METRICS_WEB__PORT", "9464")))
+    try:
+        connection.request("GET", page)
+        answer = connection.getresponse()
+        if answer.status == 200:
+            return 0
+        said = f"{answer.status} {answer.read(2000).decode(errors='replace')}"
+    except (OSError, HTTPException) as error:
+        said = str(error)
+    print(f"{page}: {said}")
+    return 1
+
+
+def connect(port: int) -> HTTPConnection:
+    """A connection to the worker's own pages."""
+    if not os.environ.get("STREAM_METRICS_WEB__TLS_CERTIFICATE"):
+        return HTTPConnection(HOST, port, timeout=TIMEOUT_SECONDS)
+    context = ssl.create_default_context()
+    context.check_hostname = False  # the certificate is for the name that others use
+    context.verify_mode = ssl.CERT_NONE
+    return HTTPSConnection(HOST, port, timeout=TIMEOUT_SECONDS, context=context)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
