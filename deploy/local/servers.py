@@ -29,23 +29,31 @@ class RedisServer(ChildProcess):
         *,
         fsync: Literal["always", "everysec", "no"] = "always",
         options: Mapping[str, str] | None = None,
+        config: Path | None = None,
         authority: Authority | None = None,
     ) -> None:
-        """With ``authority`` it listens by TLS too; clients may show a certificate."""
+        """``config`` is a redis.conf in place of what we think right; ``options`` win over it.
+
+        With ``authority`` it listens by TLS too; clients may show a certificate.
+        """
         super().__init__(folder)
         self.port = free_port()
         self.tls_port = free_port()
         self.socket = folder / "redis.sock"
+        keeping = {
+            "save": "",
+            "appendonly": "yes",
+            "appendfsync": fsync,
+            "maxmemory-policy": "noeviction",
+        }
+        self._config = [] if config is None else [str(config.resolve())]
         self._options = {
             "bind": "127.0.0.1",
             "port": str(self.port),
             "unixsocket": self.socket.name,
             "dir": ".",
-            "save": "",
-            "appendonly": "yes",
-            "appendfsync": fsync,
-            "maxmemory-policy": "noeviction",
             "daemonize": "no",
+            **(keeping if config is None else {}),
             **(_tls(authority, self.tls_port) if authority else {}),
             **(options or {}),
         }
@@ -66,9 +74,9 @@ class RedisServer(ChildProcess):
         return f"unix://{self.socket}?db=0"
 
     def command(self) -> list[str]:
-        """``redis-server --name value …``."""
+        """``redis-server [redis.conf] --name value …``."""
         arguments = [part for name, value in self._options.items() for part in (f"--{name}", value)]
-        return [program(REDIS), *arguments]
+        return [program(REDIS), *self._config, *arguments]
 
     async def ready(self) -> bool:
         """Whether it answers PING; it does not while it loads its file."""

@@ -24,7 +24,12 @@ from deploy.local.waiting import DeadlinePassed
 TOPICS = ("search-iterations", "relevance-labels")
 PARTITIONS = 4
 WORKERS = 2
-RULES = Path(__file__).resolve().parents[1] / "prometheus"
+DEPLOY = Path(__file__).resolve().parents[1]
+RULES = DEPLOY / "prometheus"
+# What a container's file says of places; here they are others.
+PLACES = frozenset(
+    {"advertised.listeners", "controller.quorum.voters", "listeners", "log.dirs", "node.id"}
+)
 
 
 def worker_command() -> list[str]:
@@ -82,7 +87,8 @@ async def _run(folder: Path, console: Console) -> int:
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    kafka, redis = Kafka(folder), RedisServer(folder / "redis", fsync="everysec")
+    kafka = Kafka(folder, properties=kafka_properties(DEPLOY / "kafka" / "server.properties"))
+    redis = RedisServer(folder / "redis", config=DEPLOY / "redis" / "redis.conf")
     settings = {
         "STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
         "STREAM_METRICS_REDIS__URL": redis.url,
@@ -115,6 +121,13 @@ async def _run(folder: Path, console: Console) -> int:
         code = await _until_stopped(watch, stopped, console)
         console.print("stopping")
     return code
+
+
+def kafka_properties(file: Path) -> dict[str, str]:
+    """What a properties file says, but for the places."""
+    lines = [line.strip() for line in file.read_text().splitlines()]
+    pairs = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+    return {name: value for name, value in pairs.items() if name not in PLACES}
 
 
 def _worker(folder: Path, number: int, address: str, settings: Mapping[str, str]) -> Command:
