@@ -1,0 +1,120 @@
+"""docker-compose.yml, read by Compose's own library; what runs in it is tested elsewhere."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from typer.testing import CliRunner
+
+from deploy.local.install import GO, program
+from stream_metrics.cli import app
+from tests.services.image import REPOSITORY
+
+pytestmark = pytest.mark.service
+
+READER: Final = Path(__file__).parent / "compose_reader"
+OURS: Final = "stream-metrics:local"
+ONCE: Final = {"topics"}  # ends by itself
+UNWATCHED: Final = {*ONCE, "traffic"}  # nobody waits for it
+SECRET: Final = re.compile(r"PASSWORD|SECRET|TOKEN|DIGEST_KEY|CREDENTIAL", re.IGNORECASE)
+
+Service = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def services() -> dict[str, Service]:
+    """The services as Compose sees them, with all profiles."""
+    done = subprocess.run(
+        [program(GO), "run", ".", str(REPOSITORY / "docker-compose.yml"), "traffic"],
+        cwd=READER,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Service] = json.loads(done.stdout)["services"]
+    return found
+
+
+def test_the_whole_system_is_there(services: dict[str, Service]) -> None:
+    """Compose accepts the file, and it has every part of the system."""
+    assert set(services) == {
+        "kafka", "topics", "redis", "worker-1", "worker-2", "traffic",
+        "prometheus", "alertmanager", "grafana",
+    }  # fmt: skip
+
+
+def test_images_are_pinned(services: dict[str, Service]) -> None:
+    """Each foreign image has a version of three numbers."""
+    foreign = {service["image"] for service in services.values()} - {OURS}
+
+    assert len(foreign) == 5
+    assert all(re.fullmatch(r"[\w/.-]+:v?\d+\.\d+\.\d+(-\w+)?", name) for name in foreign), foreign
+
+
+def test_every_service_that_runs_on_is_watched_and_bounded(services: dict[str, Service]) -> None:
+    """It has a health check, limits of processor and memory, and is started again."""
+    for name, service in services.items():
+        limits = service["deploy"]["resources"]["limits"]
+        assert float(limits["cpus"]) > 0, name
+        assert int(limits["memory"]) >= 128 << 20, name
+        assert "no-new-privileges:true" in service["security_opt"], name
+        assert service["restart"] == ("no" if name in ONCE else "unless-stopped"), name
+        assert bool(service["healthcheck"].get("disable")) == (name in UNWATCHED), name
+
+
+def test_nothing_starts_before_what_it_needs_is_healthy(services: dict[str, Service]) -> None:
+    """Each wait is for health, or for the end of what ends; workers wait for all they need."""
+    for service in services.values():
+        for other, wait in service.get("depends_on", {}).items():
+            ends = other in ONCE
+            wanted = "service_completed_successfully" if ends else "service_healthy"
+            assert wait["condition"] == wanted
+    assert set(services["worker-1"]["depends_on"]) == {"topics", "redis"}
+    assert set(services["topics"]["depends_on"]) == {"kafka"}
+    assert set(services["grafana"]["depends_on"]) == {"prometheus"}
+
+
+def test_there_is_no_secret_in_it(services: dict[str, Service]) -> None:
+    """No variable that names a secret has a value."""
+    for service in services.values():
+        for name, value in (service.get("environment") or {}).items():
+            assert not (SECRET.search(name) and value), name
+
+
+def test_ports_are_open_on_this_machine_only(services: dict[str, Service]) -> None:
+    """Every published port is one of 127.0.0.1, and none is published twice."""
+    ports = [port for service in services.values() for port in service.get("ports", [])]
+    published = [port["published"] for port in ports]
+
+    assert {port["host_ip"] for port in ports} == {"127.0.0.1"}
+    assert len(published) == len(set(published)) == 6
+
+
+def test_files_that_are_mounted_exist(services: dict[str, Service]) -> None:
+    """Each is in the repository, and is mounted for reading only."""
+    mounts = [m for s in services.values() for m in s.get("volumes", []) if m["type"] == "bind"]
+
+    assert mounts
+    for mount in mounts:
+        assert Path(mount["source"]).exists(), mount["source"]
+        assert mount["read_only"], mount["source"]
+
+
+def test_commands_of_our_image_are_ours(services: dict[str, Service]) -> None:
+    """Each is a command that stream-metrics has, with options that it knows."""
+    commands = {tuple(s["command"]) for s in services.values() if s["image"] == OURS}
+
+    assert len(commands) == 3
+    for command in commands:
+        outcome = CliRunner().invoke(app, [*command, "--help"])
+        assert outcome.exit_code == 0, outcome.output
+        known = outcome.output
+        assert all(word in known for word in command if word.startswith("--"))
