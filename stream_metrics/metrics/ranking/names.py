@@ -1,0 +1,260 @@
+"""Names of ranked metrics: ``ndcg@10``, ``precision(denominator=retrieved)@5``.
+
+A metric is a value: a definition, its options and a cut-off. Its text leaves out what is default,
+and reads back to an equal value. Case does not matter, and ``ndcg_at_10`` is ``ndcg@10``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Literal
+
+from stream_metrics.metrics.ranking.batch import Floats, Rankings
+from stream_metrics.metrics.registry import Metric
+
+Value = float | str | bool | None
+Cutoff = Literal["required", "optional", "none"]
+
+_NAME = re.compile(r"\s*([a-z][a-z_]*?)\s*(\(.*\))?\s*(?:(?:@|_at_)\s*(\d+))?\s*", re.I | re.S)
+_WORD = re.compile(r"[a-z][a-z0-9_]*")
+_COLLECTION = re.compile(r"collection\(\s*(\d+)\s*\)")
+
+
+class MetricNameError(ValueError):
+    """A name that is no metric, or has an option or a cut-off that the metric does not take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of a metric.
+
+    Attributes:
+        name: As written in the name.
+        help: What it does, in one sentence.
+        default: The value that is meant if none is given. None: by the relevance strategy.
+        choices: The words it takes. Empty: it takes a number (or a flag, if the default is one).
+        low, high: The range of a number; ``low`` itself is allowed if ``low_open`` is False.
+        collection: Takes ``collection(N)`` as well as its choices.
+        word: Takes any word; which ones there are, is known elsewhere.
+    """
+
+    name: str
+    help: str
+    default: Value = None
+    choices: tuple[str, ...] = ()
+    low: float = 0.0
+    high: float = float("inf")
+    low_open: bool = False
+    collection: bool = False
+    word: bool = False
+
+    def parse(self, text: str) -> Value:
+        """The value that ``text`` means.
+
+        Raises:
+            MetricNameError: It takes no such value; the message says what it takes.
+        """
+        text = text.strip().lower()
+        found = self._parsed(text)
+        if found is None:
+            raise MetricNameError(f"{self.name}={text}: {self.name} takes {self.takes()}")
+        return found
+
+    def _parsed(self, text: str) -> Value:
+        if self.collection and (match := _COLLECTION.fullmatch(text)):
+            return f"collection({int(match[1])})" if int(match[1]) else None
+        if self.word:
+            return text if _WORD.fullmatch(text) else None
+        if self.choices:
+            return text if text in self.choices else None
+        if isinstance(self.default, bool):
+            return {"true": True, "false": False}.get(text)
+        try:
+            number = float(text)
+        except ValueError:
+            return None
+        above = number > self.low if self.low_open else number >= self.low
+        return number if above and number <= self.high and number != float("inf") else None
+
+    def takes(self) -> str:
+        """The values that it takes, in words."""
+        if self.word:
+            return "a word of letters, digits and _"
+        if self.choices:
+            return " or ".join([*self.choices, *(["collection(N)"] if self.collection else [])])
+        if isinstance(self.default, bool):
+            return "true or false"
+        low = f"a number {'above' if self.low_open else 'from'} {self.low:g}"
+        return low if self.high == float("inf") else f"{low} to {self.high:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A family of ranked metrics.
+
+    Attributes:
+        metric: The description as data; ``metric.name`` is the canonical name.
+        compute: The scores of a batch, NaN where undefined.
+        options: In the order in which they are printed.
+        cutoff: Whether the name needs, may have or cannot have ``@k``.
+        aliases: Other names that read as this one.
+        relevant_by: What makes a query count as having something relevant: a document from the
+            threshold on, any grade above 0, either by the option ``gains``, or nothing (the metric
+            does not look at relevance).
+        beside: Templates of metrics that are printed with it; ``{k}`` is its cut-off.
+    """
+
+    metric: Metric
+    compute: Callable[[Rankings, RankedMetric], Floats]
+    options: tuple[Option, ...] = ()
+    cutoff: Cutoff = "required"
+    aliases: tuple[str, ...] = ()
+    relevant_by: Literal["threshold", "grade", "gains", "none"] = "threshold"
+    beside: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The canonical name, without options and cut-off."""
+        return self.metric.name
+
+
+@dataclass(frozen=True, slots=True)
+class RankedMetric:
+    """A definition with options and a cut-off; equal if it prints the same.
+
+    ``given`` has the options that differ from their defaults, in the definition's order.
+    """
+
+    definition: Definition = field(compare=False, repr=False)
+    name: str
+    given: tuple[tuple[str, Value], ...] = ()
+    k: int | None = None
+
+    def __str__(self) -> str:
+        inside = ",".join(f"{name}={_printed(value)}" for name, value in self.given)
+        return (
+            self.name + (f"({inside})" if inside else "") + ("" if self.k is None else f"@{self.k}")
+        )
+
+    def option(self, name: str) -> Value:
+        """The value of an option: as given, or the default."""
+        for given, value in self.given:
+            if given == name:
+                return value
+        for option in self.definition.options:
+            if option.name == name:
+                return option.default
+        raise KeyError(name)
+
+    def number(self, name: str) -> float:
+        """The value of an option that is a number."""
+        value = self.option(name)
+        assert isinstance(value, float)
+        return value
+
+    def scores(self, batch: Rankings) -> Floats:
+        """The score of each ranking of a batch; NaN where it is undefined.
+
+        Raises:
+            ValueError: A grade, or a collection's size, is outside of what the metric is defined
+                for.
+        """
+        return self.definition.compute(batch.condensed() if self.judged_only else batch, self)
+
+    @property
+    def rel(self) -> float | None:
+        """The grade from which a document is relevant; None: by the relevance strategy."""
+        takes = any(option.name == "rel" for option in self.definition.options)
+        rel = self.option("rel") if takes else None
+        return rel if isinstance(rel, float) else None
+
+    @property
+    def judged_only(self) -> bool:
+        """Whether results without a judgement are taken out first."""
+        return bool(self.option("judged_only"))
+
+
+def _printed(value: Value) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{int(value)}" if value == int(value) else repr(value)
+    return str(value)
+
+
+def read(text: str, definitions: Mapping[str, Definition]) -> RankedMetric:
+    """The metric that ``text`` names.
+
+    Args:
+        text: A name with options and cut-off.
+        definitions: By canonical name and by alias.
+
+    Raises:
+        MetricNameError: No such metric, option, value or cut-off; the message has what there is.
+    """
+    match = _NAME.fullmatch(text)
+    if match is None:
+        raise MetricNameError(
+            f"{text!r} is no metric: write name@k or name(option=value)@k, as in ndcg@10"
+        )
+    name, inside, k = match[1].lower(), match[2], match[3]
+    definition = definitions.get(name)
+    if definition is None:
+        raise MetricNameError(_unknown(text, name, definitions))
+    given = _options(text, definition, _split(inside[1:-1]) if inside else [])
+    return RankedMetric(definition, definition.name, given, _cutoff(text, definition, k))
+
+
+def _unknown(text: str, name: str, definitions: Mapping[str, Definition]) -> str:
+    close = get_close_matches(name, definitions, n=3, cutoff=0.5)
+    if close:
+        return f"unknown metric {text!r}; did you mean {' or '.join(close)}?"
+    known = dict.fromkeys(definition.name for definition in definitions.values())
+    return f"unknown metric {text!r}; known are {', '.join(known)}"
+
+
+def _split(inside: str) -> list[str]:
+    """Split at commas that stand in no brackets."""
+    parts, depth, start = [], 0, 0
+    for at, sign in enumerate(inside):
+        depth += (sign == "(") - (sign == ")")
+        if sign == "," and not depth:
+            parts.append(inside[start:at])
+            start = at + 1
+    return [part for part in (*parts, inside[start:]) if part.strip()]
+
+
+def _options(
+    text: str, definition: Definition, parts: Sequence[str]
+) -> tuple[tuple[str, Value], ...]:
+    by_name = {option.name: option for option in definition.options}
+    found: dict[str, Value] = {}
+    for part in parts:
+        name, _, value = (piece.strip().lower() for piece in part.partition("="))
+        if name not in by_name:
+            raise MetricNameError(
+                f"{text!r}: {definition.name} has no option {name!r}; it has {', '.join(by_name)}"
+            )
+        if name in found:
+            raise MetricNameError(f"{text!r}: {name} is given twice")
+        found[name] = by_name[name].parse(value)
+    return tuple(
+        (name, found[name])
+        for name, option in by_name.items()
+        if name in found and found[name] != option.default
+    )
+
+
+def _cutoff(text: str, definition: Definition, k: str | None) -> int | None:
+    if k is None:
+        if definition.cutoff == "required":
+            raise MetricNameError(f"{text!r} needs a cut-off, as in {definition.name}@10")
+        return None
+    if definition.cutoff == "none":
+        raise MetricNameError(f"{text!r}: {definition.name} takes no cut-off")
+    if not 1 <= int(k) <= 1_000_000:
+        raise MetricNameError(f"{text!r}: the cut-off must be from 1 to 1,000,000")
+    return int(k)

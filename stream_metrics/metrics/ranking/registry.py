@@ -1,0 +1,307 @@
+"""Every ranked metric: its definition, variants and names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from stream_metrics.metrics.ranking import scores
+from stream_metrics.metrics.ranking.names import Definition, Option, RankedMetric, read
+from stream_metrics.metrics.registry import Metric
+
+RANKED: Final = "Ranked retrieval"
+
+_JUDGED_ONLY: Final = Option(
+    "judged_only", "Take out the results without a judgement first; the others move up.", False
+)
+_REL: Final = Option(
+    "rel",
+    "The grade from which a document is relevant; by default 1 for qrels, the good gain for "
+    "labels.",
+    low_open=True,
+)
+_MAX_GRADE: Final = Option("max_grade", "The largest grade there is.", 4.0, low_open=True)
+_BETA: Final = Option("beta", "What a false alarm costs, measured by a miss.", 40.0)
+_FA: Final = Option(
+    "fa",
+    "Of what false alarms are a share: of the results in the top k, or of the documents of the "
+    "collection that are not relevant.",
+    "retrieved",
+    choices=("retrieved",),
+    collection=True,
+)
+_P: Final = Option("p", "The probability that a reader goes on to the next rank.", 0.8, high=1.0)
+
+_NO_TRUTH: Final = "the whole ground truth is not known (token overlap)"
+_EMPTY: Final = "nothing was retrieved"
+
+
+def _metric(
+    name: str,
+    title: str,
+    help_: str,
+    formula: str,
+    reference: str,
+    *,
+    better: str = "higher",
+    low: float = 0.0,
+    high: float | None = 1.0,
+    none_means: str = "never",
+) -> Metric:
+    assert better in ("higher", "lower", "neither")
+    return Metric(
+        name,
+        title,
+        help_,
+        formula,
+        "1",
+        "lower" if better == "lower" else "neither" if better == "neither" else "higher",
+        none_means=none_means,
+        low=low,
+        high=high,
+        family=RANKED,
+        reference=reference,
+    )
+
+
+_CRANFIELD: Final = "Cleverdon, The Cranfield tests on index language devices, Aslib 19(6), 1967."
+_TREC: Final = "Buckley and Voorhees, Retrieval system evaluation, in TREC, MIT Press, 2005."
+_MATERIAL: Final = (
+    "The MATERIAL programme's AQWV; without a detection threshold: the top k are the detections."
+)
+
+DEFINITIONS: Final[tuple[Definition, ...]] = (
+    Definition(
+        _metric("hit", "Hit@k", "Whether a relevant result is in the top k.",
+                "1 if a relevant result is in the top k, else 0",
+                "Also called hit rate, and success (TREC)."),
+        scores.hit, (_REL, _JUDGED_ONLY), aliases=("hr", "hit_rate", "success"),
+    ),
+    Definition(
+        _metric("precision", "Precision@k", "Share of the top k that is relevant.",
+                "relevant in top k / k", _CRANFIELD),
+        scores.precision,
+        (
+            Option("denominator", "What is divided by: k, or how many results the top k has.",
+                   "k", choices=("k", "retrieved")),
+            _REL,
+            _JUDGED_ONLY,
+        ),
+        aliases=("p",),
+    ),
+    Definition(
+        _metric("recall", "Recall@k", "Share of all relevant documents that the top k has.",
+                "relevant in top k / all relevant", _CRANFIELD, none_means=_NO_TRUTH),
+        scores.recall, (_REL, _JUDGED_ONLY), aliases=("r",),
+    ),
+    Definition(
+        _metric("mrr", "MRR, MRR@k", "How high the first relevant result stands.",
+                "1 / rank of the first relevant result, 0 without one (in the top k)",
+                "Voorhees, The TREC-8 question answering track report, 1999."),
+        scores.mrr, (_REL, _JUDGED_ONLY), cutoff="optional", aliases=("rr",),
+    ),
+    Definition(
+        _metric("map", "MAP, MAP@k", "Precision at the ranks of all relevant documents.",
+                "(sum of precision@i over relevant ranks i, up to k) / all relevant", _TREC,
+                none_means=_NO_TRUTH),
+        scores.average_precision,
+        (
+            Option("normalise", "What is divided by: all relevant, or the smaller of that and k.",
+                   "relevant", choices=("relevant", "min_k")),
+            _REL,
+            _JUDGED_ONLY,
+        ),
+        cutoff="optional", aliases=("ap",),
+    ),
+    Definition(
+        _metric("ndcg", "NDCG, NDCG@k", "Gain, worth less the lower it ranks, against the best "
+                "order of the whole ground truth.",
+                "DCG@k / IDCG@k, DCG@k = sum of gain_i / log2(i + 1), i = 1..k",
+                "Järvelin and Kekäläinen, Cumulated gain-based evaluation of IR techniques, "
+                "ACM TOIS 20(4), 2002; gains=exponential: Burges et al., ICML 2005."),
+        scores.ndcg,
+        (
+            Option("gains", "Gain of a grade g: g, 1 from the threshold on, or 2^g - 1; by default "
+                   "linear for qrels and labels, binary for the other strategies.",
+                   choices=("linear", "binary", "exponential")),
+            _REL,
+            _JUDGED_ONLY,
+        ),
+        cutoff="optional", relevant_by="gains",
+    ),
+    Definition(
+        _metric("aqwv", "AQWV@k", "What misses and false alarms leave of a perfect answer.",
+                "1 - P_miss - beta * P_FA", _MATERIAL, low=-40.0,
+                none_means=f"nothing is relevant, or {_NO_TRUTH}"),
+        scores.aqwv, (_BETA, _FA, _REL, _JUDGED_ONLY), beside=("p_miss", "p_fa"),
+    ),
+    Definition(
+        _metric("p_miss", "P_miss@k", "Share of the relevant documents that the top k lacks.",
+                "(all relevant - relevant in top k) / all relevant", _MATERIAL, better="lower",
+                none_means=f"nothing is relevant, or {_NO_TRUTH}"),
+        scores.p_miss, (_REL, _JUDGED_ONLY),
+    ),
+    Definition(
+        _metric("p_fa", "P_FA@k", "Share of false alarms; 0 if nothing was retrieved.",
+                "non-relevant in top k / results in top k; with fa=collection(N): "
+                "non-relevant in top k / (N - all relevant)", _MATERIAL, better="lower",
+                none_means=f"with fa=collection(N): {_NO_TRUTH}"),
+        scores.p_fa, (_FA, _REL, _JUDGED_ONLY),
+    ),
+    Definition(
+        _metric("err", "ERR@k", "Reciprocal rank at which a reader is expected to be satisfied.",
+                "sum of R_r / r * product of (1 - R_j), j < r; R = (2^g - 1) / 2^max_grade",
+                "Chapelle et al., Expected reciprocal rank for graded relevance, CIKM 2009."),
+        scores.err, (_MAX_GRADE, _JUDGED_ONLY), cutoff="optional", relevant_by="grade",
+    ),
+    Definition(
+        _metric("rbp", "RBP", "Gain met by a reader who goes on to the next rank with "
+                "probability p.",
+                "(1 - p) * sum of x_i * p^(i - 1); x is 0 or 1, with gains=linear g / max_grade",
+                "Moffat and Zobel, Rank-biased precision, ACM TOIS 27(1), 2008."),
+        scores.rbp,
+        (
+            _P,
+            Option("gains", "x of a grade g: 1 from the threshold on, or g / max_grade.", "binary",
+                   choices=("binary", "linear")),
+            _MAX_GRADE,
+            _REL,
+            _JUDGED_ONLY,
+        ),
+        cutoff="optional", relevant_by="gains",
+        beside=("rbp_residual",),
+    ),
+    Definition(
+        _metric("rbp_residual", "RBP residual", "How much RBP could rise by what nobody judged.",
+                "(1 - p) * sum of p^(i - 1) over unjudged ranks, and over all ranks behind the "
+                "last",
+                "Moffat and Zobel, Rank-biased precision, ACM TOIS 27(1), 2008.",
+                better="neither"),
+        scores.rbp_residual, (_P, _JUDGED_ONLY), cutoff="optional", relevant_by="none",
+    ),
+    Definition(
+        _metric("q_measure", "Q-measure", "Average precision that also weighs grades.",
+                "(sum over relevant ranks r of (C(r) + beta * cg(r)) / (r + beta * cg*(r))) / "
+                "all relevant; C counts relevant results, cg sums grades, cg* those of the best "
+                "order",
+                "Sakai, Ranking the NTCIR systems based on multigrade relevance, AIRS 2004.",
+                none_means=_NO_TRUTH),
+        scores.q_measure,
+        (Option("beta", "The weight of grades; 0 makes it average precision.", 1.0), _JUDGED_ONLY),
+        cutoff="none", aliases=("q",), relevant_by="grade",
+    ),
+    Definition(
+        _metric("alpha_ndcg", "α-NDCG@k", "NDCG in which each repeat of a document (or subtopic) "
+                "is worth less.",
+                "sum of (1 - alpha)^c / log2(i + 1) over relevant ranks / the same of the best "
+                "order; c: how often the document came before",
+                "Clarke et al., Novelty and diversity in information retrieval evaluation, "
+                "SIGIR 2008."),
+        scores.alpha_ndcg,
+        (Option("alpha", "How much of its worth a repeat loses.", 0.5, high=1.0), _REL,
+         _JUDGED_ONLY),
+        cutoff="optional",
+    ),
+    Definition(
+        _metric("novelty", "Novelty@k", "Share of the top k that no earlier search of the turn "
+                "returned.",
+                "results of documents new to the turn in top k / results in top k",
+                "This project's own.", none_means=_EMPTY),
+        scores.novelty, (_JUDGED_ONLY,), relevant_by="none",
+    ),
+    Definition(
+        _metric("redundancy", "Redundancy@k", "Share of the top k that repeats a document of the "
+                "same ranking.",
+                "repeats in top k / results in top k", "This project's own.", better="lower",
+                none_means=_EMPTY),
+        scores.redundancy, (_JUDGED_ONLY,), relevant_by="none",
+    ),
+    Definition(
+        _metric("max_ont_sim", "MaxOntSim@k", "How near the nearest retrieved term comes to an "
+                "expected one in an ontology; 1 for an exact match.",
+                "largest similarity of an expected term to a term in the top k, 0 if none was "
+                "retrieved",
+                "The similarity's own: Lin, ICML 1998, and others.",
+                none_means="no term is expected"),
+        scores.max_ont_sim,
+        (Option("formula", "The similarity, by its name in the ontology.", "lin", word=True),
+         _JUDGED_ONLY),
+        relevant_by="none",
+    ),
+    Definition(
+        _metric("judged", "Judged@k", "Share of the top k that has a judgement: how far the other "
+                "scores can be trusted.",
+                "judged in top k / results in top k", "ir-measures has it as Judged@k.",
+                better="neither", none_means=_EMPTY),
+        scores.judged, (_JUDGED_ONLY,), relevant_by="none",
+    ),
+)  # fmt: skip
+
+BY_NAME: Final[dict[str, Definition]] = {
+    **{alias: definition for definition in DEFINITIONS for alias in definition.aliases},
+    **{definition.name: definition for definition in DEFINITIONS},
+}
+
+CUTOFFS: Final = (1, 3, 5, 10)
+DEEPER: Final = (20,)
+"""The cut-off that precision and recall have beside the others."""
+
+# Lists that go together, by the definitions that a kind of benchmark uses.
+SUITES: Final[dict[str, tuple[str, ...]]] = {
+    "default": (
+        *(f"{name}@{k}" for name in ("hit", "ndcg") for k in CUTOFFS),
+        *(f"{name}@{k}" for name in ("precision", "recall") for k in (*CUTOFFS, *DEEPER)),
+        "mrr", "mrr@10", "map@10", "judged@10",
+    ),
+    "chatbot": (
+        "hit@1", "hit@3", "hit@5", "hit@10", "ndcg@5", "ndcg@10", "mrr", "map@10",
+        "precision(denominator=retrieved)@5", "recall@5",
+    ),
+    "answers": (
+        *(f"{name}@{k}" for name in ("precision", "recall") for k in (*CUTOFFS, *DEEPER)),
+        "mrr", *(f"mrr@{k}" for k in CUTOFFS), *(f"ndcg(gains=binary)@{k}" for k in CUTOFFS),
+        "map", "aqwv@10",
+    ),
+    "code": (
+        "ndcg(gains=binary)@5", "ndcg(gains=binary)@10", "precision@5", "recall@10", "mrr",
+    ),
+    "ontology": (
+        "mrr", *(f"{name}@{k}" for name in ("hit", "max_ont_sim", "ndcg", "recall")
+                 for k in CUTOFFS),
+        *(f"precision(denominator=retrieved)@{k}" for k in CUTOFFS),
+        *(f"map(normalise=min_k)@{k}" for k in CUTOFFS),
+    ),
+}  # fmt: skip
+
+
+def parse(text: str) -> RankedMetric:
+    """The ranked metric of that name.
+
+    Raises:
+        MetricNameError: There is none, or it takes no such option, value or cut-off.
+
+    >>> str(parse("NDCG_at_10")), str(parse("p(denominator=k, rel=2)@5"))
+    ('ndcg@10', 'precision(rel=2)@5')
+    """
+    return read(text, BY_NAME)
+
+
+def parse_all(texts: Iterable[str]) -> list[RankedMetric]:
+    """The metrics of several names, or of suites; each once, in order."""
+    found = [parse(name) for text in texts for name in SUITES.get(text.strip().lower(), (text,))]
+    return list(dict.fromkeys(found))
+
+
+def beside(metric: RankedMetric) -> list[RankedMetric]:
+    """What is printed with a metric: its parts, with those of its options that they take.
+
+    >>> [str(one) for one in beside(parse("aqwv(fa=collection(1000))@10"))]
+    ['p_miss@10', 'p_fa(fa=collection(1000))@10']
+    """
+    found = []
+    for name in metric.definition.beside:
+        definition = BY_NAME[name]
+        takes = {option.name for option in definition.options}
+        given = tuple((option, value) for option, value in metric.given if option in takes)
+        found.append(RankedMetric(definition, name, given, metric.k))
+    return found

@@ -1,0 +1,276 @@
+"""Which results are relevant: qrels, a predicate of one's own, labels, or overlap with an answer.
+
+The first strategy that is available for a query judges its ranking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from stream_metrics.metrics.ranking.batch import UNJUDGED, Judged
+from stream_metrics.metrics.ranking.subtopics import Subtopics
+from stream_metrics.metrics.text import overlap_f1, tokens
+
+
+class Retrieved(NamedTuple):
+    """One result of a ranking, in the order shown.
+
+    ``document`` is equal for results that are the same document of the turn; ``before``: an
+    earlier search of the turn returned the document.
+    """
+
+    document: Hashable
+    doc_id: str | None = None
+    text: str | None = None
+    before: bool = False
+
+
+class Query(NamedTuple):
+    """A ranking, and all that could judge it.
+
+    Attributes:
+        results: By rank.
+        relevant: Grade by ``doc_id``, the whole ground truth (qrels). None: there are no qrels;
+            an empty map says that nothing is relevant.
+        labels: Grade by document, over all searches of the turn. None or empty: nobody
+            labelled any.
+        references: Reference answers.
+        language: Of texts and answers.
+    """
+
+    results: Sequence[Retrieved]
+    relevant: Mapping[str, float] | None = None
+    labels: Mapping[Hashable, float] | None = None
+    references: Sequence[str] = ()
+    language: str | None = None
+
+
+class Predicate(Protocol):
+    """Relevance by a rule of one's own."""
+
+    def total(self, query: Query) -> int | None:
+        """How many relevant documents there are for a query; None: the rule does not apply."""
+
+    def relevant(self, query: Query, result: Retrieved) -> bool:
+        """Whether a result is relevant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Relevance:
+    """How queries are judged.
+
+    Attributes:
+        rel: The grade from which a document of the qrels is relevant, where a metric does not say.
+        good_gain: The same for labels.
+        graded: Whether NDCG takes grades as gains by default.
+        overlap: The token F1 with a reference answer from which a text is relevant.
+        predicate: A rule of one's own; it comes after qrels and before labels.
+    """
+
+    rel: float = 1.0
+    good_gain: float = 2.0
+    graded: bool = True
+    overlap: float = 0.3
+    predicate: Predicate | None = field(default=None)
+
+    def __post_init__(self) -> None:
+        if not (self.rel > 0 and self.good_gain > 0):
+            raise ValueError(
+                f"rel={self.rel:g}, good_gain={self.good_gain:g}: grades of relevant documents "
+                "are above 0"
+            )
+
+    def judge(self, query: Query) -> Judged | None:
+        """Judge a ranking by the first strategy that is available; None if there is none.
+
+        Raises:
+            ValueError: The predicate found more relevant documents than it says there are.
+
+        >>> Relevance().judge(Query([Retrieved(1, "a")], {"a": 2, "b": 0})).grades
+        [2]
+        """
+        if query.relevant is not None:
+            return self._by_qrels(query, query.relevant)
+        if self.predicate is not None:
+            total = self.predicate.total(query)
+            if total is not None:
+                return self._by_predicate(query, self.predicate, total)
+        if query.labels:
+            return self._by_labels(query, query.labels)
+        if query.references and any(result.text for result in query.results):
+            return self._by_overlap(query)
+        return None
+
+    def _by_qrels(self, query: Query, relevant: Mapping[str, float]) -> Judged:
+        return Judged(
+            grades=[
+                UNJUDGED if one.doc_id is None else relevant.get(one.doc_id, UNJUDGED)
+                for one in query.results
+            ],
+            truth=list(relevant.values()),
+            strategy="qrels",
+            rel=self.rel,
+            graded=self.graded,
+            earlier=repeats(query.results),
+            before=_before(query.results),
+        )
+
+    def _by_predicate(self, query: Query, predicate: Predicate, total: int) -> Judged:
+        grades = [float(predicate.relevant(query, one)) for one in query.results]
+        earlier = repeats(query.results)
+        found = sum(grade for at, grade in enumerate(grades) if earlier is None or not earlier[at])
+        if found > total:
+            raise ValueError(
+                f"the predicate found {found:g} relevant documents in one ranking, and its total "
+                f"says that there are {total}; let total count every relevant document"
+            )
+        return Judged(
+            grades=grades,
+            truth=[1.0] * total,
+            strategy="custom",
+            graded=False,
+            boolean=True,
+            earlier=earlier,
+            before=_before(query.results),
+        )
+
+    def _by_labels(self, query: Query, labels: Mapping[Hashable, float]) -> Judged:
+        return Judged(
+            grades=[labels.get(one.document, UNJUDGED) for one in query.results],
+            truth=list(labels.values()),
+            strategy="judged",
+            rel=self.good_gain,
+            graded=self.graded,
+            earlier=repeats(query.results),
+            before=_before(query.results),
+        )
+
+    def _by_overlap(self, query: Query) -> Judged:
+        answers = [tokens(reference, query.language) for reference in query.references]
+        grades = []
+        for one in query.results:
+            text = tokens(one.text or "", query.language)
+            best = max(overlap_f1(text, answer) for answer in answers)
+            grades.append(float(bool(text) and best >= self.overlap))
+        return Judged(
+            grades=grades,
+            truth=None,
+            strategy="token_overlap",
+            graded=False,
+            boolean=True,
+            earlier=repeats(query.results),
+            before=_before(query.results),
+        )
+
+
+def repeats(results: Sequence[Retrieved]) -> list[int] | None:
+    """By rank, how many results above have the same document or ``doc_id``; None: none has any.
+
+    >>> repeats([Retrieved(1, "a"), Retrieved(2, "a"), Retrieved(1)])
+    [0, 1, 1]
+    """
+    documents: dict[Hashable, int] = {}
+    ids: dict[str, int] = {}
+    found = []
+    for one in results:
+        above = documents.get(one.document, 0)
+        documents[one.document] = above + 1
+        if one.doc_id is not None:
+            above_id = ids.get(one.doc_id, 0)
+            ids[one.doc_id] = above_id + 1
+            above = max(above, above_id)
+        found.append(above)
+    return found if any(found) else None
+
+
+def _before(results: Sequence[Retrieved]) -> list[bool] | None:
+    found = [one.before for one in results]
+    return found if any(found) else None
+
+
+# -- rankings of ids --------------------------------------------------------------------------
+
+
+def judge_ids(
+    ranking: Sequence[str],
+    relevant: Mapping[str, float],
+    *,
+    rel: float = 1.0,
+    graded: bool = True,
+) -> Judged:
+    """Judge a ranking of document ids by qrels.
+
+    Args:
+        ranking: Ids, the best first; a repeated one keeps its rank and scores nothing.
+        relevant: Grade by id, of the query's whole ground truth.
+        rel: The grade from which a document is relevant, where a metric does not say.
+        graded: Whether NDCG takes the grades as gains by default.
+
+    >>> judge_ids(["b", "x", "b"], {"b": 1}).earlier
+    [0, 0, 1]
+    """
+    earlier = None
+    if len(set(ranking)) < len(ranking):
+        seen: dict[str, int] = {}
+        earlier = []
+        for one in ranking:
+            earlier.append(seen.get(one, 0))
+            seen[one] = earlier[-1] + 1
+    get = relevant.get
+    return Judged(
+        grades=[get(one, UNJUDGED) for one in ranking],
+        truth=list(relevant.values()),
+        rel=rel,
+        graded=graded,
+        earlier=earlier,
+    )
+
+
+def judge_subtopics(
+    ranking: Sequence[str], qrels: Mapping[str, Mapping[str, float]], *, rel: float = 1.0
+) -> Judged:
+    """Judge a ranking by qrels that grade a document for each subtopic of the query.
+
+    Args:
+        ranking: Ids, the best first.
+        qrels: By subtopic, grade by id. A document's grade is the largest over the subtopics.
+        rel: The grade from which a document covers a subtopic.
+    """
+    covered: dict[str, set[str]] = {}
+    grades: dict[str, float] = {}
+    for subtopic, judged in qrels.items():
+        for document, grade in judged.items():
+            grades[document] = max(grades.get(document, 0.0), grade)
+            if grade >= rel:
+                covered.setdefault(document, set()).add(subtopic)
+    sets = {document: frozenset(found) for document, found in sorted(covered.items())}
+    judged_row = judge_ids(ranking, grades, rel=rel)
+    subtopics = Subtopics(
+        tuple(sets.get(one, frozenset()) for one in ranking), tuple(sets.values())
+    )
+    return replace(judged_row, subtopics=subtopics)
+
+
+def by_score(scores: Mapping[str, float], *, float32: bool = False) -> list[str]:
+    """The order of a run's documents: score descending, ties by document id descending.
+
+    Args:
+        scores: Score by document id.
+        float32: Round the scores to single precision first, which makes the ties of trec_eval.
+
+    Raises:
+        ValueError: A score is not a number.
+
+    >>> by_score({"a": 0.5, "b": 0.5, "c": 1.0})
+    ['c', 'b', 'a']
+    """
+    for document, score in scores.items():
+        if score != score:
+            raise ValueError(f"the score of document {document!r} is not a number")
+    if float32:
+        scores = {document: float(np.float32(score)) for document, score in scores.items()}
+    return sorted(scores, key=lambda document: (scores[document], document), reverse=True)

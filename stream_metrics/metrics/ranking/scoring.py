@@ -1,0 +1,69 @@
+"""Score many judged rankings by many metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stream_metrics.metrics.ranking.batch import CELLS, Bools, Floats, Ints, Judged, batches
+from stream_metrics.metrics.ranking.names import RankedMetric
+from stream_metrics.metrics.ranking.scores import has_relevant
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """A row a ranking, a column a metric.
+
+    Attributes:
+        metrics: In the order of the columns.
+        values: The scores; NaN where undefined.
+        with_relevant: Whether the query has something relevant, as the metric sees it (its
+            threshold; any grade above 0 for graded gains). A metric that does not look at relevance
+            has it everywhere.
+        retrieved, judged: Results of each ranking, and those of them that have a judgement.
+        relevant: Relevant documents of each ground truth, by the ranking's own threshold; -1 where
+            it is known only as far as it was retrieved.
+    """
+
+    metrics: tuple[RankedMetric, ...]
+    values: Floats
+    with_relevant: Bools
+    retrieved: Ints
+    judged: Ints
+    relevant: Ints
+
+
+def score(rows: Sequence[Judged], metrics: Sequence[RankedMetric], *, cells: int = CELLS) -> Scores:
+    """Score each ranking by each metric.
+
+    Args:
+        rows: The rankings; a score does not depend on what else is among them.
+        metrics: What to compute.
+        cells: How many ranks are held as arrays at a time.
+
+    Raises:
+        ValueError: A grade is outside of what a metric is defined for.
+
+    >>> from stream_metrics.metrics.ranking.registry import parse
+    >>> from stream_metrics.metrics.ranking.relevance import judge_ids
+    >>> ranking = judge_ids(["x", "b"], {"a": 1, "b": 2})
+    >>> score([ranking], [parse("mrr"), parse("recall@1"), parse("recall@2")]).values.tolist()
+    [[0.5, 0.0, 0.5]]
+    """
+    count = len(rows)
+    values = np.empty((count, len(metrics)))
+    with_relevant = np.empty((count, len(metrics)), np.bool_)
+    retrieved, judged, relevant = (np.empty(count, np.int64) for _ in range(3))
+    start = 0
+    for batch in batches(rows, cells):
+        part = slice(start, start + len(batch.lengths))
+        retrieved[part] = batch.lengths
+        judged[part] = batch.judged.sum(axis=1)
+        relevant[part] = np.where(batch.truth_known, batch.relevant_documents(None), -1)
+        for column, metric in enumerate(metrics):
+            values[part, column] = metric.scores(batch)
+            with_relevant[part, column] = has_relevant(batch, metric)
+        start = part.stop
+    return Scores(tuple(metrics), values, with_relevant, retrieved, judged, relevant)

@@ -1,0 +1,69 @@
+"""α-nDCG where documents are judged by subtopic (Clarke et al., SIGIR 2008)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import log2
+
+
+@dataclass(frozen=True, slots=True)
+class Subtopics:
+    """What the results of one ranking cover, and what each judged document of the query covers.
+
+    ``ranked`` is by rank, empty for what covers nothing; ``pool`` in the order in which documents
+    of equal worth are taken into the ideal ranking.
+    """
+
+    ranked: tuple[frozenset[str], ...]
+    pool: tuple[frozenset[str], ...]
+
+    def only(self, kept: Sequence[bool]) -> Subtopics:
+        """The same without the ranks that are not kept."""
+        left = tuple(one for one, keep in zip(self.ranked, kept, strict=False) if keep)
+        return replace(self, ranked=left)
+
+    def alpha_ndcg(self, alpha: float, k: int | None = None) -> float:
+        """The worth of the ranking ÷ that of the greedy best order of the pool; 0 without one.
+
+        A subtopic is worth (1 − α) ** (how many ranks above cover it); ranks are discounted by
+        log2(rank + 1).
+
+        >>> a, b = frozenset("x"), frozenset("y")
+        >>> Subtopics((a, a, b), (a, a, b)).alpha_ndcg(0.5)
+        0.9651954696014428
+        """
+        depth = len(self.pool) if k is None else k
+        best = _worth(greedy(self.pool, alpha, depth), alpha)
+        shown = self.ranked if k is None else self.ranked[:k]
+        return _worth(shown, alpha) / best if best else 0.0
+
+
+def _worth(ranking: Sequence[frozenset[str]], alpha: float) -> float:
+    covered: dict[str, int] = {}
+    sum_of = 0.0
+    for rank, subtopics in enumerate(ranking, 1):
+        worth = 0.0
+        for subtopic in sorted(subtopics):
+            above = covered.get(subtopic, 0)
+            covered[subtopic] = above + 1
+            worth += (1.0 - alpha) ** above
+        sum_of += worth / log2(rank + 1)
+    return sum_of
+
+
+def greedy(pool: Sequence[frozenset[str]], alpha: float, depth: int) -> list[frozenset[str]]:
+    """At each rank the document that is worth most there; the first of several in the pool."""
+    left = dict(enumerate(pool))
+    covered: dict[str, int] = {}
+    chosen: list[frozenset[str]] = []
+    while left and len(chosen) < depth:
+        at = max(left, key=lambda one: (_gain(left[one], covered, alpha), -one))
+        for subtopic in left[at]:
+            covered[subtopic] = covered.get(subtopic, 0) + 1
+        chosen.append(left.pop(at))
+    return chosen
+
+
+def _gain(subtopics: frozenset[str], covered: Mapping[str, int], alpha: float) -> float:
+    return sum((1.0 - alpha) ** covered.get(one, 0) for one in sorted(subtopics))
