@@ -239,6 +239,9 @@ def judge_subtopics(
         ranking: Ids, the best first.
         qrels: By subtopic, grade by id. A document's grade is the largest over the subtopics.
         rel: The grade from which a document covers a subtopic.
+
+    Where the ideal ranking could take several documents, it takes the one whose id comes last, as
+    ndeval does.
     """
     covered: dict[str, set[str]] = {}
     grades: dict[str, float] = {}
@@ -247,7 +250,7 @@ def judge_subtopics(
             grades[document] = max(grades.get(document, 0.0), grade)
             if grade >= rel:
                 covered.setdefault(document, set()).add(subtopic)
-    sets = {document: frozenset(found) for document, found in sorted(covered.items())}
+    sets = {document: frozenset(found) for document, found in sorted(covered.items(), reverse=True)}
     judged_row = judge_ids(ranking, grades, rel=rel)
     subtopics = Subtopics(
         tuple(sets.get(one, frozenset()) for one in ranking), tuple(sets.values())

@@ -27,7 +27,7 @@ class Subtopics:
         """The worth of the ranking ÷ that of the greedy best order of the pool; 0 without one.
 
         A subtopic is worth (1 − α) ** (how many ranks above cover it); ranks are discounted by
-        log2(rank + 1).
+        log2(rank + 1). Greed does not always find the best order, so that the value may exceed 1.
 
         >>> a, b = frozenset("x"), frozenset("y")
         >>> Subtopics((a, a, b), (a, a, b)).alpha_ndcg(0.5)
