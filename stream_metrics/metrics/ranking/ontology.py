@@ -1,0 +1,83 @@
+"""How near retrieved terms come to expected ones in an ontology."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from stream_metrics.metrics.ranking.batch import Judged
+
+
+class Ontology(Protocol):
+    """Similarities of an ontology's terms.
+
+    ``formulas`` are the names of its similarities, ``unbounded`` those of them whose values may be
+    outside of [0, 1].
+    """
+
+    @property
+    def formulas(self) -> frozenset[str]:
+        """The names of the similarities, as the option ``formula`` takes them."""
+
+    @property
+    def unbounded(self) -> frozenset[str]:
+        """Those whose values may be outside of [0, 1]."""
+
+    def similarity(self, expected: str, retrieved: str, formula: str) -> float:
+        """How similar two terms are; 0.0 for a term that the ontology does not have."""
+
+
+def nearest(
+    ontology: Ontology, expected: Sequence[str], retrieved: Iterable[str], formula: str
+) -> list[float]:
+    """For each retrieved term the largest similarity of an expected one; 1.0 for an exact match.
+
+    Raises:
+        ValueError: The ontology has no such formula, or it gives a value outside of [0, 1] and is
+            not declared to.
+    """
+    if formula not in ontology.formulas:
+        known = ", ".join(sorted(ontology.formulas))
+        raise ValueError(f"the ontology has no formula {formula!r}; it has {known}")
+    found = []
+    for term in retrieved:
+        values = [
+            1.0 if term == one else ontology.similarity(one, term, formula) for one in expected
+        ]
+        for one, value in zip(expected, values, strict=True):
+            if not 0.0 <= value <= 1.0 and (value != value or formula not in ontology.unbounded):
+                raise ValueError(
+                    f"the similarity {formula!r} of {one} and {term} is {value:g}, outside of "
+                    "[0, 1]; choose another formula, or declare it as unbounded"
+                )
+        found.append(max(values))
+    return found
+
+
+def with_similarities(
+    row: Judged,
+    ontology: Ontology,
+    expected: Sequence[str],
+    retrieved: Sequence[str],
+    formulas: Iterable[str],
+) -> Judged:
+    """A judged ranking with what ``max_ont_sim`` needs of it.
+
+    Args:
+        row: The ranking.
+        ontology: Where the similarities come from.
+        expected: The terms that should have been found. None at all: undefined.
+        retrieved: The terms of the ranking, by rank.
+        formulas: The similarities to compute.
+
+    Raises:
+        ValueError: As ``nearest``; or there is not one term a rank.
+    """
+    if len(retrieved) != len(row.grades):
+        raise ValueError(f"{len(retrieved)} terms for a ranking of {len(row.grades)} results")
+    found = {
+        formula: nearest(ontology, expected, retrieved, formula) if expected else None
+        for formula in formulas
+    }
+    return replace(row, similarities={**row.similarities, **found})
