@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import fsum
 from typing import Any, Final
 
 from stream_metrics.engine.row import Row
 from stream_metrics.metrics.decisions import GateCounts, Rerank, ratio, reranking_row, routing_row
 from stream_metrics.metrics.gain import ITERATIONS_CAP
-from stream_metrics.metrics.statistics import mean_of_units
+from stream_metrics.statistics.intervals import estimate
+from stream_metrics.statistics.units import Units
 
 MACRO: Final = ("cg", "rg", "dcg", "drg", "rag", "drag", "sre", "srr")
 
@@ -56,19 +57,9 @@ def _micro(rows: Sequence[Row]) -> dict[str, float | None]:
     }
 
 
-def _by_conversation(
-    rows: Sequence[Row], value: Callable[[Row], float | None]
-) -> list[list[float]]:
-    units: dict[str, list[float]] = {}
-    for row in rows:
-        found = value(row)
-        if found is not None:
-            units.setdefault(row["conversation_id"], []).append(found)
-    return list(units.values())
-
-
 def _macro(rows: Sequence[Row], name: str) -> dict[str, Any]:
-    return mean_of_units(_by_conversation(rows, lambda row: row[name]))._asdict()
+    found = estimate(Units.of_values((row["conversation_id"], row[name]) for row in rows))
+    return {key: getattr(found, key) for key in ("mean", "n", "sd", "ci_low", "ci_high")}
 
 
 def _iterations(rows: Sequence[Row], basis: str) -> dict[str, Any]:

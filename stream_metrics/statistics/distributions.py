@@ -1,0 +1,45 @@
+"""What the statistics take from scipy (the extra ``eval``), which the live worker does without."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from stream_metrics.statistics.units import Floats
+
+
+@lru_cache(maxsize=1)
+def _stats() -> Any:
+    try:
+        from scipy import stats
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "scipy":
+            raise
+        raise ModuleNotFoundError(
+            "Student's t and the rank tests need scipy: pip install 'stream-metrics[eval]'",
+            name="scipy",
+        ) from error
+    return stats
+
+
+def t_quantile(probability: float, degrees: float) -> float:
+    """The quantile of Student's t distribution."""
+    return float(_stats().t.ppf(probability, degrees))
+
+
+def t_paired(one: Floats, other: Floats) -> tuple[float, float]:
+    """Statistic and two-sided p of the paired t-test."""
+    found = _stats().ttest_rel(one, other)
+    return float(found.statistic), float(found.pvalue)
+
+
+def t_unpaired(one: Floats, other: Floats, *, pooled: bool) -> tuple[float, float]:
+    """Statistic and two-sided p of Welch's t-test, or of Student's with pooled variance."""
+    found = _stats().ttest_ind(one, other, equal_var=pooled)
+    return float(found.statistic), float(found.pvalue)
+
+
+def wilcoxon(differences: Floats) -> tuple[float, float]:
+    """Statistic and two-sided p of Wilcoxon's signed-rank test; zeros are left out."""
+    found = _stats().wilcoxon(differences, zero_method="wilcox")
+    return float(found.statistic), float(found.pvalue)

@@ -1,0 +1,159 @@
+"""Intervals of a figure over units."""
+
+from __future__ import annotations
+
+from math import fsum, isfinite, sqrt
+from statistics import NormalDist
+from typing import Final, Literal, NamedTuple, get_args
+
+import numpy as np
+
+from stream_metrics.statistics.distributions import t_quantile
+from stream_metrics.statistics.resampling import SEED, resamples
+from stream_metrics.statistics.units import Floats, Units
+
+Method = Literal["percentile", "bca", "t", "wilson"]
+METHODS: Final[tuple[Method, ...]] = get_args(Method)
+RESAMPLES: Final = 1_000
+CONFIDENCE: Final = 0.95
+TIE: Final = 1e-12
+
+
+class Estimate(NamedTuple):
+    """A figure with its interval; bounds are None for fewer than two units.
+
+    ``mean`` is Σ sums ÷ Σ counts; for the method ``t`` the mean of the units' means, which its
+    interval is about. ``note`` says what is special about the interval, if anything is.
+    """
+
+    mean: float | None
+    n: int
+    units: int
+    sd: float | None
+    ci_low: float | None
+    ci_high: float | None
+    method: Method
+    note: str | None = None
+
+
+def estimate(
+    units: Units,
+    method: Method = "percentile",
+    *,
+    confidence: float = CONFIDENCE,
+    resample_count: int = RESAMPLES,
+    seed: int = SEED,
+) -> Estimate:
+    """A figure with its interval.
+
+    Args:
+        units: The values.
+        method: ``percentile``: quantiles of the bootstrap, by linear interpolation. ``bca``: the
+            same, corrected for bias and skewness (Efron, 1987). ``t``: Student's, of the units'
+            means. ``wilson``: of a share of 0/1 values, a value a unit (Wilson, 1927).
+        confidence: How often the interval is to hold the true value.
+        resample_count: How many resamples the bootstrap draws.
+        seed: Of the draws.
+
+    Raises:
+        ValueError: The method is none, the confidence is not between 0 and 1, or ``wilson`` is
+            asked of other values.
+
+    >>> estimate(Units.of_values([("a", 1.0), ("b", 0.0), ("c", 1.0)]), "wilson")[:6]
+    (0.6666666666666666, 3, 3, 0.5773502691896258, 0.20765960080204776, 0.9385080552796037)
+    """
+    if method not in METHODS:
+        raise ValueError(f"no interval is called {method!r}; there are {', '.join(METHODS)}")
+    mean = units.figure
+    if method == "t" and units.keys:
+        mean = fsum(units.means) / units.size
+    if units.size < 2:
+        few = "fewer than two units" if units.size else "no values"
+        return Estimate(mean, units.n, units.size, units.sd, None, None, method, few)
+    tail = tail_of(confidence)
+    if method == "wilson":
+        low, high = _wilson(units, tail)
+        return Estimate(mean, units.n, units.size, units.sd, low, high, method)
+    note = _no_spread(units)
+    if method == "t":
+        half = t_quantile(1 - tail, units.size - 1) * _standard_error(units)
+        assert mean is not None
+        return Estimate(mean, units.n, units.size, units.sd, mean - half, mean + half, method, note)
+    figures = resampled(units, resample_count, seed)
+    tails = (tail, 1 - tail)
+    if method == "bca" and note is None:
+        corrected = _bca_tails(units, figures, tail)
+        if corrected is None:
+            note = "BCa is undefined for these values: this is the percentile interval"
+        tails = corrected or tails
+    low, high = (float(one) for one in np.quantile(figures, tails))
+    return Estimate(mean, units.n, units.size, units.sd, low, high, method, note)
+
+
+def tail_of(confidence: float) -> float:
+    """The probability below an interval, and above it.
+
+    Raises:
+        ValueError: The confidence is not between 0 and 1.
+
+    >>> tail_of(0.95)
+    0.025
+    """
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence={confidence}: it is between 0 and 1, as in 0.95")
+    return round((1 - confidence) / 2, 15)
+
+
+def resampled(units: Units, count: int, seed: int = SEED, stream: int = 0) -> Floats:
+    """The figure in each resample."""
+    found = []
+    for drawn in resamples(units.size, count, seed=seed, stream=stream):
+        sums = units.sums[drawn].sum(axis=1)
+        found.append(sums / (units.size if units.single else units.counts[drawn].sum(axis=1)))
+    return np.concatenate(found)
+
+
+def _no_spread(units: Units) -> str | None:
+    means = units.means
+    if (means != means[0]).any():
+        return None
+    if units.binary and units.single:
+        return "all values are equal, so that no spread is seen; the Wilson interval sees one"
+    return "all values are equal, so that no spread is seen"
+
+
+def _standard_error(units: Units) -> float:
+    means = units.means.tolist()
+    middle = fsum(means) / len(means)
+    return sqrt(fsum((one - middle) ** 2 for one in means) / (len(means) - 1) / len(means))
+
+
+def _bca_tails(units: Units, figures: Floats, tail: float) -> tuple[float, float] | None:
+    """Where to cut the bootstrap distribution; None where bias or skewness have no value."""
+    point = fsum(units.sums) / fsum(units.counts)
+    # A resample with the very figure counts half; rounding must not push it to either side.
+    near = TIE * max(1.0, abs(point))
+    below = (int((figures < point - near).sum()) + int((figures <= point + near).sum())) / 2
+    below /= len(figures)
+    left_out = (fsum(units.sums) - units.sums) / (fsum(units.counts) - units.counts)
+    off = left_out.mean() - left_out
+    scale = float((off**2).sum()) ** 1.5
+    if not 0 < below < 1 or scale <= 1e-300:
+        return None
+    acceleration = float((off**3).sum()) / (6 * scale)
+    normal = NormalDist()
+    bias = normal.inv_cdf(below)
+    tails = []
+    for z in (normal.inv_cdf(tail), normal.inv_cdf(1 - tail)):
+        tails.append(normal.cdf(bias + (bias + z) / (1 - acceleration * (bias + z))))
+    return (tails[0], tails[1]) if all(isfinite(one) for one in tails) else None
+
+
+def _wilson(units: Units, tail: float) -> tuple[float, float]:
+    if not (units.binary and units.single):
+        raise ValueError("the Wilson interval takes values 0 and 1, one a unit; choose another")
+    n, share = units.size, fsum(units.sums) / units.size
+    z2 = NormalDist().inv_cdf(tail) ** 2
+    middle = (share + z2 / (2 * n)) / (1 + z2 / n)
+    half = sqrt(z2 * (share * (1 - share) / n + z2 / (4 * n * n))) / (1 + z2 / n)
+    return max(0.0, middle - half), min(1.0, middle + half)

@@ -1,0 +1,56 @@
+"""The draws of the bootstrap: one stream of indices, the same for every figure of as many units.
+
+The stream is PCG64's from a seed, cut into resamples. It depends on the seed and on the number of
+units alone: not on which figures are computed, in what order, or by how many processes. Blocks
+bound the memory and do not change the stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+SEED: Final = 20_240_501
+BLOCK: Final = 2_000_000
+"""Indices that are held at a time, if one resample has not more."""
+
+Indices = NDArray[np.int64]
+
+
+def resamples(units: int, count: int, *, seed: int = SEED, stream: int = 0) -> Iterator[Indices]:
+    """``count`` resamples of ``units`` units, in blocks: a row a resample.
+
+    Args:
+        units: How many units there are, one at least.
+        count: How many resamples.
+        seed: Of the stream.
+        stream: Which of the seed's independent streams; a second sample needs a second one.
+    """
+    if units * count <= BLOCK:
+        yield _whole(units, count, seed, stream)
+    else:
+        yield from _blocks(units, count, seed, stream)
+
+
+@lru_cache(maxsize=4)
+def _whole(units: int, count: int, seed: int, stream: int) -> Indices:
+    """All of a short stream, which every metric of a report uses again."""
+    drawn = np.concatenate(list(_blocks(units, count, seed, stream)))
+    drawn.flags.writeable = False
+    return drawn
+
+
+def _blocks(units: int, count: int, seed: int, stream: int) -> Iterator[Indices]:
+    draws = generator(seed, stream)
+    rows = max(1, BLOCK // units)
+    for start in range(0, count, rows):
+        yield draws.integers(0, units, size=(min(rows, count - start), units))
+
+
+def generator(seed: int, stream: int = 0) -> np.random.Generator:
+    """The source of randomness of a stream; stream 0 is the seed's own."""
+    return np.random.Generator(np.random.PCG64(seed if stream == 0 else [seed, stream]))

@@ -1,0 +1,135 @@
+"""Two systems without shared units, as in a live A/B test."""
+
+from __future__ import annotations
+
+from math import exp, fsum, lgamma, log
+from typing import Final, Literal, get_args
+
+import numpy as np
+
+from stream_metrics.statistics.comparison import (
+    FEWEST,
+    TEST_RESAMPLES,
+    Comparison,
+    errors,
+    pooled_spread,
+    share_of_extremes,
+    standard_error,
+    studentised,
+)
+from stream_metrics.statistics.distributions import t_unpaired
+from stream_metrics.statistics.intervals import CONFIDENCE, RESAMPLES, resampled, tail_of
+from stream_metrics.statistics.resampling import SEED, resamples
+from stream_metrics.statistics.units import Floats, Units
+
+UnpairedTest = Literal["bootstrap", "welch", "pooled_t"]
+UNPAIRED_TESTS: Final[tuple[UnpairedTest, ...]] = get_args(UnpairedTest)
+
+
+def compare_unpaired(
+    a: Units,
+    b: Units,
+    test: UnpairedTest = "welch",
+    *,
+    confidence: float = CONFIDENCE,
+    resample_count: int = TEST_RESAMPLES,
+    seed: int = SEED,
+) -> Comparison:
+    """Compare two systems that were observed on different units.
+
+    Args:
+        a: The values of the system of interest.
+        b: Those of the one it is compared with.
+        test: ``welch``: Welch's t-test of the units' means. ``bootstrap``: of the studentised
+            difference, units of each drawn on their own. ``pooled_t``: Student's, for samples of
+            equal variance.
+        confidence: Of the interval, the percentile bootstrap's.
+        resample_count: How many draws the bootstrap test makes.
+        seed: Of the draws.
+
+    Raises:
+        ValueError: There is no such test.
+
+    >>> a = Units.of_values(zip("abcde", [0.9, 0.8, 1.0, 0.7, 0.9]))
+    >>> b = Units.of_values(zip("vwxyz", [0.4, 0.6, 0.5, 0.5, 0.6]))
+    >>> found = compare_unpaired(a, b)
+    >>> round(found.difference, 3), round(found.p, 5), round(found.effect, 3)
+    (0.34, 0.00089, 3.069)
+    """
+    if test not in UNPAIRED_TESTS:
+        raise ValueError(f"no test is called {test!r}; there are {', '.join(UNPAIRED_TESTS)}")
+    n = a.size + b.size
+    if a.figure is None or b.figure is None:
+        return Comparison(n, *(None,) * 6, test, None, None, "one of them has no values")
+    statistic = p = reason = effect = low = high = None
+    flat = bool((a.means == a.means[0]).all() and (b.means == b.means[0]).all())
+    if min(a.size, b.size) > 1:
+        tail = tail_of(confidence)
+        figures = resampled(a, RESAMPLES, seed) - resampled(b, RESAMPLES, seed, stream=1)
+        low, high = (float(one) for one in np.quantile(figures, (tail, 1 - tail)))
+        effect = None if flat else hedges_g(a.means, b.means)
+    if min(a.size, b.size) < FEWEST:
+        reason = f"fewer than {FEWEST} units on one side"
+    elif flat and a.means[0] == b.means[0]:
+        p, reason = 1.0, "no unit differs"
+    elif flat:
+        reason = "neither side has any spread"
+    elif test == "bootstrap":
+        statistic, p = _bootstrap(a, b, resample_count, seed)
+    else:
+        statistic, p = t_unpaired(a.means, b.means, pooled=test == "pooled_t")
+    difference = a.figure - b.figure
+    return Comparison(
+        n, a.figure, b.figure, difference, low, high, effect, test, statistic, p, reason
+    )
+
+
+def hedges_g(one: Floats, other: Floats) -> float | None:
+    """Difference of means ÷ pooled standard deviation, corrected for bias (Hedges, 1981).
+
+    The correction is the exact one, Γ(m/2) ÷ (√(m/2) · Γ((m − 1)/2)) with m degrees of freedom.
+    None without spread.
+
+    >>> round(hedges_g(np.array([2.0, 4.0]), np.array([1.0, 3.0])), 4)
+    0.3989
+    """
+    freedom = len(one) + len(other) - 2
+    sd = pooled_spread(one, other) if freedom > 1 else 0.0
+    if not sd:
+        return None
+    correction = exp(lgamma(freedom / 2) - lgamma((freedom - 1) / 2) - log(freedom / 2) / 2)
+    return correction * (fsum(one) / len(one) - fsum(other) / len(other)) / sd
+
+
+def _bootstrap(a: Units, b: Units, count: int, seed: int) -> tuple[float, float]:
+    observed = _figure(a.sums, a.counts) - _figure(b.sums, b.counts)
+    scale = float(max(np.abs(a.means).max(), np.abs(b.means).max()))
+    error = _error(_own_error(a.sums, a.counts), _own_error(b.sums, b.counts))
+    found = []
+    for one, other in zip(_parts(a, count, seed, 0), _parts(b, count, seed, 1), strict=True):
+        distances = one[0] - other[0] - observed
+        found.append(studentised(distances, _error(one[1], other[1]), scale))
+    statistic = float(observed / error)
+    return statistic, share_of_extremes(np.concatenate(found), statistic)
+
+
+def _parts(units: Units, count: int, seed: int, stream: int) -> list[tuple[Floats, Floats]]:
+    """Figure and standard error of one side in each resample."""
+    figures, deviations = [], []
+    for drawn in resamples(units.size, count, seed=seed, stream=stream):
+        sums, counts = units.sums[drawn], units.counts[drawn]
+        figures.append(_figure(sums, counts))
+        deviations.append(_own_error(sums, counts))
+    return [(np.concatenate(figures), np.concatenate(deviations))]
+
+
+def _figure(sums: Floats, counts: Floats) -> Floats:
+    return np.asarray(sums.sum(axis=-1) / counts.sum(axis=-1), dtype=np.float64)
+
+
+def _own_error(sums: Floats, counts: Floats) -> Floats:
+    return standard_error(errors(sums, counts))
+
+
+def _error(one: Floats, other: Floats) -> Floats:
+    return np.asarray(np.sqrt(one**2 + other**2), dtype=np.float64)
