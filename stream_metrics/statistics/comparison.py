@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from stream_metrics.statistics.distributions import t_paired, wilcoxon
 from stream_metrics.statistics.intervals import CONFIDENCE, RESAMPLES, tail_of
-from stream_metrics.statistics.resampling import BLOCK, SEED, generator, resamples
+from stream_metrics.statistics.resampling import SEED, changes, resamples
 from stream_metrics.statistics.units import Floats, Units, spread
 
 Test = Literal["bootstrap", "plain_bootstrap", "permutation", "t", "wilcoxon"]
@@ -51,6 +51,14 @@ class Comparison(NamedTuple):
     statistic: float | None
     p: float | None
     reason: str | None = None
+
+
+class Significance(NamedTuple):
+    """The last three of a comparison."""
+
+    statistic: float | None
+    p: float | None
+    reason: str | None
 
 
 class Pairs(NamedTuple):
@@ -103,41 +111,57 @@ def compare(
     >>> round(found.difference, 4), found.p
     (0.4167, 0.25)
     """
-    if test not in TESTS:
-        raise ValueError(f"no test is called {test!r}; there are {', '.join(TESTS)}")
     shared = sorted(set(a.keys) & set(b.keys))
     a, b = a.only(shared), b.only(shared)
-    pairs = Pairs(a.sums, a.counts, b.sums, b.counts)
-    n = len(shared)
+    found = significance(a, b, test, resample_count=resample_count, seed=seed)
     if a.figure is None or b.figure is None:
-        return Comparison(n, *(None,) * 6, test, None, None, "no unit is shared")
-    low, high = _interval(pairs, confidence, seed) if n > 1 else (None, None)
-    differences = pairs.differences
-    flat = bool((differences == differences[0]).all())
-    statistic: float | None = None
-    p: float | None = None
-    reason: str | None = None
-    if flat and differences[0] == 0 and np.array_equal(a.sums, b.sums):
-        p, reason = 1.0, "no unit differs"
-    elif n < FEWEST:
-        reason = f"fewer than {FEWEST} shared units"
-    elif flat:
-        reason = "every unit differs by the same amount"
-    else:
-        statistic, p = _P_VALUES[test](pairs, resample_count, seed)
+        return Comparison(0, None, None, None, None, None, None, test, *found)
+    pairs = Pairs(a.sums, a.counts, b.sums, b.counts)
+    low, high = _interval(pairs, confidence, seed) if len(shared) > 1 else (None, None)
     return Comparison(
-        n,
+        len(shared),
         a.figure,
         b.figure,
         a.figure - b.figure,
         low,
         high,
-        None if flat else d_z(differences),
+        d_z(pairs.differences),
         test,
-        statistic,
-        p,
-        reason,
+        *found,
     )
+
+
+def significance(
+    a: Units,
+    b: Units,
+    test: Test = "bootstrap",
+    *,
+    resample_count: int = TEST_RESAMPLES,
+    seed: int = SEED,
+) -> Significance:
+    """The test of ``compare`` alone, for systems with the same units.
+
+    Raises:
+        ValueError: There is no such test, or the units are not the same.
+    """
+    if test not in TESTS:
+        raise ValueError(f"no test is called {test!r}; there are {', '.join(TESTS)}")
+    if a.keys != b.keys:
+        raise ValueError(
+            "a paired test needs the same units in both; compare takes the shared ones"
+        )
+    if not a.keys:
+        return Significance(None, None, "no unit is shared")
+    pairs = Pairs(a.sums, a.counts, b.sums, b.counts)
+    differences = pairs.differences
+    flat = bool((differences == differences[0]).all())
+    if flat and differences[0] == 0 and np.array_equal(a.sums, b.sums):
+        return Significance(None, 1.0, "no unit differs")
+    if len(differences) < FEWEST:
+        return Significance(None, None, f"fewer than {FEWEST} shared units")
+    if flat:
+        return Significance(None, None, "every unit differs by the same amount")
+    return Significance(*_P_VALUES[test](pairs, resample_count, seed), None)
 
 
 def _drawn(pairs: Pairs, count: int, seed: int) -> Iterator[Pairs]:
@@ -230,7 +254,7 @@ def _permutation(pairs: Pairs, count: int, seed: int) -> tuple[float, float]:
     observed = float(_difference(pairs))
     n = len(pairs.a_sums)
     exact = n < 63 and 2**n <= count
-    blocks = _every_change(n) if exact else _random_changes(n, count, seed)
+    blocks = _every_change(n) if exact else changes(n, count, seed=seed)
     found = np.concatenate([_changed(pairs, swapped) for swapped in blocks])
     if not exact:
         return observed, share_of_extremes(found, observed)
@@ -257,13 +281,6 @@ def _every_change(n: int) -> Iterator[NDArray[np.bool_]]:
     yield (np.arange(2**n)[:, None] >> np.arange(n)) & 1 == 1
 
 
-def _random_changes(n: int, count: int, seed: int) -> Iterator[NDArray[np.bool_]]:
-    draws = generator(seed)
-    rows = max(1, BLOCK // n)
-    for start in range(0, count, rows):
-        yield draws.integers(0, 2, size=(min(rows, count - start), n), dtype=np.int64) == 1
-
-
 def _t(pairs: Pairs, count: int, seed: int) -> tuple[float, float]:
     return t_paired(pairs.a_sums / pairs.a_counts, pairs.b_sums / pairs.b_counts)
 
@@ -288,7 +305,8 @@ def d_z(differences: Floats) -> float | None:
     2.0
     """
     sd = spread(differences.tolist())
-    return fsum(differences) / len(differences) / sd if sd else None
+    flat = bool((differences == differences[0]).all())
+    return None if flat or not sd else fsum(differences) / len(differences) / sd
 
 
 def pooled_spread(one: Floats, other: Floats) -> float:

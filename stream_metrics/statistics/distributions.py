@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -29,17 +31,22 @@ def t_quantile(probability: float, degrees: float) -> float:
 
 def t_paired(one: Floats, other: Floats) -> tuple[float, float]:
     """Statistic and two-sided p of the paired t-test."""
-    found = _stats().ttest_rel(one, other)
-    return float(found.statistic), float(found.pvalue)
+    return _tested(_stats().ttest_rel, one, other)
 
 
 def t_unpaired(one: Floats, other: Floats, *, pooled: bool) -> tuple[float, float]:
     """Statistic and two-sided p of Welch's t-test, or of Student's with pooled variance."""
-    found = _stats().ttest_ind(one, other, equal_var=pooled)
-    return float(found.statistic), float(found.pvalue)
+    return _tested(_stats().ttest_ind, one, other, equal_var=pooled)
 
 
 def wilcoxon(differences: Floats) -> tuple[float, float]:
     """Statistic and two-sided p of Wilcoxon's signed-rank test; zeros are left out."""
-    found = _stats().wilcoxon(differences, zero_method="wilcox")
+    return _tested(_stats().wilcoxon, differences, zero_method="wilcox")
+
+
+def _tested(test: Callable[..., Any], *samples: Floats, **options: Any) -> tuple[float, float]:
+    with warnings.catch_warnings():
+        # scipy warns where one sample is constant; the callers have looked for what that breaks.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        found = test(*samples, **options)
     return float(found.statistic), float(found.pvalue)

@@ -74,7 +74,7 @@ def estimate(
     if method == "wilson":
         low, high = _wilson(units, tail)
         return Estimate(mean, units.n, units.size, units.sd, low, high, method)
-    note = _no_spread(units)
+    note = _note(units, method)
     if method == "t":
         half = t_quantile(1 - tail, units.size - 1) * _standard_error(units)
         assert mean is not None
@@ -113,9 +113,11 @@ def resampled(units: Units, count: int, seed: int = SEED, stream: int = 0) -> Fl
     return np.concatenate(found)
 
 
-def _no_spread(units: Units) -> str | None:
+def _note(units: Units, method: Method) -> str | None:
     means = units.means
     if (means != means[0]).any():
+        if method == "t" and units.binary and units.single:
+            return "the values are 0 and 1: the Wilson interval holds the true share more often"
         return None
     if units.binary and units.single:
         return "all values are equal, so that no spread is seen; the Wilson interval sees one"

@@ -18,7 +18,11 @@ SEED: Final = 20_240_501
 BLOCK: Final = 2_000_000
 """Indices that are held at a time, if one resample has not more."""
 
+CHANGES: Final = 2
+"""The stream of a seed that changes of place come from; 0 and 1 are those of two samples."""
+
 Indices = NDArray[np.int64]
+Booleans = NDArray[np.bool_]
 
 
 def resamples(units: int, count: int, *, seed: int = SEED, stream: int = 0) -> Iterator[Indices]:
@@ -49,6 +53,34 @@ def _blocks(units: int, count: int, seed: int, stream: int) -> Iterator[Indices]
     rows = max(1, BLOCK // units)
     for start in range(0, count, rows):
         yield draws.integers(0, units, size=(min(rows, count - start), units))
+
+
+def changes(units: int, count: int, *, seed: int = SEED) -> Iterator[Booleans]:
+    """``count`` times for each unit whether two systems change places, in blocks: a row each time.
+
+    Args:
+        units: How many units there are, one at least.
+        count: How many times.
+        seed: Of the stream, which is not that of the resamples.
+    """
+    if units * count <= BLOCK:
+        yield _all_changes(units, count, seed)
+    else:
+        yield from _change_blocks(units, count, seed)
+
+
+@lru_cache(maxsize=4)
+def _all_changes(units: int, count: int, seed: int) -> Booleans:
+    drawn = np.concatenate(list(_change_blocks(units, count, seed)))
+    drawn.flags.writeable = False
+    return drawn
+
+
+def _change_blocks(units: int, count: int, seed: int) -> Iterator[Booleans]:
+    draws = generator(seed, CHANGES)
+    rows = max(1, BLOCK // units)
+    for start in range(0, count, rows):
+        yield draws.integers(0, 2, size=(min(rows, count - start), units)) == 1
 
 
 def generator(seed: int, stream: int = 0) -> np.random.Generator:

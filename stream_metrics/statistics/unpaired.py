@@ -11,6 +11,7 @@ from stream_metrics.statistics.comparison import (
     FEWEST,
     TEST_RESAMPLES,
     Comparison,
+    Significance,
     errors,
     pooled_spread,
     share_of_extremes,
@@ -56,32 +57,46 @@ def compare_unpaired(
     >>> round(found.difference, 3), round(found.p, 5), round(found.effect, 3)
     (0.34, 0.00089, 3.069)
     """
-    if test not in UNPAIRED_TESTS:
-        raise ValueError(f"no test is called {test!r}; there are {', '.join(UNPAIRED_TESTS)}")
+    found = significance_unpaired(a, b, test, resample_count=resample_count, seed=seed)
     n = a.size + b.size
     if a.figure is None or b.figure is None:
-        return Comparison(n, *(None,) * 6, test, None, None, "one of them has no values")
-    statistic = p = reason = effect = low = high = None
-    flat = bool((a.means == a.means[0]).all() and (b.means == b.means[0]).all())
+        return Comparison(n, a.figure, b.figure, None, None, None, None, test, *found)
+    low = high = effect = None
     if min(a.size, b.size) > 1:
         tail = tail_of(confidence)
         figures = resampled(a, RESAMPLES, seed) - resampled(b, RESAMPLES, seed, stream=1)
         low, high = (float(one) for one in np.quantile(figures, (tail, 1 - tail)))
-        effect = None if flat else hedges_g(a.means, b.means)
-    if min(a.size, b.size) < FEWEST:
-        reason = f"fewer than {FEWEST} units on one side"
-    elif flat and a.means[0] == b.means[0]:
-        p, reason = 1.0, "no unit differs"
-    elif flat:
-        reason = "neither side has any spread"
-    elif test == "bootstrap":
-        statistic, p = _bootstrap(a, b, resample_count, seed)
-    else:
-        statistic, p = t_unpaired(a.means, b.means, pooled=test == "pooled_t")
+        effect = hedges_g(a.means, b.means)
     difference = a.figure - b.figure
-    return Comparison(
-        n, a.figure, b.figure, difference, low, high, effect, test, statistic, p, reason
-    )
+    return Comparison(n, a.figure, b.figure, difference, low, high, effect, test, *found)
+
+
+def significance_unpaired(
+    a: Units,
+    b: Units,
+    test: UnpairedTest = "welch",
+    *,
+    resample_count: int = TEST_RESAMPLES,
+    seed: int = SEED,
+) -> Significance:
+    """The test of ``compare_unpaired`` alone.
+
+    Raises:
+        ValueError: There is no such test.
+    """
+    if test not in UNPAIRED_TESTS:
+        raise ValueError(f"no test is called {test!r}; there are {', '.join(UNPAIRED_TESTS)}")
+    if min(a.size, b.size) < FEWEST:
+        return Significance(None, None, f"fewer than {FEWEST} units on one side")
+    flat = [bool((side.means == side.means[0]).all()) for side in (a, b)]
+    if all(flat) and a.means[0] == b.means[0]:
+        return Significance(None, 1.0, "no unit differs")
+    if all(flat) or (any(flat) and test != "pooled_t"):
+        # Its variance would be taken for 0: with few units of a 0/1 metric, a false alarm.
+        return Significance(None, None, "one side has no spread")
+    if test == "bootstrap":
+        return Significance(*_bootstrap(a, b, resample_count, seed), None)
+    return Significance(*t_unpaired(a.means, b.means, pooled=test == "pooled_t"), None)
 
 
 def hedges_g(one: Floats, other: Floats) -> float | None:
@@ -94,9 +109,10 @@ def hedges_g(one: Floats, other: Floats) -> float | None:
     0.3989
     """
     freedom = len(one) + len(other) - 2
-    sd = pooled_spread(one, other) if freedom > 1 else 0.0
-    if not sd:
+    flat = bool((one == one[0]).all() and (other == other[0]).all())
+    if flat or freedom < 2:
         return None
+    sd = pooled_spread(one, other)
     correction = exp(lgamma(freedom / 2) - lgamma((freedom - 1) / 2) - log(freedom / 2) / 2)
     return correction * (fsum(one) / len(one) - fsum(other) / len(other)) / sd
 

@@ -424,7 +424,9 @@ def test_degenerate_unpaired_comparisons_say_why(test: Any) -> None:
     ones, halves = one_each([1.0] * 6), one_each([0.5] * 6)
 
     assert compare_unpaired(ones, ones, test)[-2:] == (1.0, "no unit differs")
-    assert compare_unpaired(ones, halves, test)[-2:] == (None, "neither side has any spread")
+    assert compare_unpaired(ones, halves, test)[-2:] == (None, "one side has no spread")
+    flat = compare_unpaired(ones, one_each([0.1, 0.2, 0.3, 0.4, 0.5]), test)
+    assert (flat.p is None) == (test != "pooled_t")
     few = compare_unpaired(one_each([0.0, 1.0, 1.0, 0.0]), ones, test)
     assert (few.p, few.reason) == (None, "fewer than 5 units on one side")
     assert compare_unpaired(Units.of_values([]), ones, test).difference is None

@@ -1,0 +1,109 @@
+"""Intervals hold, and tests find, about as often as they say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stream_metrics.statistics.comparison import significance
+from stream_metrics.statistics.intervals import estimate
+from stream_metrics.statistics.units import Units
+from stream_metrics.statistics.unpaired import significance_unpaired
+from tests.calibration.shapes import CLUSTERED, SHAPES, Shape
+from tests.calibration.study import (
+    TEST_RESAMPLES,
+    Data,
+    coverage,
+    drawn,
+    drawn_pair,
+    false_positives,
+    false_positives_unpaired,
+    generator_of,
+    intervals,
+    missed,
+    paired_p,
+    unpaired_p,
+)
+
+ALL = (*SHAPES, *CLUSTERED)
+SETS = 25
+# Promises are kept in the full simulation; a short one may miss them by chance, but not by much.
+ERRORS = 3.5
+
+
+def units(data: Data, at: int, shape: Shape) -> Units:
+    """One of the data sets, as the statistics take it."""
+    keys = tuple(f"{unit:05}" for unit in range(data.n))
+    sums, counts = data.sums[:, at].copy(), data.counts[:, at].copy()
+    return Units(keys, sums, counts, data.n, None, shape.binary)
+
+
+@pytest.mark.parametrize("shape", ALL, ids=lambda shape: shape.name)
+@pytest.mark.parametrize("n", [9, 60])
+def test_simulated_intervals_are_the_real_ones(shape: Shape, n: int) -> None:
+    """The bounds of many data sets at once are those of each by itself."""
+    data = drawn(shape, generator_of(shape, n, "check"), n, SETS)
+    for method, (low, high) in intervals(data).items():
+        if method == "wilson" and not shape.binary:
+            continue
+        real = [estimate(units(data, at, shape), method) for at in range(SETS)]
+
+        assert low.tolist() == pytest.approx([one.ci_low for one in real], abs=1e-9)
+        assert high.tolist() == pytest.approx([one.ci_high for one in real], abs=1e-9)
+
+
+@pytest.mark.parametrize("shape", ALL, ids=lambda shape: shape.name)
+@pytest.mark.parametrize("n", [14, 40])
+def test_simulated_tests_are_the_real_ones(shape: Shape, n: int) -> None:
+    """The p-values of many data sets at once are those of each by itself."""
+    generator = generator_of(shape, n, "check")
+    pair = drawn_pair(shape, generator, n, SETS)
+    apart = drawn(shape, generator, n, SETS), drawn(shape, generator, n + 5, SETS)
+    for at in range(SETS):
+        one, other = (units(data, at, shape) for data in pair)
+        for test, p in paired_p(*pair).items():
+            real = significance(one, other, test, resample_count=TEST_RESAMPLES).p
+            assert p[at] == pytest.approx(1.0 if real is None else real, abs=1e-9)
+        one, other = (units(data, at, shape) for data in apart)
+        for unpaired, p in unpaired_p(*apart).items():
+            real = significance_unpaired(one, other, unpaired, resample_count=TEST_RESAMPLES).p
+            assert p[at] == pytest.approx(1.0 if real is None else real, abs=1e-9)
+
+
+@pytest.mark.parametrize("shape", ALL, ids=lambda shape: shape.name)
+def test_intervals_hold_the_true_value(shape: Shape) -> None:
+    """Of 1,000 intervals over 200 units about 950 do."""
+    rates = coverage(shape, 200, 1_000)
+
+    assert [rate for rate in rates if missed(rate, ERRORS)] == []
+    assert len(rates) >= 3
+
+
+@pytest.mark.parametrize("shape", ALL, ids=lambda shape: shape.name)
+@pytest.mark.parametrize("n", [20, 50])
+def test_tests_find_few_differences_that_are_not_there(shape: Shape, n: int) -> None:
+    """Of 1,000 comparisons of equals at most 60 or so are called significant."""
+    rates = false_positives(shape, n, 1_000) + false_positives_unpaired(shape, n, 1_000)
+
+    assert [rate for rate in rates if missed(rate, ERRORS)] == []
+    assert len(rates) == 8
+
+
+def test_searches_taken_by_themselves_mislead() -> None:
+    """As if they were independent, the searches of a conversation give intervals that are too
+    narrow."""
+    naive = {rate.what: rate.rate for rate in coverage(CLUSTERED[0], 200, 1_000)}
+
+    assert naive["each search by itself"] < 0.8 < 0.9 < naive["percentile"]
+
+
+def test_a_broken_promise_is_seen() -> None:
+    """An interval that is too narrow, or a test that finds too much, is reported."""
+    rate = coverage(SHAPES[1], 200, 200)[0]
+    narrow = type(rate)("coverage", rate.shape, 200, "percentile", 0.91, 10_000)
+    eager = type(rate)("false positives", rate.shape, 20, "bootstrap", 0.07, 10_000)
+
+    assert missed(narrow)
+    assert missed(eager)
+    assert not missed(type(rate)("coverage", rate.shape, 20, "percentile", 0.9, 10_000))
+    assert np.isfinite(rate.error)
