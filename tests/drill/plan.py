@@ -33,9 +33,9 @@ class Kind(NamedTuple):
 
 KINDS: Final = (
     Kind("same_pages", "an index returns the same pages", (0.2, 0.4, 0.6, 0.8), 0.6,
-         "StreamMetricsRedundancySpike", "PlainRedundancy"),
+         "SRRSpike", "PlainRedundancy"),
     Kind("rewriter_loops", "a query rewriter loops", (0.25, 0.5, 0.9), 0.5,
-         "StreamMetricsRedundancySpike", "PlainRedundancy"),
+         "SRRSpike", "PlainRedundancy"),
     Kind("off_topic", "searches miss their topic: SRE", (0.4, 0.7, 1.0), 0.7,
          "StreamMetricsEfficiencyDrop", "PlainEfficiency", True),
     Kind("off_topic", "searches miss their topic: gain", (0.4, 0.7, 1.0), 0.7,

@@ -80,7 +80,7 @@ DECISIONS: Final = {"5m": 60.0, "1h": 700.0, "24h": 9_000.0}
 FEW_DECISIONS: Final = {"5m": 4.0, "1h": 9.0, "24h": 100.0}
 
 SUBJECTS: Final = (
-    Subject("StreamMetricsRedundancySpike", ("critical", "warning"),
+    Subject("SRRSpike", ("critical", "warning"),
             _parts("duplicate_results", "results"), 0.22, 0.6, 0.04, RESULTS, FEW_RESULTS),
     Subject("StreamMetricsEfficiencyDrop", ("critical",),
             _parts("settled_good_results", "settled_results"), 0.3, 0.1, 0.04, RESULTS,

@@ -153,8 +153,8 @@ def test_every_family_of_windows_is_on_a_dashboard() -> None:
 @pytest.mark.parametrize(
     ("alert", "threshold"),
     [
-        ("RedundancySpike", boards.SRR_WARNING),
-        ("RedundancySpike", boards.SRR_CRITICAL),
+        ("SRRSpike", boards.SRR_WARNING),
+        ("SRRSpike", boards.SRR_CRITICAL),
         ("RetrievalMissed", boards.MISSED_SEARCHES),
         ("DeadLetters", boards.DEAD_LETTER_SHARE),
         ("ConsumerLagGrowing", boards.LAG_SECONDS),
