@@ -587,6 +587,22 @@ def test_calls_of_the_worker_reach_their_series(
         assert value(found, f"streammetrics_{name}", **labels) == number
 
 
+def test_what_copying_waits_for_is_told_as_what_it_is(
+    operations: Operations, registry: CollectorRegistry
+) -> None:
+    """A reason of the copying part counts like the worker's own; an input it halted, as halted."""
+    operations.obstructed(["repartition_kafka", "repartition_topic", "repartition_searches-3"])
+    found = scrape(registry)
+
+    assert value(found, "streammetrics_halted_partitions") == 1
+    there = {
+        dict(labels)["reason"]
+        for (name, labels), number in found.items()
+        if name == "streammetrics_obstacles" and number
+    }
+    assert there == {"kafka", "repartition_topic", "halted"}
+
+
 def test_a_partition_that_moved_away_leaves_no_lag(
     operations: Operations, registry: CollectorRegistry
 ) -> None:

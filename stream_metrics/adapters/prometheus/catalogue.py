@@ -14,7 +14,8 @@ STAGES: Final = ("decode", "load", "step", "dead_letters", "output", "state", "c
 ENTITY_TYPES: Final = (*(kind.name for kind in NAMED_TYPES), OTHER)
 FOUND: Final = ("cache", "store", "nowhere")  # where a batch finds a conversation
 OBSTACLES: Final = (
-    "assignment", "dead_letters", "halted", "kafka", "loop", "redis", "topics", "watchdog", OTHER,
+    "assignment", "dead_letters", "fetch", "halted", "kafka", "loop", "output", "redis",
+    "repartition_topic", "rights", "topics", "watchdog", OTHER,
 )  # fmt: skip
 
 # Key of Observations.counts: name of the counter, help.

@@ -7,6 +7,7 @@ the start, so that a rate is known before the first event; only topics and parti
 from __future__ import annotations
 
 import platform
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import Final
@@ -44,6 +45,7 @@ from stream_metrics.events.decode import REASONS
 from stream_metrics.kernel import kernel
 from stream_metrics.ports import OutputMessage
 
+_HALTED_INPUT: Final = re.compile(r"-\d+$")  # repartition_TOPIC-N
 WINDOWS: Final = tuple(window.name for window in DEFAULT_WINDOWS)
 
 
@@ -148,6 +150,7 @@ class Operations:
         )
         for topic in topics:
             self._gaps.labels(topic)
+            self._repartitioned.labels(topic)
         self._holes = counter("offset_holes", "Offsets without a record, which is normal.")
         self._state_bytes = gauge("redis_memory_bytes", "Memory that Redis uses, all of it.")
         self._state_limit = gauge("redis_memory_limit_bytes", "Redis's maxmemory; 0: no limit.")
@@ -344,6 +347,9 @@ class Operations:
             gauge.set(reason in named)
 
     def _obstacle(self, reason: str) -> str:
-        if reason.startswith("partition-"):
+        if reason in self._obstacles:
+            return reason
+        part = reason.removeprefix("repartition_")
+        if part.startswith("partition-") or (part != reason and _HALTED_INPUT.search(part)):
             return "halted"
-        return reason if reason in self._obstacles else OTHER
+        return part if part in self._obstacles else OTHER
