@@ -22,7 +22,9 @@ from tests.drill.world import MINUTE, SECOND, START_US
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 RULES: Final = ROOT / "deploy" / "prometheus"
-RECORDING: Final = (RULES / "recording.rules.yml", RULES / "bounds.rules.yml")  # in this order
+RECORDING: Final = tuple(  # in this order: each asks for what the ones before it record
+    RULES / f"{name}.rules.yml" for name in ("recording", "usual", "bounds")
+)
 ALERTS: Final = RULES / "alerts.rules.yml"
 PLAIN: Final = Path(__file__).with_name("plain.rules.yml")
 
@@ -113,14 +115,17 @@ class Weeks:
                     f"--output-dir={self._data}", str(file),
                 )  # fmt: skip
 
-    async def fire(self, files: Sequence[Path] = (ALERTS, PLAIN)) -> list[Firing]:
-        """Every alert of these rule files that fires."""
+    async def fire(
+        self, files: Sequence[Path] = (ALERTS, PLAIN)
+    ) -> tuple[list[Rule], list[Firing]]:
+        """The alerts of these rule files, and every time that one fires."""
         found: list[Firing] = []
         async with self._prometheus(files) as prometheus:
-            for rule in await rules_of(prometheus):
+            rules = await rules_of(prometheus)
+            for rule in rules:
                 for labels, active in await self._ask(prometheus, rule.expression):
                     found += firings(rule, labels, active)
-        return found
+        return rules, found
 
     async def _ask(
         self, prometheus: Prometheus, expression: str
@@ -140,7 +145,8 @@ class Weeks:
                 labels = {k: v for k, v in series["metric"].items() if k != "__name__"}
                 minutes = [(int(at) * SECOND - START_US) // MINUTE for at, _ in series["values"]]
                 active.setdefault(tuple(sorted(labels.items())), []).extend(minutes)
-        return [(dict(labels), minutes) for labels, minutes in active.items()]
+        # The sides of an `or` have names of their own, but a minute is in one of them only.
+        return [(dict(labels), sorted(minutes)) for labels, minutes in active.items()]
 
     @property
     def _data(self) -> Path:

@@ -20,6 +20,7 @@ class Kind(NamedTuple):
     plain rule beside that.
 
     ``real``: the strength from which its size is real. ``labelled``: whether only labels show it.
+    ``slow``: it comes over days, so that nobody can see it in ten minutes.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Kind(NamedTuple):
     alert: str
     plain: str
     labelled: bool = False
+    slow: bool = False
 
 
 KINDS: Final = (
@@ -47,7 +49,7 @@ KINDS: Final = (
     Kind("reranker_inverted", "the reranker is inverted", (0.4, 0.7, 1.0), 0.7,
          "StreamMetricsRerankingWorse", "PlainReranking", True),
     Kind("drift", "redundancy drifts up over three days", (0.6,), 0.6,
-         "StreamMetricsRedundancyDrift", "PlainRedundancy"),
+         "StreamMetricsRedundancyDrift", "PlainRedundancy", slow=True),
     Kind("labeller_down", "the labeller is down", (1.0,), 1.0,
          "StreamMetricsLabelsStopped", "PlainLabels"),
     Kind("labels_late", "half of the labels come an hour late", (0.5,), 0.5,

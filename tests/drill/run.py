@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.drill.evaluation import ALERTS, PLAIN, RECORDING, Firing, Weeks
+from tests.drill.evaluation import ALERTS, PLAIN, RECORDING, Firing, Rule, Weeks
 from tests.drill.library import Numbers
 from tests.drill.plan import deploys, incidents
 from tests.drill.series import TARGET, Series, asked_for, window_series
@@ -31,11 +31,15 @@ TOPICS = ("search-iterations", "relevance-labels")
 
 @dataclass(frozen=True, slots=True)
 class Drill:
-    """What happened and what fired. ``turns``: an agent's turns by minute of their start."""
+    """What happened and what fired. ``turns``: an agent's turns by minute of their start.
+
+    ``rules``: all that could have fired.
+    """
 
     agents: Sequence[Agent]
     minutes: int
     incidents: Sequence[Incident]
+    rules: Sequence[Rule]
     firings: Sequence[Firing]
     turns: dict[str, Numbers]
 
@@ -81,8 +85,8 @@ async def run(
     say("recording rules")
     await weeks.record()
     say("alerts")
-    fired = await weeks.fire((ALERTS, PLAIN))
-    return Drill(agents, minutes, planned, fired, turns)
+    rules, fired = await weeks.fire((ALERTS, PLAIN))
+    return Drill(agents, minutes, planned, rules, fired, turns)
 
 
 def _operations(

@@ -16,6 +16,7 @@ SOON: Final = 10  # minutes
 ENOUGH_TURNS: Final = 20  # in ten minutes
 AFTERWARDS: Final = 15  # minutes that an alert may come after the end
 WEEK: Final = 7 * 1440
+WEEKS_A_MONTH: Final = 365.25 / 12 / 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,11 @@ class FalseAlarms:
     alarms: int
     weeks: float
     """Of the agents together."""
+
+    @property
+    def a_month(self) -> float:
+        """Alarms in a month of one agent."""
+        return self.alarms / self.weeks * WEEKS_A_MONTH
 
 
 def caught(drill: Drill) -> list[Caught]:
@@ -92,8 +98,8 @@ def _after(firings: Iterable[Firing], alert: str, incident: Incident, start: int
 
 
 def false_alarms(drills: Sequence[Drill]) -> list[FalseAlarms]:
-    """What fired in drills without incidents, by alert and severity."""
-    rules = dict.fromkeys((f.rule.name, f.rule.severity) for drill in drills for f in drill.firings)
+    """What fired in drills without incidents, by alert and severity; silent rules too."""
+    rules = {(rule.name, rule.severity) for drill in drills for rule in drill.rules}
     weeks = sum(len(drill.agents) * drill.minutes / WEEK for drill in drills)
     return [
         FalseAlarms(
@@ -109,7 +115,7 @@ def false_alarms(drills: Sequence[Drill]) -> list[FalseAlarms]:
 
 
 def woken_for_others(drill: Drill) -> list[Firing]:
-    """Alerts of an agent that began in an incident of another, while its own day was healthy."""
+    """Alerts about an agent, none of the plain rules, that began while its own day was healthy."""
     troubled: dict[str, list[tuple[int, int]]] = {}
     for incident in drill.incidents:
         span = ((incident.start_us - START_US) // MINUTE, (incident.end_us - START_US) // MINUTE)
@@ -118,7 +124,8 @@ def woken_for_others(drill: Drill) -> list[Firing]:
     return [
         firing
         for firing in drill.firings
-        if (agent := firing.labels.get("agent")) is not None
+        if firing.rule.severity
+        and (agent := firing.labels.get("agent")) is not None
         and not any(
             start <= firing.start < end + day
             for start, end in (*troubled.get(agent, ()), *troubled.get("", ()))
@@ -146,9 +153,23 @@ def catch_table(found: Sequence[Caught]) -> list[str]:
     return lines
 
 
+def alarm_table(found: Sequence[FalseAlarms]) -> list[str]:
+    """The rows of the table of false alarms."""
+    lines = [
+        "| alert | severity | false alarms | agent-weeks | a month and agent |",
+        "|---|---|---|---|---|",
+    ]
+    for one in found:
+        lines.append(
+            f"| {one.alert} | {one.severity or 'plain rule'} | {one.alarms} | {one.weeks:.0f} | "
+            f"{one.a_month:.2f} |"
+        )
+    return lines
+
+
 def real(found: Sequence[Caught]) -> list[Caught]:
-    """Those of real size, with traffic enough."""
-    return [c for c in found if c.busy and c.incident.strength >= c.kind.real]
+    """Those of real size from their first minute on, with traffic enough."""
+    return [c for c in found if c.busy and c.incident.strength >= c.kind.real and not c.kind.slow]
 
 
 def share_soon(minutes: Sequence[int | None]) -> float:

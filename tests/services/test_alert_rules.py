@@ -12,7 +12,7 @@ from tests.rules import quality
 from tests.rules.cases import Case, document
 
 RULES = Path(__file__).parents[2] / "deploy" / "prometheus"
-FILES = ("recording.rules.yml", "bounds.rules.yml", "alerts.rules.yml")
+FILES = ("recording.rules.yml", "usual.rules.yml", "bounds.rules.yml", "alerts.rules.yml")
 CASES: dict[str, list[Case]] = {**quality.CASES}
 
 
