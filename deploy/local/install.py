@@ -59,6 +59,7 @@ PROMTOOL = Need("promtool", ("prometheus",), "tests the rules")
 ALERTMANAGER = Need(
     "prometheus-alertmanager", ("prometheus-alertmanager",), "delivers alerts", ("alertmanager",)
 )
+AMTOOL = Need("amtool", ("prometheus-alertmanager",), "tests who hears of which alert")
 JAVA = Need(
     "java",
     ("openjdk-17-jre-headless", "openjdk-21-jre-headless", "default-jre-headless"),
@@ -81,7 +82,7 @@ GO = Need(
     fits=lambda path: go_version(path) >= GO_AT_LEAST,
 )
 
-SERVERS = (REDIS, PROMETHEUS, PROMTOOL, ALERTMANAGER, JAVA, MAVEN, OPENSSL)
+SERVERS = (REDIS, PROMETHEUS, PROMTOOL, ALERTMANAGER, AMTOOL, JAVA, MAVEN, OPENSSL)
 TESTS = (*SERVERS, GO)
 
 

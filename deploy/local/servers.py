@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from deploy.local.certificates import Authority
-from deploy.local.install import ALERTMANAGER, PROMETHEUS, PROMTOOL, REDIS, program
+from deploy.local.install import ALERTMANAGER, AMTOOL, PROMETHEUS, PROMTOOL, REDIS, program
 from deploy.local.process import ChildProcess, ServerFailed, free_port
 
 HTTP_TIMEOUT = aiohttp.ClientTimeout(total=5)
@@ -135,7 +135,8 @@ class _HttpServer(ChildProcess):
 class Prometheus(_HttpServer):
     """A Prometheus that scrapes ``jobs`` (job name → ``host:port`` each) and evaluates rules.
 
-    ``flags`` are further ones of its command line.
+    ``config`` is the text of a prometheus.yml in place of ``jobs`` and the rest. ``flags`` are
+    further ones of its command line.
     """
 
     name = "prometheus"
@@ -143,8 +144,9 @@ class Prometheus(_HttpServer):
     def __init__(
         self,
         folder: Path,
-        jobs: Mapping[str, Sequence[str]],
+        jobs: Mapping[str, Sequence[str]] | None = None,
         *,
+        config: str | None = None,
         rule_files: Sequence[Path] = (),
         alertmanagers: Sequence[str] = (),
         interval: str = "250ms",
@@ -152,7 +154,7 @@ class Prometheus(_HttpServer):
     ) -> None:
         super().__init__(folder)
         self._flags = flags
-        self._config = {
+        ours = {
             "global": {
                 "scrape_interval": interval,
                 "scrape_timeout": interval,
@@ -162,13 +164,14 @@ class Prometheus(_HttpServer):
             "alerting": {"alertmanagers": [{"static_configs": [{"targets": [*alertmanagers]}]}]},
             "scrape_configs": [
                 {"job_name": job, "static_configs": [{"targets": [*targets]}]}
-                for job, targets in jobs.items()
+                for job, targets in (jobs or {}).items()
             ],
         }
+        self._config = json.dumps(ours, indent=2) if config is None else config  # JSON is YAML
 
     async def prepare(self) -> None:
-        """Write the configuration (JSON is YAML)."""
-        (self.folder / "prometheus.yml").write_text(json.dumps(self._config, indent=2))
+        """Write the configuration."""
+        (self.folder / "prometheus.yml").write_text(self._config)
 
     def command(self) -> list[str]:
         """``prometheus`` with all data in the folder."""
@@ -193,14 +196,19 @@ class Prometheus(_HttpServer):
 
 
 class Alertmanager(_HttpServer):
-    """An Alertmanager that posts what it gets to a webhook, at once."""
+    """An Alertmanager that posts what it gets to a webhook, at once.
+
+    ``config`` is the text of an alertmanager.yml in place of that.
+    """
 
     name = "alertmanager"
 
-    def __init__(self, folder: Path, webhook_url: str | None = None) -> None:
+    def __init__(
+        self, folder: Path, webhook_url: str | None = None, *, config: str | None = None
+    ) -> None:
         super().__init__(folder)
         hooks = [{"url": webhook_url, "send_resolved": True}] if webhook_url else []
-        self._config = {
+        ours = {
             "route": {
                 "receiver": "local",
                 "group_by": ["alertname"],
@@ -210,10 +218,11 @@ class Alertmanager(_HttpServer):
             },
             "receivers": [{"name": "local", "webhook_configs": hooks}],
         }
+        self._config = json.dumps(ours, indent=2) if config is None else config  # JSON is YAML
 
     async def prepare(self) -> None:
-        """Write the configuration (JSON is YAML)."""
-        (self.folder / "alertmanager.yml").write_text(json.dumps(self._config, indent=2))
+        """Write the configuration."""
+        (self.folder / "alertmanager.yml").write_text(self._config)
 
     def command(self) -> list[str]:
         """``alertmanager`` alone, without peers."""
@@ -229,6 +238,11 @@ class Alertmanager(_HttpServer):
 def promtool() -> str:
     """The path of Prometheus' own tool, which tests rules."""
     return program(PROMTOOL)
+
+
+def amtool() -> str:
+    """The path of Alertmanager's own tool, which tests routes."""
+    return program(AMTOOL)
 
 
 async def http_ok(url: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import secrets
 import signal
@@ -26,6 +27,7 @@ PARTITIONS = 4
 WORKERS = 2
 DEPLOY = Path(__file__).resolve().parents[1]
 RULES = DEPLOY / "prometheus"
+TARGETS = "/etc/prometheus-targets"
 # What a container's file says of places; here they are others.
 PLACES = frozenset(
     {"advertised.listeners", "controller.quorum.voters", "listeners", "log.dirs", "node.id"}
@@ -96,14 +98,13 @@ async def _run(folder: Path, console: Console) -> int:
     }
     addresses = [f"127.0.0.1:{free_port()}" for _ in range(WORKERS)]
     workers = [_worker(folder, number, place, settings) for number, place in enumerate(addresses)]
-    alertmanager = Alertmanager(folder / "alertmanager")
-    prometheus = Prometheus(
-        folder / "prometheus",
-        {"stream-metrics": addresses},
-        rule_files=sorted(RULES.glob("*.rules.y*ml")),
-        alertmanagers=[alertmanager.address],
-        interval="1s",
+    alertmanager = Alertmanager(
+        folder / "alertmanager",
+        config=(DEPLOY / "alertmanager" / "alertmanager.yml").read_text(encoding="utf-8"),
     )
+    targets = folder / "targets"
+    write_targets(targets, workers=addresses, alertmanagers=[alertmanager.address])
+    prometheus = Prometheus(folder / "prometheus", config=prometheus_config(targets))
     generator = Command(folder / "generator", generator_command(), settings)
     console.print("starting; Ctrl-C stops everything")
     # The exit stack stops in the opposite order: traffic first, Kafka and Redis last.
@@ -128,6 +129,19 @@ def kafka_properties(file: Path) -> dict[str, str]:
     lines = [line.strip() for line in file.read_text().splitlines()]
     pairs = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
     return {name: value for name, value in pairs.items() if name not in PLACES}
+
+
+def prometheus_config(targets: Path) -> str:
+    """The containers' prometheus.yml, with its rules where they are and its targets in a folder."""
+    text = (RULES / "prometheus.yml").read_text(encoding="utf-8")
+    return text.replace(TARGETS, str(targets)).replace("'*.rules.yml'", f"'{RULES}/*.rules.yml'")
+
+
+def write_targets(folder: Path, **groups: list[str]) -> None:
+    """The files that Prometheus finds its targets in."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, targets in groups.items():
+        (folder / f"{name}.yml").write_text(json.dumps([{"targets": targets}]))  # JSON is YAML
 
 
 def _worker(folder: Path, number: int, address: str, settings: Mapping[str, str]) -> Command:

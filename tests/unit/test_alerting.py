@@ -1,0 +1,152 @@
+"""The alert rules: what they ask for exists, and each says whom it is for and what to do."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from deploy.dashboards.boards import BOARDS
+from deploy.local.stack import TARGETS, prometheus_config, write_targets
+from stream_metrics.adapters.prometheus.operations import Operations
+from stream_metrics.adapters.prometheus.windows import PREFIX, WindowCollector
+from stream_metrics.engine.cells import CODES
+from stream_metrics.engine.windows import DEFAULT_WINDOWS
+
+ROOT: Final = Path(__file__).parents[2]
+RULES: Final = ROOT / "deploy" / "prometheus"
+RUNBOOKS: Final = ROOT / "docs" / "runbooks"
+ALERTMANAGER: Final = ROOT / "deploy" / "alertmanager" / "alertmanager.yml"
+HEADINGS: Final = (
+    "What has happened",
+    "What it does to the figures",
+    "Look",
+    "Do",
+    "When it is no incident",
+)
+FILES: Final = {path.name: path.read_text("utf-8") for path in RULES.glob("*.rules.yml")}
+
+_ALERT: Final = re.compile(
+    r"^      - alert: (\w+)\n(.*?)(?=^      - alert: |^  - name: |\Z)", re.M | re.S
+)
+_RECORD: Final = re.compile(r"^      - record: (\S+)$", re.M)
+_RECORDED: Final = re.compile(r"\b(?:agent|job):\w+:\w+")
+_SERIES: Final = re.compile(r"(?<![\w:])(streammetrics_\w+)(?:\{([^}]*)\})?")
+
+
+class Alert(NamedTuple):
+    """A rule's name and its text."""
+
+    name: str
+    text: str
+
+    def value(self, key: str) -> str:
+        """What stands behind a key; raises ``AssertionError`` where there is no such."""
+        found = re.search(rf"^ +{key}: (.+)$", self.text, re.M)
+        assert found, f"{self.name} has no {key}"
+        return found[1].strip("'")
+
+
+ALERTS: Final = [Alert(*found) for found in _ALERT.findall(FILES["alerts.rules.yml"])]
+EACH: Final = pytest.mark.parametrize(
+    "alert", ALERTS, ids=[f"{alert.name}-{alert.value('severity')}" for alert in ALERTS]
+)
+
+
+@lru_cache
+def exported() -> frozenset[str]:
+    """Every series of a worker's own work."""
+    registry = CollectorRegistry()
+    Operations(registry, ["topic"]).lag("topic", 0, 0, 0.0)
+    registry.register(WindowCollector(lambda: [], lambda: 0))
+    return frozenset(sample.name for family in registry.collect() for sample in family.samples)
+
+
+def test_every_alert_is_found() -> None:
+    """The file has as many alerts as are looked at below."""
+    assert FILES["alerts.rules.yml"].count("- alert: ") == len(ALERTS) > 15
+
+
+@EACH
+def test_an_alert_says_whom_it_is_for_and_what_it_is(alert: Alert) -> None:
+    """It has a severity, a summary, a description and a pause before it fires."""
+    assert alert.value("severity") in ("critical", "warning")
+    assert alert.value("summary")
+    assert alert.value("description")
+    assert re.fullmatch(r"\d+[mh]", alert.value("for"))
+
+
+@EACH
+def test_an_alert_links_a_dashboard_that_is_there(alert: Alert) -> None:
+    """With a variable that the dashboard has."""
+    link = re.fullmatch(
+        r"http://localhost:3000/d/([\w-]+)(?:\?var-(\w+)=\{\{ \$labels\.\2 \}\})?",
+        alert.value("dashboard_url"),
+    )
+
+    assert link, alert.value("dashboard_url")
+    assert link[1] in {board.uid for board in BOARDS}
+
+
+@EACH
+def test_an_alert_has_a_runbook(alert: Alert) -> None:
+    """The page that it links is about it, and has every part."""
+    assert alert.value("runbook_url") == f"docs/runbooks/{alert.name}.md"
+    text = (ROOT / alert.value("runbook_url")).read_text("utf-8")
+
+    assert text.startswith(f"# {alert.name}\n")
+    assert tuple(re.findall(r"^## (.+)$", text, re.M)) == HEADINGS
+
+
+def test_every_runbook_is_of_an_alert() -> None:
+    """None is left of an alert that is gone."""
+    assert {path.stem for path in RUNBOOKS.iterdir()} == {alert.name for alert in ALERTS}
+
+
+def test_recorded_series_that_are_asked_for_are_recorded() -> None:
+    """And none is recorded twice."""
+    recorded = [name for text in FILES.values() for name in _RECORD.findall(text)]
+    asked = {name for text in FILES.values() for name in _RECORDED.findall(text)}
+
+    assert len(recorded) == len(set(recorded))
+    assert asked == set(recorded)
+
+
+def test_series_that_are_asked_for_are_exported() -> None:
+    """By name; window sums with labels and windows that they have."""
+    windows = {series.name: series for series in CODES.values()}
+    for text in FILES.values():
+        for name, matchers in _SERIES.findall(text):
+            if name.removeprefix(PREFIX) not in windows:
+                assert name in exported(), name
+                continue
+            series = windows[name.removeprefix(PREFIX)]
+            labels = dict(re.findall(r'(\w+)=~?"([^"]*)"', matchers))
+            lengths = series.windows or [window.name for window in DEFAULT_WINDOWS]
+            assert labels.pop("window") in lengths, name
+            assert labels.keys() <= set(series.labels), name
+
+
+def test_alerts_that_hold_others_back_exist() -> None:
+    """Every name in Alertmanager's configuration is an alert's, also after one is renamed."""
+    named = re.findall(r'alertname=~?"([^"]+)"', ALERTMANAGER.read_text("utf-8"))
+
+    assert named
+    assert {name for each in named for name in each.split("|")} <= {a.name for a in ALERTS}
+
+
+def test_the_local_prometheus_has_the_configuration_of_the_containers(tmp_path: Path) -> None:
+    """Only places differ: rules and targets are found where they are here."""
+    shipped = (RULES / "prometheus.yml").read_text("utf-8").splitlines()
+    write_targets(tmp_path, workers=["127.0.0.1:1"])
+    local = prometheus_config(tmp_path).splitlines()
+
+    moved = [now for was, now in zip(shipped, local, strict=True) if was != now]
+    assert len(moved) == 3
+    assert TARGETS not in "\n".join(local)
+    assert sum(str(tmp_path) in line for line in moved) == 2
+    assert (tmp_path / "workers.yml").read_text() == '[{"targets": ["127.0.0.1:1"]}]'
