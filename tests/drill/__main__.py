@@ -1,4 +1,4 @@
-"""Hold the drill: ``python -m tests.drill --tuning 1 2 --held-out 11 12 --out page.md``."""
+"""Hold the drill: ``python -m tests.drill --tuning 1 11 --held-out 21 22 --out page.md``."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ STANDARD: Final = Size()
 def main() -> int:
     """Simulate, write the page, and say whether what is promised was kept (exit code 1: not)."""
     parser = argparse.ArgumentParser(prog="python -m tests.drill", description=__doc__)
-    parser.add_argument("--tuning", type=int, nargs="*", default=[1, 2], metavar="SEED")
-    parser.add_argument("--held-out", type=int, nargs="*", default=[11, 12], metavar="SEED")
+    parser.add_argument("--tuning", type=int, nargs="*", default=[1, 11], metavar="SEED")
+    parser.add_argument("--held-out", type=int, nargs="*", default=[21, 22], metavar="SEED")
     parser.add_argument("--agents", type=int, default=STANDARD.agents)
     parser.add_argument("--days", type=int, default=STANDARD.days, help="of each simulated world")
     parser.add_argument("--turns", type=int, default=STANDARD.turns_each, help="in each library")

@@ -12,7 +12,9 @@ from tests.drill.world import DAY, HOUR, MINUTE, START_US, Agent, Incident, busy
 
 WARM_UP_DAYS: Final = 2
 LASTS_US: Final = 90 * MINUTE
-_APART_US: Final = 30 * HOUR
+_APART_US: Final = 27 * HOUR  # so that the last one has left the baseline
+_WITHIN_US: Final = 12 * HOUR
+_SLOT_US: Final = 15 * MINUTE
 
 
 class Kind(NamedTuple):
@@ -98,16 +100,17 @@ def _of_all(days: int, rng: Generator) -> Iterator[Incident]:
 
 
 def _of_agent(agent: Agent, days: int, rng: Generator) -> Iterator[Incident]:
-    day_us = START_US + WARM_UP_DAYS * DAY
-    hours = day_us + HOUR * np.arange(24)
-    weights = busyness(hours) + 0.1
-    while day_us < START_US + (days - 1) * DAY:
-        hour = int(rng.choice(24, p=weights / weights.sum()))
-        start_us = day_us + hour * HOUR + int(rng.integers(0, HOUR))
+    """One after the other, each a day and more after the last, mostly where there is traffic."""
+    free_us = START_US + WARM_UP_DAYS * DAY
+    while free_us < START_US + (days - 1) * DAY:
+        starts_us = free_us + _SLOT_US * np.arange(_WITHIN_US // _SLOT_US)
+        weights = busyness(starts_us) + 0.05
+        start_us = int(rng.choice(starts_us, p=weights / weights.sum()))
+        start_us += int(rng.integers(0, _SLOT_US))
         name, strengths = _OF_AGENTS[int(rng.integers(len(_OF_AGENTS)))]
         strength = float(rng.choice(strengths))
         yield Incident(name, agent.name, start_us, start_us + LASTS_US, strength)
-        day_us += DAY * (1 + -(-(start_us + _APART_US - day_us - DAY) // DAY))
+        free_us = start_us + _APART_US
 
 
 def _drifts(agent: Agent, days: int, rng: Generator) -> Iterator[Incident]:
