@@ -20,11 +20,13 @@ class Case:
     """A claim about one alert.
 
     ``fires``: by minute, the labels that tell the alerts apart which fire then (none: silence).
+    ``step``: how many minutes a "minute" of the case is, where it takes days.
     """
 
     claim: str
     series: Series
     fires: Mapping[int, Sequence[Mapping[str, str]]] = field(default_factory=dict)
+    step: int = 1
 
 
 def name(metric: str, **labels: str) -> str:
@@ -38,10 +40,10 @@ def gauge(metric: str, *phases: Phase, **labels: str) -> Series:
     return {name(metric, **{**WORKER, **labels}): " ".join(_held(phases))}
 
 
-def counter(metric: str, *phases: Phase, start: float = 0.0, **labels: str) -> Series:
+def counter(metric: str, *phases: Phase, **labels: str) -> Series:
     """A counter that grows by each phase's value a minute, and begins anew after it was GONE."""
     parts: list[str] = []
-    value = start
+    value = 0.0
     for minutes, growth in phases:
         if growth is None:
             parts += _absent(minutes)
@@ -70,25 +72,32 @@ def wobbling(minutes: int, middle: float, by: float) -> list[Phase]:
     return [(1, middle + by * (1, -1, 0.5, -0.5)[minute % 4]) for minute in range(minutes)]
 
 
-def document(cases: Sequence[Case], rule_files: Sequence[str], alert: str) -> dict[str, Any]:
-    """The file for ``promtool test rules``: a test a case, which asks for what fires."""
+def document(
+    cases: Sequence[Case], rule_files: Sequence[str], groups: Sequence[str], alert: str
+) -> dict[str, Any]:
+    """The file for ``promtool test rules``: a test a case, which asks for what fires.
+
+    ``groups`` of the rules in the order of evaluation: each finds what the ones before recorded.
+    """
     labels = sorted({label for c in cases for at in c.fires.values() for ls in at for label in ls})
     by = ", ".join(["severity", *(label for label in labels if label != "severity")])
+    (step,) = {case.step for case in cases}
     asked = f'count by ({by}) (ALERTS{{alertname="{alert}", alertstate="firing"}})'
     return {
         "rule_files": list(rule_files),
-        "evaluation_interval": "1m",
+        "group_eval_order": list(groups),
+        "evaluation_interval": f"{step}m",
         "tests": [
             {
                 "name": case.claim,
-                "interval": "1m",
+                "interval": f"{step}m",
                 "input_series": [
                     {"series": series, "values": values} for series, values in case.series.items()
                 ],
                 "promql_expr_test": [
                     {
                         "expr": asked,
-                        "eval_time": f"{minute}m",
+                        "eval_time": f"{minute * step}m",
                         "exp_samples": [
                             {"labels": name("", **dict(sorted(labels.items()))), "value": 1}
                             for labels in expected

@@ -77,6 +77,8 @@ FEW_RESULTS: Final = {"1m": 40.0, "5m": 150.0, "30m": 190.0, "24h": 4_000.0}
 ITERATIONS: Final = {"5m": 100.0, "30m": 600.0, "24h": 14_000.0}
 FEW_ITERATIONS: Final = {"5m": 10.0, "30m": 18.0, "24h": 300.0}
 DECISIONS: Final = {"5m": 60.0, "1h": 700.0, "24h": 9_000.0}
+DOCUMENTS: Final = {"5m": 1_500.0, "1h": 18_000.0}
+FEW_DOCUMENTS: Final = {"5m": 100.0, "1h": 190.0}
 FEW_DECISIONS: Final = {"5m": 4.0, "1h": 9.0, "24h": 100.0}
 
 SUBJECTS: Final = (
@@ -98,6 +100,9 @@ SUBJECTS: Final = (
             0.9, 0.3, 0.05, DECISIONS, FEW_DECISIONS),
     Subject("StreamMetricsRerankingWorse", ("warning",), _reranking, 1.1, 0.7, 0.08, DECISIONS,
             FEW_DECISIONS),
+    Subject("StreamMetricsJudgedShareLow", ("warning",),
+            _parts("labelled_results", "unique_results"), 0.9, 0.4, 0.04, DOCUMENTS,
+            FEW_DOCUMENTS),
 )  # fmt: skip
 
 

@@ -1,0 +1,228 @@
+"""Cases of the alerts about workers, their labels, and what they depend on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from tests.rules.cases import GONE, Case, Phase, Series, counter, gauge
+
+QUIET: Final = 90
+LONG: Final = 180  # until all of it is over
+OTHER: Final = {"instance": "worker-2:9464"}
+ALERT: Final = {"severity": "critical"}
+WARNING: Final = {"severity": "warning"}
+HERE: Final = {**ALERT, "instance": "worker-1:9464"}
+
+Fires = Mapping[int, Sequence[Mapping[str, str]]]
+
+
+def rising(minutes: int, start: float, by: float) -> list[Phase]:
+    """A value that changes by so much each minute."""
+    return [(1, start + by * minute) for minute in range(minutes)]
+
+
+def silent(end: int) -> Fires:
+    """Nothing fires, looked at every five minutes."""
+    return dict.fromkeys(range(0, end, 5), ())
+
+
+def restarted(value: float) -> tuple[Phase, ...]:
+    """A counter or gauge through a restart of two minutes."""
+    return (QUIET, value), (2, GONE), (60, value)
+
+
+# -- labels ---------------------------------------------------------------------------------------
+
+
+def _events(searches: Sequence[Phase], labels: Sequence[Phase], **more: str) -> Series:
+    kinds = {"search_iteration": searches, "relevance_labels": labels}
+    made: Series = {}
+    for kind, phases in kinds.items():
+        of = {"type": kind, "outcome": "applied", **more}
+        made |= counter("streammetrics_events_total", *phases, **of)
+    return made
+
+
+def _waiting(phases: Sequence[tuple[int, float, float, float]]) -> Series:
+    """Minutes, and a minute's labels that find their result at once, that wait, that are found."""
+    return (
+        counter("streammetrics_label_delay_seconds_count", *[(n, at) for n, at, _, _ in phases])
+        | counter("streammetrics_labels_waiting_total", *[(n, w) for n, _, w, _ in phases])
+        | counter("streammetrics_labels_found_total", *[(n, f) for n, _, _, f in phases])
+    )
+
+
+LABELS_STOPPED: Final = [
+    Case("fires when no more labels come, and resolves when they do",
+         _events([(LONG, 60)], [(QUIET, 50), (20, 0), (60, 50)]),
+         {QUIET - 1: (), QUIET + 9: [ALERT], QUIET + 19: [ALERT], QUIET + 30: ()}),
+    Case("is silent where hardly anybody searches",
+         _events([(LONG, 2)], [(QUIET, 2), (LONG - QUIET, 0)]), silent(LONG)),
+    Case("is silent where nobody searches at night",
+         _events([(QUIET, 60), (60, 0), (30, 60)], [(QUIET, 50), (60, 0), (30, 50)]), silent(LONG)),
+    Case("is silent where labels come in batches",
+         _events([(LONG, 60)], [(14, 0), (1, 700)] * 12), silent(LONG)),
+    Case("is silent while a worker restarts", _events(restarted(60), restarted(50)), silent(150)),
+    Case("is silent where one of two workers reads no labels",
+         _events([(LONG, 60)], [(LONG, 50)]) | _events([(LONG, 60)], [(LONG, 0)], **OTHER),
+         silent(LONG)),
+]  # fmt: skip
+
+ORPHAN_LABELS: Final = [
+    Case("fires when results of labels do not come, and resolves when they do",
+         _waiting([(QUIET, 30, 1, 1), (60, 20, 8, 0), (120, 30, 0, 0)]),
+         {QUIET: (), QUIET + 59: [WARNING], QUIET + 179: ()}),
+    Case("is silent where labels come before their results", _waiting([(LONG, 10, 10, 10)]),
+         silent(LONG)),
+    Case("is silent where there are few labels", _waiting([(LONG, 0.2, 0.5, 0)]), silent(LONG)),
+    Case("is silent on a few that wait", _waiting([(LONG, 30, 1, 0)]), silent(LONG)),
+]  # fmt: skip
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+def _lag(*phases: Phase, partition: str = "0", **more: str) -> Series:
+    of = {"topic": "search-iterations", "partition": partition, **more}
+    return gauge("streammetrics_consumer_lag_seconds", *phases, **of)
+
+
+PLACE: Final = {**ALERT, "partition": "0"}
+
+CONSUMER_LAG: Final = [
+    Case("fires while lag grows, and resolves when it falls",
+         _lag((20, 1), *rising(20, 0, 60), *rising(20, 1_200, -60), (20, 1)),
+         {19: (), 28: [PLACE], 39: [PLACE], 50: (), 79: ()}),
+    Case("is silent while a worker catches up", _lag(*rising(60, 6_000, -100)), silent(60)),
+    Case("is silent on small lag that comes and goes", _lag(*[(1, 20), (1, 90)] * 30), silent(60)),
+    Case("is silent on a deploy, when another worker goes on",
+         _lag((20, 1), (40, GONE)) | _lag((20, GONE), (1, 30), (39, 1), **OTHER), silent(60)),
+    Case("names the partition that is behind",
+         _lag((20, 1), *rising(20, 0, 60)) | _lag((40, 1), partition="1"), {39: [PLACE]}),
+]  # fmt: skip
+
+
+def _progress(*phases: Phase, **more: str) -> Series:
+    """When the loop last came round: it grows by 60 seconds a minute where it does."""
+    return counter("streammetrics_last_progress_timestamp_seconds", *phases, **more)
+
+
+def _stuck(*phases: Phase) -> Series:
+    return _progress((60, 60)) | gauge("streammetrics_stuck", *phases)
+
+
+NO_PROGRESS: Final = [
+    Case("fires when the loop does not come round, of that worker only",
+         _progress((30, 60), (30, 0)) | _progress((60, 60), **OTHER), {30: (), 37: [HERE]}),
+    Case("fires when the watchdog says so, and resolves",
+         _stuck((20, 0), (10, 1), (30, 0)), {19: (), 23: [HERE], 29: [HERE], 36: ()}),
+    Case("is silent where one look of the watchdog is wrong", _stuck((20, 0), (1, 1), (39, 0)),
+         silent(60)),
+    Case("is silent on a pause of two minutes",
+         _progress((30, 60), (2, 0), (28, 60)), silent(60)),
+    Case("is silent while a worker is idle", _stuck((60, 0)), silent(60)),
+]  # fmt: skip
+
+
+def _letters(events: Sequence[Phase], letters: Sequence[Phase]) -> Series:
+    return counter(
+        "streammetrics_events_total", *events, type="search_iteration", outcome="applied"
+    ) | counter("streammetrics_dead_letters_total", *letters, reason="invalid")
+
+
+DEAD_LETTERS: Final = [
+    Case("fires when records are set aside, and resolves",
+         _letters([(120, 95)], [(30, 0), (20, 5), (70, 0)]),
+         {29: (), 49: [WARNING], 80: (), 110: ()}),
+    Case("is silent on few of many", _letters([(60, 99)], [(60, 1)]), silent(60)),
+    Case("is silent where hardly anything comes", _letters([(60, 3)], [(60, 3)]), silent(60)),
+    Case("is silent while a worker restarts", _letters(restarted(95), restarted(1)), silent(150)),
+]  # fmt: skip
+
+
+def _obstacle(*phases: Phase, reason: str = "redis") -> Series:
+    return gauge("streammetrics_obstacles", *phases, reason=reason)
+
+
+REDIS: Final = [
+    Case("fires while Redis is away, and resolves at once",
+         _obstacle((20, 0), (10, 1), (20, 0)), {19: (), 22: [HERE], 29: [HERE], 31: ()}),
+    Case("is silent on a moment", _obstacle((20, 0), (1, 1), (20, 0)), silent(40)),
+    Case("is silent when Kafka is away", _obstacle((40, 1), reason="kafka"), silent(40)),
+    Case("is silent while a worker restarts", _obstacle(*restarted(0)), silent(150)),
+]  # fmt: skip
+
+
+def _memory(*phases: Phase, limit: float = 100.0) -> Series:
+    return gauge("streammetrics_redis_memory_bytes", *phases) | gauge(
+        "streammetrics_redis_memory_limit_bytes", (sum(n for n, _ in phases), limit)
+    )
+
+
+STATE: Final = [
+    Case("fires when Redis fills up, and resolves", _memory((20, 70), (30, 85), (30, 60)),
+         {19: (), 29: (), 31: [WARNING], 49: [WARNING], 62: ()}),
+    Case("is silent on a short peak", _memory((20, 70), (8, 95), (30, 70)), silent(58)),
+    Case("is silent below the limit", _memory(*[(1, 70), (1, 79)] * 30), silent(60)),
+    Case("is silent where there is no limit", _memory((60, 95), limit=0.0), silent(60)),
+]  # fmt: skip
+
+
+def _gaps(gaps: Sequence[Phase], halted: Sequence[Phase]) -> Series:
+    return counter("streammetrics_offset_gaps_total", *gaps, topic="search-iterations") | gauge(
+        "streammetrics_halted_partitions", *halted
+    )
+
+
+GAPS: Final = [
+    Case("fires on a gap, and resolves",
+         _gaps([(20, 0), (1, 1), (70, 0)], [(91, 0)]), {19: (), 24: [HERE], 34: [HERE], 70: ()}),
+    Case("fires while a partition is halted",
+         _gaps([(90, 0)], [(20, 0), (20, 1), (50, 0)]), {19: (), 22: [HERE], 39: [HERE], 70: ()}),
+    Case("is silent while a worker restarts",
+         _gaps(restarted(0), [(QUIET, 0), (2, GONE), (60, 0)]), silent(150)),
+]  # fmt: skip
+
+
+def _cap(folded: Sequence[Phase], beyond: Sequence[Phase]) -> Series:
+    return (
+        gauge("streammetrics_agents_folded", *folded)
+        | gauge("streammetrics_window_series_cut", *[(n, v and 0) for n, v in folded])
+        | counter("streammetrics_agents_beyond_limit_total", *beyond)
+        | counter("streammetrics_routes_beyond_limit_total", *[(n, v and 0) for n, v in beyond])
+    )
+
+
+CAP: Final = [
+    Case("fires when agents find no place, and resolves",
+         _cap([(LONG, 0)], [(20, 0), (30, 5), (130, 0)]),
+         {19: (), 45: [WARNING], 60: [WARNING], 160: ()}),
+    Case("fires when agents are folded", _cap([(20, 0), (30, 2)], [(50, 0)]), {49: [WARNING]}),
+    Case("is silent where all have a place", _cap([(60, 0)], [(60, 0)]), silent(60)),
+    Case("is silent while a worker restarts",
+         _cap([(QUIET, 0), (2, GONE), (60, 0)], restarted(0)), silent(150)),
+]  # fmt: skip
+
+TARGET: Final = [
+    Case("fires when a worker does not answer, of that one, and resolves",
+         gauge("up", (20, 1), (10, 0), (20, 1)) | gauge("up", (50, 1), **OTHER),
+         {19: (), 23: [HERE], 29: [HERE], 31: ()}),
+    Case("fires when there is no worker at all", gauge("up", (20, 1), (20, GONE)),
+         {19: (), 35: [ALERT]}),
+    Case("is silent on one scrape that fails", gauge("up", (20, 1), (1, 0), (20, 1)), silent(40)),
+    Case("is silent on a deploy, when a target goes and another comes",
+         gauge("up", (20, 1), (20, GONE)) | gauge("up", (20, GONE), (20, 1), **OTHER), silent(40)),
+]  # fmt: skip
+
+CASES: Final = {
+    "StreamMetricsLabelsStopped": LABELS_STOPPED,
+    "StreamMetricsOrphanLabels": ORPHAN_LABELS,
+    "StreamMetricsConsumerLagGrowing": CONSUMER_LAG,
+    "StreamMetricsNoProgress": NO_PROGRESS,
+    "StreamMetricsDeadLetters": DEAD_LETTERS,
+    "StreamMetricsRedisUnreachable": REDIS,
+    "StreamMetricsStateNearLimit": STATE,
+    "StreamMetricsOffsetGap": GAPS,
+    "StreamMetricsCardinalityCapReached": CAP,
+    "StreamMetricsTargetDown": TARGET,
+}
