@@ -27,7 +27,7 @@ PIN := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes
 	--no-emit-find-links --no-config --quiet --custom-compile-command "make lock"
 
 .PHONY: help setup demo test test-unit test-services check format stack bench bounds profile services \
-	browser kernel dashboards docs lock clean campaign mutations fuzz
+	browser kernel dashboards docs lock clean campaign mutations fuzz drill
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -127,6 +127,10 @@ ROUNDS ?= 1
 campaign: services ## Let seeded faults strike a live system under load; some minutes a seed
 	@$(BIN)/python -m deploy.local faketime
 	@$(BIN)/python -m tests.campaign --seed $(SEED) --rounds $(ROUNDS) $(CAMPAIGN)
+
+# DRILL has options, such as DRILL="--tuning 1 --held-out --agents 5 --days 4" for a look in minutes.
+drill: services ## Hold the alert rules against simulated weeks of traffic and incidents; long
+	@$(BIN)/python -m tests.drill --out docs/alerts-run.md $(DRILL)
 
 # MUTATIONS names the builds; without it all are made.
 mutations: services ## Break the source on purpose and see each broken build caught; some minutes
