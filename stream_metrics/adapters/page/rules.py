@@ -29,7 +29,7 @@ from stream_metrics.adapters.page.conditions import (
     MISSED_WARNING,
     RERANK_WARNING,
     RESULTS,
-    ROUTING_WARNING,
+    ROUTING_DROP,
     SHORT,
     SRR_CRITICAL,
     SRR_OF_USUAL,
@@ -101,8 +101,8 @@ RULES: Final = (
     ),
     Rule(
         "routing_drop", "Routing drop",
-        f"routing accuracy of {LONG} below {share(ROUTING_WARNING)} of that of {BASELINE}, from "
-        f"{DECISIONS} labelled searches on",
+        f"routing accuracy of {LONG} {100 * ROUTING_DROP:.0f} points below that of {BASELINE}, "
+        f"from {DECISIONS} labelled searches on",
         "Did a route's source change, or the router?",
         of_agent=routing_drop,
     ),

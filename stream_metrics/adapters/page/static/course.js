@@ -6,7 +6,7 @@ import { count, duration, mean, percent, span } from "./words.js";
 
 const CHARTS = {
   srr: new Chart({ title: "Redundancy (SRR)", about: "Share of results that repeat what the turn had. Lower is better.",
-    limit: 1, format: percent, threshold: { value: 0.35, text: "warning above" } }),
+    limit: 1, format: percent, threshold: { value: 0.25, text: "warning above" } }),
   results: new Chart({ title: "Results", about: "New and repeated ones, as they came.", kind: "bars", format: count }),
   sre: new Chart({ title: "Efficiency (SRE)", about: "Share of results that are new and good, where labels are there. Higher is better.",
     limit: 1, format: percent }),
