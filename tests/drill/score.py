@@ -173,8 +173,8 @@ def real(found: Sequence[Caught]) -> list[Caught]:
 
 
 def share_soon(minutes: Sequence[int | None]) -> float:
-    """The share that was caught within ten minutes of data."""
-    return sum(m is not None and m <= SOON for m in minutes) / len(minutes)
+    """The share that was caught within ten minutes of data; 0 of none, which shows nothing."""
+    return sum(m is not None and m <= SOON for m in minutes) / max(1, len(minutes))
 
 
 def _share(minutes: Sequence[int | None]) -> str:

@@ -118,7 +118,7 @@ def conditions(
             yield Condition(incident.kind, incident.strength), np.flatnonzero(inside)
             continue
         share = (start_us - incident.start_us) / (incident.end_us - incident.start_us)
-        steps = np.ceil(share * DRIFT_STEPS)
+        steps = np.floor(share * DRIFT_STEPS) + 1
         for step in range(1, DRIFT_STEPS + 1):
             strength = round(incident.strength * step / DRIFT_STEPS, 3)
             yield Condition("same_pages", strength), np.flatnonzero(inside & (steps == step))

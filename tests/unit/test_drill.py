@@ -1,0 +1,204 @@
+"""The drill counts windows, incidents and alarms as it says."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stream_metrics.engine.config import WINDOW_BUCKETS
+from stream_metrics.engine.windows import parse_window
+from tests.drill.evaluation import Firing, Rule, firings
+from tests.drill.library import Condition
+from tests.drill.plan import KINDS, incidents
+from tests.drill.report import Group, page
+from tests.drill.run import Drill, Size
+from tests.drill.score import caught, false_alarms, real, woken_for_others
+from tests.drill.series import Series, write
+from tests.drill.sums import window_sums
+from tests.drill.world import (
+    DAY,
+    HOUR,
+    MINUTE,
+    START_US,
+    Agent,
+    Incident,
+    Libraries,
+    Placed,
+    conditions,
+    place,
+    roster,
+)
+
+RULE = Rule("SRRSpike", "critical", "…", pending=2, keep=10)
+PLAIN = Rule("PlainRedundancy", "", "…", pending=5, keep=0)
+LABELS = {"agent": "agent-00"}
+
+
+@pytest.mark.parametrize(
+    ("active", "spans"),
+    [
+        ([], []),
+        ([5], []),  # not long enough
+        ([5, 6, 7], [(7, 18)]),
+        ([5, 6, 8, 9, 10], [(10, 21)]),  # a gap begins anew
+        ([5, 6, 7, 12], [(7, 23)]),  # kept, so that it need not wait again
+        ([5, 6, 7, 18], [(7, 29)]),
+        ([5, 6, 7, 40, 41, 42], [(7, 18), (42, 53)]),
+    ],
+)
+def test_an_alert_waits_and_is_kept(active: list[int], spans: list[tuple[int, int]]) -> None:
+    """As ``for`` and ``keep_firing_for`` say."""
+    assert [(f.start, f.end) for f in firings(RULE, LABELS, active)] == spans
+
+
+@pytest.mark.parametrize("name", ["1m", "5m", "30m"])
+def test_sums_are_those_of_the_buckets_in_the_window(name: str) -> None:
+    """Each minute the window has what has arrived, of buckets that are neither old nor to come."""
+    rng = np.random.default_rng(1)
+    minutes, changes, window = 60, 400, parse_window(name)
+    about = START_US + rng.integers(-10 * MINUTE, 50 * MINUTE, changes)
+    at = about + rng.integers(-MINUTE, 20 * MINUTE, changes)
+    deltas = rng.integers(-3, 9, (changes, 1))
+    placed = Placed(about, ("r",), at, about, np.zeros(changes, bool), deltas)
+
+    found = window_sums(placed, ("r", "d"), window, minutes)
+
+    now = START_US + MINUTE * np.arange(minutes)[:, None]
+    last, bucket = now // window.bucket_us, about // window.bucket_us
+    inside = (at <= now) & (bucket <= last) & (bucket > last - WINDOW_BUCKETS)
+    assert found["r"].tolist() == (inside * deltas[:, 0]).sum(axis=1).tolist()
+    assert not found["d"].any()
+
+
+def test_turns_begin_under_the_condition_of_their_time() -> None:
+    """Every turn under one, drift in steps, and what concerns delivery changes none."""
+    starts = START_US + MINUTE * np.arange(120)
+    during = (START_US + 30 * MINUTE, START_US + 60 * MINUTE)
+    found = list(
+        conditions(
+            starts,
+            [
+                Incident("off_topic", "a", *during, 0.7),
+                Incident("deploy", None, *during),
+                Incident("drift", "a", START_US + HOUR, START_US + 2 * HOUR, 0.6),
+            ],
+        )
+    )
+
+    counted = {condition: len(chosen) for condition, chosen in found if len(chosen)}
+    assert counted[Condition("off_topic", 0.7)] == 30
+    drift = [condition.strength for condition in counted if condition.kind == "same_pages"]
+    assert drift == sorted(drift)
+    assert drift[-1] == 0.6
+    assert sum(counted.values()) == len(starts)
+
+
+def test_an_incident_changes_the_turns_of_its_time_only() -> None:
+    """Its agent repeats itself more while it lasts."""
+    agent = Agent("a", roster(1)[0].habits, turns_per_minute=12.0)
+    incident = Incident("same_pages", "a", START_US + 10 * HOUR, START_US + 11 * HOUR, 0.9)
+    placed = place(agent, [incident], 12 * 60, np.random.default_rng(1), Libraries(25))
+
+    def srr(start_us: int, end_us: int) -> float:
+        inside = (placed.about_us >= start_us) & (placed.about_us < end_us)
+        sums = dict(zip(placed.codes, placed.deltas[inside].sum(axis=0).tolist(), strict=True))
+        return float(sums["d"] / sums["r"])
+
+    before = srr(START_US + 8 * HOUR, incident.start_us)
+    assert srr(incident.start_us + 5 * MINUTE, incident.end_us) > before + 0.2
+
+
+def test_incidents_of_an_agent_leave_it_a_day_of_its_own() -> None:
+    """So that one is not in the baseline of the next; every kind that an agent may have occurs."""
+    agents = roster(20)
+    planned = incidents(agents, 28, np.random.default_rng(3))
+
+    for agent in agents:
+        own = sorted(i.start_us for i in planned if i.agent == agent.name and i.kind != "drift")
+        assert all(later - earlier > DAY + HOUR for earlier, later in pairwise(own))
+    assert {kind.name for kind in KINDS} == {incident.kind for incident in planned}
+
+
+def drill(planned: list[Incident], fired: list[Firing]) -> Drill:
+    """Two days of two busy agents."""
+    agents, minutes = roster(2), 2 * DAY // MINUTE
+    turns = {agent.name: np.full(minutes, 12) for agent in agents}
+    return Drill(agents, minutes, planned, [RULE, PLAIN], fired, turns)
+
+
+def spike(minute: int) -> Incident:
+    """An hour of it, from a minute on, with the first agent."""
+    start_us = START_US + minute * MINUTE
+    return Incident("same_pages", "agent-00", start_us, start_us + HOUR, 0.8)
+
+
+def test_an_incident_is_caught_by_its_own_alert_for_its_own_agent() -> None:
+    """Of alert and plain rule, the minutes from the start; other agents' alerts do not count."""
+    planned = [spike(100), spike(1_700)]
+    fired = [
+        Firing(RULE, LABELS, 106, 180),
+        Firing(PLAIN, LABELS, 130, 160),
+        Firing(RULE, {"agent": "agent-01"}, 1_705, 1_760),
+    ]
+
+    found = caught(drill(planned, fired))
+
+    assert [(one.minutes, one.plain) for one in found] == [(6, 30), (None, None)]
+    assert real(found) == found
+    assert [f.start for f in woken_for_others(drill(planned, fired))] == [1_705]
+
+
+def test_what_fires_in_a_healthy_world_is_a_false_alarm() -> None:
+    """By rule, by month and agent; rules that were silent are listed, too."""
+    found = {one.alert: one for one in false_alarms([drill([], [Firing(RULE, LABELS, 9, 20)])])}
+
+    assert (found["SRRSpike"].alarms, found["PlainRedundancy"].alarms) == (1, 0)
+    assert found["SRRSpike"].weeks == pytest.approx(4 / 7)
+    assert found["SRRSpike"].a_month == pytest.approx(365.25 / 12 / 4)
+
+
+def test_the_page_says_whether_the_promises_were_kept() -> None:
+    """One of two caught, and a false page in four days of an agent, is not what was promised."""
+    healthy = drill([], [Firing(RULE, LABELS, 9, 20)])
+    troubled = drill([spike(100), spike(1_700)], [Firing(RULE, LABELS, 106, 180)])
+    group = Group("Held out", (21,), [healthy], [troubled])
+    good = Group(
+        "Held out", (21,), [drill([], [])], [drill([spike(9)], [Firing(RULE, LABELS, 14, 70)])]
+    )
+
+    text = page([group], Size(2, 2, 10))
+
+    assert not group.kept
+    assert good.kept
+    assert "traffic enough: 2. Caught within 10 minutes of data: 50.0% (plain rules: 0.0%)" in text
+    assert "| an index returns the same pages | 0.8 (real) | 2 | 50% | missed (missed) |" in text
+    assert "| SRRSpike | critical | 1 | 1 | 7.61 |" in text
+
+
+def test_nothing_shown_is_no_promise_kept() -> None:
+    """A world without incidents of real size does not pass for a good one."""
+    assert not Group("Held out", (21,), [drill([], [])], [drill([], [])]).kept
+
+
+def test_samples_are_written_as_promtool_reads_them(tmp_path: Path) -> None:
+    """OpenMetrics with a time each, without the minutes of a failed scrape, counters as such."""
+    path = tmp_path / "samples.om"
+    series = [
+        Series("streammetrics_window_results", {"agent": "a"}, np.array([1, 2, 3])),
+        Series("streammetrics_events_total", {"type": "x"}, np.array([4, 5, 6])),
+    ]
+    write(path, series, range(3), frozenset({1}))
+
+    start = START_US // 1_000_000
+    assert path.read_text().splitlines() == [
+        "# TYPE streammetrics_window_results gauge",
+        f'streammetrics_window_results{{agent="a"}} 1 {start}',
+        f'streammetrics_window_results{{agent="a"}} 3 {start + 120}',
+        "# TYPE streammetrics_events counter",
+        f'streammetrics_events_total{{type="x"}} 4 {start}',
+        f'streammetrics_events_total{{type="x"}} 6 {start + 120}',
+        "# EOF",
+    ]
