@@ -214,7 +214,7 @@ def _annotations() -> list[Json]:
             "datasource": SOURCE,
             "enable": True,
             "iconColor": "red",
-            "expr": 'ALERTS{service="stream-metrics", alertstate="firing", severity="critical"}',
+            "expr": 'ALERTS{job=~"$job", alertstate="firing"}',
             "step": "60s",
             "titleFormat": "{{alertname}}",
             "textFormat": "{{agent}} {{instance}}",

@@ -66,6 +66,9 @@ def test_a_board_shows_alerts_and_deployments(board: dict[str, Any]) -> None:
     """Both are annotations of the chosen data source."""
     assert [a["name"] for a in board["annotations"]["list"]] == ["Alerts", "Deployments"]
     assert {a["datasource"]["uid"] for a in board["annotations"]["list"]} == {"${datasource}"}
+    # The one label beside alertstate that every alert has: rules sum over all others but agents'.
+    asked = re.findall(r"(\w+)=", board["annotations"]["list"][0]["expr"])
+    assert asked == ["job", "alertstate"]
 
 
 @pytest.mark.parametrize(("board", "panel"), PANELS)
