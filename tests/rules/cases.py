@@ -80,7 +80,8 @@ def document(
     ``groups`` of the rules in the order of evaluation: each finds what the ones before recorded.
     """
     labels = sorted({label for c in cases for at in c.fires.values() for ls in at for label in ls})
-    by = ", ".join(["severity", *(label for label in labels if label != "severity")])
+    # Every alert keeps its job, which routes, inhibitions and annotations go by.
+    by = ", ".join(["job", "severity", *(label for label in labels if label != "severity")])
     (step,) = {case.step for case in cases}
     asked = f'count by ({by}) (ALERTS{{alertname="{alert}", alertstate="firing"}})'
     return {
@@ -99,7 +100,10 @@ def document(
                         "expr": asked,
                         "eval_time": f"{minute * step}m",
                         "exp_samples": [
-                            {"labels": name("", **dict(sorted(labels.items()))), "value": 1}
+                            {
+                                "labels": name("", **dict(sorted({**JOB, **labels}.items()))),
+                                "value": 1,
+                            }
                             for labels in expected
                         ],
                     }
