@@ -27,7 +27,7 @@ PIN := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes
 	--no-emit-find-links --no-config --quiet --custom-compile-command "make lock"
 
 .PHONY: help setup demo test test-unit test-services check format stack bench bounds profile services \
-	browser kernel dashboards docs lock clean campaign mutations fuzz drill
+	tools kernel dashboards docs lock clean campaign mutations fuzz drill
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -84,17 +84,17 @@ demo: setup ## Play a recorded day through the engine; watch it in the terminal 
 services: setup ## Install Kafka, Redis, Prometheus and Alertmanager where they are missing
 	@$(BIN)/python -m deploy.local install
 
-browser: setup ## Install the servers and Chromium, which the page is tested in, where they are missing
-	@$(BIN)/python -m deploy.local install --browser
+tools: setup ## Install the servers, and Chromium and Go, which tests need, where they are missing
+	@$(BIN)/python -m deploy.local install --tests
 
-test: kernel browser check test-unit test-services ## Run everything: checks, unit tests, tests on real servers
+test: kernel tools check test-unit test-services ## Run everything: checks, unit tests, tests on real servers
 
 test-unit: kernel ## Run the tests that need no server
 	@$(PYTEST) -m "not service" -n auto --dist worksteal
 	@echo "once more without the kernel:"
 	@STREAM_METRICS_KERNEL=python $(PYTEST) -m "not service" -n auto --dist worksteal --quiet $(PLAIN)
 
-test-services: browser ## Run the tests on real servers, each process with servers of its own
+test-services: tools ## Run the tests on real servers, each process with servers of its own
 	@$(PYTEST) -m service -n 2 --dist loadfile --durations 15
 
 check: setup ## Format, lint, types, import rules

@@ -16,7 +16,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m deploy.local", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     installing = commands.add_parser("install", help="install the servers that are missing")
-    installing.add_argument("--browser", action="store_true", help="Chromium too")
     installing.add_argument("--tests", action="store_true", help="what only tests need, too")
     commands.add_parser("compiler", help="install a Rust compiler if there is none")
     commands.add_parser("faketime", help="install what the fault campaign sets clocks wrong with")
@@ -24,8 +23,7 @@ def main() -> int:
     commands.add_parser("stack", help="run the whole live system until Ctrl-C")
     chosen = parser.parse_args()
     if chosen.command == "install":
-        browser = (install.CHROMIUM,) if chosen.browser else ()
-        return install.install((*(install.TESTS if chosen.tests else install.SERVERS), *browser))
+        return install.install(install.TESTS if chosen.tests else install.SERVERS)
     if chosen.command == "compiler":
         return install.install((install.CARGO,))
     if chosen.command == "faketime":

@@ -83,7 +83,7 @@ GO = Need(
 )
 
 SERVERS = (REDIS, PROMETHEUS, PROMTOOL, ALERTMANAGER, AMTOOL, JAVA, MAVEN, OPENSSL)
-TESTS = (*SERVERS, GO)
+TESTS = (*SERVERS, CHROMIUM, GO)
 
 
 class Missing(RuntimeError):
@@ -147,7 +147,7 @@ def install(needs: Sequence[Need] = SERVERS) -> int:
     return 0
 
 
-def doctor(needs: Sequence[Need] = (*SERVERS, CHROMIUM)) -> int:
+def doctor(needs: Sequence[Need] = TESTS) -> int:
     """Print what is there and what is not; the exit code, 1 if a server is missing."""
     for need in needs:
         print(f"{need.program:24} {need.find() or 'missing':36} {need.purpose}")
