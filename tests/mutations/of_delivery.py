@@ -224,7 +224,7 @@ DELIVERY: Final = (
         "after a refused write the open conversations are not read again",
         (Edit(PARTITION, "        self._cache.drop_partition(self.number)\n", ""),),
         SIMULATION,
-        WINDOWS,
+        "a conversation has no header",
     ),
     Mutation(
         "no seek",
