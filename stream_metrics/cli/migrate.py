@@ -8,12 +8,9 @@ import typer
 
 from stream_metrics.cli.common import ConfigOption, load_settings
 from stream_metrics.cli.stopped import (
-    END,
     Progress,
-    agreed,
     connected,
-    left_to_end,
-    nothing_to_do,
+    decided,
     refuse_members,
     run,
     said,
@@ -49,19 +46,14 @@ async def _migrate(settings: Settings, *, yes: bool) -> int:
         sent = Progress(console.print, "sent")
         work = Migrate(store, options, console.print, progress, outputs, sent)
         stored, changes = await work.check()
-        held_by = await store.held_by()
+        listed = [str(change) for change in changes]
         schemas = (stored.identity.schema_version, options.identity.schema_version)
-        same = not changes and schemas[0] == schemas[1]
-        if same and not await left_to_end(store, "migrate"):
-            return nothing_to_do("the state is that of these settings", held_by)
-        for change in changes:
-            console.print(str(change), markup=False)
         if schemas[0] != schemas[1]:
-            console.print(f"the stored format was schema {schemas[0]}, is {schemas[1]}")
-        question = END if same else "Apply this to the state?"
-        unasked = same and held_by == "migrate"  # it only ends what an earlier run has asked for
-        if not unasked and not agreed(question, held_by, yes=yes):
-            return 1
+            listed.append(f"the stored format was schema {schemas[0]}, is {schemas[1]}")
+        question, unchanged = "Apply this to the state?", "the state is that of these settings"
+        code = await decided(store, "migrate", listed, question, unchanged, yes=yes)
+        if code is not None:
+            return code
         async with holding(store, "migrate") as mark:
             await work.run(mark)
     console.print("workers may start")

@@ -15,12 +15,10 @@ from stream_metrics.adapters.kafka.reading import KafkaLogs, reading
 from stream_metrics.adapters.kafka.topics import equal_counts
 from stream_metrics.cli.common import ConfigOption, UsageError, load_settings
 from stream_metrics.cli.stopped import (
-    END,
     Progress,
     agreed,
     connected,
-    left_to_end,
-    nothing_to_do,
+    decided,
     refuse_members,
     run,
     said,
@@ -94,7 +92,7 @@ async def _abort(settings: Settings, *, yes: bool) -> int:
                 "its conversation changes, and no sooner",
                 markup=False,
             )
-            if not yes and not typer.confirm("Let workers start without that?", err=True):
+            if not agreed("Let workers start without that?", None, yes=yes):
                 return 1
         async with holding(store, "reshard --abort"):
             pass
@@ -123,16 +121,14 @@ async def _reshard(
         policy = settings.kafka.on_offset_gap
         work = Reshard(store, logs, options, letters, console.print, progress, outputs, policy)
         stored = await work.check()
-        held_by = await store.held_by()
-        same = stored.identity.partition_counts == target.partition_counts
-        if same and not await left_to_end(store, "reshard"):
-            return nothing_to_do(f"the state is that of {_counts(target)}", held_by)
-        if not same:
-            console.print(f"from  {_counts(stored.identity)}\nto    {_counts(target)}")
-        question = END if same else "Move the state?"
-        unasked = same and held_by == "reshard"  # it only ends what an earlier run has asked for
-        if not unasked and not agreed(question, held_by, yes=yes):
-            return 1
+        now = _counts(target)
+        moved = [f"from  {_counts(stored.identity)}", f"to    {now}"]
+        if stored.identity.partition_counts == target.partition_counts:
+            moved = []
+        question, unchanged = "Move the state?", f"the state is that of {now}"
+        code = await decided(store, "reshard", moved, question, unchanged, yes=yes)
+        if code is not None:
+            return code
         try:
             async with holding(store, "reshard") as mark:
                 await work.run(mark, partitioners, catch_up=catch_up)

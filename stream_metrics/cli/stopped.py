@@ -144,17 +144,34 @@ def agreed(question: str, held_by: str | None, *, yes: bool) -> bool:
     return yes or typer.confirm(question, err=True)
 
 
-async def left_to_end(store: StateStore, command: str) -> bool:
-    """Whether a run of the command broke off, or one of any command behind its switch."""
-    return await store.held_by() == command or await store.switched()
+async def decided(
+    store: StateStore,
+    command: str,
+    changes: Sequence[str],
+    question: str,
+    unchanged: str,
+    *,
+    yes: bool,
+) -> int | None:
+    """Tell of the changes and ask; the exit code if the command ends here, None to go on.
 
-
-def nothing_to_do(why: str, held_by: str | None) -> int:
-    """Say why, and who keeps workers out all the same; the exit code."""
-    said().print(f"nothing to do: {why}")
-    if held_by is not None:
-        said().print(f"workers do not start, though: {OnHold(held_by)}")
-    return 0
+    Without a change there is nothing to do (``unchanged`` says why), unless a run of the command
+    broke off, or one of any command behind its switch: then that has to be ended.
+    """
+    held_by = await store.held_by()
+    if changes:
+        for change in changes:
+            said().print(change, markup=False)
+    elif held_by == command:
+        return None  # it only ends what an earlier run has asked for
+    elif await store.switched():
+        question = END
+    else:
+        said().print(f"nothing to do: {unchanged}")
+        if held_by is not None:
+            said().print(f"workers do not start, though: {OnHold(held_by)}")
+        return 0
+    return None if agreed(question, held_by, yes=yes) else 1
 
 
 class Progress:
