@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_metrics.statistics.distributions import t_paired, wilcoxon
-from stream_metrics.statistics.intervals import CONFIDENCE, RESAMPLES, tail_of
+from stream_metrics.statistics.intervals import CONFIDENCE, RESAMPLES, between
 from stream_metrics.statistics.resampling import SEED, changes, resamples
 from stream_metrics.statistics.units import Floats, Units, spread
 
@@ -117,7 +117,9 @@ def compare(
     if a.figure is None or b.figure is None:
         return Comparison(0, None, None, None, None, None, None, test, *found)
     pairs = Pairs(a.sums, a.counts, b.sums, b.counts)
-    low, high = _interval(pairs, confidence, seed) if len(shared) > 1 else (None, None)
+    low = high = None
+    if len(shared) > 1:
+        low, high = between(_resampled(pairs, RESAMPLES, seed), confidence)
     return Comparison(
         len(shared),
         a.figure,
@@ -186,19 +188,18 @@ def _resampled(pairs: Pairs, count: int, seed: int) -> Floats:
     return np.concatenate([_difference(drawn) for drawn in _drawn(pairs, count, seed)])
 
 
-def _interval(pairs: Pairs, confidence: float, seed: int) -> tuple[float, float]:
-    tail = tail_of(confidence)
-    low, high = np.quantile(_resampled(pairs, RESAMPLES, seed), (tail, 1 - tail))
-    return float(low), float(high)
-
-
 # -- the tests --------------------------------------------------------------------------------
 
 
 def share_of_extremes(statistics: Floats, observed: float) -> float:
     """(as extreme as observed + 1) ÷ (drawn + 1)."""
+    return (_extremes(statistics, observed) + 1) / (len(statistics) + 1)
+
+
+def _extremes(statistics: Floats, observed: float) -> int:
+    """How many are as far from 0 as what was observed; rounding makes none of them less so."""
     floor = abs(observed) - TOLERANCE * max(1.0, abs(observed))
-    return (int((np.abs(statistics) >= floor).sum()) + 1) / (len(statistics) + 1)
+    return int((np.abs(statistics) >= floor).sum())
 
 
 def errors(sums: Floats, counts: Floats) -> Floats:
@@ -258,8 +259,7 @@ def _permutation(pairs: Pairs, count: int, seed: int) -> tuple[float, float]:
     found = np.concatenate([_changed(pairs, swapped) for swapped in blocks])
     if not exact:
         return observed, share_of_extremes(found, observed)
-    floor = abs(observed) - TOLERANCE * max(1.0, abs(observed))
-    return observed, float((np.abs(found) >= floor).mean())
+    return observed, _extremes(found, observed) / len(found)
 
 
 def _changed(pairs: Pairs, swapped: NDArray[np.bool_]) -> Floats:

@@ -86,7 +86,7 @@ def estimate(
         if corrected is None:
             note = "BCa is undefined for these values: this is the percentile interval"
         tails = corrected or tails
-    low, high = (float(one) for one in np.quantile(figures, tails))
+    low, high = quantiles(figures, tails)
     return Estimate(mean, units.n, units.size, units.sd, low, high, method, note)
 
 
@@ -102,6 +102,18 @@ def tail_of(confidence: float) -> float:
     if not 0 < confidence < 1:
         raise ValueError(f"confidence={confidence}: it is between 0 and 1, as in 0.95")
     return round((1 - confidence) / 2, 15)
+
+
+def between(figures: Floats, confidence: float) -> tuple[float, float]:
+    """The percentile interval of resampled figures."""
+    tail = tail_of(confidence)
+    return quantiles(figures, (tail, 1 - tail))
+
+
+def quantiles(figures: Floats, shares: tuple[float, float]) -> tuple[float, float]:
+    """Below which these shares of the figures lie, by linear interpolation."""
+    low, high = np.quantile(figures, shares)
+    return float(low), float(high)
 
 
 def resampled(units: Units, count: int, seed: int = SEED, stream: int = 0) -> Floats:

@@ -19,7 +19,7 @@ from stream_metrics.statistics.comparison import (
     studentised,
 )
 from stream_metrics.statistics.distributions import t_unpaired
-from stream_metrics.statistics.intervals import CONFIDENCE, RESAMPLES, resampled, tail_of
+from stream_metrics.statistics.intervals import CONFIDENCE, RESAMPLES, between, resampled
 from stream_metrics.statistics.resampling import SEED, resamples
 from stream_metrics.statistics.units import Floats, Units
 
@@ -63,9 +63,8 @@ def compare_unpaired(
         return Comparison(n, a.figure, b.figure, None, None, None, None, test, *found)
     low = high = effect = None
     if min(a.size, b.size) > 1:
-        tail = tail_of(confidence)
         figures = resampled(a, RESAMPLES, seed) - resampled(b, RESAMPLES, seed, stream=1)
-        low, high = (float(one) for one in np.quantile(figures, (tail, 1 - tail)))
+        low, high = between(figures, confidence)
         effect = hedges_g(a.means, b.means)
     difference = a.figure - b.figure
     return Comparison(n, a.figure, b.figure, difference, low, high, effect, test, *found)
@@ -121,22 +120,21 @@ def _bootstrap(a: Units, b: Units, count: int, seed: int) -> tuple[float, float]
     observed = _figure(a.sums, a.counts) - _figure(b.sums, b.counts)
     scale = float(max(np.abs(a.means).max(), np.abs(b.means).max()))
     error = _error(_own_error(a.sums, a.counts), _own_error(b.sums, b.counts))
-    found = []
-    for one, other in zip(_parts(a, count, seed, 0), _parts(b, count, seed, 1), strict=True):
-        distances = one[0] - other[0] - observed
-        found.append(studentised(distances, _error(one[1], other[1]), scale))
+    one, one_errors = _parts(a, count, seed, 0)
+    other, other_errors = _parts(b, count, seed, 1)
+    found = studentised(one - other - observed, _error(one_errors, other_errors), scale)
     statistic = float(observed / error)
-    return statistic, share_of_extremes(np.concatenate(found), statistic)
+    return statistic, share_of_extremes(found, statistic)
 
 
-def _parts(units: Units, count: int, seed: int, stream: int) -> list[tuple[Floats, Floats]]:
+def _parts(units: Units, count: int, seed: int, stream: int) -> tuple[Floats, Floats]:
     """Figure and standard error of one side in each resample."""
     figures, deviations = [], []
     for drawn in resamples(units.size, count, seed=seed, stream=stream):
         sums, counts = units.sums[drawn], units.counts[drawn]
         figures.append(_figure(sums, counts))
         deviations.append(_own_error(sums, counts))
-    return [(np.concatenate(figures), np.concatenate(deviations))]
+    return np.concatenate(figures), np.concatenate(deviations)
 
 
 def _figure(sums: Floats, counts: Floats) -> Floats:
