@@ -207,6 +207,9 @@ def _by_iteration(name: str) -> str:
     return window(f"iteration_{name}", "iteration")
 
 
+_SRR_BY_ITERATION: Final = Query(
+    ratio(_by_iteration("duplicate_results"), _by_iteration("results")), "iteration {{iteration}}"
+)
 _LAST_GOOD: Final = "iterations_for_all_good_results_"
 
 ITERATIONS = Board(
@@ -221,10 +224,7 @@ ITERATIONS = Board(
                     "SRR by iteration",
                     "Share of the results of the first, second, … iteration of turns that the turn "
                     "had seen before.",
-                    [Query(
-                        ratio(_by_iteration("duplicate_results"), _by_iteration("results")),
-                        "iteration {{iteration}}",
-                    )],
+                    [_SRR_BY_ITERATION],
                     "percentunit", "bargauge", 12, 9, maximum=1,
                 ),
                 Panel(
@@ -239,10 +239,7 @@ ITERATIONS = Board(
                 ),
                 Panel(
                     "SRR by iteration over time", "As above, over time.",
-                    [Query(
-                        ratio(_by_iteration("duplicate_results"), _by_iteration("results")),
-                        "iteration {{iteration}}",
-                    )],
+                    [_SRR_BY_ITERATION],
                     "percentunit", width=12,
                 ),
                 Panel(

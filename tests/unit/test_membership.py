@@ -65,6 +65,15 @@ class Away(ScriptedCluster):
         return self.seen
 
 
+async def reading(client: ScriptedConsumer, brokers: Brokers) -> Membership:
+    """A member that knows what is its own."""
+    member = member_of(ScriptedCluster(brokers, client), Health())
+    await member.join()
+    brokers.rebalance([client])
+    member.looking()
+    return member
+
+
 async def test_joining_goes_on_until_the_brokers_answer() -> None:
     """The reason says meanwhile why it takes so long."""
     brokers, health = Brokers(["events"], 1), Health()
@@ -83,10 +92,7 @@ async def test_only_one_commit_is_on_its_way() -> None:
     """While the brokers take their time another one is not sent, nor waited for."""
     brokers = Brokers(["events"], 1)
     client = Slow(brokers)
-    member = member_of(ScriptedCluster(brokers, client), Health())
-    await member.join()
-    brokers.rebalance([client])
-    member.looking()
+    member = await reading(client, brokers)
 
     first = asyncio.create_task(member.commit(OFFSETS))
     await client.begun.wait()
@@ -103,10 +109,7 @@ async def test_leaving_gives_up_a_commit_that_gets_no_answer() -> None:
     """It does not hold up the end."""
     brokers = Brokers(["events"], 1)
     client = Slow(brokers)
-    member = member_of(ScriptedCluster(brokers, client), Health())
-    await member.join()
-    brokers.rebalance([client])
-    member.looking()
+    member = await reading(client, brokers)
     commit = asyncio.create_task(member.commit(OFFSETS))
     await client.begun.wait()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from itertools import count
 
@@ -70,28 +71,38 @@ async def test_pieces_become_one() -> None:
     assert await whole(group)
 
 
-async def test_a_merge_may_be_cut_off_anywhere() -> None:
-    """Wherever it dies, running it again ends as if nothing had happened."""
-    first = await torn()
-    snapshot = first.store.snapshot()  # type: ignore[attr-defined]
-    expected = await untorn()
-    for left in count(0, 7):
-        first.store.restore(snapshot)  # type: ignore[attr-defined]
+async def cut_off(first: Group, step: int) -> AsyncIterator[tuple[int, Group]]:
+    """After how many calls a reshard died, each ``step``-th in turn, and the group once it was run
+    again. There must be more than twenty calls."""
+    store = first.store
+    snapshot = store.snapshot()  # type: ignore[attr-defined]
+    assert first.topic is not None
+    for left in count(0, step):
+        store.restore(snapshot)  # type: ignore[attr-defined]
         logs = {place: list(log) for place, log in first.logs.items()}
-        group = Group(dict(OLD), first.store, first.letters, logs, topic=first.topic)
-        group.store = Fused(first.store, Fuse(left))
+        topic = MemoryTopic()
+        topic.messages = list(first.topic.messages)
+        group = Group(dict(OLD), store, first.letters, logs, topic=topic)
+        group.store = Fused(store, Fuse(left))
         try:
             await group.reshard(NEW)
         except Crash:
             pass
         else:
             break
-        group.store, group.counts = first.store, dict(OLD)
+        group.store, group.counts = store, dict(OLD)
         await group.reshard(NEW)
+        yield left, group
+    assert left > 20
+
+
+async def test_a_merge_may_be_cut_off_anywhere() -> None:
+    """Wherever it dies, running it again ends as if nothing had happened."""
+    expected = await untorn()
+    async for left, group in cut_off(await torn(), 7):
         assert await whole(group), left
         await group.read()
         assert await group.shown() == expected, left
-    assert left > 20
 
 
 async def test_rows_of_merged_pieces_that_were_not_sent_keep_the_workers_out() -> None:
@@ -160,25 +171,8 @@ async def test_a_piece_that_is_forgotten_takes_its_row_along() -> None:
 
 async def test_a_merge_that_forgets_may_be_cut_off_anywhere() -> None:
     """Wherever it dies, once it has been run again the output topic is whole."""
-    first = await forgotten_elsewhere(TORN[0])
-    snapshot = first.store.snapshot()  # type: ignore[attr-defined]
-    for left in count(0, 3):
-        first.store.restore(snapshot)  # type: ignore[attr-defined]
-        topic = MemoryTopic()
-        assert first.topic is not None
-        topic.messages = list(first.topic.messages)
-        group = Group(dict(OLD), first.store, first.letters, first.logs, topic=topic)
-        group.store = Fused(first.store, Fuse(left))
-        try:
-            await group.reshard(NEW)
-        except Crash:
-            pass
-        else:
-            break
-        group.store, group.counts = first.store, dict(OLD)
-        await group.reshard(NEW)
+    async for left, group in cut_off(await forgotten_elsewhere(TORN[0]), 3):
         assert await whole(group), left
-    assert left > 20
 
 
 @pytest.mark.parametrize("unread", [False, True])
