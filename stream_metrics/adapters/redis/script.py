@@ -14,10 +14,12 @@ Client = Redis | RedisCluster
 
 
 class Script:
-    """One file of ``scripts/``."""
+    """One file of ``scripts/``, behind what all have in common."""
 
     def __init__(self, name: str) -> None:
-        self.text = files(__package__).joinpath("scripts", f"{name}.lua").read_bytes()
+        folder = files(__package__).joinpath("scripts")
+        parts = [folder.joinpath(f"{part}.lua").read_bytes() for part in ("common", name)]
+        self.text = b"".join(parts)
         self.sha = sha1(self.text, usedforsecurity=False).hexdigest()
 
     async def send(

@@ -7,8 +7,9 @@ local limit, configured = tonumber(ARGV[1]), tonumber(ARGV[2])
 if #KEYS ~= 1 or not limit or not configured or configured < 0 or configured > #ARGV - 2 then
   return redis.error_reply('ERR admit: wrong arguments')
 end
-if redis.acl_check_cmd and not redis.acl_check_cmd('ZRANGE', KEYS[1]) then
-  return redis.error_reply('NOPERM this user may not run ZRANGE')
+local refusal = denied({'ZRANGE'}, KEYS[1])
+if refusal then
+  return refusal
 end
 
 local chosen, has = {}, {}

@@ -13,17 +13,9 @@ local WITHOUT_KEY = {'TIME'}
 if #KEYS ~= 1 or #ARGV < 4 or #ARGV % 2 == 1 or ARGV[1] == '' then
   return redis.error_reply('ERR claim: wrong arguments')
 end
-if redis.acl_check_cmd then
-  for _, command in ipairs(NEEDED) do
-    if not redis.acl_check_cmd(command, KEYS[1]) then
-      return redis.error_reply('NOPERM this user may not run ' .. command)
-    end
-  end
-  for _, command in ipairs(WITHOUT_KEY) do
-    if not redis.acl_check_cmd(command) then
-      return redis.error_reply('NOPERM this user may not run ' .. command)
-    end
-  end
+local refusal = denied(NEEDED, KEYS[1]) or denied(WITHOUT_KEY)
+if refusal then
+  return refusal
 end
 
 if redis.call('HGET', KEYS[1], 'frozen') then

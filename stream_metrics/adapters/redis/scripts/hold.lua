@@ -8,12 +8,9 @@ local NEEDED = {'HDEL', 'HSET'}
 if #KEYS ~= 1 or #ARGV ~= 2 or ARGV[1] == '' or ARGV[2] == '' then
   return redis.error_reply('ERR hold: wrong arguments')
 end
-if redis.acl_check_cmd then
-  for _, command in ipairs(NEEDED) do
-    if not redis.acl_check_cmd(command, KEYS[1]) then
-      return redis.error_reply('NOPERM this user may not run ' .. command)
-    end
-  end
+local refusal = denied(NEEDED, KEYS[1])
+if refusal then
+  return refusal
 end
 
 -- A full Redis denies a script's first write if that needs memory, and none behind one that does

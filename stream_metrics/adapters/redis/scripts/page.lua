@@ -9,12 +9,9 @@ local limit = tonumber(ARGV[1])
 if #KEYS ~= 1 or not limit or limit < 1 or (#ARGV ~= 1 and #ARGV ~= 3) then
   return redis.error_reply('ERR page: wrong arguments')
 end
-if redis.acl_check_cmd then
-  for _, command in ipairs(NEEDED) do
-    if not redis.acl_check_cmd(command, KEYS[1]) then
-      return redis.error_reply('NOPERM this user may not run ' .. command)
-    end
-  end
+local refusal = denied(NEEDED, KEYS[1])
+if refusal then
+  return refusal
 end
 
 -- in the order of sorted sets, which goes by bytes; that of Lua's strings goes by the locale

@@ -12,12 +12,9 @@ local NEEDED = {'HDEL', 'HGETALL', 'HMGET', 'HSET', 'TYPE', 'UNLINK', 'ZREM'}
 if #KEYS < 2 or #ARGV < 2 or ARGV[2] == '' then
   return redis.error_reply('ERR wipe: wrong arguments')
 end
-if redis.acl_check_cmd then
-  for _, command in ipairs(NEEDED) do
-    if not redis.acl_check_cmd(command, KEYS[1]) then
-      return redis.error_reply('NOPERM this user may not run ' .. command)
-    end
-  end
+local refusal = denied(NEEDED, KEYS[1])
+if refusal then
+  return refusal
 end
 
 local held = redis.call('HMGET', KEYS[1], 'token', 'wiping', 'frozen')

@@ -1,0 +1,12 @@
+-- What stands before every script.
+
+-- The error of a user who may not run one of these commands, on the key if one is given; else nil.
+-- Servers before 7 cannot tell: there a script is refused at the command itself.
+local function denied(commands, ...)
+  for _, command in ipairs(redis.acl_check_cmd and commands or {}) do
+    if not redis.acl_check_cmd(command, ...) then
+      return redis.error_reply('NOPERM this user may not run ' .. command)
+    end
+  end
+end
+
