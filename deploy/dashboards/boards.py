@@ -309,7 +309,7 @@ DECISIONS = Board(
             [
                 Panel(
                     "Skip rate", "Share of the gate's decisions that skip the search.",
-                    [Query(ratio(_gate(decision="skip"), _gate()), AGENT)], "percentunit",
+                    [Query(share(_gate(decision="skip"), _gate()), AGENT)], "percentunit",
                     maximum=1,
                 ),
                 Panel(
@@ -317,7 +317,7 @@ DECISIONS = Board(
                     "Share of the labelled decisions in which the gate skipped a search that was "
                     "needed.",
                     [Query(
-                        ratio(_gate(decision="skip", needed="yes"), _gate(needed=_ANSWERED)), AGENT
+                        share(_gate(decision="skip", needed="yes"), _gate(needed=_ANSWERED)), AGENT
                     )],
                     "percentunit", thresholds=(MISSED_SEARCHES,), maximum=1,
                 ),
@@ -325,7 +325,7 @@ DECISIONS = Board(
                     "Needless searches",
                     "Share of the labelled decisions in which the gate searched without need.",
                     [Query(
-                        ratio(_gate(decision="search", needed="no"), _gate(needed=_ANSWERED)), AGENT
+                        share(_gate(decision="search", needed="no"), _gate(needed=_ANSWERED)), AGENT
                     )],
                     "percentunit", maximum=1,
                 ),
@@ -333,7 +333,7 @@ DECISIONS = Board(
                     "Gate efficiency",
                     "Share of the labelled decisions that skip a search which is not needed.",
                     [Query(
-                        ratio(_gate(decision="skip", needed="no"), _gate(needed=_ANSWERED)), AGENT
+                        share(_gate(decision="skip", needed="no"), _gate(needed=_ANSWERED)), AGENT
                     )],
                     "percentunit", width=12, maximum=1,
                 ),
@@ -409,7 +409,7 @@ DEDUPLICATION = Board(
                     "Share found earlier, by agent",
                     "Share of the duplicates whose document an earlier iteration had found.",
                     [Query(
-                        ratio(
+                        share(
                             window("duplicates", "agent", span="earlier_iteration"),
                             window("duplicates", "agent"),
                         ),
@@ -514,12 +514,14 @@ PIPELINE = Board(
             "Input",
             [
                 Panel(
-                    "Events", "Valid events read a second, by type and what became of them.",
-                    [Query(
-                        rate("streammetrics_events_total", "type, outcome") + " > 0",
-                        "{{type}}: {{outcome}}",
-                    )],
-                    "ops",
+                    "Events", "Valid events read a second, by type.",
+                    [Query(rate("streammetrics_events_total", "type"), "{{type}}")], "ops",
+                ),
+                Panel(
+                    "What became of events",
+                    "Valid events a second, by outcome: applied, or a reason why they change "
+                    "nothing.",
+                    [Query(rate("streammetrics_events_total", "outcome"), "{{outcome}}")], "ops",
                 ),
                 Panel(
                     "Dead letters", "Share of the records that were set aside.",
@@ -560,7 +562,7 @@ PIPELINE = Board(
                         )
                         for q, name in ((0.5, 50), (0.95, 95), (0.99, 99))
                     ],
-                    "s",
+                    "s", width=24,
                 ),
             ],
         ),

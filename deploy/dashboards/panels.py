@@ -151,7 +151,6 @@ def _defaults(panel: Panel) -> Json:
         "color": {"mode": "thresholds" if panel.kind != "timeseries" else "palette-classic"},
         "thresholds": {"mode": "absolute", "steps": _steps(panel)},
         "noValue": "no data",
-        "mappings": [],
     }
     for name, value in (
         ("min", panel.minimum),
@@ -241,7 +240,7 @@ def _variables(board: Board) -> list[Json]:
     listed: list[Json] = [
         {
             "name": "datasource",
-            "label": "Data Source",
+            "label": "Data source",
             "type": "datasource",
             "query": "prometheus",
             "regex": "",

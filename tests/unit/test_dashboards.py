@@ -47,7 +47,7 @@ def test_a_board_is_set_up_as_the_linter_asks(board: dict[str, Any]) -> None:
     assert board["editable"] is False
     assert [v["name"] for v in variables.values() if v["type"] == "datasource"] == ["datasource"]
     assert (variables["datasource"]["label"], variables["datasource"]["query"]) == (
-        "Data Source",
+        "Data source",
         "prometheus",
     )
     for name in ("job", "instance"):
