@@ -1,0 +1,74 @@
+"""A worker that has read the last hour, traffic that goes on, and a Prometheus that scrapes."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from deploy.local.kafka.cluster import Kafka
+from deploy.local.servers import Prometheus, RedisServer
+from deploy.local.stack import DEPLOY, Command, generator_command
+from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate
+from tests.services.live import PARTITIONS, LiveSystem, produce
+
+JOB: Final = "stream-metrics"
+HOUR_SECONDS: Final = 3_600
+CONVERSATIONS: Final = 300
+SEED: Final = 2  # another than the generator's: its conversations are others
+LIVE_CONVERSATIONS_PER_HOUR: Final = 7_200
+
+
+class Shown(NamedTuple):
+    """A system at work, and who watches it."""
+
+    system: LiveSystem
+    prometheus: Prometheus
+
+
+@asynccontextmanager
+async def shown(kafka: Kafka, folder: Path) -> AsyncIterator[Shown]:
+    """One worker, whose Redis has the memory limit of ours, scraped each second.
+
+    It has read the traffic of the last hour, up to now; nothing more comes.
+    """
+    group = f"shown-{uuid.uuid4().hex[:8]}"
+    topics = (f"{group}-events", f"{group}-labels")
+    for topic in topics:
+        await kafka.create_topic(topic, PARTITIONS)
+        await kafka.create_topic(f"{topic}.dlq", PARTITIONS)
+    produced = await produce(kafka, {"events": topics[0], "labels": topics[1]}, last_hour())
+    async with RedisServer(folder / "redis", config=DEPLOY / "redis" / "redis.conf") as redis:
+        system = LiveSystem(kafka, redis, folder, group, topics, produced)
+        await system.start_workers(1)
+        try:
+            await system.reach(1.0)
+            jobs = {JOB: [system.workers[0].address]}
+            async with Prometheus(folder / "prometheus", jobs, interval="1s") as prometheus:
+                yield Shown(system, prometheus)
+        finally:
+            await system.stop_workers()
+
+
+@asynccontextmanager
+async def live_traffic(system: LiveSystem) -> AsyncIterator[None]:
+    """What ``make stack`` and the containers have for traffic, two conversations a second."""
+    much = ["--conversations", str(LIVE_CONVERSATIONS_PER_HOUR)]
+    command = [*generator_command(), *much]
+    async with Command(system.folder / "generator", command, system.environment):
+        yield
+
+
+def last_hour() -> list[TrafficRecord]:
+    """The records of the last hour, as they would have come until now."""
+    now_s = int(time.time())
+    profile = TrafficProfile(
+        seed=SEED,
+        conversations=CONVERSATIONS,
+        start=now_s - HOUR_SECONDS,
+        duration_seconds=HOUR_SECONDS,
+    )
+    return [record for record in generate(profile) if record.timestamp_ms <= now_s * 1_000]
