@@ -1,4 +1,4 @@
-"""Recorded input: JSONL files (plain or gzip), globs and standard input.
+"""Recorded input: JSONL files (plain, gzip or zstd), Parquet files, globs and standard input.
 
 A line is either an event as it was produced, or a recorded Kafka record::
 
@@ -13,16 +13,20 @@ from __future__ import annotations
 import base64
 import binascii
 import glob
-import gzip
 import sys
-import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Final
 
 import msgspec
 
+from stream_metrics.adapters.packing import DAMAGED, PARQUET, kind_of, unpacked
+from stream_metrics.adapters.parquet import ParquetError, read_parquet
 from stream_metrics.ports import Record, bounded_timestamp
+
+LONGEST_LINE_BYTES: Final = 64 << 20
 
 
 class InputError(Exception):
@@ -36,10 +40,11 @@ def expand(sources: Iterable[str]) -> list[str]:
         if source == "-" or Path(source).is_file():
             paths.append(source)
             continue
-        found = sorted(glob.glob(source, recursive=True))
+        found = [path for path in glob.glob(source, recursive=True) if not Path(path).is_dir()]
         if not found:
-            raise InputError(f"{source}: no such file; give a file, a glob in quotes, or -")
-        paths.extend(found)
+            what = "a folder" if Path(source).is_dir() else "no such file"
+            raise InputError(f"{source}: {what}; give a file, a glob in quotes, or -")
+        paths.extend(sorted(found))
     return paths
 
 
@@ -50,23 +55,42 @@ def read_records(sources: Iterable[str]) -> Iterator[Record]:
 
 
 def _read(path: str) -> Iterator[Record]:
-    number = 0
+    number, kind = 0, None
     try:
-        with _open(path) as lines:
-            for line in lines:
+        with ExitStack() as opened:
+            file: IO[bytes] = sys.stdin.buffer
+            if path != "-":
+                file = opened.enter_context(open(path, "rb"))
+            kind = kind_of(path, file)
+            if kind == PARQUET:
+                if path == "-":
+                    raise ParquetError("Parquet cannot be read as it comes in; give it as a file")
+                yield from read_parquet(path)
+                return
+            lines = opened.enter_context(unpacked(file, kind)) if kind else file
+            for line in iter(partial(lines.readline, LONGEST_LINE_BYTES + 1), b""):
                 number += 1
-                if line.strip():
+                if len(line) > LONGEST_LINE_BYTES:
+                    raise InputError(
+                        f"{path}: line {number} is longer than {LONGEST_LINE_BYTES >> 20} MiB, so "
+                        "this is no recording; give JSON Lines, an event or a record a line"
+                    )
+                if not line.isspace():
                     yield parse_line(line.rstrip(b"\r\n"))
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{path}, after line {number}: {error}") from error
-
-
-def _open(path: str) -> IO[bytes]:
-    if path == "-":
-        return sys.stdin.buffer
-    if path.endswith(".gz"):
-        return gzip.open(path, "rb")  # type: ignore[return-value]
-    return open(path, "rb")
+    except ParquetError as error:
+        raise InputError(f"{path}: {error}") from error
+    except EOFError as error:
+        raise InputError(
+            f"{path}, after line {number}: the {kind} data ends in the middle, so the file was cut "
+            "off; copy it again, or record it again"
+        ) from error
+    except DAMAGED as error:
+        raise InputError(
+            f"{path}, after line {number}: damaged, or no {kind} file ({error}); copy it again, or "
+            "record it again"
+        ) from error
+    except OSError as error:
+        raise InputError(f"{path}, after line {number}: {error.strerror or error}") from error
 
 
 def parse_line(line: bytes) -> Record:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
+from stream_metrics.adapters.whole import replacing
 from stream_metrics.engine.row import Row, canonical
 
 ROWS: Final = "conversations.jsonl"
@@ -19,13 +19,11 @@ def write_text(path: Path, text: str) -> None:
 
 def write_lines(path: Path, lines: Iterable[str]) -> int:
     """Write a file line by line, each with its end; how many."""
-    temporary = path.with_name(f".{path.name}.part")
     written = 0
-    with temporary.open("w", encoding="utf-8", newline="\n") as file:
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
         for line in lines:
             file.write(line)
             written += 1
-    os.replace(temporary, path)
     return written
 
 

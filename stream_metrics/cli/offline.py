@@ -37,7 +37,9 @@ PLAIN_EVERY = 100_000
 def replay(
     sources: Annotated[
         list[str],
-        typer.Argument(help="JSONL files (plain or .gz), globs, or - for standard input."),
+        typer.Argument(
+            help="JSONL files (plain, .gz, .zst), Parquet, globs, or - for standard input."
+        ),
     ],
     out: OutOption = Path("out"),
     now: NowOption = None,

@@ -1,0 +1,59 @@
+"""How recordings are packed: gzip, zstd or Parquet, told by a file's name or by its first bytes."""
+
+from __future__ import annotations
+
+import gzip
+import sys
+import zlib
+from pathlib import Path
+from typing import IO, Any, Final
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+PARQUET: Final = "Parquet"
+DAMAGED: Final = (gzip.BadGzipFile, zlib.error, zstd.ZstdError)
+"""What reading raises for bytes that are not packed so; ``EOFError`` says that they break off."""
+
+GZIP_LEVEL: Final = 6
+_NAMES: Final = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".parquet": PARQUET}
+_BEGINNINGS: Final = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"PAR1": PARQUET}
+
+
+def named(path: str) -> str | None:
+    """How a file of that name is packed; None if it is not.
+
+    >>> named("day.jsonl.zst"), named("-")
+    ('zstd', None)
+    """
+    return _NAMES.get(Path(path).suffix)
+
+
+def kind_of(path: str, file: Any) -> str | None:
+    """How a file that is open is packed: by the end of its name, or else by its first bytes."""
+    first = file.peek(4)
+    begins = (kind for head, kind in _BEGINNINGS.items() if first.startswith(head))
+    return named(path) or next(begins, None)
+
+
+def unpacked(file: Any, kind: str) -> Any:
+    """What is in gzip or zstd, to be read as it comes; both may hold several parts in a row.
+
+    Raises ``EOFError`` for an empty file. Reading raises that too, or one of ``DAMAGED``.
+    """
+    if not file.peek(1):
+        raise EOFError  # of an empty file the gzip module would say nothing
+    return gzip.GzipFile(fileobj=file) if kind == "gzip" else zstd.ZstdFile(file, "r")
+
+
+def packed(file: IO[bytes], kind: str | None) -> Any:
+    """A file to write to that packs what it gets; equal content gives equal bytes."""
+    match kind:
+        case "gzip":
+            return gzip.GzipFile("", "wb", GZIP_LEVEL, file, mtime=0)
+        case "zstd":
+            return zstd.ZstdFile(file, "w")
+        case _:
+            return file
