@@ -22,7 +22,7 @@ from typing import IO, Any, Final
 
 import msgspec
 
-from stream_metrics.adapters.packing import DAMAGED, PARQUET, kind_of, unpacked
+from stream_metrics.adapters.packing import PARQUET, damaged, kind_of, unpacked
 from stream_metrics.adapters.parquet import ParquetError, read_parquet
 from stream_metrics.ports import Record, bounded_timestamp
 
@@ -84,7 +84,7 @@ def _read(path: str) -> Iterator[Record]:
             f"{path}, after line {number}: the {kind} data ends in the middle, so the file was cut "
             "off; copy it again, or record it again"
         ) from error
-    except DAMAGED as error:
+    except damaged(kind) as error:
         raise InputError(
             f"{path}, after line {number}: damaged, or no {kind} file ({error}); copy it again, or "
             "record it again"

@@ -8,18 +8,24 @@ import zlib
 from pathlib import Path
 from typing import IO, Any, Final
 
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
-
 PARQUET: Final = "Parquet"
-DAMAGED: Final = (gzip.BadGzipFile, zlib.error, zstd.ZstdError)
-"""What reading raises for bytes that are not packed so; ``EOFError`` says that they break off."""
-
 GZIP_LEVEL: Final = 6
 _NAMES: Final = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".parquet": PARQUET}
 _BEGINNINGS: Final = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"PAR1": PARQUET}
+
+
+def _zstd() -> Any:
+    """The library, which nobody needs who has no such file."""
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
+    return zstd
+
+
+def damaged(kind: str | None) -> tuple[type[Exception], ...]:
+    """What reading raises for bytes that are not packed so; ``EOFError``: that they break off."""
+    return (_zstd().ZstdError,) if kind == "zstd" else (gzip.BadGzipFile, zlib.error)
 
 
 def named(path: str) -> str | None:
@@ -41,11 +47,11 @@ def kind_of(path: str, file: Any) -> str | None:
 def unpacked(file: Any, kind: str) -> Any:
     """What is in gzip or zstd, to be read as it comes; both may hold several parts in a row.
 
-    Raises ``EOFError`` for an empty file. Reading raises that too, or one of ``DAMAGED``.
+    Raises ``EOFError`` for an empty file. Reading raises that too, or one of ``damaged(kind)``.
     """
     if not file.peek(1):
         raise EOFError  # of an empty file the gzip module would say nothing
-    return gzip.GzipFile(fileobj=file) if kind == "gzip" else zstd.ZstdFile(file, "r")
+    return gzip.GzipFile(fileobj=file) if kind == "gzip" else _zstd().ZstdFile(file, "r")
 
 
 def packed(file: IO[bytes], kind: str | None) -> Any:
@@ -54,6 +60,6 @@ def packed(file: IO[bytes], kind: str | None) -> Any:
         case "gzip":
             return gzip.GzipFile("", "wb", GZIP_LEVEL, file, mtime=0)
         case "zstd":
-            return zstd.ZstdFile(file, "w")
+            return _zstd().ZstdFile(file, "w")
         case _:
             return file
