@@ -27,7 +27,7 @@ PIN := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes
 	--no-emit-find-links --no-config --quiet --custom-compile-command "make lock"
 
 .PHONY: help setup demo test test-unit test-services check format stack bench bounds profile services \
-	tools kernel dashboards docs lock clean campaign mutations fuzz drill
+	tools kernel dashboards panels docs lock clean campaign mutations fuzz drill
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -153,6 +153,9 @@ profile: services ## Profile the workloads of the benchmarks
 
 dashboards: setup ## Write the Grafana dashboards from the metrics
 	@$(BIN)/python -m deploy.dashboards
+
+panels: services ## Look at each panel with a live system behind it, and write docs/panels.md; a minute
+	@$(BIN)/python -m tests.shown
 
 docs: setup ## Write the reference pages that are made from code
 	@$(BIN)/python -m stream_metrics.events.schema docs

@@ -11,8 +11,9 @@ from typing import Any, Final
 from deploy.dashboards.boards import BOARDS
 from deploy.dashboards.panels import render
 from deploy.local.servers import Prometheus
+from deploy.local.waiting import wait_until
 
-RATE_INTERVAL: Final = "10s"  # of scrapes a second apart; Grafana takes four intervals at least
+RATE_INTERVAL: Final = "1m"  # what Grafana takes where scrapes are 15 seconds apart, as ours are
 _VARIABLE: Final = re.compile(r"\$(\w+)")
 _LABEL_VALUES: Final = re.compile(r"label_values\((.+), (\w+)\)")
 
@@ -86,6 +87,21 @@ async def look(prometheus: Prometheus) -> list[Seen]:
         values = (float(one["value"][1]) for one in series)
         seen.append(Seen(asked, tuple(value for value in values if math.isfinite(value))))
     return seen
+
+
+async def all_seen(prometheus: Prometheus, within_seconds: float) -> list[Seen]:
+    """Ask until each query gives a number. Raises DeadlinePassed, and names those without."""
+    last: list[Seen] = []
+
+    async def all_there() -> bool:
+        last[:] = await look(prometheus)
+        return all(seen.values for seen in last)
+
+    def empty() -> str:
+        return "\n".join(["panels without data:", *(str(s.asked) for s in last if not s.values)])
+
+    await wait_until(all_there, within_seconds, empty)
+    return last
 
 
 async def offered(prometheus: Prometheus) -> dict[str, list[str]]:

@@ -6,17 +6,20 @@ import time
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import Prometheus, RedisServer
 from deploy.local.stack import DEPLOY, Command, generator_command
+from deploy.local.waiting import wait_until
 from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate
-from tests.services.live import PARTITIONS, LiveSystem, produce
+from tests.services.live import PARTITIONS, LiveSystem, Produced, produce
 
 JOB: Final = "stream-metrics"
 HOUR_SECONDS: Final = 3_600
+WITHIN_SECONDS: Final = 120
 CONVERSATIONS: Final = 300
 SEED: Final = 2  # another than the generator's: its conversations are others
 LIVE_CONVERSATIONS_PER_HOUR: Final = 7_200
@@ -31,7 +34,7 @@ class Shown(NamedTuple):
 
 @asynccontextmanager
 async def shown(kafka: Kafka, folder: Path) -> AsyncIterator[Shown]:
-    """One worker, whose Redis has the memory limit of ours, scraped each second.
+    """One worker, whose Redis has the memory limit of ours, scraped each second from its start on.
 
     It has read the traffic of the last hour, up to now; nothing more comes.
     """
@@ -40,14 +43,23 @@ async def shown(kafka: Kafka, folder: Path) -> AsyncIterator[Shown]:
     for topic in topics:
         await kafka.create_topic(topic, PARTITIONS)
         await kafka.create_topic(f"{topic}.dlq", PARTITIONS)
-    produced = await produce(kafka, {"events": topics[0], "labels": topics[1]}, last_hour())
     async with RedisServer(folder / "redis", config=DEPLOY / "redis" / "redis.conf") as redis:
-        system = LiveSystem(kafka, redis, folder, group, topics, produced)
+        nothing = Produced((), frozenset(), 0)
+        system = LiveSystem(kafka, redis, folder, group, topics, nothing)
         await system.start_workers(1)
+        (worker,) = system.workers
         try:
-            await system.reach(1.0)
-            jobs = {JOB: [system.workers[0].address]}
+            await wait_until(worker.ready, WITHIN_SECONDS, "the worker is not ready")
+            jobs = {JOB: [worker.address]}
             async with Prometheus(folder / "prometheus", jobs, interval="1s") as prometheus:
+                await wait_until(
+                    partial(prometheus.query, "streammetrics_ready == 1"),
+                    WITHIN_SECONDS,
+                    "Prometheus has not scraped the worker",
+                )
+                streams = {"events": topics[0], "labels": topics[1]}
+                system.produced = await produce(kafka, streams, last_hour())
+                await system.reach(1.0)
                 yield Shown(system, prometheus)
         finally:
             await system.stop_workers()
