@@ -23,6 +23,7 @@ from stream_metrics.cli import (
     passwords,
     purge,
     rebuild,
+    record,
     reshard,
     top,
     topics,
@@ -56,6 +57,7 @@ app.command("migrate")(migrate.migrate)
 app.command("rebuild")(rebuild.rebuild)
 app.command("purge")(purge.purge)
 app.command("replay")(offline.replay)
+app.command("record")(record.record)
 app.command("generate")(traffic.generate)
 app.command("config")(offline.config)
 app.command("schema")(offline.schema)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +15,6 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from stream_metrics import __version__
-from stream_metrics.adapters.files import expand, read_records
 from stream_metrics.adapters.reports import write_json, write_rows, write_text
 from stream_metrics.cli.common import (
     ConfigOption,
@@ -25,6 +25,7 @@ from stream_metrics.cli.common import (
     make_directory,
     parse_now,
 )
+from stream_metrics.cli.sources import SinceOption, Sources, UntilOption
 from stream_metrics.events.schema import rendered
 from stream_metrics.settings import Settings, masked
 from stream_metrics.worker.replay import Replay
@@ -42,6 +43,8 @@ def replay(
         ),
     ],
     out: OutOption = Path("out"),
+    since: SinceOption = "earliest",
+    until: UntilOption = "end",
     now: NowOption = None,
     turn_scope: Annotated[
         str | None,
@@ -64,7 +67,7 @@ def replay(
     if scope not in ("last", "all"):
         raise UsageError(f"--turn-scope {scope!r}: use last or all")
     now_us = parse_now(now)
-    paths = expand(sources)
+    source = Sources(sources, settings, since, until)
     started = time.perf_counter()
     engine = Replay(
         settings.engine_config(),
@@ -73,17 +76,20 @@ def replay(
         routes=settings.metrics.routes,
         windows=settings.metrics.window_specs(),
     )
-    _feed(engine, paths, strict=strict)
+    _feed(engine, source, strict=strict)
     make_directory(out)
-    _write(engine, settings, paths, out, now_us, time.perf_counter() - started)
+    _write(engine, settings, source, out, now_us, time.perf_counter() - started)
 
 
-def _feed(engine: Replay, paths: list[str], *, strict: bool) -> None:
+def _feed(engine: Replay, source: Sources, *, strict: bool) -> None:
     console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+    with (
+        Progress(*columns, console=console, disable=not console.is_terminal) as progress,
+        closing(source.records()) as records,
+    ):
         task = progress.add_task("reading")
-        for record in read_records(paths):
+        for record in records:
             engine.feed(record)
             if strict and engine.rejected:
                 bad = engine.rejected[0]
@@ -91,16 +97,19 @@ def _feed(engine: Replay, paths: list[str], *, strict: bool) -> None:
                     f"record {bad.number + 1}: {bad.reason}: {bad.message} (--strict ends here)"
                 )
             if engine.records % 1_000 == 0:
-                progress.update(task, description=f"{engine.records:,} records")
+                of = f" of {source.offsets:,}" if source.offsets else ""
+                progress.update(task, description=f"{engine.records:,}{of} records")
             if engine.records % PLAIN_EVERY == 0 and not console.is_terminal:
                 console.print(f"{engine.records:,} records read")
         engine.flush()
+    for line in source.missed:
+        console.print(line)
 
 
 def _write(
     engine: Replay,
     settings: Settings,
-    paths: list[str],
+    source: Sources,
     out: Path,
     now_us: int | None,
     seconds: float,
@@ -109,10 +118,9 @@ def _write(
     counts = engine.counts(rows)
     write_rows(out, rows)
     write_json(out, "windows.json", engine.windows(now_us))
-    names = [Path(path).name for path in paths]
     shown = masked(settings)
     shown = {part: shown[part] for part in ("dedup", "limits", "metrics")}
-    report = build_report(rows, counts, engine.reranks(rows), names, shown)
+    report = build_report(rows, counts, engine.reranks(rows), source.names, shown)
     report["bad_records"] = {
         "count": len(engine.rejected),
         "first": [
@@ -126,6 +134,7 @@ def _write(
         "python": platform.python_version(),
         "seconds": round(seconds, 3),
         "records_per_second": round(engine.records / seconds) if seconds else None,
+        **source.read,
     }
     write_text(out / "run.json", json.dumps(run, indent=2) + "\n")
     _summary(report, out)

@@ -47,6 +47,7 @@ COMMANDS = {
     "migrate": ("migrate", "--yes"),
     "rebuild": ("rebuild", "--yes"),
     "reshard": ("reshard", "--yes"),
+    "record": ("record", "--out", "-"),
     "generate --to-kafka": ("generate", "--to-kafka", "--conversations", "1"),
 }
 

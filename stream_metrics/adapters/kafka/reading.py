@@ -29,12 +29,18 @@ class RecordsGone(KafkaError):  # type: ignore[misc]
 
 
 @asynccontextmanager
-async def reading(settings: KafkaSettings) -> AsyncIterator[AIOKafkaConsumer]:
-    """A connected consumer without a group; raises aiokafka's errors."""
+async def reading(
+    settings: KafkaSettings, partition_fetch_bytes: int | None = None
+) -> AsyncIterator[AIOKafkaConsumer]:
+    """A connected consumer without a group; raises aiokafka's errors.
+
+    ``partition_fetch_bytes`` is fetched from one partition at once, unless the settings want less.
+    """
+    usual = settings.max_partition_fetch_bytes
     consumer = AIOKafkaConsumer(
         **client_options(settings),
         isolation_level="read_committed",
-        max_partition_fetch_bytes=settings.max_partition_fetch_bytes,
+        max_partition_fetch_bytes=min(usual, partition_fetch_bytes or usual),
         auto_offset_reset="none",  # or what is deleted meanwhile would be passed over in silence
     )
     try:
@@ -52,12 +58,14 @@ async def extents(consumer: AIOKafkaConsumer, places: Collection[Place]) -> dict
     return {(p.topic, p.partition): Extent(firsts[p], ends[p]) for p in partitions}
 
 
-async def records_between(
+async def rounds_between(
     consumer: AIOKafkaConsumer, starts: Mapping[Place, int], ends: Mapping[Place, int]
-) -> AsyncIterator[Any]:
-    """The client's records from each start to before each end, in the order of each place.
+) -> AsyncIterator[tuple[dict[Place, list[Any]], frozenset[Place]]]:
+    """The client's records from each start to before each end, as they come in.
 
-    Raises ``RecordsGone`` if Kafka deletes some of them before they are read.
+    Each round has the records by place, in the order of each place, and the places that are not
+    read to their ends yet; these the caller may pause and resume. Raises ``RecordsGone`` if Kafka
+    deletes some of them before they are read.
     """
     partitions = {
         TopicPartition(*place): ends[place] for place in starts if starts[place] < ends[place]
@@ -71,12 +79,25 @@ async def records_between(
             fetched = await consumer.getmany(timeout_ms=WAIT_MS)
         except OffsetOutOfRangeError as error:
             raise RecordsGone(error.args[0]) from error
-        for partition, found in fetched.items():
-            for record in found:
-                if record.offset < partitions[partition]:
-                    yield record
+        found = {
+            (partition.topic, partition.partition): [
+                record for record in records if record.offset < partitions[partition]
+            ]
+            for partition, records in fetched.items()
+        }
         left = {p for p in left if await consumer.position(p) < partitions[p]}
         consumer.pause(*(partitions.keys() - left))
+        yield found, frozenset((p.topic, p.partition) for p in left)
+
+
+async def records_between(
+    consumer: AIOKafkaConsumer, starts: Mapping[Place, int], ends: Mapping[Place, int]
+) -> AsyncIterator[Any]:
+    """The same records one after the other, in the order of each place."""
+    async for found, _ in rounds_between(consumer, starts, ends):
+        for records in found.values():
+            for record in records:
+                yield record
 
 
 class KafkaLogs:

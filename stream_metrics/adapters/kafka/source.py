@@ -1,0 +1,77 @@
+"""Topics as a source of records for commands: read once, to a fixed end, outside of any group."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Generator, Sequence
+
+from stream_metrics.adapters.kafka.merging import merged_between, partition_fetch_bytes
+from stream_metrics.adapters.kafka.reading import Place, reading
+from stream_metrics.adapters.kafka.records import record_of
+from stream_metrics.adapters.kafka.rights import DENIED, KafkaRefused, Right, refusal
+from stream_metrics.adapters.kafka.span import EARLIEST, END, Mark, Span, spans
+from stream_metrics.adapters.kafka.topics import TopicsMissing, partition_counts
+from stream_metrics.ports import Record
+from stream_metrics.settings import KafkaSettings
+
+
+class KafkaSource:
+    """The records of topics between two marks, merged by time.
+
+    ``spans`` says what is read of each partition, once reading has begun: then the ends are fixed.
+    Nothing is committed. Reading raises ``TopicsMissing``, ``KafkaRefused``, ``RecordsGone``,
+    ``UnreadableBatch`` and aiokafka's errors.
+    """
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        topics: Sequence[str],
+        since: Mark = EARLIEST,
+        until: Mark = END,
+    ) -> None:
+        self._settings = settings
+        self._topics = tuple(dict.fromkeys(topics))
+        self._since, self._until = since, until
+        self.spans: dict[Place, Span] = {}
+
+    @property
+    def offsets(self) -> int:
+        """How many offsets are read; 0 before reading has begun."""
+        return sum(span.size for span in self.spans.values())
+
+    def records(self) -> Generator[Record, None, None]:
+        """The records, for code that has no event loop; close it to leave Kafka before the end."""
+        with asyncio.Runner() as runner:
+            batches = self.batches()
+
+            async def following() -> list[Record]:
+                return await anext(batches, [])
+
+            async def closing() -> None:
+                await batches.aclose()
+
+            try:
+                while batch := runner.run(following()):
+                    yield from batch
+            finally:
+                runner.run(closing())
+
+    async def batches(self) -> AsyncGenerator[list[Record], None]:
+        """The records, some at a time and never none."""
+        settings = self._settings
+        counts = await partition_counts(settings, self._topics)
+        missing = [topic for topic in self._topics if topic not in counts]
+        if missing:
+            raise TopicsMissing(f"topics do not exist: {', '.join(missing)}; look at their names")
+        fetch_bytes = partition_fetch_bytes(sum(counts.values()))
+        try:
+            async with reading(settings, fetch_bytes) as consumer:
+                self.spans = await spans(consumer, counts, self._since, self._until)
+                starts = {place: span.first for place, span in self.spans.items()}
+                ends = {place: span.end for place, span in self.spans.items()}
+                async for batch in merged_between(consumer, starts, ends):
+                    yield [record_of(found, settings.repartition_topic) for found in batch]
+        except DENIED as error:
+            rights = [Right("READ", "topic", topic) for topic in self._topics]
+            raise KafkaRefused(refusal(settings, rights)) from error

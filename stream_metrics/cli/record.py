@@ -1,0 +1,130 @@
+"""``stream-metrics record``: topics to a file, from which they can be replayed."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from stream_metrics.adapters.parquet import ParquetError
+from stream_metrics.adapters.recording import recording
+from stream_metrics.cli.common import ConfigOption, UsageError, load_settings
+from stream_metrics.cli.sources import SinceOption, Topics, UntilOption, parse_marks
+from stream_metrics.cli.stopped import said
+from stream_metrics.ports import Record
+
+SHOW_EVERY: Final = 1_000
+SAY_EVERY_SECONDS: Final = 10.0
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(slots=True)
+class _Counted:
+    """What was recorded."""
+
+    records: Counter[tuple[str, int]] = field(default_factory=Counter)
+    first_ms: int | None = None
+    last_ms: int | None = None
+
+    def add(self, record: Record) -> None:
+        """Count a record."""
+        self.records[record.topic, record.partition] += 1
+        stamp = record.timestamp_ms
+        if stamp is not None and stamp >= 0:
+            self.first_ms = stamp if self.first_ms is None else min(self.first_ms, stamp)
+            self.last_ms = stamp if self.last_ms is None else max(self.last_ms, stamp)
+
+
+def record(
+    out: Annotated[
+        str,
+        typer.Option(
+            "--out",
+            help="The file. Its name says how it is packed: .gz, .zst, .parquet, else plain JSONL; "
+            "- is standard output.",
+        ),
+    ],
+    topics: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic",
+            help="A topic; several times for several. Default: the input topics of the settings.",
+            show_default=False,
+        ),
+    ] = None,
+    since: SinceOption = "earliest",
+    until: UntilOption = "end",
+    config: ConfigOption = None,
+) -> None:
+    """Record topics to a file: each record with its topic, partition, offset, timestamp and key.
+
+    Every partition is read up to its end as it was at the start. The records of all partitions
+    are written in the order of their times, the same at every run; [bold]replay[/bold] of the file
+    is a replay of the topics. The file appears when it is whole. Nothing is committed to any group.
+    """
+    settings = load_settings(config)
+    source = Topics(settings, topics or list(settings.kafka.topics), parse_marks(since, until))
+    try:
+        counted = _record(source, out)
+    except ParquetError as error:
+        raise UsageError(f"--out {out}: {error}") from error
+    except OSError as error:
+        raise UsageError(f"--out {out}: {error.strerror or error}") from error
+    for line in source.missed:
+        said().print(line)
+    _say(source, counted, out)
+
+
+def _record(source: Topics, out: str) -> _Counted:
+    counted, read, told = _Counted(), 0, time.monotonic()
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+    )
+    with (
+        recording(out) as file,
+        Progress(*columns, console=console, disable=not console.is_terminal) as progress,
+        closing(source.records()) as records,
+    ):
+        task = progress.add_task("recording", total=None)
+        for found in records:
+            file.write(found)
+            counted.add(found)
+            read += 1
+            if read % SHOW_EVERY:
+                continue
+            progress.update(
+                task, description=f"{read:,} records", completed=read, total=source.offsets
+            )
+            if not console.is_terminal and time.monotonic() - told > SAY_EVERY_SECONDS:
+                told = time.monotonic()
+                console.print(f"{read:,} of {source.offsets:,} records")
+    return counted
+
+
+def _say(source: Topics, counted: _Counted, out: str) -> None:
+    for topic, partitions in source.spans.items():
+        records = sum(counted.records[topic, int(number)] for number in partitions)
+        offsets = sum(end - first for first, end in partitions.values())
+        gone = f" ({offsets - records:,} offsets without one)" if offsets > records else ""
+        said().print(f"{topic}: {records:,} records of {len(partitions)} partitions{gone}")
+    if counted.first_ms is not None and counted.last_ms is not None:
+        said().print(f"from {_time(counted.first_ms)} to {_time(counted.last_ms)}")
+    size = "" if out == "-" else f", {Path(out).stat().st_size:,} bytes"
+    said().print(f"{counted.records.total():,} records written to {out}{size}")
+
+
+def _time(timestamp_ms: int) -> str:
+    moment = EPOCH + timedelta(milliseconds=timestamp_ms)
+    return moment.strftime("%Y-%m-%d %H:%M:%SZ")

@@ -1,0 +1,161 @@
+"""Where commands get recorded records from: files, and topics of Kafka."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from aiokafka.errors import KafkaError
+
+from stream_metrics.adapters.files import expand, read_records
+from stream_metrics.adapters.kafka.reading import RecordsGone
+from stream_metrics.adapters.kafka.rights import KafkaRefused
+from stream_metrics.adapters.kafka.source import KafkaSource
+from stream_metrics.adapters.kafka.span import EARLIEST, END, Mark, parse_mark
+from stream_metrics.adapters.kafka.topics import TopicsMissing
+from stream_metrics.adapters.kafka.unpacking import UnreadableBatch
+from stream_metrics.cli.common import UsageError, kafka_reason
+from stream_metrics.ports import Record
+from stream_metrics.settings import Settings
+
+KAFKA: Final = "kafka:"
+
+SinceOption = Annotated[
+    str,
+    typer.Option(
+        "--from",
+        help="Where to begin in each partition of a topic: a time in RFC 3339, an offset, "
+        "[bold]-2h[/bold], or [bold]earliest[/bold].",
+    ),
+]
+UntilOption = Annotated[
+    str,
+    typer.Option(
+        "--to",
+        help="Where to stop, likewise, without what lies there; [bold]end[/bold] is the end as it "
+        "is when reading begins.",
+    ),
+]
+
+
+def parse_marks(since: str, until: str) -> tuple[Mark, Mark]:
+    """``--from`` and ``--to``; raises ``UsageError``."""
+    now_ms = time.time_ns() // 1_000_000
+    marks = []
+    for option, text in (("--from", since), ("--to", until)):
+        try:
+            marks.append(parse_mark(text, now_ms))
+        except ValueError as error:
+            raise UsageError(f"{option} {error}") from error
+    first, last = marks
+    if first.kind == last.kind and first.value > last.value:
+        raise UsageError(f"--from {since} lies behind --to {until}: nothing is between them")
+    return first, last
+
+
+@contextmanager
+def reading_kafka(settings: Settings) -> Iterator[None]:
+    """Kafka's errors, missing topics, rights and records as ``UsageError``."""
+    try:
+        yield
+    except (KafkaRefused, TopicsMissing) as error:
+        raise UsageError(str(error)) from error
+    except RecordsGone as error:
+        raise UsageError(f"{error}. Run this again, it begins at what is there then") from error
+    except UnreadableBatch as error:
+        raise UsageError(
+            f"{error.message}. If it is too large and memory allows, raise "
+            "`kafka.max_batch_bytes`; else read on behind it with --from"
+        ) from error
+    except (KafkaError, OSError, TimeoutError) as error:
+        where = settings.kafka.bootstrap_servers
+        raise UsageError(f"kafka {where}: {kafka_reason(settings, error)}") from error
+
+
+class Topics:
+    """Topics of Kafka as a source."""
+
+    def __init__(self, settings: Settings, topics: Sequence[str], marks: tuple[Mark, Mark]) -> None:
+        self._settings = settings
+        self._source = KafkaSource(settings.kafka, topics, *marks)
+
+    @property
+    def offsets(self) -> int:
+        """How many offsets there are to read; 0 before reading has begun."""
+        return self._source.offsets
+
+    @property
+    def spans(self) -> dict[str, dict[str, list[int]]]:
+        """What was read: by topic and partition the first offset, and the one after the last."""
+        found: dict[str, dict[str, list[int]]] = {}
+        for (topic, number), span in sorted(self._source.spans.items()):
+            found.setdefault(topic, {})[str(number)] = [span.first, span.end]
+        return found
+
+    @property
+    def missed(self) -> list[str]:
+        """Of which partitions records were asked for that are gone, as sentences."""
+        return [
+            f"{topic}/{number} begins at offset {span.first}: {span.missed:,} before it are gone"
+            for (topic, number), span in sorted(self._source.spans.items())
+            if span.missed
+        ]
+
+    def records(self) -> Generator[Record, None, None]:
+        """The records in the order of their times; raises ``UsageError``."""
+        with reading_kafka(self._settings):
+            yield from self._source.records()
+
+
+class Sources:
+    """What a command was told to read, one after the other."""
+
+    def __init__(self, sources: Sequence[str], settings: Settings, since: str, until: str) -> None:
+        marks = parse_marks(since, until)
+        self._parts: list[Topics | str] = []
+        self.names: list[str] = []
+        for source in sources:
+            if source.startswith(KAFKA):
+                topics = source.removeprefix(KAFKA).split(",") if source != KAFKA else None
+                topics = topics or list(settings.kafka.topics)
+                if not all(topics):
+                    raise UsageError(f"{source!r}: write kafka:TOPIC or kafka:TOPIC,TOPIC")
+                self._parts.append(Topics(settings, topics, marks))
+                self.names.append(KAFKA + ",".join(topics))
+            else:
+                paths = expand([source])
+                self._parts += paths
+                self.names += [Path(path).name for path in paths]
+        if marks != (EARLIEST, END) and not self._topics:
+            raise UsageError("--from and --to go with topics: give a source such as kafka:TOPIC")
+
+    @property
+    def _topics(self) -> list[Topics]:
+        return [part for part in self._parts if isinstance(part, Topics)]
+
+    @property
+    def offsets(self) -> int:
+        """How many offsets of Kafka there are to read, as far as that is known."""
+        return sum(topics.offsets for topics in self._topics)
+
+    @property
+    def read(self) -> dict[str, Any]:
+        """What was read of Kafka, for ``run.json``."""
+        return {"kafka": [topics.spans for topics in self._topics]} if self._topics else {}
+
+    @property
+    def missed(self) -> list[str]:
+        """What was asked for and is gone, as sentences."""
+        return [line for topics in self._topics for line in topics.missed]
+
+    def records(self) -> Generator[Record, None, None]:
+        """All records; raises ``UsageError`` and ``InputError``."""
+        for part in self._parts:
+            if isinstance(part, Topics):
+                yield from part.records()
+            else:
+                yield from read_records([part])

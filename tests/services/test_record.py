@@ -1,0 +1,289 @@
+"""Topics as a source: recorded or replayed, and equal to what live workers have made of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka.admin import RecordsToDelete
+from aiokafka.errors import KafkaError
+
+from deploy.local.kafka.cluster import Kafka, admin
+from deploy.local.servers import RedisServer
+from stream_metrics.adapters.files import read_records
+from stream_metrics.adapters.kafka import merging
+from stream_metrics.adapters.kafka.source import KafkaSource
+from stream_metrics.adapters.kafka.span import EARLIEST, END, Mark
+from stream_metrics.ports import Record
+from stream_metrics.settings import KafkaSettings
+from stream_metrics.traffic import generate
+from tests.services.live import LiveSystem, produce, said
+from tests.services.test_live import few, new_topics
+
+pytestmark = pytest.mark.service
+
+START_MS = 1_718_020_800_000
+FORMS = ("jsonl", "jsonl.gz", "jsonl.zst", "parquet")
+
+
+@pytest.fixture
+async def system(kafka: Kafka, redis_server: RedisServer, tmp_path: Path) -> LiveSystem:
+    """Topics with traffic, some of it out of order or broken; workers are not there yet."""
+    group = f"record-{tmp_path.name}-{os.getpid()}"
+    topics = await new_topics(kafka, group)
+    traffic = generate(replace(few(seed=11), conversations=300))
+    produced = await produce(kafka, {"events": topics[0], "labels": topics[1]}, traffic)
+    folder = tmp_path / "system"
+    folder.mkdir()
+    return LiveSystem(kafka, redis_server, folder, group, topics, produced)
+
+
+async def ran(system: LiveSystem, *arguments: str) -> str:
+    """What a command wrote that has to succeed."""
+    code, text = await said(system, *arguments)
+    assert code == 0, text
+    return text
+
+
+async def test_live_state_and_replays_of_topic_and_recording_are_the_same_bytes(
+    system: LiveSystem,
+) -> None:
+    """One recorded topic, whichever way: exported, replayed from Kafka, replayed from files."""
+    await system.start_workers(2)
+    await system.reach(1.0)
+    now, folder = str(system.produced.last_us), system.folder
+    source = "kafka:" + ",".join(system.topics)
+    await ran(system, "export", "--now", now, "--out", str(folder / "live"))
+    await ran(system, "replay", source, "--now", now, "--out", str(folder / "kafka"))
+    for form in FORMS:
+        file = str(folder / f"recording.{form}")
+        await ran(system, "record", "--out", file)
+        await ran(system, "replay", file, "--now", now, "--out", str(folder / form))
+    assert await system.stop_workers() == [0, 0]
+
+    for name in ("conversations.jsonl", "windows.json"):
+        live = (folder / "live" / name).read_bytes()
+        assert {(folder / out / name).read_bytes() for out in ("kafka", *FORMS)} == {live}, name
+    reports = [json.loads((folder / out / "report.json").read_text()) for out in ("kafka", *FORMS)]
+    assert reports[0]["bad_records"]["count"] == len(system.produced.broken) > 0
+    assert [report.pop("source") for report in reports] == [
+        [source],
+        *([f"recording.{form}"] for form in FORMS),
+    ]
+    assert all(report == reports[0] for report in reports)
+
+
+async def test_a_topic_is_replayed_to_the_same_bytes_again(system: LiveSystem) -> None:
+    """Nothing depends on how fetches were cut, not even the numbers of bad records."""
+    for out in ("one", "two"):
+        await ran(system, "replay", "kafka:", "--out", str(system.folder / out))
+
+    for name in ("conversations.jsonl", "windows.json", "report.json"):
+        one, two = ((system.folder / out / name).read_bytes() for out in ("one", "two"))
+        assert one == two, name
+
+
+async def test_a_recording_has_every_record_as_it_stood(system: LiveSystem) -> None:
+    """Place, time, key and value; by partition in the order of offsets."""
+    text = await ran(system, "record", "--out", str(system.folder / "all.jsonl.zst"))
+
+    found = list(read_records([str(system.folder / "all.jsonl.zst")]))
+    for topic in system.topics:
+        for number in range(4):
+            place = (topic, number)
+            assert [r for r in found if (r.topic, r.partition) == place] == [
+                r for r in system.produced.records if (r.topic, r.partition) == place
+            ]
+    assert f"{len(system.produced.records):,} records written to" in text
+
+
+async def test_no_group_knows_of_a_replay(system: LiveSystem) -> None:
+    """It joins none and commits nothing, so that a live group goes on undisturbed."""
+    await ran(system, "replay", "kafka:", "--out", str(system.folder / "out"))
+
+    async with admin(system.kafka.bootstrap_servers) as client:
+        groups = {group for group, *_ in await client.list_consumer_groups()}
+    assert system.group not in groups
+
+
+async def test_topics_that_are_not_there_are_named(system: LiveSystem) -> None:
+    """One line, exit code 2, and no file."""
+    code, text = await said(system, "record", "--topic", "nobody", "--out", "nothing.jsonl")
+
+    assert (code, text) == (2, "error: topics do not exist: nobody; look at their names")
+
+
+@pytest.fixture
+async def topic(kafka: Kafka, tmp_path: Path) -> str:
+    """A topic of two partitions."""
+    name = f"source-{tmp_path.name}-{os.getpid()}"
+    await kafka.create_topic(name, 2)
+    return name
+
+
+@pytest.fixture
+async def sender(kafka: Kafka, topic: str) -> AsyncIterator[AIOKafkaProducer]:
+    """A producer of transactions."""
+    async with AIOKafkaProducer(
+        bootstrap_servers=kafka.bootstrap_servers, transactional_id=topic
+    ) as producer:
+        yield producer
+
+
+async def send(sender: AIOKafkaProducer, topic: str, partition: int, *minutes: int) -> None:
+    """A record for each of the minutes, in a transaction of its own."""
+    async with sender.transaction():
+        for minute in minutes:
+            await sender.send(
+                topic, b"%d" % minute, partition=partition, timestamp_ms=START_MS + 60_000 * minute
+            )
+
+
+async def values(source: KafkaSource) -> list[bytes | None]:
+    """What is read."""
+    return [record.value async for batch in source.batches() for record in batch]
+
+
+def settings(kafka: Kafka) -> KafkaSettings:
+    """Where the topic is."""
+    return KafkaSettings(bootstrap_servers=kafka.bootstrap_servers)
+
+
+async def test_reading_ends_behind_markers_and_aborted_records(
+    kafka: Kafka, topic: str, sender: AIOKafkaProducer
+) -> None:
+    """The last offsets of a log hold no record, and are not waited for."""
+    await send(sender, topic, 0, 1, 3)
+    await send(sender, topic, 1, 2)
+    for partition in (0, 1):
+        await sender.begin_transaction()
+        await sender.send(topic, b"aborted", partition=partition)
+        await sender.abort_transaction()
+
+    source = KafkaSource(settings(kafka), [topic])
+
+    assert await values(source) == [b"1", b"2", b"3"]
+    assert [span.end for span in source.spans.values()] == [5, 4]
+
+
+async def test_the_end_is_that_of_the_beginning(
+    kafka: Kafka, topic: str, sender: AIOKafkaProducer
+) -> None:
+    """Records that come while others are read are left for the next time."""
+    await send(sender, topic, 0, 1, 2)
+    source = KafkaSource(settings(kafka), [topic])
+    batches = source.batches()
+
+    first = await anext(batches)
+    await send(sender, topic, 0, 3)
+    await send(sender, topic, 1, 1)
+
+    found = first + [record for batch in [b async for b in batches] for record in batch]
+    assert [record.value for record in found] == [b"1", b"2"]
+
+
+async def test_an_open_transaction_is_not_waited_for(
+    kafka: Kafka, topic: str, sender: AIOKafkaProducer
+) -> None:
+    """The end is before its first record, as for every reader of what is committed."""
+    await send(sender, topic, 0, 1)
+    await sender.begin_transaction()
+    await sender.send_and_wait(topic, b"open", partition=0)
+    try:
+        assert await values(KafkaSource(settings(kafka), [topic])) == [b"1"]
+    finally:
+        await sender.abort_transaction()
+
+
+def minute(number: int) -> Mark:
+    """A mark by time."""
+    return Mark("time", START_MS + 60_000 * number)
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "expected"),
+    [
+        (EARLIEST, END, "1 2 3 4 5 6"),
+        (minute(3), END, "3 4 5 6"),
+        (minute(3), minute(5), "3 4"),
+        (EARLIEST, minute(0), ""),
+        (minute(7), END, ""),
+        (Mark("offset", 1), END, "3 4 5 6"),
+        (Mark("offset", 1), Mark("offset", 2), "3 4"),
+        (EARLIEST, Mark("offset", 99), "1 2 3 4 5 6"),
+        (END, END, ""),
+        (EARLIEST, EARLIEST, ""),
+    ],
+)
+async def test_marks_bound_what_is_read(
+    kafka: Kafka, topic: str, sender: AIOKafkaProducer, since: Mark, until: Mark, expected: str
+) -> None:
+    """From the first mark to before the second, in each partition."""
+    await send(sender, topic, 0, 1, 3, 5)
+    await send(sender, topic, 1, 2, 4, 6)
+
+    found = await values(KafkaSource(settings(kafka), [topic], since, until))
+
+    assert b" ".join(value or b"" for value in found).decode() == expected
+
+
+async def test_offsets_that_are_gone_are_told(
+    kafka: Kafka, topic: str, sender: AIOKafkaProducer
+) -> None:
+    """Whoever asks for an offset learns that Kafka has deleted the record."""
+    await send(sender, topic, 0, 1, 2, 3)
+    async with admin(kafka.bootstrap_servers) as client:
+        await client.delete_records({TopicPartition(topic, 0): RecordsToDelete(before_offset=2)})
+
+    source = KafkaSource(settings(kafka), [topic], Mark("offset", 0))
+
+    assert await values(source) == [b"3"]
+    assert source.spans[topic, 0].missed == 2
+
+
+async def test_records_come_from_code_without_a_loop(kafka: Kafka, topic: str) -> None:
+    """Commands read them one after the other, and may stop at any."""
+    async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:
+        for number in range(5):
+            await producer.send_and_wait(topic, b"%d" % number, partition=0)
+
+    def first_two() -> list[Record]:
+        records = KafkaSource(settings(kafka), [topic]).records()
+        found = [next(records), next(records)]
+        records.close()
+        return found
+
+    assert [record.value for record in await asyncio.to_thread(first_two)] == [b"0", b"1"]
+
+
+async def test_brokers_that_fall_silent_end_the_reading(
+    kafka_factory: Callable[[], Awaitable[Kafka]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command ends with an error then, and does not wait for ever."""
+    monkeypatch.setattr(merging, "QUIET_SECONDS", 1.0)
+    kafka = await kafka_factory()
+    await kafka.create_topic("silent")
+    async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:
+        for _ in range(20):
+            await producer.send_and_wait("silent", bytes(100_000))
+    impatient = {"request_timeout_ms": 2_000, "max_partition_fetch_bytes": 1024}
+    batches = KafkaSource(settings(kafka).model_copy(update=impatient), ["silent"]).batches()
+    await anext(batches)
+    kafka.pause()
+    try:
+        with pytest.raises(KafkaError):
+            await read_on(batches)
+    finally:
+        kafka.resume()
+
+
+async def read_on(batches: AsyncIterator[list[Record]]) -> None:
+    """Read to the end."""
+    async for _ in batches:
+        pass
