@@ -181,6 +181,25 @@ async def test_a_chart_is_read_by_arrow_keys(browser: Browser) -> None:
         assert last.startswith("12:16: SRR")
 
 
+async def test_a_chart_explains_its_limit_beside_the_picture(browser: Browser) -> None:
+    """What the dashed line of SRR means stands above it, where it hides no value."""
+    async with looking(browser, await ordinary()) as looked:
+        charts = looked.page.locator("figure.chart")
+        srr = charts.filter(has=looked.page.get_by_role("heading", name="Redundancy (SRR)"))
+        await expect(srr.locator(".limit")).to_be_attached()
+        await expect(srr.locator(".legend")).to_have_text("warning above 25\u202f%")
+
+
+async def test_an_axis_of_counts_has_whole_numbers(browser: Browser) -> None:
+    """Of results there is no half: the middle of the axis is half of its end."""
+    one = await Showcase.new(searched("c", 1, list("abcdefghijklmn"), NOON_S), now_us=NOON_US + 1)
+    async with looking(browser, one) as looked:
+        charts = looked.page.locator("figure.chart")
+        results = charts.filter(has=looked.page.get_by_role("heading", name="Results"))
+        ticks = await results.locator("svg .tick").all_text_contents()
+        assert ticks[:3] == ["0", "8", "16"]
+
+
 async def test_every_chart_has_its_table(browser: Browser) -> None:
     """Behind each chart is a table with a row for each point, and the same values."""
     async with looking(browser, await ordinary()) as looked:

@@ -6,11 +6,13 @@ import { NONE, clock } from "./words.js";
 const HEIGHT = 168;
 const EDGE = { top: 10, right: 10, bottom: 22, left: 44 };
 
-/** The end of an axis that begins at 0 and holds `largest`: a round number. */
-function niceEnd(largest, limit) {
-  if (!(largest > 0)) return limit ?? 1;
+/** The end of an axis that begins at 0 and holds `largest`: a round number; an even one of `whole`
+ * numbers, so that its middle is one too. */
+function niceEnd(largest, limit, whole) {
+  if (!(largest > 0)) return limit ?? (whole ? 2 : 1);
   const scale = 10 ** Math.floor(Math.log10(largest));
   const end = scale * [1, 1.5, 2, 3, 4, 5, 6, 8, 10].find((step) => step * scale >= largest * 1.02);
+  if (whole) return 2 * Math.ceil(end / 2);
   return limit ? Math.min(end, limit) : end;
 }
 
@@ -18,11 +20,12 @@ let numbered = 0;
 
 export class Chart {
   /**
-   * `kind` is "lines" or "bars", `limit` the largest possible value, `format` says a value.
-   * `threshold` is drawn as a line: `{value, text}`.
+   * `kind` is "lines" or "bars", `limit` the largest possible value, `format` says a value;
+   * `whole`: values are whole numbers.
+   * `threshold` is drawn as a line and explained in the legend: `{value, text}`.
    */
-  constructor({ title, about, kind = "lines", limit = null, format, axis = format, threshold = null }) {
-    Object.assign(this, { title, kind, limit, format, axis, threshold });
+  constructor({ title, about, kind = "lines", limit = null, whole = false, format, axis = format, threshold = null }) {
+    Object.assign(this, { title, kind, limit, whole, format, axis, threshold });
     this.data = null;
     this.key = ""; // what is drawn, so that nothing is drawn twice
     this.chosen = null;
@@ -74,9 +77,11 @@ export class Chart {
     this.none.hidden = !data.none;
     this.none.textContent = data.none ?? "";
     this.value.textContent = data.none ? "" : data.now ?? "";
-    this.legend.hidden = data.series.length < 2 || Boolean(data.none);
-    this.legend.replaceChildren(...shown.map((series) =>
-      el("li", {}, el("span", { class: `key ${series.tone}` }), series.name)));
+    const titled = this.kind === "lines" && data.series.length < 2; // its title names the one line
+    const keys = titled ? [] : shown.map(({ tone, name }) => [`key ${tone}`, name]);
+    if (this.#limited()) keys.push(["key dashed", this.threshold.text]);
+    this.legend.hidden = !keys.length || Boolean(data.none);
+    this.legend.replaceChildren(...keys.map(([key, name]) => el("li", {}, el("span", { class: key }), name)));
     if (this.chosen !== null && this.chosen > this.#last()) this.chosen = null;
     this.#draw();
     this.#say();
@@ -155,7 +160,7 @@ export class Chart {
     if (this.threshold && largest > 0.6 * this.threshold.value) {
       largest = Math.max(largest, this.threshold.value * 1.08);
     }
-    return niceEnd(largest, this.limit);
+    return niceEnd(largest, this.limit, this.whole);
   }
 
   #grid({ width, end, x, y }) {
@@ -222,12 +227,15 @@ export class Chart {
     return parts;
   }
 
-  #limit({ width, end, y }) {
-    if (!this.threshold || this.threshold.value > end) return [];
+  /** Whether the threshold is within what is drawn. */
+  #limited() {
+    return this.threshold !== null && this.threshold.value <= this.#end();
+  }
+
+  #limit({ width, y }) {
+    if (!this.#limited()) return [];
     const at = y(this.threshold.value);
-    const label = svg("text", { class: "limit-text", x: width - EDGE.right, y: at - 4, "text-anchor": "end" });
-    label.textContent = this.threshold.text;
-    return [svg("line", { class: "limit", x1: EDGE.left, x2: width - EDGE.right, y1: at, y2: at }), label];
+    return [svg("line", { class: "limit", x1: EDGE.left, x2: width - EDGE.right, y1: at, y2: at })];
   }
 
   #cursor({ x, y }) {

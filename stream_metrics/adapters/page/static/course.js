@@ -6,8 +6,8 @@ import { count, duration, mean, percent, span } from "./words.js";
 
 const CHARTS = {
   srr: new Chart({ title: "Redundancy (SRR)", about: "Share of results that repeat what the turn had. Lower is better.",
-    limit: 1, format: percent, threshold: { value: 0.25, text: "warning above" } }),
-  results: new Chart({ title: "Results", about: "New and repeated ones, as they came.", kind: "bars", format: count }),
+    limit: 1, format: percent, threshold: { value: 0.25, text: "warning above 25\u202f%" } }),
+  results: new Chart({ title: "Results", about: "New and repeated ones, as they came.", kind: "bars", whole: true, format: count }),
   sre: new Chart({ title: "Efficiency (SRE)", about: "Share of results that are new and good, where labels are there. Higher is better.",
     limit: 1, format: percent }),
   gain: new Chart({ title: "Good gain an iteration", about: "What an iteration adds, where labels are there. Higher is better.", format: mean, axis: (value) => value.toFixed(1) }),
@@ -40,7 +40,8 @@ export function showCharts(state) {
   CHARTS.coverage.update(line("labelled", series.coverage, percent(figures.coverage.value), quiet, "tone-4"));
   showDecisions(decisions, state.window);
   const read = lag.seconds.some((value) => value !== null);
-  CHARTS.lag.update({ times: lag.times, seconds: false, now: duration(state.operating.lag_seconds),
+  const young = lag.times.at(-1) - lag.times[0] < 600;
+  CHARTS.lag.update({ times: lag.times, seconds: young, now: duration(state.operating.lag_seconds),
     series: [{ name: "lag", values: lag.seconds, tone: "tone-4" }],
     none: read ? null : "Nothing is read from Kafka here." });
 }

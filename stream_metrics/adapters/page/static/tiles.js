@@ -38,9 +38,9 @@ function tiles(state) {
     perIteration.about = `an iteration; ${count(figures.gain.part)} in ${plural(figures.gain.whole, "settled iteration")}`;
   }
   return [
-    ratioTile("srr", "SRR", "Search result redundancy: results that repeat what the turn had",
+    ratioTile("srr", "Redundancy (SRR)", "Search result redundancy: results that repeat what the turn had",
       figures.srr, percent, " repeat", "results", noTraffic, fault(state, "srr_spike")),
-    ratioTile("sre", "SRE", "Search result efficiency: results that are new and good, of settled iterations",
+    ratioTile("sre", "Efficiency (SRE)", "Search result efficiency: results that are new and good, of settled iterations",
       figures.sre, percent, " are new and good", "results", noLabels, fault(state, "sre_drop")),
     perIteration,
     ratioTile("coverage", "Labelled", "Unique documents that have a label",
