@@ -217,8 +217,9 @@ def _table(
 ) -> Table:
     table = Table("what", "where", box=None, pad_edge=False)
     for number, address in enumerate(workers, start=1):
-        table.add_row(f"worker {number}", f"http://{address}/metrics")
-        table.add_row("", f"http://{address}/readyz")
+        table.add_row(f"worker {number}, its page", f"http://{address}/")
+        table.add_row("  metrics", f"http://{address}/metrics")
+        table.add_row("  readiness", f"http://{address}/readyz")
     table.add_row("Prometheus", prometheus.url)
     table.add_row("Alertmanager", alertmanager.url)
     table.add_row("Kafka", kafka.bootstrap_servers)

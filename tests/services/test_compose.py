@@ -89,6 +89,13 @@ def test_there_is_no_secret_in_it(services: dict[str, Service]) -> None:
             assert not (SECRET.search(name) and value), name
 
 
+def test_files_with_secrets_stay_out_of_the_repository() -> None:
+    """What docs/compose.md says to put secrets into is ignored by git."""
+    ignored = (REPOSITORY / ".gitignore").read_text(encoding="utf-8").splitlines()
+
+    assert {".env", "/deploy/alertmanager/secrets/"} <= set(ignored)
+
+
 def test_ports_are_open_on_this_machine_only(services: dict[str, Service]) -> None:
     """Every published port is one of 127.0.0.1, and none is published twice."""
     ports = [port for service in services.values() for port in service.get("ports", [])]
