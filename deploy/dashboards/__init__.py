@@ -2,5 +2,5 @@
 
 ``python -m deploy.dashboards`` writes ``grafana/dashboards``; a test compares the committed copies.
 ``promql`` writes queries and knows every family and its labels, ``panels`` makes Grafana's JSON,
-``boards`` says what is on which dashboard.
+``boards`` says what is on which dashboard, ``thresholds`` where panels draw lines.
 """

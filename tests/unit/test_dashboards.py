@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from deploy.dashboards import boards
+from deploy.dashboards import thresholds
 from deploy.dashboards.__main__ import FOLDER, files
 from deploy.dashboards.promql import families, select
 from stream_metrics.adapters.prometheus.windows import PREFIX
@@ -160,13 +160,13 @@ def test_every_family_of_windows_is_on_a_dashboard() -> None:
 @pytest.mark.parametrize(
     ("alert", "threshold"),
     [
-        ("SRRSpike", boards.SRR_WARNING),
-        ("SRRSpike", boards.SRR_CRITICAL),
-        ("RetrievalMissed", boards.MISSED_SEARCHES),
-        ("DeadLetters", boards.DEAD_LETTER_SHARE),
-        ("ConsumerLagGrowing", boards.LAG_SECONDS),
-        ("StateNearLimit", boards.MEMORY_SHARE),
-        ("RerankingWorse", boards.RERANKING),
+        ("SRRSpike", thresholds.SRR_WARNING),
+        ("SRRSpike", thresholds.SRR_CRITICAL),
+        ("RetrievalMissed", thresholds.MISSED_SEARCHES),
+        ("DeadLetters", thresholds.DEAD_LETTER_SHARE),
+        ("ConsumerLagGrowing", thresholds.LAG_SECONDS),
+        ("StateNearLimit", thresholds.MEMORY_SHARE),
+        ("RerankingWorse", thresholds.RERANKING),
     ],
 )
 def test_thresholds_are_those_of_the_alerts(alert: str, threshold: float) -> None:
