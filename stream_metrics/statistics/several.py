@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import fsum
 from typing import Final, NamedTuple
 
@@ -51,6 +51,40 @@ class Strata(NamedTuple):
     cross_stratum_variance: float | None
 
 
+class Spread(NamedTuple):
+    """How the figures of several strata lie: their mean, each counting the same, and their variance
+    with n below. None without any figure."""
+
+    average: float | None
+    variance: float | None
+
+
+def stratum_note(units: int) -> str | None:
+    """What a stratum of that many units is too small for; None if it is large enough.
+
+    >>> stratum_note(49), stratum_note(200)
+    ('fewer than 50 units: a warning, not a result', None)
+    """
+    if units < FEW:
+        return f"fewer than {FEW} units: a warning, not a result"
+    if units < MODERATE:
+        return f"fewer than {MODERATE} units: differences of some size only are seen"
+    return None
+
+
+def spread_of_strata(figures: Iterable[float | None]) -> Spread:
+    """Mean and variance of the strata's figures; those that are None take no part.
+
+    >>> spread_of_strata([0.5, None, 1.0])
+    Spread(average=0.75, variance=0.0625)
+    """
+    known = [figure for figure in figures if figure is not None]
+    if not known:
+        return Spread(None, None)
+    average = fsum(known) / len(known)
+    return Spread(average, fsum((figure - average) ** 2 for figure in known) / len(known))
+
+
 def stratify(
     strata: Mapping[str, Units], method: Method = "percentile", *, seed: int = SEED
 ) -> Strata:
@@ -66,15 +100,6 @@ def stratify(
     (0.75, 0.0625, 'fewer than 50 units: a warning, not a result')
     """
     estimates = {name: estimate(strata[name], method, seed=seed) for name in sorted(strata)}
-    notes = {}
-    for name, found in estimates.items():
-        if found.units < FEW:
-            notes[name] = f"fewer than {FEW} units: a warning, not a result"
-        elif found.units < MODERATE:
-            notes[name] = f"fewer than {MODERATE} units: differences of some size only are seen"
-    figures = [found.mean for found in estimates.values() if found.mean is not None]
-    if not figures:
-        return Strata(estimates, notes, None, None)
-    average = fsum(figures) / len(figures)
-    variance = fsum((figure - average) ** 2 for figure in figures) / len(figures)
-    return Strata(estimates, notes, average, variance)
+    found = {name: stratum_note(one.units) for name, one in estimates.items()}
+    notes = {name: note for name, note in found.items() if note is not None}
+    return Strata(estimates, notes, *spread_of_strata(one.mean for one in estimates.values()))

@@ -47,7 +47,7 @@ def max_ont_sim(name: str, retrieved: list[str], expected: list[str]) -> float:
         Letters(),
         expected,
         retrieved,
-        [str(metric.option("formula"))],
+        {str(metric.option("formula")): metric.k},
     )
     return float(score([row], [metric]).values[0, 0])
 
@@ -93,7 +93,7 @@ def test_an_unknown_formula_is_refused() -> None:
 def test_every_rank_needs_a_term() -> None:
     """A list of terms that is not as long as the ranking is an error."""
     with pytest.raises(ValueError, match="2 terms for a ranking of 1 results"):
-        with_similarities(Judged([1.0], [1.0]), Letters(), ["ab"], ["ab", "cd"], ["lin"])
+        with_similarities(Judged([1.0], [1.0]), Letters(), ["ab"], ["ab", "cd"], {"lin": None})
 
 
 # -- the Human Phenotype Ontology -------------------------------------------------------------
@@ -180,7 +180,7 @@ def test_max_ont_sim_of_phenotypes(hpo: HumanPhenotypeOntology) -> None:
     """A sibling term scores more than a term of another branch, and less than the term itself."""
     expected, retrieved = ["HP:0000021"], ["HP:0000023", "HP:0000022", "HP:0000021"]
     row = with_similarities(
-        judge_ids(retrieved, {"HP:0000021": 1}), hpo, expected, retrieved, ["lin"]
+        judge_ids(retrieved, {"HP:0000021": 1}), hpo, expected, retrieved, {"lin": None}
     )
     metrics = [parse(f"max_ont_sim@{k}") for k in (1, 2, 3)]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -60,7 +60,7 @@ def with_similarities(
     ontology: Ontology,
     expected: Sequence[str],
     retrieved: Sequence[str],
-    formulas: Iterable[str],
+    formulas: Mapping[str, int | None],
 ) -> Judged:
     """A judged ranking with what ``max_ont_sim`` needs of it.
 
@@ -69,15 +69,17 @@ def with_similarities(
         ontology: Where the similarities come from.
         expected: The terms that should have been found. None at all: undefined.
         retrieved: The terms of the ranking, by rank.
-        formulas: The similarities to compute.
+        formulas: The similarities to compute, each with the rank down to which it is needed, or
+            None for the whole ranking.
 
     Raises:
         ValueError: As ``nearest``; or there is not one term a rank.
     """
     if len(retrieved) != len(row.grades):
         raise ValueError(f"{len(retrieved)} terms for a ranking of {len(row.grades)} results")
-    found = {
-        formula: nearest(ontology, expected, retrieved, formula) if expected else None
-        for formula in formulas
-    }
+    found: dict[str, Sequence[float] | None] = dict.fromkeys(formulas)
+    if expected:
+        for formula, depth in formulas.items():
+            near = nearest(ontology, expected, retrieved[:depth], formula)
+            found[formula] = near + [0.0] * (len(retrieved) - len(near))
     return replace(row, similarities={**row.similarities, **found})

@@ -1,0 +1,296 @@
+"""``stream-metrics evaluate``: ranked-retrieval metrics of a run over a test collection."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Final, NamedTuple
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from stream_metrics import __version__
+from stream_metrics.adapters.collection.sources import Truth, read_run, read_truth
+from stream_metrics.adapters.hpo import HumanPhenotypeOntology
+from stream_metrics.adapters.reports import QUERIES, write_json, write_rows, write_text
+from stream_metrics.cli.common import ConfigOption, UsageError, load_settings, make_directory
+from stream_metrics.cli.figures import print_retrieval
+from stream_metrics.evaluation.collection import (
+    Joined,
+    Judging,
+    Run,
+    Similarities,
+    join,
+    similarity_formulas,
+)
+from stream_metrics.evaluation.report import Block, Intervals, UnknownDimension, retrieval_block
+from stream_metrics.evaluation.scoring import Scored, metrics_of, score_rankings
+from stream_metrics.metrics.ranking.names import MetricNameError, RankedMetric
+from stream_metrics.settings import EvaluationSettings, masked
+
+PLAIN_EVERY: Final = 1_000_000
+UNSHOWN: Final = ("batch_results", "hpo_folder")
+"""Settings that are no part of a report: what changes no figure, and a path of this machine."""
+QUERY_SETS: Final = ("qrels", "intersection")
+
+
+class _Read(NamedTuple):
+    """What was asked for, as it was read."""
+
+    metrics: list[RankedMetric]
+    truth: Truth
+    run: Run
+
+
+def evaluate(
+    run: Annotated[
+        Path,
+        typer.Option(
+            help="What was retrieved: a TREC run, or JSONL with {case_id, retrieved} a line; plain "
+            "or .gz."
+        ),
+    ],
+    qrels: Annotated[
+        Path,
+        typer.Option(
+            help="What is relevant: TREC qrels, a BEIR folder or one of its qrels files, or a JSON "
+            "file (or folder) of test cases."
+        ),
+    ],
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A metric, such as ndcg@10, or a suite: default, chatbot, answers, code, "
+            "ontology. May be given several times. Default: `evaluation.metrics`.",
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Directory for queries.jsonl, report.json and run.json.", show_default=False
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, help="Score the first so many queries by id.", show_default=False),
+    ] = None,
+    stratify: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A dimension of the queries to split the figures by, such as language. May be "
+            "given several times. Default: all with 2 to 50 values.",
+            show_default=False,
+        ),
+    ] = None,
+    queries: Annotated[
+        str,
+        typer.Option(
+            help="[bold]qrels[/bold]: a query that the run lacks scores 0; "
+            "[bold]intersection[/bold]: it is left out."
+        ),
+    ] = "qrels",
+    split: Annotated[
+        str | None,
+        typer.Option(
+            help="Of a BEIR folder: which file in qrels/. Default: test.", show_default=False
+        ),
+    ] = None,
+    subtopic_qrels: Annotated[
+        bool,
+        typer.Option(
+            "--subtopic-qrels",
+            help="The second field of the qrels is a subtopic (for alpha_ndcg).",
+        ),
+    ] = False,
+    ignore_identical_ids: Annotated[
+        bool,
+        typer.Option(
+            "--ignore-identical-ids",
+            help="Take out results whose id is the query's own, as BEIR does.",
+        ),
+    ] = False,
+    trec_float32: Annotated[
+        bool,
+        typer.Option(
+            "--trec-float32",
+            help="Round scores to single precision, which makes the ties of trec_eval.",
+        ),
+    ] = False,
+    config: ConfigOption = None,
+) -> None:
+    """Score a run against what is relevant: NDCG, MRR, recall and others, with intervals.
+
+    Prints a table. With --out, writes queries.jsonl (a row a query) and report.json, the same bytes
+    for the same input and settings, and run.json.
+    """
+    settings = load_settings(config)
+    chosen = settings.evaluation
+    if metric:
+        chosen = chosen.model_copy(update={"metrics": tuple(metric)})
+    if queries not in QUERY_SETS:
+        raise UsageError(f"--queries {queries!r}: use {' or '.join(QUERY_SETS)}")
+    judging = Judging(
+        rel=chosen.rel,
+        graded=chosen.graded_relevance,
+        queries="intersection" if queries == "intersection" else "qrels",
+        ignore_identical_ids=ignore_identical_ids,
+        limit=limit,
+    )
+    started = time.perf_counter()
+    with _Reading() as reading:
+        read = _read(chosen, run, qrels, reading, subtopic_qrels, split, trec_float32)
+        reading.say("scoring")
+        joined = _joined(read, judging, chosen, reading)
+        scored, block = _scored(read, joined, chosen, stratify)
+    if out is not None:
+        options = {
+            "queries": queries,
+            "ignore_identical_ids": ignore_identical_ids,
+            "trec_float32": trec_float32,
+            "subtopic_qrels": subtopic_qrels,
+            "split": split,
+            "limit": limit,
+            "stratify": stratify or None,
+        }
+        shown = {**masked(settings)["evaluation"], "metrics": list(chosen.metrics)}
+        for name in UNSHOWN:
+            del shown[name]
+        report = _report(block, [run.name, qrels.name], {"evaluation": shown, "options": options})
+        _write(out, scored, report, time.perf_counter() - started)
+    print_retrieval(block, [str(one) for one in read.metrics], Console(highlight=False), stratify)
+    if out is not None:
+        Console(stderr=True, soft_wrap=True).print(f"written to {out}", markup=False)
+
+
+class _Reading:
+    """Says on standard error what is being done, and how far reading has come."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        self._progress = Progress(
+            *columns, console=self._console, disable=not self._console.is_terminal, transient=True
+        )
+        self._lines = 0
+
+    def __enter__(self) -> _Reading:
+        self._progress.start()
+        self._task = self._progress.add_task("reading")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def say(self, what: str) -> None:
+        """Begin something."""
+        self._progress.update(self._task, description=what)
+
+    def lines(self, more: int) -> None:
+        """So many lines more have been read."""
+        before, self._lines = self._lines, self._lines + more
+        self.say(f"{self._lines:,} lines read")
+        if before // PLAIN_EVERY < self._lines // PLAIN_EVERY and not self._console.is_terminal:
+            self._console.print(f"{self._lines:,} lines read")
+
+
+@contextmanager
+def _as_usage() -> Iterator[None]:
+    """What a metric or an option does not fit, as an error of usage."""
+    try:
+        yield
+    except MetricNameError as error:
+        raise UsageError(f"--metric: {error}") from error
+    except UnknownDimension as error:
+        raise UsageError(f"--stratify: {error}") from error
+    except (ValueError, ModuleNotFoundError) as error:
+        raise UsageError(str(error)) from error
+
+
+def _read(
+    chosen: EvaluationSettings,
+    run: Path,
+    qrels: Path,
+    reading: _Reading,
+    subtopics: bool,
+    split: str | None,
+    float32: bool,
+) -> _Read:
+    with _as_usage():
+        metrics = metrics_of(chosen.metrics)
+    truth = read_truth(qrels, subtopics=subtopics, split=split, progress=reading.lines)
+    found = read_run(run, float32=float32, progress=reading.lines)
+    if not any(query in found for query in truth.collection.queries):
+        raise UsageError(
+            f"{run} and {qrels} have no query in common; do their ids look alike? "
+            f"{_example(found)} and {_example(truth.collection.queries)}"
+        )
+    return _Read(metrics, truth, found)
+
+
+def _example(ids: Any) -> str:
+    return next((repr(one) for one in ids), "none")
+
+
+def _joined(read: _Read, judging: Judging, chosen: EvaluationSettings, reading: _Reading) -> Joined:
+    formulas = similarity_formulas(read.metrics)
+    similarities = None
+    with _as_usage():
+        if formulas:
+            reading.say("loading the ontology, which takes about 20 seconds")
+            ontology = HumanPhenotypeOntology(chosen.hpo_folder)
+            similarities = Similarities(ontology, formulas)
+        return join(read.truth.collection, read.run, judging, similarities)
+
+
+def _scored(
+    read: _Read, joined: Joined, chosen: EvaluationSettings, stratify: list[str] | None
+) -> tuple[Scored, Block]:
+    intervals = None
+    if chosen.confidence_intervals:
+        intervals = Intervals(chosen.interval, chosen.confidence, chosen.resamples, chosen.seed)
+    with _as_usage():
+        scored = score_rankings(joined.rankings, read.metrics, cells=chosen.batch_results)
+        block = retrieval_block(
+            [scored],
+            intervals=intervals,
+            dimensions=stratify,
+            missing=joined.missing,
+            dropped=joined.dropped,
+        )
+    return scored, block
+
+
+def _report(block: Block, source: list[str], config: dict[str, Any]) -> dict[str, Any]:
+    """The content of ``report.json``; what only a replay of events can tell is null."""
+    return {
+        "schema_version": 1,
+        "source": source,
+        "config": config,
+        "counts": None,
+        "aggregate": None,
+        "strata": {},
+        "gate": None,
+        "routing": None,
+        "reranking": None,
+        "retrieval": block,
+        "generation": None,
+    }
+
+
+def _write(out: Path, scored: Scored, report: dict[str, Any], seconds: float) -> None:
+    make_directory(out)
+    write_rows(out, scored.rows(), QUERIES)
+    write_json(out, "report.json", report)
+    run = {
+        "version": __version__,
+        "python": platform.python_version(),
+        "seconds": round(seconds, 3),
+        "queries_per_second": round(len(scored.places) / seconds) if seconds else None,
+    }
+    write_text(out / "run.json", json.dumps(run, indent=2) + "\n")

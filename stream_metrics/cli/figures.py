@@ -1,0 +1,110 @@
+"""Ranked-retrieval figures as tables on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from stream_metrics.evaluation.report import Block
+
+LANGUAGE: Final = "language"
+
+
+def print_retrieval(
+    block: Block, metrics: Sequence[str], console: Console, stratify: Sequence[str] | None = None
+) -> None:
+    """Print the block ``retrieval`` of a report.
+
+    Args:
+        block: As ``evaluation.report.retrieval_block`` makes it.
+        metrics: Which metrics, in this order.
+        console: Where to.
+        stratify: Dimensions whose strata are printed. Strata of several languages are printed in
+            any case, and first: a mean over languages says little of any.
+    """
+    _print_counts(block, console)
+    shown = dict.fromkeys([LANGUAGE] if LANGUAGE in block["strata"] else [])
+    shown |= dict.fromkeys(stratify or [])
+    for dimension in shown:
+        console.print(_strata(dimension, block["strata"][dimension], metrics))
+        for stratum, note in block["strata"][dimension]["notes"].items():
+            console.print(f"{stratum}: {note}", markup=False)
+        console.print()
+    console.print(_means(block, metrics))
+    without = _queries_without(block, metrics)
+    if without:
+        console.print(without, markup=False)
+
+
+def _print_counts(block: Block, console: Console) -> None:
+    said = [f"{block['queries']:,} queries"]
+    if block["queries_missing"]:
+        said.append(f"{block['queries_missing']:,} of the qrels missing in the run")
+    if block["queries_dropped"]:
+        said.append(f"{block['queries_dropped']:,} of the run without qrels, left out")
+    retrieved = block["retrieved"]
+    share = f" ({block['judged'] / retrieved:.1%} judged)" if retrieved else ""
+    said.append(f"{retrieved:,} results{share}")
+    console.print("; ".join(said), markup=False)
+    console.print()
+
+
+def _means(block: Block, metrics: Sequence[str]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("metric", no_wrap=True)
+    for title in ("mean", "interval", "sd", "n"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for name in metrics:
+        found = block["metrics"][name]
+        table.add_row(
+            Text(name),
+            number(found["mean"]),
+            _interval(found),
+            number(found["sd"]),
+            f"{found['n']:,}",
+        )
+    return table
+
+
+def _strata(dimension: str, strata: Block, metrics: Sequence[str]) -> Table:
+    """A row a metric, a column a stratum."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column(Text(f"by {dimension}"), no_wrap=True)
+    for stratum, size in strata["units"].items():
+        table.add_column(Text(f"{stratum} (n={size:,})"), justify="right")
+    table.add_column("average", justify="right")
+    table.add_column("variance", justify="right")
+    for name in metrics:
+        found = strata["metrics"][name]
+        table.add_row(
+            Text(name),
+            *(number(one["mean"]) for one in found["strata"].values()),
+            number(found["stratum_average"]),
+            number(found["cross_stratum_variance"]),
+        )
+    return table
+
+
+def _queries_without(block: Block, metrics: Sequence[str]) -> str:
+    """How many queries have nothing relevant; they score 0."""
+    counts = {block["metrics"][name]["queries_without_relevant"] for name in metrics} - {0}
+    if not counts:
+        return ""
+    most, least = f"{max(counts):,}", f"{min(counts):,}"
+    said = most if most == least else f"{least} to {most}, by metric,"
+    return f"\n{said} of the queries have nothing relevant; report.json has the means without them"
+
+
+def _interval(found: dict[str, Any]) -> str:
+    if found["ci_low"] is None:
+        return "-"
+    return f"[{found['ci_low']:.4f}, {found['ci_high']:.4f}]"
+
+
+def number(value: float | None) -> str:
+    """Four decimals; a dash for what is not defined."""
+    return "-" if value is None else f"{value:.4f}"

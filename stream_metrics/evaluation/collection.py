@@ -1,0 +1,155 @@
+"""A test collection (queries and their qrels), and a run over it, as rankings to be scored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
+
+from stream_metrics.evaluation.scoring import Ranking
+from stream_metrics.metrics.ranking.batch import Judged
+from stream_metrics.metrics.ranking.names import RankedMetric
+from stream_metrics.metrics.ranking.ontology import Ontology, with_similarities
+from stream_metrics.metrics.ranking.relevance import judge_ids, judge_subtopics
+
+Grades = Mapping[str, float]
+Run = Mapping[str, Sequence[str]]
+"""By query, document ids, the best first."""
+
+QuerySet = Literal["qrels", "intersection"]
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """The queries of a test collection and what is relevant to them.
+
+    Attributes:
+        qrels: By query, the grade of each judged document; the query set.
+        subtopics: The same by query and subtopic, where documents are judged by subtopic; ``qrels``
+            is empty then.
+        dimensions: By query, what figures can be split by.
+    """
+
+    qrels: Mapping[str, Grades] = field(default_factory=dict)
+    subtopics: Mapping[str, Mapping[str, Grades]] = field(default_factory=dict)
+    dimensions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def queries(self) -> list[str]:
+        """The query set, by code point."""
+        return sorted({*self.qrels, *self.subtopics})
+
+
+@dataclass(frozen=True, slots=True)
+class Judging:
+    """How a run is judged.
+
+    Attributes:
+        rel: The grade from which a document is relevant, where a metric does not say.
+        graded: Whether NDCG takes the grades as gains by default.
+        queries: ``qrels``: a query that the run lacks is scored as an empty ranking.
+            ``intersection``: it is left out.
+        ignore_identical_ids: Take out a result whose document has the query's own id, as BEIR does
+            where queries are documents.
+        limit: Score the first so many queries only, by code point.
+    """
+
+    rel: float = 1.0
+    graded: bool = True
+    queries: QuerySet = "qrels"
+    ignore_identical_ids: bool = False
+    limit: int | None = None
+
+
+class Joined(NamedTuple):
+    """Rankings by query id, and the queries that only one side has."""
+
+    rankings: list[Ranking]
+    missing: int
+    dropped: int
+
+
+class Similarities(NamedTuple):
+    """What ``max_ont_sim`` needs: an ontology, and formulas as ``similarity_formulas`` has them."""
+
+    ontology: Ontology
+    formulas: Mapping[str, int | None]
+
+
+def join(
+    collection: Collection,
+    run: Run,
+    judging: Judging = Judging(),
+    similarities: Similarities | None = None,
+) -> Joined:
+    """Judge each query's ranking by the collection's qrels.
+
+    Args:
+        collection: What is relevant.
+        run: What was retrieved.
+        judging: How the two are put together.
+        similarities: Compare the documents, which are terms of an ontology, with the relevant ones.
+
+    Returns:
+        The rankings in the order of their queries; ``missing``: queries without a ranking in the
+        run (of those that ``limit`` leaves); ``dropped``: queries of the run without qrels.
+
+    Raises:
+        ValueError: The ontology has no such formula, or a value outside of [0, 1] that is not
+            declared.
+
+    >>> found = join(Collection({"1": {"a": 1}, "2": {"a": 1}}), {"1": ["a"], "3": ["a"]})
+    >>> [(one.unit, list(one.judged.grades)) for one in found.rankings], found.missing
+    ([('1', [1]), ('2', [])], 1)
+    """
+    queries = collection.queries[: judging.limit]
+    known = {*collection.qrels, *collection.subtopics}
+    missing = sum(query not in run for query in queries)
+    if judging.queries == "intersection":
+        queries = [query for query in queries if query in run]
+    rankings = []
+    for query in queries:
+        found = run.get(query, ())
+        if judging.ignore_identical_ids:
+            found = [document for document in found if document != query]
+        judged = _judged(collection, query, found, judging)
+        if similarities is not None:
+            judged = _compared(judged, collection.qrels.get(query, {}), found, similarities)
+        dimensions = collection.dimensions.get(query, {})
+        rankings.append(Ranking(query, judged, dimensions=dimensions))
+    return Joined(rankings, missing, sum(query not in known for query in run))
+
+
+def _judged(collection: Collection, query: str, found: Sequence[str], judging: Judging) -> Judged:
+    subtopics = collection.subtopics.get(query)
+    if subtopics is None:
+        grades = collection.qrels[query]
+        return judge_ids(found, grades, rel=judging.rel, graded=judging.graded)
+    by_subtopic = judge_subtopics(found, subtopics, rel=judging.rel)
+    return replace(by_subtopic, graded=judging.graded)
+
+
+def _compared(
+    judged: Judged, grades: Grades, found: Sequence[str], similarities: Similarities
+) -> Judged:
+    expected = sorted(term for term, grade in grades.items() if grade >= judged.rel)
+    return with_similarities(judged, similarities.ontology, expected, found, similarities.formulas)
+
+
+def similarity_formulas(metrics: Sequence[RankedMetric]) -> dict[str, int | None]:
+    """The ontology's formulas that the metrics need, each with the depth down to which they do.
+
+    None: the whole ranking. Empty: no metric needs an ontology.
+
+    >>> from stream_metrics.metrics.ranking.registry import parse
+    >>> similarity_formulas([parse("max_ont_sim@3"), parse("max_ont_sim@10"), parse("mrr")])
+    {'lin': 10}
+    """
+    found: dict[str, int | None] = {}
+    for metric in metrics:
+        if metric.name == "max_ont_sim":
+            formula = str(metric.option("formula"))
+            depth = None if metric.judged_only else metric.k
+            known = found.get(formula, 0)
+            found[formula] = None if known is None or depth is None else max(known, depth)
+    return found

@@ -1,0 +1,166 @@
+"""Rankings and their scores, as the rows of ``queries.jsonl``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from stream_metrics.metrics.ranking.batch import CELLS, Bools, Floats, Ints, Judged, Strategy
+from stream_metrics.metrics.ranking.names import RankedMetric
+from stream_metrics.metrics.ranking.registry import beside, parse, parse_all
+from stream_metrics.metrics.ranking.scoring import score
+
+Unit = Literal["query", "conversation"]
+Row = dict[str, Any]
+
+DEPTH: Final = 10
+"""The cut-off of the share of judged results where no metric has one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """One search to be scored.
+
+    Attributes:
+        unit: The id of what is resampled: of the query, or of the conversation.
+        judged: Its results and their judgements; None if there is nothing to judge it by.
+        turn, search_id, agent: Where it stands in a conversation; None for a query of a file.
+        dimensions: What the figures can be split by, such as language or difficulty.
+        results: How many results there are, where ``judged`` is None.
+    """
+
+    unit: str
+    judged: Judged | None
+    turn: int | None = None
+    search_id: str | None = None
+    agent: str | None = None
+    dimensions: Mapping[str, str] = field(default_factory=dict)
+    results: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A ranking without its results: what it is called, and which strategy judged it."""
+
+    unit: str
+    turn: int | None
+    search_id: str | None
+    agent: str | None
+    dimensions: Mapping[str, str]
+    strategy: Strategy | None
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Scored rankings: a row a ranking, a column a metric.
+
+    Attributes:
+        unit: What is resampled.
+        metrics: In the order of the columns.
+        places: In the order of the rows.
+        values: The scores; NaN where undefined.
+        with_relevant: Whether the query has something relevant, as each metric sees it.
+        retrieved, judged: Results, and those of them that have a judgement.
+        relevant: Relevant documents of the ground truth; -1 where that is not known as a whole.
+    """
+
+    unit: Unit
+    metrics: tuple[RankedMetric, ...]
+    places: tuple[Place, ...]
+    values: Floats
+    with_relevant: Bools
+    retrieved: Ints
+    judged: Ints
+    relevant: Ints
+
+    def rows(self) -> Iterator[Row]:
+        """The rows of ``queries.jsonl``, in the order of the rankings."""
+        names = [str(metric) for metric in self.metrics]
+        key = f"{self.unit}_id"
+        columns = (self.values, self.retrieved, self.judged, self.relevant)
+        numbers = zip(*(column.tolist() for column in columns), strict=True)
+        for place, (values, retrieved, judged, relevant) in zip(self.places, numbers, strict=True):
+            yield {
+                key: place.unit,
+                "turn": place.turn,
+                "search_id": place.search_id,
+                "agent": place.agent,
+                "dimensions": {name: place.dimensions[name] for name in sorted(place.dimensions)},
+                "strategy": place.strategy,
+                "n_retrieved": retrieved,
+                "n_judged": judged,
+                "n_relevant": None if relevant < 0 else relevant,
+                "scores": {
+                    name: None if value != value else value
+                    for name, value in zip(names, values, strict=True)
+                },
+            }
+
+
+def metrics_of(names: Iterable[str]) -> list[RankedMetric]:
+    """The metrics of names and suites, each followed by its parts, with judged@k behind them.
+
+    Raises:
+        MetricNameError: A name is no metric.
+
+    >>> [str(one) for one in metrics_of(["ndcg@5", "mrr"])]
+    ['ndcg@5', 'mrr', 'judged@5']
+    """
+    found = [one for metric in parse_all(names) for one in (metric, *beside(metric))]
+    depths = sorted({metric.k for metric in found if metric.k is not None}) or [DEPTH]
+    judged = [parse(f"judged@{k}") for k in depths]
+    return list(dict.fromkeys([*(one for one in found if one not in judged), *judged]))
+
+
+def score_rankings(
+    rankings: Sequence[Ranking],
+    metrics: Sequence[RankedMetric],
+    *,
+    unit: Unit = "query",
+    cells: int = CELLS,
+) -> Scored:
+    """Score rankings; a score does not depend on what else is among them.
+
+    Args:
+        rankings: In the order in which rows are wanted.
+        metrics: What to compute.
+        unit: What is resampled.
+        cells: How many ranks are held as arrays at a time.
+
+    Raises:
+        ValueError: A grade is outside of what a metric is defined for.
+
+    >>> from stream_metrics.metrics.ranking.relevance import judge_ids
+    >>> found = score_rankings([Ranking("q", judge_ids(["x", "a"], {"a": 1}))], metrics_of(["mrr"]))
+    >>> next(found.rows())["scores"]
+    {'mrr': 0.5, 'judged@10': 0.5}
+    """
+    known = [at for at, ranking in enumerate(rankings) if ranking.judged is not None]
+    found = score(
+        [ranking.judged for ranking in rankings if ranking.judged is not None],
+        metrics,
+        cells=cells,
+    )
+    values = np.full((len(rankings), len(metrics)), np.nan)
+    with_relevant = np.zeros((len(rankings), len(metrics)), np.bool_)
+    retrieved = np.array([ranking.results for ranking in rankings], dtype=np.int64)
+    judged = np.zeros(len(rankings), np.int64)
+    relevant = np.full(len(rankings), -1, np.int64)
+    values[known], with_relevant[known] = found.values, found.with_relevant
+    retrieved[known], judged[known] = found.retrieved, found.judged
+    relevant[known] = found.relevant
+    places = tuple(
+        Place(
+            ranking.unit,
+            ranking.turn,
+            ranking.search_id,
+            ranking.agent,
+            ranking.dimensions,
+            None if ranking.judged is None else ranking.judged.strategy,
+        )
+        for ranking in rankings
+    )
+    return Scored(unit, tuple(metrics), places, values, with_relevant, retrieved, judged, relevant)
