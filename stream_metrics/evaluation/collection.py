@@ -92,7 +92,8 @@ def join(
 
     Returns:
         The rankings in the order of their queries; ``missing``: queries without a ranking in the
-        run (of those that ``limit`` leaves); ``dropped``: queries of the run without qrels.
+        run, of those that are scored (with ``intersection``: that are left out); ``dropped``:
+        queries of the run without qrels.
 
     Raises:
         ValueError: The ontology has no such formula, or a value outside of [0, 1] that is not
@@ -102,11 +103,15 @@ def join(
     >>> [(one.unit, list(one.judged.grades)) for one in found.rankings], found.missing
     ([('1', [1]), ('2', [])], 1)
     """
-    queries = collection.queries[: judging.limit]
-    known = {*collection.qrels, *collection.subtopics}
-    missing = sum(query not in run for query in queries)
+    queries = collection.queries
+    known = set(queries)
     if judging.queries == "intersection":
         queries = [query for query in queries if query in run]
+        missing = len(known) - len(queries)
+        queries = queries[: judging.limit]
+    else:
+        queries = queries[: judging.limit]
+        missing = sum(query not in run for query in queries)
     rankings = []
     for query in queries:
         found = run.get(query, ())

@@ -66,8 +66,12 @@ def read_run(
     if path.is_dir():
         raise InputError(f"{path}: this is a folder; give the file of a run")
     if _first(path).startswith("{"):
-        return read_retrieved(path, progress=progress)
-    return trec.read_run(path, float32=float32, progress=progress)
+        found = read_retrieved(path, progress=progress)
+    else:
+        found = trec.read_run(path, float32=float32, progress=progress)
+    if not found:
+        raise InputError(f"{path}: there is no ranking in this file")
+    return found
 
 
 def _kind(path: Path) -> Kind:

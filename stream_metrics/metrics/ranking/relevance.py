@@ -275,5 +275,6 @@ def by_score(scores: Mapping[str, float], *, float32: bool = False) -> list[str]
         if score != score:
             raise ValueError(f"the score of document {document!r} is not a number")
     if float32:
-        scores = {document: float(np.float32(score)) for document, score in scores.items()}
+        with np.errstate(over="ignore"):  # what is too large is infinite, as it is in C
+            scores = {document: float(np.float32(score)) for document, score in scores.items()}
     return sorted(scores, key=lambda document: (scores[document], document), reverse=True)

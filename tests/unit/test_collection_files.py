@@ -1,0 +1,409 @@
+"""Files of test collections: what is read, and the one error that each broken file ends with."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import ir_measures
+import pytest
+
+from stream_metrics.adapters.collection.sources import read_run, read_truth
+from stream_metrics.adapters.collection.trec import read_run as read_trec
+from stream_metrics.adapters.files import InputError
+from stream_metrics.evaluation.collection import Collection, join
+from stream_metrics.evaluation.scoring import metrics_of, score_rankings
+
+RUN = "1 Q0 a 1 0.5 mine\n1 Q0 b 2 0.5 mine\n1 Q0 c 3 0.75 mine\n"
+QRELS = "1 0 a 1\n1 0 b 0\n2 0 a -1\n"
+CASE = {"text": "Krampfanfälle", "expected_hpo_ids": ["HP:0001250"]}
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    """A file, packed if its name says so."""
+    data = content.encode() if isinstance(content, str) else content
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+def truth(path: Path, **options: Any) -> Collection:
+    """The collection of a path."""
+    return read_truth(path, **options).collection
+
+
+# -- TREC -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["run.txt", "run.txt.gz"])
+def test_a_run_is_ordered_by_score_and_then_by_id(tmp_path: Path, name: str) -> None:
+    """The highest score comes first, of equal ones the last id; the rank is not looked at."""
+    assert read_run(write(tmp_path / name, RUN)) == {"1": ["c", "b", "a"]}
+
+
+def test_a_packed_file_needs_no_name_that_says_so(tmp_path: Path) -> None:
+    """What gzip has written is known by its first bytes."""
+    path = write(tmp_path / "run", gzip.compress(RUN.encode()))
+
+    assert read_run(path) == {"1": ["c", "b", "a"]}
+
+
+def test_scores_are_compared_in_double_precision_unless_asked(tmp_path: Path) -> None:
+    """Scores that differ beyond single precision are no tie, but with the option they are."""
+    path = write(tmp_path / "run", "1 Q0 a 1 1.000000000001 m\n1 Q0 b 2 1.0 m\n")
+
+    assert read_run(path) == {"1": ["a", "b"]}
+    assert read_run(path, float32=True) == {"1": ["b", "a"]}
+
+
+def test_scores_beyond_single_precision_are_ties(tmp_path: Path) -> None:
+    """What is too large for single precision is infinite there."""
+    path = write(tmp_path / "run", "1 Q0 a 1 1e300 m\n1 Q0 b 2 1e299 m\n1 Q0 c 3 1 m\n")
+
+    assert read_run(path, float32=True) == {"1": ["b", "a", "c"]}
+
+
+def test_blanks_tabs_and_comments_are_nothing(tmp_path: Path) -> None:
+    """Fields stand apart by any blanks; lines without fields, and comments, are passed over."""
+    path = write(tmp_path / "run", "# a comment\n\n1\tQ0  a 1\t0.5 my run of May\r\n   \n")
+
+    assert read_run(path) == {"1": ["a"]}
+
+
+def test_qrels_have_grades_below_zero_and_in_between(tmp_path: Path) -> None:
+    """Grades are numbers as they stand."""
+    path = write(tmp_path / "qrels", QRELS + "3 0 a 0.5\n")
+
+    assert truth(path).qrels == {"1": {"a": 1.0, "b": 0.0}, "2": {"a": -1.0}, "3": {"a": 0.5}}
+
+
+def test_subtopics_are_what_the_second_field_says(tmp_path: Path) -> None:
+    """A document may be judged for several subtopics of a query."""
+    path = write(tmp_path / "qrels", "1 s a 1\n1 t a 1\n1 t b 1\n")
+
+    collection = truth(path, subtopics=True)
+
+    assert collection.subtopics == {"1": {"s": {"a": 1.0}, "t": {"a": 1.0, "b": 1.0}}}
+    assert collection.queries == ["1"]
+    rankings = join(collection, {"1": ["a", "b"]}).rankings
+    metrics = metrics_of(["alpha_ndcg@2", "recall@1"])
+    assert next(score_rankings(rankings, metrics).rows())["scores"] == {
+        "alpha_ndcg@2": 1.0, "recall@1": 0.5, "judged@1": 1.0, "judged@2": 1.0,
+    }  # fmt: skip
+
+
+def test_files_give_what_ir_measures_gives(tmp_path: Path) -> None:
+    """A thousand random queries from files score as ir-measures scores the same files."""
+    draw = random.Random(3)
+    documents = [f"d{number:03}" for number in range(60)]
+    qrels, run = [], []
+    for query in range(1_000):
+        for one in draw.sample(documents, draw.randint(1, 20)):
+            qrels.append(f"{query} 0 {one} {draw.choice([0, 0, 1, 1, 2, 3])}")
+        if draw.random() < 0.95:
+            for rank, one in enumerate(draw.sample(documents, draw.randint(1, 40))):
+                run.append(f"{query} Q0 {one} {rank} {1000 - rank / 8} random")
+    draw.shuffle(run)
+    qrels_path = write(tmp_path / "qrels.gz", "\n".join(qrels))
+    run_path = write(tmp_path / "run.gz", "\n".join(run))
+    pairs = {
+        "ndcg@10": "nDCG@10", "map": "AP", "mrr@10": "RR@10", "precision@5": "P@5",
+        "recall@20": "R@20", "hit@3": "Success@3", "judged@10": "Judged@10",
+    }  # fmt: skip
+    wanted = {name: ir_measures.parse_measure(theirs) for name, theirs in pairs.items()}
+    found = ir_measures.iter_calc(
+        list(wanted.values()),
+        ir_measures.read_trec_qrels(gzip.decompress(qrels_path.read_bytes()).decode()),  # type: ignore[no-untyped-call]
+        ir_measures.read_trec_run(gzip.decompress(run_path.read_bytes()).decode()),  # type: ignore[no-untyped-call]
+    )
+    theirs = {(one.query_id, str(one.measure)): one.value for one in found}
+
+    joined = join(truth(qrels_path), read_run(run_path))
+    rows = list(score_rankings(joined.rankings, metrics_of(pairs)).rows())
+
+    assert len(rows) == 1_000
+    for row in rows:
+        for name, measure in wanted.items():
+            value = theirs[row["query_id"], str(measure)]
+            if name == "judged@10" and not row["n_retrieved"]:
+                assert (row["scores"][name], value) == (None, 0.0)
+            else:
+                assert row["scores"][name] == pytest.approx(value, abs=1e-9), (row, name)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (RUN + "1 Q0 a 9 0.1 m\n", "line 4: query 1 has document a a second time"),
+        ("1 Q0 a 1 0.5\n", r"line 1: a line of a TREC run has 6 fields .* this one has 5"),
+        ("1 Q0 a 1 high m\n", "line 1: the score 'high' is not a number"),
+        ("1 Q0 a 1 nan m\n", "line 1: the score 'nan' is not a number"),
+        (b"1 Q0 a 1 0.5 m\n1 Q0 \xff 1 0.5 m\n", "line 2: no UTF-8"),
+        ("\n", "there is no ranking in this file"),
+    ],
+)
+def test_a_broken_run_says_where(tmp_path: Path, content: str | bytes, message: str) -> None:
+    """One error names the file, the line, and what is wrong."""
+    with pytest.raises(InputError, match=rf"run\b.*{message}"):
+        read_run(write(tmp_path / "run", content))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("1 0 a 1\n1 0 a 1\n", "line 2: document a is judged a second time for query 1"),
+        ("1 s a 1\n1 t a 1\n", "give --subtopic-qrels"),
+        ("1 0 a\n", r"line 1: a line of a TREC qrels has 4 fields .* this one has 3"),
+        ("1 0 a x\n", "line 1: the grade 'x' is not a number"),
+        ("", "there are no qrels in this file"),
+    ],
+)
+def test_broken_qrels_say_where(tmp_path: Path, content: str, message: str) -> None:
+    """One error names the file, the line, and what is wrong."""
+    with pytest.raises(InputError, match=message):
+        truth(write(tmp_path / "qrels", content))
+
+
+def test_a_truncated_file_is_no_shorter_run(tmp_path: Path) -> None:
+    """A gzip file that was cut off is an error that says how far it went."""
+    lines = "".join(f"{number} Q0 d{number} 1 {number / 7} mine\n" for number in range(20_000))
+    whole = write(tmp_path / "run.gz", lines).read_bytes()
+    (tmp_path / "run.gz").write_bytes(whole[: len(whole) // 2])
+
+    with pytest.raises(InputError, match=r"run\.gz, after line [\d,]+: the gzip file is cut off"):
+        read_run(tmp_path / "run.gz")
+
+
+def test_a_damaged_file_is_an_error(tmp_path: Path) -> None:
+    """A name that says gzip over bytes that are none, and bytes that went bad, are errors."""
+    (tmp_path / "run.gz").write_text(RUN)
+    packed = bytearray(gzip.compress(RUN.encode()))
+    packed[-6] ^= 0xFF
+    (tmp_path / "bad.gz").write_bytes(packed)
+
+    for name in ("run.gz", "bad.gz"):
+        with pytest.raises(InputError, match="cut off or damaged"):
+            read_run(tmp_path / name)
+
+
+def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    """It is named."""
+    for read in (read_run, truth):
+        with pytest.raises(InputError, match="missing: no such file"):
+            read(tmp_path / "missing")
+
+
+def test_reading_says_how_far_it_is(tmp_path: Path) -> None:
+    """Lines are told as they are read, and in the end as many as there are."""
+    count = 120_000
+    lines = "".join(f"q Q0 d{number} 1 {number} mine\n" for number in range(count))
+    told: list[int] = []
+
+    read_trec(write(tmp_path / "run", lines), progress=told.append)
+
+    assert sum(told) == count
+    assert len(told) > 2
+
+
+# -- BEIR -------------------------------------------------------------------------------------
+
+BEIR_QRELS = "query-id\tcorpus-id\tscore\nq 1\tdoc one\t2\nq2\td2\t1\n"
+BEIR_QUERIES = (
+    '{"_id": "q 1", "text": "first", "metadata": {"language": "de", "url": 7}}\n'
+    '{"_id": "q2", "text": "second", "metadata": {}}\n'
+    '{"_id": "q3", "text": "of another split"}\n'
+)
+
+
+def beir(folder: Path, **files: str) -> Path:
+    """A folder of BEIR without a corpus."""
+    files = {"qrels/test.tsv": BEIR_QRELS, "queries.jsonl": BEIR_QUERIES} | files
+    for name, content in files.items():
+        if content:
+            write(folder / name, content)
+    return folder
+
+
+def test_a_beir_folder_needs_no_corpus(tmp_path: Path) -> None:
+    """Qrels come from the split, dimensions from the metadata; ids may have blanks in them."""
+    found = read_truth(beir(tmp_path))
+
+    assert found.kind == "beir"
+    assert found.collection.qrels == {"q 1": {"doc one": 2.0}, "q2": {"d2": 1.0}}
+    assert found.collection.dimensions == {"q 1": {"language": "de"}, "q2": {}}
+
+
+def test_a_beir_qrels_file_does_alone(tmp_path: Path) -> None:
+    """Its header tells it from TREC's."""
+    path = beir(tmp_path) / "qrels" / "test.tsv"
+
+    assert truth(path).qrels == {"q 1": {"doc one": 2.0}, "q2": {"d2": 1.0}}
+
+
+def test_the_split_is_test_or_the_only_one(tmp_path: Path) -> None:
+    """A split can be named; of several without a test split one has to be."""
+    one = beir(tmp_path / "one", **{"qrels/test.tsv": "", "qrels/dev.tsv": BEIR_QRELS})
+    two = beir(tmp_path / "two", **{"qrels/dev.tsv": "query-id\tcorpus-id\tscore\nq3\td\t1\n"})
+    several = beir(
+        tmp_path / "several",
+        **{"qrels/test.tsv": "", "qrels/dev.tsv": BEIR_QRELS, "qrels/train.tsv": BEIR_QRELS},
+    )
+
+    assert truth(one).queries == ["q 1", "q2"]
+    assert truth(two).queries == ["q 1", "q2"]
+    assert truth(two, split="dev").queries == ["q3"]
+    with pytest.raises(InputError, match="choose one with --split: dev, train"):
+        truth(several)
+    with pytest.raises(InputError, match=r"there is no prod\.tsv; there are dev, train"):
+        truth(several, split="prod")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("queries.jsonl", "", "there is no queries.jsonl"),
+        ("queries.jsonl", '{"_id": "q 1"}\n', "query q2 of the qrels is not in this file"),
+        ("queries.jsonl", '{"_id": 3}\n', "line 1: the field _id is missing, or no text"),
+        ("queries.jsonl", '{"_id": "q2"}\n' * 2, "line 2: query q2 is there a second time"),
+        ("queries.jsonl", "{\n", "line 1: no JSON"),
+        ("queries.jsonl", "[]\n", "line 1: write one JSON object a line"),
+        ("qrels/test.tsv", "q 1\td\t1\n", "begin with the fields query-id, corpus-id, score"),
+        ("qrels/test.tsv", BEIR_QRELS + "q2\td3\n", "line 4: write 3 fields"),
+        ("qrels/test.tsv", BEIR_QRELS + "q2\td2\t1\n", "line 4: document d2 is judged a second"),
+        ("qrels/test.tsv", BEIR_QRELS + "q2\td4\tx\n", "line 4: the score 'x' is not a number"),
+    ],
+)
+def test_a_broken_beir_folder_says_where(
+    tmp_path: Path, name: str, content: str, message: str
+) -> None:
+    """One error names the file, the place in it, and what is wrong."""
+    with pytest.raises(InputError, match=message):
+        truth(beir(tmp_path, **{name: content}))
+
+
+# -- test cases -------------------------------------------------------------------------------
+
+
+def cases(*changes: dict[str, Any], **metadata: str) -> str:
+    """A file of cases, each the usual one with changes."""
+    return json.dumps({"metadata": metadata, "test_cases": [CASE | change for change in changes]})
+
+
+def test_a_case_without_an_id_has_its_index(tmp_path: Path) -> None:
+    """The second of three cases has an id, the others are 0 and 2."""
+    path = write(tmp_path / "tiny.json", cases({}, {"case_id": "fits"}, {}))
+
+    found = read_truth(path)
+
+    assert found.kind == "cases"
+    assert found.collection.qrels == {name: {"HP:0001250": 1.0} for name in ("0", "fits", "2")}
+
+
+def test_a_list_of_cases_is_a_file_too(tmp_path: Path) -> None:
+    """The older form has no metadata around the cases."""
+    path = write(tmp_path / "german" / "tiny.json", json.dumps([CASE]))
+
+    assert truth(path).dimensions == {"0": {"language": "de"}}
+
+
+def test_a_case_has_its_dimensions(tmp_path: Path) -> None:
+    """Language, difficulty, category and branch of the ontology can be split by."""
+    about = {"difficulty": "easy", "category": "synonym", "hpo_domain": "Nervous system"}
+    path = write(tmp_path / "cases.json", cases(about, {}, language="nl"))
+
+    assert truth(path).dimensions == {"0": {"language": "nl", **about}, "1": {"language": "nl"}}
+
+
+def test_the_language_may_come_from_the_folder(tmp_path: Path) -> None:
+    """All files below a folder are read; what a file says itself counts more than its folder."""
+    write(tmp_path / "german" / "a.json", cases({"case_id": "a"}))
+    write(tmp_path / "fr" / "b.json.gz", cases({"case_id": "b"}))
+    write(tmp_path / "english" / "c.json", cases({"case_id": "c"}, language="es"))
+
+    found = truth(tmp_path).dimensions
+
+    assert {name: one["language"] for name, one in found.items()} == {
+        "a": "de", "b": "fr", "c": "es",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "no JSON"),
+        ("{}", "the field test_cases is missing, or no list"),
+        ('{"test_cases": {}}', "the field test_cases is missing, or no list"),
+        (cases({}, {"text": None}), r"case 1: field text: Input should be a valid string"),
+        (
+            cases({"case_id": "x", "expected_hpo_ids": ["HP:1"]}),
+            r"case 0 \(x\): field expected_hpo_ids, entry 0: String should match pattern",
+        ),
+        (cases({"expected_hpo_ids": "HP:0001250"}), "field expected_hpo_ids: .* valid list"),
+        (cases({"difficulty": "nasty"}), "field difficulty: .*'easy', 'medium'"),
+        (cases({"category": "other"}), "field category: .*'exact_match'"),
+        (cases({"case_id": 7}), "field case_id: .* valid string"),
+        (cases({}, language="pt"), "metadata: field language: .*'de', 'en'"),
+        (json.dumps([7]), "case 0: Input should be a valid dictionary"),
+        (json.dumps([{"text": "no terms"}]), "case 0: field expected_hpo_ids: Field required"),
+        (cases({"case_id": "a"}, {"case_id": "a"}), r"case 1 \(a\): .* has a case 'a' already"),
+        (cases({"case_id": "1"}, {}), r"case 1 \(1\): .* has a case '1' already"),
+    ],
+)
+def test_a_case_that_breaks_the_schema_says_where(
+    tmp_path: Path, content: str, message: str
+) -> None:
+    """One error names the file, the case and the field."""
+    with pytest.raises(InputError, match=rf"cases\.json.*{message}"):
+        truth(write(tmp_path / "cases.json", content))
+
+
+def test_retrieved_lists_are_rankings(tmp_path: Path) -> None:
+    """A line a case; an index may be a number, and an id may be there more than once."""
+    path = write(
+        tmp_path / "found.jsonl",
+        '{"case_id": "a", "retrieved": ["HP:0000002", "HP:0000001", "HP:0000002"]}\n'
+        '{"case_id": 1, "retrieved": []}\n',
+    )
+
+    assert read_run(path) == {"a": ["HP:0000002", "HP:0000001", "HP:0000002"], "1": []}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"retrieved": []}', "line 1: the field case_id is missing"),
+        ('{"case_id": true, "retrieved": []}', "line 1: the field case_id is missing"),
+        ('{"case_id": "a"}', "line 1, case a: the field retrieved must be a list of ids"),
+        ('{"case_id": "a", "retrieved": [1]}', "line 1, case a: the field retrieved must be"),
+        ('{"case_id": "a", "retrieved": []}\n' * 2, "line 2: case a is there a second time"),
+        ('{"case_id": "a", ', "line 1: no JSON"),
+    ],
+)
+def test_a_broken_list_says_where(tmp_path: Path, line: str, message: str) -> None:
+    """One error names the file, the line, and what is wrong."""
+    with pytest.raises(InputError, match=rf"found\.jsonl, {message}"):
+        read_run(write(tmp_path / "found.jsonl", line))
+
+
+# -- what is what -----------------------------------------------------------------------------
+
+
+def test_options_of_other_kinds_are_errors(tmp_path: Path) -> None:
+    """Subtopics are TREC's and splits are BEIR's; elsewhere they would be passed over silently."""
+    qrels, folder = write(tmp_path / "qrels", QRELS), beir(tmp_path / "beir")
+
+    with pytest.raises(InputError, match="only a BEIR folder has splits"):
+        truth(qrels, split="test")
+    with pytest.raises(InputError, match="only TREC qrels have subtopics"):
+        truth(folder, subtopics=True)
+
+
+def test_a_folder_without_qrels_is_an_error(tmp_path: Path) -> None:
+    """It says what a folder may be; and a run is no folder."""
+    with pytest.raises(InputError, match="no qrels in this folder"):
+        truth(tmp_path)
+    with pytest.raises(InputError, match="this is a folder"):
+        read_run(tmp_path)

@@ -1,0 +1,321 @@
+"""``stream-metrics evaluate`` as whoever types it sees it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from stream_metrics.cli import app, main
+from stream_metrics.metrics.ranking.registry import SUITES, parse_all
+
+QRELS = "q1 0 a 2\nq1 0 b 1\nq2 0 c 1\nq3 0 d 0\n"
+RUN = "q1 Q0 b 1 0.9 m\nq1 Q0 a 2 0.8 m\nq2 Q0 x 1 0.7 m\nq3 Q0 d 1 0.6 m\nq9 Q0 d 1 0.6 m\n"
+CASES = {
+    "metadata": {"dataset_id": "tiny", "language": "de"},
+    "test_cases": [
+        {"text": "Krampfanfälle", "expected_hpo_ids": ["HP:0001250"], "difficulty": "easy"},
+        {"text": "Herzfehler", "expected_hpo_ids": ["HP:0001627", "HP:0001629"]},
+    ],
+}
+FOUND = (
+    '{"case_id": 0, "retrieved": ["HP:0000001", "HP:0001250"]}\n'
+    '{"case_id": 1, "retrieved": ["HP:0001629", "HP:0001627"]}\n'
+)
+
+Evaluate = Callable[..., Any]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a small collection, and no settings from outside."""
+    monkeypatch.delenv("STREAM_METRICS_CONFIG", raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "qrels").write_text(QRELS)
+    (tmp_path / "run").write_text(RUN)
+    (tmp_path / "cases.json").write_text(json.dumps(CASES))
+    (tmp_path / "found.jsonl").write_text(FOUND)
+    return tmp_path
+
+
+def evaluate(*arguments: str, run: str = "run", qrels: str = "qrels") -> str:
+    """What the command prints on standard output."""
+    done = CliRunner().invoke(app, ["evaluate", "--run", run, "--qrels", qrels, *arguments])
+    assert done.exit_code == 0, (done.output, done.exception)
+    return done.stdout
+
+
+def report(out: Path) -> dict[str, Any]:
+    """The block ``retrieval`` of the report."""
+    found: dict[str, Any] = json.loads((out / "report.json").read_text())["retrieval"]
+    return found
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one line on standard error with which the command ends, exit code 2."""
+    before = sys.argv
+    sys.argv = ["stream-metrics", "evaluate", *arguments]
+    try:
+        with pytest.raises(SystemExit) as ended:
+            main()
+    finally:
+        sys.argv = before
+    assert ended.value.code == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1, said.err
+    return said.err
+
+
+# -- what it shows and writes -----------------------------------------------------------------
+
+
+def test_a_table_needs_no_directory(folder: Path) -> None:
+    """Without --out nothing is written, and the table has a line a metric."""
+    before = sorted(folder.iterdir())
+
+    said = evaluate("--metric", "mrr", "--metric", "ndcg@10")
+
+    assert sorted(folder.iterdir()) == before
+    assert re.search(r"^mrr +0\.3333 +\[0\.0000, 1\.0000\] +0\.5774 +3$", said, re.M)
+    assert re.search(r"^ndcg@10 +0\.2866 ", said, re.M)
+    assert re.search(r"^judged@10 ", said, re.M)
+
+
+def test_what_was_left_out_is_said(folder: Path) -> None:
+    """Missing and dropped queries, and queries without anything relevant, stand in the output."""
+    (folder / "run").write_text(RUN.replace("q2 Q0 x 1 0.7 m\n", ""))
+
+    said = evaluate("--metric", "mrr", "--metric", "precision(rel=2)@5")
+
+    assert "3 queries; 1 of the qrels missing in the run; 1 of the run without qrels" in said
+    assert "1 to 2, by metric, of the queries have nothing relevant" in said
+
+
+def test_the_files_have_rows_and_figures(folder: Path) -> None:
+    """queries.jsonl has a row a query by code point, report.json the figures over them."""
+    evaluate("--metric", "mrr", "--out", "out")
+
+    lines = (folder / "out" / "queries.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    assert [row["query_id"] for row in rows] == ["q1", "q2", "q3"]
+    assert [row["scores"]["mrr"] for row in rows] == [1.0, 0.0, 0.0]
+    found = report(folder / "out")
+    assert (found["queries"], found["queries_missing"], found["queries_dropped"]) == (3, 0, 1)
+    assert found["strategy_used"] == "qrels"
+    assert found["metrics"]["mrr"]["mean"] == pytest.approx(1 / 3, abs=1e-15)
+    assert found["metrics"]["mrr"]["over_queries_with_relevant"]["mean"] == 0.5
+    run = json.loads((folder / "out" / "run.json").read_text())
+    assert run.keys() == {"version", "python", "seconds", "queries_per_second"}
+
+
+def test_the_same_input_gives_the_same_bytes(folder: Path) -> None:
+    """Neither the order of lines, nor packing, nor how many results are scored at a time matter."""
+    draw = random.Random(5)
+    qrels = [f"{q} 0 d{d} {draw.randint(0, 3)}" for q in range(60) for d in range(12)]
+    run = [f"{q} Q0 d{d} 1 {draw.random()} m" for q in range(55) for d in range(20)]
+    (folder / "qrels").write_text("\n".join(qrels))
+    (folder / "run").write_text("\n".join(run))
+    evaluate("--out", "one")
+    draw.shuffle(qrels)
+    draw.shuffle(run)
+    (folder / "qrels").write_bytes(gzip.compress("\n".join(qrels).encode()))
+    (folder / "run").write_bytes(gzip.compress("\n".join(run).encode()))
+    (folder / "small.toml").write_text("[evaluation]\nbatch_results = 1\n")
+    evaluate("--out", "two", "--config", "small.toml")
+
+    for name in ("queries.jsonl", "report.json"):
+        one, two = ((folder / out / name).read_bytes() for out in ("one", "two"))
+        assert one == two
+        assert one.count(b"\n") == (60 if name == "queries.jsonl" else 1)
+
+
+def test_a_limit_scores_the_first_queries(folder: Path) -> None:
+    """With --limit 1 there is one row, and an interval has no bounds."""
+    evaluate("--metric", "mrr", "--limit", "1", "--out", "out")
+
+    mrr = report(folder / "out")["metrics"]["mrr"]
+    assert (mrr["n"], mrr["mean"], mrr["ci_low"], mrr["ci_high"]) == (1, 1.0, None, None)
+
+
+def test_test_cases_are_split_by_their_dimensions(folder: Path) -> None:
+    """A stratum has its own figures; what a case lacks puts it in none."""
+    said = evaluate(
+        "--metric", "recall@1", "--stratify", "difficulty", "--out", "out",
+        run="found.jsonl", qrels="cases.json",
+    )  # fmt: skip
+
+    strata = report(folder / "out")["strata"]["difficulty"]
+    assert (strata["units"], strata["without"]) == ({"easy": 1}, 1)
+    assert strata["metrics"]["recall@1"]["strata"]["easy"]["mean"] == 0.0
+    assert "by difficulty" in said
+    assert "easy: fewer than 50 units: a warning, not a result" in said
+
+
+def test_several_languages_come_first(folder: Path) -> None:
+    """A run of mixed languages shows each language's figures before those of all."""
+    for language, term in (("de", "HP:0000001"), ("fr", "HP:0000002")):
+        case = {"text": "x", "expected_hpo_ids": [term], "case_id": language}
+        (folder / "set" / language).mkdir(parents=True)
+        (folder / "set" / language / "tiny.json").write_text(json.dumps([case]))
+    (folder / "found.jsonl").write_text(
+        '{"case_id": "de", "retrieved": ["HP:0000001"]}\n{"case_id": "fr", "retrieved": []}\n'
+    )
+
+    said = evaluate("--metric", "mrr", run="found.jsonl", qrels="set")
+
+    assert said.index("by language") < said.index("interval")
+    assert re.search(r"^mrr +1\.0000 +0\.0000 +0\.5000 +0\.2500$", said, re.M)
+
+
+def test_a_beir_folder_is_read(folder: Path) -> None:
+    """Qrels of a folder, a TREC run, and the option of its benchmark."""
+    (folder / "beir" / "qrels").mkdir(parents=True)
+    (folder / "beir" / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\ta\t1\n")
+    (folder / "beir" / "queries.jsonl").write_text('{"_id": "q1", "text": "x"}\n')
+    (folder / "run").write_text("q1 Q0 q1 1 0.9 m\nq1 Q0 a 2 0.8 m\n")
+
+    evaluate("--metric", "mrr", "--out", "with", qrels="beir")
+    evaluate("--metric", "mrr", "--ignore-identical-ids", "--out", "without", qrels="beir")
+
+    means = [report(folder / out)["metrics"]["mrr"]["mean"] for out in ("with", "without")]
+    assert means == [0.5, 1.0]
+
+
+def test_subtopics_make_alpha_ndcg(folder: Path) -> None:
+    """Two documents of one subtopic are worth less than two of two."""
+    (folder / "qrels").write_text("q 1 a 1\nq 1 b 1\nq 2 c 1\n")
+    (folder / "run").write_text("q Q0 a 1 3 m\nq Q0 b 2 2 m\nq Q0 c 3 1 m\n")
+
+    evaluate("--metric", "alpha_ndcg@10", "--subtopic-qrels", "--out", "out")
+
+    found = report(folder / "out")["metrics"]["alpha_ndcg@10"]["mean"]
+    assert found == pytest.approx(0.9651954696014428, abs=1e-12)
+
+
+# -- settings ---------------------------------------------------------------------------------
+
+
+def test_settings_choose_metrics_relevance_and_statistics(folder: Path) -> None:
+    """What the settings' part ``evaluation`` says is in force; --metric weighs more."""
+    (folder / "s.toml").write_text(
+        """\
+        [evaluation]
+        metrics = ["hit_at_1", "ndcg@10"]
+        graded_relevance = false
+        rel = 2
+        interval = "wilson"
+        confidence = 0.9
+        """
+    )
+
+    evaluate("--config", "s.toml", "--out", "out")
+    evaluate("--config", "s.toml", "--metric", "code", "--out", "code")
+
+    found = report(folder / "out")["metrics"]
+    assert list(found) == ["hit@1", "ndcg@10", "judged@1", "judged@10"]
+    assert found["hit@1"]["mean"] == 0.0  # the first document has grade 1
+    assert found["hit@1"]["method"] == "wilson"
+    assert found["ndcg@10"]["mean"] == pytest.approx(0.6309297535714575 / 3, abs=1e-12)
+    suite = [str(one) for one in parse_all(SUITES["code"])]
+    assert list(report(folder / "code")["metrics"])[: len(suite)] == suite
+
+
+def test_intervals_can_be_turned_off(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without them the report has means only."""
+    monkeypatch.setenv("STREAM_METRICS_EVALUATION__CONFIDENCE_INTERVALS", "false")
+
+    evaluate("--metric", "mrr", "--out", "out")
+
+    mrr = report(folder / "out")["metrics"]["mrr"]
+    assert (mrr["mean"], mrr["ci_low"]) == (pytest.approx(1 / 3, abs=1e-15), None)
+
+
+def test_a_report_names_no_path(folder: Path) -> None:
+    """Sources are file names, so that the same files elsewhere give the same bytes."""
+    evaluate("--out", "out", run=str(folder / "run"), qrels=str(folder / "qrels"))
+
+    text = (folder / "out" / "report.json").read_text()
+    assert json.loads(text)["source"] == ["run", "qrels"]
+    assert str(folder) not in text
+
+
+# -- errors -----------------------------------------------------------------------------------
+
+
+ERRORS: dict[str, tuple[list[str], str]] = {
+    "no qrels": (["--run", "run", "--qrels", "none"], "none: no such file"),
+    "no run": (["--run", "none", "--qrels", "qrels"], "none: no such file"),
+    "unknown metric": (
+        ["--run", "run", "--qrels", "qrels", "--metric", "ndgc@10"],
+        "--metric: unknown metric 'ndgc@10'; did you mean ndcg",
+    ),
+    "no cut-off": (
+        ["--run", "run", "--qrels", "qrels", "--metric", "recall"],
+        "--metric: 'recall' needs a cut-off, as in recall@10",
+    ),
+    "schema": (
+        ["--run", "found.jsonl", "--qrels", "wrong.json"],
+        "wrong.json, case 0 (c-1): field expected_hpo_ids, entry 0: String should match",
+    ),
+    "truncated": (
+        ["--run", "cut.gz", "--qrels", "qrels"],
+        "cut.gz, after line 4: the gzip file is cut off or damaged",
+    ),
+    "repeated document": (
+        ["--run", "twice", "--qrels", "qrels"],
+        "twice, line 2: query q1 has document b a second time",
+    ),
+    "nothing in common": (
+        ["--run", "found.jsonl", "--qrels", "qrels"],
+        "have no query in common; do their ids look alike? '0' and 'q1'",
+    ),
+    "grade too large": (
+        ["--run", "run", "--qrels", "qrels", "--metric", "err(max_grade=1)@5"],
+        "a grade of 2 is above max_grade=1",
+    ),
+    "unknown dimension": (
+        ["--run", "run", "--qrels", "qrels", "--stratify", "language"],
+        "--stratify: no query has the dimension 'language'; there are: none",
+    ),
+    "unknown query set": (
+        ["--run", "run", "--qrels", "qrels", "--queries", "all"],
+        "--queries 'all': use qrels or intersection",
+    ),
+    "markup": (
+        ["--run", "[red]", "--qrels", "qrels"],
+        "[red]: no such file",
+    ),
+    "unknown metric in the settings": (
+        ["--run", "run", "--qrels", "qrels", "--config", "wrong.toml"],
+        "setting evaluation.metrics: Value error, unknown metric 'recal@5'; did you mean recall",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_an_error_is_one_line_and_code_2(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """It says what is wrong and where, and nothing is written."""
+    monkeypatch.setenv("STREAM_METRICS_CONFIG", "")  # so that what --config sets is taken back
+    packed = gzip.compress(RUN.encode())
+    (folder / "cut.gz").write_bytes(packed[: len(packed) - 10])
+    (folder / "twice").write_text("q1 Q0 b 1 0.9 m\nq1 Q0 b 2 0.8 m\n")
+    (folder / "wrong.toml").write_text('[evaluation]\nmetrics = ["recal@5"]\n')
+    case = {"case_id": "c-1", "text": "x", "expected_hpo_ids": ["MONDO:1"]}
+    (folder / "wrong.json").write_text(json.dumps({"test_cases": [case]}))
+    arguments, message = ERRORS[name]
+
+    said = refused(capsys, *arguments, "--out", "out")
+
+    assert message in said
+    assert not (folder / "out").exists()

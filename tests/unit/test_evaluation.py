@@ -1,0 +1,371 @@
+"""Rankings of queries and of conversations, summed up: means, intervals, strata, strategies."""
+
+from __future__ import annotations
+
+import json
+import random
+from itertools import pairwise
+from math import fsum
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream_metrics.evaluation.collection import Collection, Judging, Run, join
+from stream_metrics.evaluation.report import (
+    Block,
+    Intervals,
+    UnknownDimension,
+    retrieval_block,
+)
+from stream_metrics.evaluation.scoring import Ranking, Scored, metrics_of, score_rankings
+from stream_metrics.metrics.ranking.batch import Judged
+from stream_metrics.metrics.ranking.relevance import Query, Relevance, Retrieved, judge_ids
+from stream_metrics.statistics.intervals import estimate
+from stream_metrics.statistics.units import Units
+
+QRELS = {"q1": {"a": 1.0, "b": 2.0}, "q2": {"c": 1.0}, "q3": {"d": 0.0}, "q4": {"e": 1.0}}
+PLAIN = Judging()
+RUN: Run = {"q1": ["b", "x"], "q2": ["y", "c"], "q3": ["d"], "unknown": ["a"]}
+
+
+def scored(*names: str, judging: Judging = PLAIN, run: Run = RUN) -> Scored:
+    """The small run over the small collection."""
+    joined = join(Collection(QRELS), run, judging)
+    return score_rankings(joined.rankings, metrics_of(names))
+
+
+def block_of(*names: str, **options: Any) -> Block:
+    """The block of the small run."""
+    return retrieval_block([scored(*names)], **options)
+
+
+def text(block: Block) -> str:
+    """What a file would hold."""
+    return json.dumps(block)
+
+
+# -- the run over the collection --------------------------------------------------------------
+
+
+def test_a_query_that_the_run_lacks_scores_zero() -> None:
+    """The query set is that of the qrels: four queries, of which one has no ranking."""
+    joined = join(Collection(QRELS), RUN)
+    means = retrieval_block([scored("mrr")])["metrics"]["mrr"]
+
+    assert (joined.missing, joined.dropped) == (1, 1)
+    assert [one.unit for one in joined.rankings] == ["q1", "q2", "q3", "q4"]
+    assert (means["mean"], means["n"]) == ((1 + 0.5 + 0 + 0) / 4, 4)
+
+
+def test_an_intersection_leaves_missing_queries_out() -> None:
+    """Only queries of both sides are scored, and those that are left out are counted."""
+    judging = Judging(queries="intersection")
+
+    joined = join(Collection(QRELS), RUN, judging)
+
+    assert [one.unit for one in joined.rankings] == ["q1", "q2", "q3"]
+    assert (joined.missing, joined.dropped) == (1, 1)
+    mrr = retrieval_block([scored("mrr", judging=judging)])["metrics"]["mrr"]
+    assert mrr["mean"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("queries", "expected", "missing"),
+    [("qrels", ["q1", "q2"], 1), ("intersection", ["q1", "q3"], 2)],
+)
+def test_a_limit_takes_the_first_queries_that_are_scored(
+    queries: Any, expected: list[str], missing: int
+) -> None:
+    """With an intersection, a query that the run lacks takes no place."""
+    run = {"q1": ["a"], "q3": ["d"]}
+
+    joined = join(Collection(QRELS), run, Judging(queries=queries, limit=2))
+
+    assert [one.unit for one in joined.rankings] == expected
+    assert joined.missing == missing
+
+
+def test_identical_ids_can_be_taken_out() -> None:
+    """Where queries are documents, the query's own document does not take a rank."""
+    collection, run = Collection({"a": {"b": 1.0}}), {"a": ["a", "b"]}
+
+    kept, taken = (
+        join(collection, run, Judging(ignore_identical_ids=ignore)).rankings[0].judged
+        for ignore in (False, True)
+    )
+
+    assert kept is not None
+    assert taken is not None
+    assert (len(kept.grades), list(taken.grades)) == (2, [1.0])
+
+
+def test_without_graded_relevance_grades_are_no_gains() -> None:
+    """A document of grade 2 is then worth what one of grade 1 is."""
+    run = {"q1": ["a"]}
+    names = ("ndcg@1",)
+
+    graded, binary = (
+        next(scored(*names, judging=Judging(graded=graded), run=run).rows())["scores"]["ndcg@1"]
+        for graded in (True, False)
+    )
+
+    assert (graded, binary) == (0.5, 1.0)
+
+
+def test_a_row_has_its_keys_in_order() -> None:
+    """Readers may rely on the order; what a query of a file has not is null."""
+    row = next(scored("mrr").rows())
+
+    assert list(row) == [
+        "query_id", "turn", "search_id", "agent", "dimensions", "strategy", "n_retrieved",
+        "n_judged", "n_relevant", "scores",
+    ]  # fmt: skip
+    assert row | {"scores": {}} == {
+        "query_id": "q1", "turn": None, "search_id": None, "agent": None, "dimensions": {},
+        "strategy": "qrels", "n_retrieved": 2, "n_judged": 1, "n_relevant": 2, "scores": {},
+    }  # fmt: skip
+    assert row["scores"] == {"mrr": 1.0, "judged@10": 0.5}
+
+
+def test_what_is_judged_stands_beside_every_metric() -> None:
+    """Each cut-off has its share of judged results, and a metric of parts has its parts."""
+    assert [str(one) for one in metrics_of(["aqwv@5", "ndcg@3", "map"])] == [
+        "aqwv@5", "p_miss@5", "p_fa@5", "ndcg@3", "map", "judged@3", "judged@5",
+    ]  # fmt: skip
+
+
+# -- figures ----------------------------------------------------------------------------------
+
+
+def test_queries_without_anything_relevant_are_counted() -> None:
+    """They score 0, and the mean without them stands beside."""
+    mrr = block_of("mrr")["metrics"]["mrr"]
+
+    assert (mrr["queries_with_relevant"], mrr["queries_without_relevant"]) == (3, 1)
+    beside = mrr["over_queries_with_relevant"]
+    assert (beside["mean"], beside["n"]) == (0.5, 3)
+
+
+def test_an_interval_is_that_of_the_statistics() -> None:
+    """Mean, spread and bounds are those of the queries' values, by the method that is asked for."""
+    values = [("q1", 1.0), ("q2", 0.5), ("q3", 0.0), ("q4", 0.0)]
+    for method in ("percentile", "bca", "t"):
+        found = block_of("mrr", intervals=Intervals(method))["metrics"]["mrr"]
+        expected = estimate(Units.of_values(values), method)
+        for name in ("mean", "n", "sd", "ci_low", "ci_high", "method", "note"):
+            assert found[name] == getattr(expected, name)
+
+
+def test_wilson_is_for_shares() -> None:
+    """A 0/1 metric gets Wilson's interval, another one keeps the percentile interval."""
+    metrics = block_of("hit@1", "mrr", intervals=Intervals("wilson"))["metrics"]
+
+    assert (metrics["hit@1"]["method"], metrics["mrr"]["method"]) == ("wilson", "percentile")
+
+
+def test_intervals_can_be_left_out() -> None:
+    """Without them means and spreads are the same, and bounds are null."""
+    metrics = block_of("mrr", intervals=None)["metrics"]["mrr"]
+
+    assert (metrics["mean"], metrics["ci_low"], metrics["method"]) == (0.375, None, None)
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_few_queries_have_no_bounds(size: int) -> None:
+    """With one query there is a mean without bounds and spread, with none there is nothing."""
+    rankings = join(Collection(QRELS), RUN).rankings[:size]
+    metrics = metrics_of(["default", "aqwv@5", "rbp", "novelty@5", "max_ont_sim@3"])
+
+    block = retrieval_block([score_rankings(rankings, metrics)])
+
+    assert block["queries"] == size
+    for figures in block["metrics"].values():
+        assert (figures["mean"] is None) == (figures["n"] == 0)
+        assert figures["n"] <= size
+        assert figures["sd"] is figures["ci_low"] is figures["ci_high"] is None
+
+
+def random_parts(seed: int) -> tuple[list[Ranking], random.Random]:
+    """Rankings of some conversations with turns, dimensions, and several strategies."""
+    draw = random.Random(seed)
+    rankings = []
+    for number in range(draw.randint(1, 40)):
+        found = draw.sample("abcdefgh", draw.randint(0, 6))
+        truth = {one: float(draw.randint(0, 3)) for one in draw.sample("abcdefgh", 3)}
+        judged: Judged | None = judge_ids(found, truth)
+        if draw.random() < 0.2:
+            judged = None
+        elif draw.random() < 0.3:
+            judged = Judged([1.0, 0.0][: len(found)], None, "token_overlap", boolean=True)
+        rankings.append(
+            Ranking(
+                f"c{draw.randint(0, 9)}",
+                judged,
+                turn=draw.randint(1, 2),
+                search_id=f"s{number}",
+                agent="bot",
+                dimensions={"language": draw.choice(["de", "en"])} if draw.random() < 0.8 else {},
+            )
+        )
+    return rankings, draw
+
+
+@given(st.integers(0, 10_000))
+def test_neither_order_nor_parts_change_a_bit(seed: int) -> None:
+    """However rankings are shuffled and cut into parts, the block is the same text."""
+    rankings, draw = random_parts(seed)
+    metrics = metrics_of(["ndcg@3", "recall@2", "mrr", "hit@1"])
+
+    def parts(cuts: list[int]) -> list[Scored]:
+        return [
+            score_rankings(rankings[low:high], metrics, unit="conversation")
+            for low, high in pairwise([0, *cuts, len(rankings)])
+        ]
+
+    whole = retrieval_block(parts([]), intervals=Intervals(resample_count=20))
+    draw.shuffle(rankings)
+    cuts = sorted(draw.randint(0, len(rankings)) for _ in range(3))
+
+    assert text(retrieval_block(parts(cuts), intervals=Intervals(resample_count=20))) == text(whole)
+
+
+def test_parts_of_other_metrics_do_not_fit_together() -> None:
+    """Parts that differ in their metrics are refused, and so is no part at all."""
+    for parts in ([], [scored("mrr"), scored("ndcg@3")]):
+        with pytest.raises(ValueError, match="one part or more"):
+            retrieval_block(parts)
+
+
+# -- strata -----------------------------------------------------------------------------------
+
+
+def by_language(*languages: str) -> list[Ranking]:
+    """A query a language, the first with rank 1, the next with rank 2 and so on."""
+    return [
+        Ranking(
+            f"q{at}",
+            judge_ids([*"xyz"[:at], "a"], {"a": 1.0}),
+            dimensions={"language": language},
+        )
+        for at, language in enumerate(languages)
+    ]
+
+
+def test_strata_have_their_average_and_variance() -> None:
+    """Each stratum counts the same in the average; the variance has n below."""
+    part = score_rankings(by_language("de", "de", "en"), metrics_of(["mrr"]))
+
+    strata = retrieval_block([part])["strata"]["language"]
+
+    assert strata["units"] == {"de": 2, "en": 1}
+    mrr = strata["metrics"]["mrr"]
+    assert {name: one["mean"] for name, one in mrr["strata"].items()} == {"de": 0.75, "en": 1 / 3}
+    average = (0.75 + 1 / 3) / 2
+    assert mrr["stratum_average"] == pytest.approx(average, abs=1e-12)
+    variance = fsum((one - average) ** 2 for one in (0.75, 1 / 3)) / 2
+    assert mrr["cross_stratum_variance"] == pytest.approx(variance, abs=1e-12)
+
+
+def test_small_strata_come_with_a_warning() -> None:
+    """Below 50 units it is a warning, below 200 a note, from there on nothing."""
+    names = ["a"] * 49 + ["b"] * 199 + ["c"] * 200
+    rankings = [
+        Ranking(f"q{at:03}", judge_ids(["a"], {"a": 1.0}), dimensions={"part": name})
+        for at, name in enumerate(names)
+    ]
+
+    part = score_rankings(rankings, metrics_of(["hit@1"]))
+    notes = retrieval_block([part], intervals=None)["strata"]["part"]["notes"]
+
+    assert notes.keys() == {"a", "b"}
+    assert "warning" in notes["a"]
+    assert "warning" not in notes["b"]
+
+
+def test_a_dimension_with_one_value_is_split_by_only_if_asked() -> None:
+    """By itself it says nothing. For one that no query has, the error names those there are."""
+    part = score_rankings(by_language("de", "de"), metrics_of(["mrr"]))
+
+    assert retrieval_block([part])["strata"] == {}
+    assert retrieval_block([part], dimensions=["language"])["strata"].keys() == {"language"}
+    with pytest.raises(UnknownDimension, match="there are: language"):
+        retrieval_block([part], dimensions=["difficulty"])
+
+
+# -- searches of conversations ----------------------------------------------------------------
+
+
+def search(unit: str, turn: int, documents: str, **judgements: Any) -> Ranking:
+    """A search of a turn, judged by the first strategy that there is."""
+    results = [Retrieved(one, one, text=f"text {one}") for one in documents]
+    judged = Relevance().judge(Query(results, **judgements))
+    return Ranking(
+        unit, judged, turn=turn, search_id=f"{unit}-{turn}-{documents}", results=len(results)
+    )
+
+
+EVENTS = [
+    search("c1", 1, "ab", relevant={"a": 1.0}),
+    search("c1", 1, "ba", relevant={"a": 1.0}),
+    search("c1", 2, "xa", labels={"a": 3.0}),
+    search("c2", 1, "a", references=["text a"]),
+    search("c3", 1, "abc"),
+]
+
+
+def of_events() -> Block:
+    """The block of the events."""
+    return retrieval_block(
+        [score_rankings(EVENTS, metrics_of(["mrr", "recall@2"]), unit="conversation")]
+    )
+
+
+def test_strategies_are_counted_and_reported_apart() -> None:
+    """With several in use the report says mixed, and has each one's mean."""
+    block = of_events()
+
+    assert block["strategy_used"] == "mixed"
+    assert block["strategy_counts"] == {
+        "qrels": 2, "custom": 0, "judged": 1, "token_overlap": 1,
+    }  # fmt: skip
+    by = block["metrics"]["mrr"]["by_strategy"]
+    assert {name: one["mean"] for name, one in by.items()} == {
+        "qrels": 0.75, "judged": 0.5, "token_overlap": 1.0,
+    }  # fmt: skip
+
+
+def test_a_search_that_nothing_judges_is_counted_and_has_no_score() -> None:
+    """Its row shows what it returned, with null scores; no mean has it."""
+    part = score_rankings(EVENTS, metrics_of(["mrr"]), unit="conversation")
+    row = list(part.rows())[-1]
+
+    assert (row["conversation_id"], row["strategy"], row["n_retrieved"]) == ("c3", None, 3)
+    assert (row["n_judged"], row["n_relevant"]) == (0, None)
+    assert set(row["scores"].values()) == {None}
+    block = retrieval_block([part])
+    assert (block["queries"], block["queries_without_judgement"]) == (5, 1)
+    assert block["metrics"]["mrr"]["n"] == 4
+
+
+def test_the_conversation_is_what_is_resampled() -> None:
+    """Four searches of two conversations: the interval is that of two units."""
+    mrr = of_events()["metrics"]["mrr"]
+    units = Units.of_values([("c1", 1.0), ("c1", 0.5), ("c1", 0.5), ("c2", 1.0)])
+    expected = estimate(units)
+
+    assert (mrr["mean"], mrr["n"]) == (0.75, 4)
+    assert (mrr["ci_low"], mrr["ci_high"]) == (expected.ci_low, expected.ci_high)
+
+
+def test_the_mean_over_turns_stands_beside() -> None:
+    """Each turn's mean counts once: (0.75 + 0.5 + 1) ÷ 3."""
+    macro = of_events()["metrics"]["mrr"]["macro_turn"]
+
+    assert (macro["mean"], macro["n"]) == (0.75, 3)
+
+
+def test_queries_of_files_have_no_turns() -> None:
+    """Without turns there is no mean over them."""
+    assert "macro_turn" not in block_of("mrr")["metrics"]["mrr"]
