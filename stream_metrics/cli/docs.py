@@ -10,13 +10,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_origin
 
-from annotated_types import Ge, Gt, Le, MaxLen
+from annotated_types import Ge, Gt, Le, Lt, MaxLen
 from prometheus_client import CollectorRegistry
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.adapters.prometheus.windows import PREFIX
+from stream_metrics.cli.ranked_docs import ranked_section
 from stream_metrics.engine.cells import CODES, Series
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.metrics.gain import Counts, last_good_iteration, through
@@ -109,7 +110,7 @@ def metrics_page() -> str:
     for family in dict.fromkeys(metric.family for metric in METRICS):
         parts.append(f"## {family}\n")
         parts.extend(_metric(metric) for metric in METRICS if metric.family == family)
-    parts += [_series_section(), _queries_section(), _operations_section()]
+    parts += [ranked_section(), _series_section(), _queries_section(), _operations_section()]
     parts.append(f"{GENERATED}\n")
     return "\n".join(parts)
 
@@ -400,6 +401,8 @@ def _bounds(field: FieldInfo) -> Iterator[str]:
             yield f"more than {bound.gt}"
         elif isinstance(bound, Ge) and bound.ge not in (0, 1):
             yield f"at least {bound.ge:,}"
+        elif isinstance(bound, Lt):
+            yield f"less than {bound.lt}"
         elif isinstance(bound, Le):
             yield f"at most {bound.le}"
         elif isinstance(bound, MaxLen):

@@ -51,8 +51,8 @@ def evaluate(
     run: Annotated[
         Path,
         typer.Option(
-            help="What was retrieved: a TREC run, or JSONL with {case_id, retrieved} a line; plain "
-            "or .gz."
+            help="What was retrieved: a TREC run, or JSONL with {case_id, retrieved} a line; "
+            "plain, gzip or zstd."
         ),
     ],
     qrels: Annotated[
@@ -163,7 +163,7 @@ def evaluate(
             del shown[name]
         report = _report(block, [run.name, qrels.name], {"evaluation": shown, "options": options})
         _write(out, scored, report, time.perf_counter() - started)
-    print_retrieval(block, [str(one) for one in read.metrics], Console(highlight=False), stratify)
+    print_retrieval(block, [str(one) for one in read.metrics], stratify)
     if out is not None:
         Console(stderr=True, soft_wrap=True).print(f"written to {out}", markup=False)
 

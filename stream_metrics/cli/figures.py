@@ -12,20 +12,24 @@ from rich.text import Text
 from stream_metrics.evaluation.report import Block
 
 LANGUAGE: Final = "language"
+WIDTH: Final = 200
+"""Columns where the output is no terminal."""
 
 
 def print_retrieval(
-    block: Block, metrics: Sequence[str], console: Console, stratify: Sequence[str] | None = None
+    block: Block, metrics: Sequence[str], stratify: Sequence[str] | None = None
 ) -> None:
     """Print the block ``retrieval`` of a report.
 
     Args:
         block: As ``evaluation.report.retrieval_block`` makes it.
         metrics: Which metrics, in this order.
-        console: Where to.
         stratify: Dimensions whose strata are printed. Strata of several languages are printed in
             any case, and first: a mean over languages says little of any.
     """
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = WIDTH
     _print_counts(block, console)
     shown = dict.fromkeys([LANGUAGE] if LANGUAGE in block["strata"] else [])
     shown |= dict.fromkeys(stratify or [])
@@ -95,8 +99,8 @@ def _queries_without(block: Block, metrics: Sequence[str]) -> str:
     if not counts:
         return ""
     most, least = f"{max(counts):,}", f"{min(counts):,}"
-    said = most if most == least else f"{least} to {most}, by metric,"
-    return f"\n{said} of the queries have nothing relevant; report.json has the means without them"
+    said = most if most == least else f"{least} to {most}, by metric"
+    return f"\nqueries with nothing relevant: {said}; report.json has the means without them"
 
 
 def _interval(found: dict[str, Any]) -> str:

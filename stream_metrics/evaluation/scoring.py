@@ -17,7 +17,7 @@ Unit = Literal["query", "conversation"]
 Row = dict[str, Any]
 
 DEPTH: Final = 10
-"""The cut-off of the share of judged results where no metric has one."""
+"""The cut-off of the share of judged results beside a metric without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +107,10 @@ def metrics_of(names: Iterable[str]) -> list[RankedMetric]:
         MetricNameError: A name is no metric.
 
     >>> [str(one) for one in metrics_of(["ndcg@5", "mrr"])]
-    ['ndcg@5', 'mrr', 'judged@5']
+    ['ndcg@5', 'mrr', 'judged@5', 'judged@10']
     """
     found = [one for metric in parse_all(names) for one in (metric, *beside(metric))]
-    depths = sorted({metric.k for metric in found if metric.k is not None}) or [DEPTH]
+    depths = sorted({DEPTH if metric.k is None else metric.k for metric in found})
     judged = [parse(f"judged@{k}") for k in depths]
     return list(dict.fromkeys([*(one for one in found if one not in judged), *judged]))
 

@@ -14,6 +14,7 @@ import pytest
 from stream_metrics.adapters.collection.sources import read_run, read_truth
 from stream_metrics.adapters.collection.trec import read_run as read_trec
 from stream_metrics.adapters.files import InputError
+from stream_metrics.adapters.packing import named, packed
 from stream_metrics.evaluation.collection import Collection, join
 from stream_metrics.evaluation.scoring import metrics_of, score_rankings
 
@@ -26,7 +27,8 @@ def write(path: Path, content: str | bytes) -> Path:
     """A file, packed if its name says so."""
     data = content.encode() if isinstance(content, str) else content
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    with path.open("wb") as file, packed(file, named(path.name)) as into:
+        into.write(data)
     return path
 
 
@@ -38,7 +40,7 @@ def truth(path: Path, **options: Any) -> Collection:
 # -- TREC -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["run.txt", "run.txt.gz"])
+@pytest.mark.parametrize("name", ["run.txt", "run.txt.gz", "run.txt.zst"])
 def test_a_run_is_ordered_by_score_and_then_by_id(tmp_path: Path, name: str) -> None:
     """The highest score comes first, of equal ones the last id; the rank is not looked at."""
     assert read_run(write(tmp_path / name, RUN)) == {"1": ["c", "b", "a"]}
@@ -173,7 +175,9 @@ def test_a_truncated_file_is_no_shorter_run(tmp_path: Path) -> None:
     whole = write(tmp_path / "run.gz", lines).read_bytes()
     (tmp_path / "run.gz").write_bytes(whole[: len(whole) // 2])
 
-    with pytest.raises(InputError, match=r"run\.gz, after line [\d,]+: the gzip file is cut off"):
+    with pytest.raises(
+        InputError, match=r"run\.gz, after line [\d,]+: the gzip data ends in the middle"
+    ):
         read_run(tmp_path / "run.gz")
 
 
@@ -185,7 +189,7 @@ def test_a_damaged_file_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "bad.gz").write_bytes(packed)
 
     for name in ("run.gz", "bad.gz"):
-        with pytest.raises(InputError, match="cut off or damaged"):
+        with pytest.raises(InputError, match=r"damaged, or no gzip file .*; get it anew"):
             read_run(tmp_path / name)
 
 

@@ -39,7 +39,13 @@ from stream_metrics.worker.replay import Replay
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-WRITTEN_BY_COMMANDS = {"conversations.jsonl", "windows.json", "report.json", "run.json"}
+WRITTEN_BY_COMMANDS = {
+    "conversations.jsonl",
+    "queries.jsonl",
+    "windows.json",
+    "report.json",
+    "run.json",
+}
 SUFFIXES = ("py", "md", "lua", "toml", "txt", "yml", "yaml", "json", "jsonl")
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
@@ -47,7 +53,7 @@ _INLINE = re.compile(r"`([^`\n]+)`")
 _LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 _PATH = re.compile(rf"[\w.-]+(?:/[\w.-]+)*\.(?:{'|'.join(SUFFIXES)})(?::[\w.]+)?")
 _PLACE = re.compile(r"([\w./-]+\.py):([\w.]+)")
-_SETTING = re.compile(r"(?:kafka|redis|state|dedup|limits|metrics|web|log)\.[a-z_]+")
+_SETTING = re.compile(r"(?:kafka|redis|state|dedup|limits|metrics|evaluation|web|log)\.[a-z_]+")
 _SERIES = re.compile(r"\bstreammetrics_\w+")
 _OWN_COMMAND = re.compile(r"(?<![\w/.-])stream-metrics +([a-z][^`#\n]*|--[a-z-]+)")
 _TARGET = re.compile(r"(?<![\w-])make ([a-z][a-z-]*)")

@@ -133,6 +133,7 @@ def test_what_is_judged_stands_beside_every_metric() -> None:
     """Each cut-off has its share of judged results, and a metric of parts has its parts."""
     assert [str(one) for one in metrics_of(["aqwv@5", "ndcg@3", "map"])] == [
         "aqwv@5", "p_miss@5", "p_fa@5", "ndcg@3", "map", "judged@3", "judged@5",
+        "judged@10",
     ]  # fmt: skip
 
 

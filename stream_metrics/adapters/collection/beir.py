@@ -10,7 +10,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from stream_metrics.adapters.collection.lines import Progress, place, read_lines, read_objects
+from stream_metrics.adapters.collection.lines import (
+    Progress,
+    bare_name,
+    place,
+    read_lines,
+    read_objects,
+)
 from stream_metrics.adapters.collection.trec import number
 from stream_metrics.adapters.files import InputError
 from stream_metrics.evaluation.collection import Collection
@@ -19,7 +25,7 @@ HEADER: Final = ("query-id", "corpus-id", "score")
 SPLIT: Final = "test"
 LONGEST: Final = 64
 """Characters of a word in metadata; what is longer is a text, and nothing to split figures by."""
-QUERIES: Final = ("queries.jsonl", "queries.jsonl.gz")
+QUERIES: Final = "queries.jsonl"
 
 
 def read_folder(
@@ -37,7 +43,7 @@ def read_folder(
             query that ``queries.jsonl`` lacks.
     """
     collection = read_qrels(_split(folder, split), progress=progress)
-    path = next((folder / name for name in QUERIES if (folder / name).is_file()), None)
+    path = next((one for one in sorted(folder.iterdir()) if bare_name(one) == QUERIES), None)
     if path is None:
         raise InputError(f"{folder}: there is no queries.jsonl beside qrels/")
     dimensions = _queries(path, progress)
@@ -89,9 +95,9 @@ def read_qrels(path: Path, *, progress: Progress | None = None) -> Collection:
 
 def _split(folder: Path, split: str | None) -> Path:
     files = {
-        path.name.removesuffix(".gz").removesuffix(".tsv"): path
+        bare_name(path).removesuffix(".tsv"): path
         for path in sorted((folder / "qrels").iterdir())
-        if path.name.endswith((".tsv", ".tsv.gz"))
+        if bare_name(path).endswith(".tsv")
     }
     if not files:
         raise InputError(f"{folder / 'qrels'}: there is no .tsv file with qrels in it")

@@ -58,7 +58,7 @@ def read_cases(paths: Sequence[Path]) -> Collection:
     """The cases of several files, each relevant term with grade 1.
 
     Args:
-        paths: Plain or gzip. A file's language is in its metadata, or the name of its folder.
+        paths: Plain, gzip or zstd. A file's language is in its metadata, or the name of its folder.
 
     Raises:
         InputError: A file cannot be read or breaks the schema (the message says which case and

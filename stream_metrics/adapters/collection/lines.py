@@ -1,18 +1,16 @@
-"""Text files, plain or gzip, line by line."""
+"""Text files, plain, gzip or zstd, line by line."""
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
 import msgspec
 
 from stream_metrics.adapters.files import InputError
-
-GZIP: Final = b"\x1f\x8b"
+from stream_metrics.adapters.packing import PARQUET, damaged, kind_of, named, unpacked
 
 Progress = Callable[[int], None]
 """Takes how many lines more have been read."""
@@ -36,7 +34,7 @@ def read_lines(path: Path, progress: Progress | None = None) -> Iterator[Line]:
     """
     number = told = 0
     try:
-        with _opened(path) as lines:
+        with _opened(path, lambda: number) as lines:
             for data in lines:
                 number += 1
                 if progress is not None and number - told >= EVERY:
@@ -46,42 +44,62 @@ def read_lines(path: Path, progress: Progress | None = None) -> Iterator[Line]:
                 if text:
                     yield Line(number, text)
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}, line {number}: no UTF-8 ({error.reason})") from error
-    except (OSError, EOFError, zlib.error) as error:
-        raise unreadable(path, error, number) from error
+        raise InputError(f"{path}, line {number:,}: no UTF-8 ({error.reason})") from error
     if progress is not None:
         progress(number - told)
 
 
 def read_bytes(path: Path) -> bytes:
-    """A whole file, plain or gzip.
+    """A whole file.
 
     Raises:
         InputError: The file is not there, or cut off.
     """
+    with _opened(path, lambda: 0) as file:
+        return file.read()
+
+
+@contextmanager
+def _opened(path: Path, read: Callable[[], int]) -> Iterator[IO[bytes]]:
+    """A file to read, unpacked; ``read`` says how many lines were read when it ends with an error.
+
+    Raises:
+        InputError: Whatever is wrong with the file.
+    """
+    kind = None
     try:
-        with _opened(path) as file:
-            return file.read()
-    except (OSError, EOFError, zlib.error) as error:
-        raise unreadable(path, error) from error
+        with ExitStack() as opened:
+            file: Any = opened.enter_context(path.open("rb"))
+            kind = kind_of(str(path), file)
+            if kind == PARQUET:
+                raise InputError(f"{path}: this is a Parquet file; give a text file")
+            yield opened.enter_context(unpacked(file, kind)) if kind else file
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file") from error
+    except EOFError as error:
+        raise InputError(
+            f"{path}{_after(read())}: the {kind} data ends in the middle, so the file was cut off; "
+            "get it anew"
+        ) from error
+    except damaged(kind) as error:
+        raise InputError(
+            f"{path}{_after(read())}: damaged, or no {kind} file ({error}); get it anew"
+        ) from error
+    except OSError as error:
+        raise InputError(f"{path}{_after(read())}: {error.strerror or error}") from error
 
 
-def unreadable(path: Path, error: Exception, line: int = 0) -> InputError:
-    """What to say of a file that cannot be read, or not to its end."""
-    after = f", after line {line:,}" if line else ""
-    if isinstance(error, FileNotFoundError):
-        return InputError(f"{path}: no such file")
-    if isinstance(error, OSError) and error.strerror:
-        return InputError(f"{path}{after}: {error.strerror}")
-    return InputError(f"{path}{after}: the gzip file is cut off or damaged ({error}); get it anew")
+def bare_name(path: Path) -> str:
+    """A file's name without the ending that says how it is packed.
+
+    >>> bare_name(Path("qrels/test.tsv.gz")), bare_name(Path("test.tsv"))
+    ('test.tsv', 'test.tsv')
+    """
+    return path.name if named(path.name) in (None, PARQUET) else path.stem
 
 
-def _opened(path: Path) -> IO[bytes]:
-    with path.open("rb") as file:
-        packed = file.read(len(GZIP)) == GZIP
-    if packed or path.suffix == ".gz":
-        return gzip.open(path, "rb")  # type: ignore[return-value]
-    return path.open("rb")
+def _after(line: int) -> str:
+    return f", after line {line:,}" if line else ""
 
 
 def place(path: Path, line: Line) -> str:

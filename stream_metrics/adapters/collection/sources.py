@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from stream_metrics.adapters.collection import beir, trec
 from stream_metrics.adapters.collection.cases import read_cases, read_retrieved
-from stream_metrics.adapters.collection.lines import Progress, read_lines
+from stream_metrics.adapters.collection.lines import Progress, bare_name, read_lines
 from stream_metrics.adapters.files import InputError
 from stream_metrics.evaluation.collection import Collection
 
@@ -93,7 +93,7 @@ def _kind(path: Path) -> Kind:
 def _case_files(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
-    return sorted(one for one in path.rglob("*.json*") if one.name.endswith((".json", ".json.gz")))
+    return sorted(one for one in path.rglob("*.json*") if bare_name(one).endswith(".json"))
 
 
 def _first(path: Path) -> str:

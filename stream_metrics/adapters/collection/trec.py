@@ -28,7 +28,7 @@ def read_run(
     """Each query's document ids, the best first.
 
     Args:
-        path: Plain or gzip.
+        path: Plain, gzip or zstd.
         float32: Round scores to single precision first, which makes the ties of trec_eval.
         progress: Is told how many lines have been read.
 
@@ -55,7 +55,7 @@ def read_qrels(
     """The grade of each judged document.
 
     Args:
-        path: Plain or gzip.
+        path: Plain, gzip or zstd.
         subtopics: The second field is a subtopic of the query, and a document has a grade for each.
         progress: Is told how many lines have been read.
 

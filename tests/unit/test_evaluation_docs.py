@@ -1,0 +1,66 @@
+"""What docs/evaluation.md shows is what whoever types it gets."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from stream_metrics.cli import app
+from stream_metrics.cli.ranked_docs import ranked_section
+from stream_metrics.metrics.ranking.registry import DEFINITIONS, parse
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
+SHOWN = re.findall(
+    r"^```sh\n(stream-metrics evaluate [^\n]*)\n```\n\n```text\n(.*?)^```", PAGE, re.M | re.S
+)
+PYTHON = re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
+
+
+def test_the_page_has_examples() -> None:
+    """There is something to compare below."""
+    assert len(SHOWN) == 2
+    assert len(PYTHON) == 1
+
+
+@pytest.mark.parametrize(("command", "shown"), SHOWN)
+def test_a_command_prints_what_the_page_shows(
+    command: str, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Typed in the project's folder, it gives the text below it."""
+    monkeypatch.chdir(ROOT)
+
+    done = CliRunner().invoke(app, shlex.split(command)[1:])
+
+    assert done.exit_code == 0
+    assert [line.rstrip() for line in done.stdout.splitlines()] == shown.splitlines()
+
+
+def test_the_code_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """The example in Python prints what its last line says."""
+    exec(PYTHON[0], {})  # noqa: S102 - what a reader of the page would do
+
+    assert capsys.readouterr().out.strip() == PYTHON[0].rstrip().rpartition("# ")[2]
+
+
+def test_every_metric_is_explained() -> None:
+    """docs/metrics.md has each ranked metric with all of its options and names."""
+    text = ranked_section()
+
+    for definition in DEFINITIONS:
+        assert f"- name: `{definition.name}`" in text
+        for option in definition.options:
+            assert f"- option `{option.name}`: " in text
+
+
+def test_every_metric_that_the_page_names_can_be_typed() -> None:
+    """A name with a cut-off or options in the text is one that --metric takes."""
+    named = re.findall(r"`([a-z_]+(?:\([^`)]*\))?@\d+)`", PAGE)
+
+    assert len(named) > 8
+    for name in named:
+        parse(name)
