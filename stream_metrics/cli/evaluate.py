@@ -39,6 +39,16 @@ UNSHOWN: Final = ("batch_results", "hpo_folder")
 QUERY_SETS: Final = ("qrels", "intersection")
 
 
+class _Sources(NamedTuple):
+    """What to read, and how."""
+
+    run: Path
+    qrels: Path
+    split: str | None
+    subtopics: bool
+    float32: bool
+
+
 class _Read(NamedTuple):
     """What was asked for, as it was read."""
 
@@ -144,7 +154,8 @@ def evaluate(
     )
     started = time.perf_counter()
     with _Reading() as reading:
-        read = _read(chosen, run, qrels, reading, subtopic_qrels, split, trec_float32)
+        sources = _Sources(run, qrels, split, subtopic_qrels, trec_float32)
+        read = _read(sources, chosen, reading)
         reading.say("scoring")
         joined = _joined(read, judging, chosen, reading)
         scored, block = _scored(read, joined, chosen, stratify)
@@ -212,15 +223,8 @@ def _as_usage() -> Iterator[None]:
         raise UsageError(str(error)) from error
 
 
-def _read(
-    chosen: EvaluationSettings,
-    run: Path,
-    qrels: Path,
-    reading: _Reading,
-    subtopics: bool,
-    split: str | None,
-    float32: bool,
-) -> _Read:
+def _read(sources: _Sources, chosen: EvaluationSettings, reading: _Reading) -> _Read:
+    run, qrels, split, subtopics, float32 = sources
     with _as_usage():
         metrics = metrics_of(chosen.metrics)
     truth = read_truth(qrels, subtopics=subtopics, split=split, progress=reading.lines)

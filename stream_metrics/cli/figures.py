@@ -39,9 +39,9 @@ def print_retrieval(
             console.print(f"{stratum}: {note}", markup=False)
         console.print()
     console.print(_means(block, metrics))
-    without = _queries_without(block, metrics)
-    if without:
-        console.print(without, markup=False)
+    remarks = [*_notes(block, metrics), *_queries_without(block, metrics)]
+    if remarks:
+        console.print("\n".join(["", *remarks]), markup=False)
 
 
 def _print_counts(block: Block, console: Console) -> None:
@@ -93,14 +93,24 @@ def _strata(dimension: str, strata: Block, metrics: Sequence[str]) -> Table:
     return table
 
 
-def _queries_without(block: Block, metrics: Sequence[str]) -> str:
+def _notes(block: Block, metrics: Sequence[str]) -> list[str]:
+    """What is special about intervals, each with the metrics that it is true of."""
+    found: dict[str, list[str]] = {}
+    for name in metrics:
+        note = block["metrics"][name]["note"]
+        if note is not None:
+            found.setdefault(note, []).append(name)
+    return [f"{', '.join(names)}: {note}" for note, names in found.items()]
+
+
+def _queries_without(block: Block, metrics: Sequence[str]) -> list[str]:
     """How many queries have nothing relevant; they score 0."""
     counts = {block["metrics"][name]["queries_without_relevant"] for name in metrics} - {0}
     if not counts:
-        return ""
+        return []
     most, least = f"{max(counts):,}", f"{min(counts):,}"
     said = most if most == least else f"{least} to {most}, by metric"
-    return f"\nqueries with nothing relevant: {said}; report.json has the means without them"
+    return [f"queries with nothing relevant: {said}; report.json has the means without them"]
 
 
 def _interval(found: dict[str, Any]) -> str:

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from stream_metrics.cli import app, main
 from stream_metrics.metrics.ranking.registry import SUITES, parse_all
+from tests.unit.test_ontology import write_ontology
 
 QRELS = "q1 0 a 2\nq1 0 b 1\nq2 0 c 1\nq3 0 d 0\n"
 RUN = "q1 Q0 b 1 0.9 m\nq1 Q0 a 2 0.8 m\nq2 Q0 x 1 0.7 m\nq3 Q0 d 1 0.6 m\nq9 Q0 d 1 0.6 m\n"
@@ -199,6 +200,33 @@ def test_subtopics_make_alpha_ndcg(folder: Path) -> None:
 
     found = report(folder / "out")["metrics"]["alpha_ndcg@10"]["mean"]
     assert found == pytest.approx(0.9651954696014428, abs=1e-12)
+
+
+def test_terms_of_an_ontology_are_compared(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MaxOntSim by the ontology that the settings name: a sibling comes near, the term is 1."""
+    (folder / "hpo").mkdir()
+    write_ontology(folder / "hpo")
+    monkeypatch.setenv("STREAM_METRICS_EVALUATION__HPO_FOLDER", str(folder / "hpo"))
+    case = {"text": "seizure", "expected_hpo_ids": ["HP:0000021"]}
+    (folder / "cases.json").write_text(json.dumps([case]))
+    (folder / "found.jsonl").write_text(
+        '{"case_id": 0, "retrieved": ["HP:0000022", "HP:0000021"]}\n'
+    )
+
+    evaluate(
+        "--metric", "max_ont_sim@1", "--metric", "max_ont_sim@2", "--out", "out",
+        run="found.jsonl", qrels="cases.json",
+    )  # fmt: skip
+
+    found = report(folder / "out")["metrics"]
+    assert 0.0 < found["max_ont_sim@1"]["mean"] < found["max_ont_sim@2"]["mean"] == 1.0
+
+
+def test_what_is_special_about_an_interval_is_said(folder: Path) -> None:
+    """Where all values are equal no spread is seen, and the line below the table says so."""
+    said = evaluate("--metric", "precision(rel=9)@1", "--metric", "mrr")
+
+    assert re.search(r"^precision\(rel=9\)@1: all values are equal", said, re.M)
 
 
 # -- settings ---------------------------------------------------------------------------------

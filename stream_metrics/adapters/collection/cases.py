@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError, field_validator
 
 from stream_metrics.adapters.collection.lines import Progress, place, read_bytes, read_objects
 from stream_metrics.adapters.files import InputError
@@ -29,29 +29,38 @@ LISTED: Final = 3
 
 
 class _Model(BaseModel):
-    # A field that is there has a value of its type: null stands for nothing here.
     model_config = ConfigDict(strict=True, extra="ignore")
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_null(cls, value: object) -> object:
+        """A field that is there has a value; None is what one is that is not there."""
+        if value is None:
+            raise ValueError("null is no value; leave the field out")
+        return value
 
 
 class Metadata(_Model):
-    """What a file says of all its cases; an empty text: it says nothing."""
+    """What a file says of all its cases."""
 
-    dataset_id: str = ""
-    version: str = ""
-    language: Literal["de", "en", "fr", "es", "nl", ""] = ""
-    description: str = ""
+    dataset_id: str | None = None
+    version: str | None = None
+    language: Literal["de", "en", "fr", "es", "nl"] | None = None
+    description: str | None = None
 
 
 class Case(_Model):
-    """One test case; an empty text: the field is not there."""
+    """One test case."""
 
     text: str
     expected_hpo_ids: list[Term]
-    case_id: str = ""
-    description: str = ""
-    difficulty: Literal["easy", "medium", "hard", ""] = ""
-    category: Literal["exact_match", "synonym", "abbreviation", "layperson", "complex", ""] = ""
-    hpo_domain: str = ""
+    case_id: str | None = None
+    description: str | None = None
+    difficulty: Literal["easy", "medium", "hard"] | None = None
+    category: Literal["exact_match", "synonym", "abbreviation", "layperson", "complex"] | None = (
+        None
+    )
+    hpo_domain: str | None = None
 
 
 def read_cases(paths: Sequence[Path]) -> Collection:
@@ -69,7 +78,7 @@ def read_cases(paths: Sequence[Path]) -> Collection:
     files: dict[str, Path] = {}
     for path in paths:
         metadata, cases = _content(path)
-        language = metadata.language or FOLDERS.get(path.resolve().parent.name.lower(), "")
+        language = metadata.language or FOLDERS.get(path.resolve().parent.name.lower())
         for index, case in enumerate(cases):
             name = case.case_id or str(index)
             if name in files:
@@ -149,6 +158,6 @@ def _problems(error: ValidationError) -> str:
 
 def _problem(where: tuple[int | str, ...], message: str) -> str:
     if not where:
-        return message
+        return "write an object"
     entry = f", entry {where[1]}" if len(where) > 1 else ""
     return f"field {where[0]}{entry}: {message}"
