@@ -170,6 +170,7 @@ class Runtime:
             self._now_us,
             configured=settings.metrics.agents,
             dimension=settings.metrics.dimension,
+            retrieval=settings.engine_config().retrieval,
         )
         self.pages = Pages(self.registry, self.health, self._windows)
         inputs = Inputs(

@@ -30,7 +30,13 @@ from stream_metrics.dedup.tables import (
     Need,
 )
 from stream_metrics.engine.codec import SCHEMAS
-from stream_metrics.engine.config import MAX_AGENTS, MAX_RELEASES, MAX_ROUTES, EngineConfig
+from stream_metrics.engine.config import (
+    MAX_AGENTS,
+    MAX_RELEASES,
+    MAX_RETRIEVAL,
+    MAX_ROUTES,
+    EngineConfig,
+)
 from stream_metrics.engine.windows import (
     DEFAULT_WINDOWS,
     Window,
@@ -39,6 +45,7 @@ from stream_metrics.engine.windows import (
 )
 from stream_metrics.events.limits import Limits
 from stream_metrics.metrics.ranking.batch import CELLS
+from stream_metrics.metrics.ranking.live import live_metrics
 from stream_metrics.metrics.ranking.registry import parse_all
 from stream_metrics.statistics.intervals import CONFIDENCE, RESAMPLES, Method
 from stream_metrics.statistics.resampling import SEED
@@ -358,6 +365,9 @@ class MetricSettings(_Part):
     """Agents (or releases) that always have series of their own."""
     routes: tuple[str, ...] = Field((), max_length=MAX_ROUTES)
     """Routes that always have series of their own."""
+    retrieval: tuple[str, ...] = ()
+    """Ranked metrics that are summed up over searches, at most 24, such as `ndcg@10`; metrics.md,
+    "Ranked metrics, live"."""
 
     @field_validator("windows")
     @classmethod
@@ -365,6 +375,17 @@ class MetricSettings(_Part):
         for name in windows:
             parse_window(name)
         return windows
+
+    @field_validator("retrieval")
+    @classmethod
+    def _retrieval(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        metrics = live_metrics(names)
+        if len(metrics) > MAX_RETRIEVAL:
+            raise ValueError(
+                f"{len(metrics)} metrics; name at most {MAX_RETRIEVAL}, since each agent has six "
+                "series of each"
+            )
+        return tuple(map(str, metrics))
 
     @model_validator(mode="after")
     def _names_fit(self) -> MetricSettings:
@@ -519,6 +540,7 @@ class Settings(BaseSettings):
             dimension=self.metrics.dimension,
             good_gain=self.metrics.good_gain,
             gain_of_document=self.metrics.gain_of_document,
+            retrieval=live_metrics(self.metrics.retrieval),
             rules=self.dedup.rules(),
             limits=Limits(**self.limits.model_dump()),
         )
@@ -533,10 +555,15 @@ class Settings(BaseSettings):
         parts = {
             "dedup": self.dedup.model_dump(mode="json"),
             "limits": self.limits.model_dump(mode="json"),
-            "metrics": self.metrics.model_dump(mode="json", exclude={"turn_scope"}),
+            "metrics": self._metrics_of_state(),
             "state": {"ttl": self.state.ttl, "digest_key": self.key_id()},
         }
         return {f"{part}.{name}": v for part, held in parts.items() for name, v in held.items()}
+
+    def _metrics_of_state(self) -> dict[str, Any]:
+        """Those settings; what a later release has added only if it changes anything."""
+        held = self.metrics.model_dump(mode="json", exclude={"turn_scope"})
+        return {name: value for name, value in held.items() if name != "retrieval" or value}
 
     def fingerprint(self) -> str:
         """A digest of every setting that changes what the state holds.
@@ -547,7 +574,7 @@ class Settings(BaseSettings):
         parts: dict[str, Any] = {
             "dedup": self.dedup.model_dump(mode="json"),
             "limits": self.limits.model_dump(mode="json"),
-            "metrics": self.metrics.model_dump(mode="json", exclude={"turn_scope"}),
+            "metrics": self._metrics_of_state(),
             "ttl": self.state.ttl,
             "key": self.key_id(),
         }

@@ -224,6 +224,11 @@ QUERIES: Final = (
         f'  / sum({PREFIX}routed_searches{{correct=~"yes|no", window="1h"}})',
     ),
     (
+        "Mean NDCG@10 over searches, if `metrics.retrieval` names it",
+        f'sum({PREFIX}retrieval_sum{{metric="ndcg@10", window="1h"}}) / 1e9\n'
+        f'  / (sum({PREFIX}retrieval_count{{metric="ndcg@10", window="1h"}}) > 0)',
+    ),
+    (
         "Reranking improvement",
         f'sum({PREFIX}rerank_ndcg_sum{{order="shown", window="1h"}})\n'
         f'  / (sum({PREFIX}rerank_ndcg_sum{{order="baseline", window="1h"}}) > 0) - 1',
@@ -261,7 +266,7 @@ def _series_section() -> str:
     lines += [
         "",
         "- **Billionths.** Real values are kept as whole numbers of 10⁻⁹: divide "
-        f"`{PREFIX}turn_metric_sum` and `{PREFIX}rerank_ndcg_sum` by 1e9.",
+        f"`{PREFIX}turn_metric_sum`, `{PREFIX}rerank_ndcg_sum` and `{PREFIX}retrieval_sum` by 1e9.",
         "- **Zeros.** Every known agent has all its series from the start, with 0, in every window "
         "of the table; `routed_searches` for the routes that it has taken. (Where that would be "
         "more than the limit below, series other than those with `all` windows appear once they "

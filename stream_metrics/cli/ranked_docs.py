@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from stream_metrics.adapters.prometheus.windows import PREFIX
+from stream_metrics.engine.config import MAX_RETRIEVAL
+from stream_metrics.metrics.ranking.live import LARGEST_GRADE, LARGEST_NUMBER
 from stream_metrics.metrics.ranking.names import Definition, Option, Value
 from stream_metrics.metrics.ranking.registry import CUTOFFS, DEEPER, DEFINITIONS, RANKED, SUITES
 
@@ -25,10 +28,32 @@ Out of scope: models of learning to rank, of clicks and dwell time; image, cross
 metrics.
 """
 
+_LIVE: Final = f"""\
+### Ranked metrics, live
+
+Each search is a ranking of its results. `metrics.retrieval` names metrics that the worker sums up
+over searches, such as `["ndcg@10", "recall@10", "mrr", "judged@10"]`: at most {MAX_RETRIEVAL}, by
+default none. The names of suites may stand among them.
+
+- **Means.** Divide `{PREFIX}retrieval_sum` by 1e9 and by `{PREFIX}retrieval_count`: the mean over
+  searches. A search for which a metric is undefined is in neither.
+- **What is relevant** is the same for all searches of a turn. If the end of the turn brought
+  `relevant`, that is the whole ground truth, and results are found in it by `doc_id`. Otherwise it
+  is every document of the turn with a label, whichever search returned it. With neither of them the
+  turn's searches are not counted.
+- **Late labels.** A label or a ground truth that comes late, is revised or withdrawn corrects the
+  scores of all the turn's searches, in the windows that hold their time.
+- **Repeats.** A result repeats one above it if it is the same document, or has the same `doc_id`.
+- **Not live** are `max_ont_sim`, `fa=collection(N)`, a `max_grade` below {LARGEST_GRADE} or above
+  {LARGEST_NUMBER:,}, and a `beta` above {LARGEST_NUMBER:,}: settings with them are refused.
+- **Cost.** None unless a metric is named. Each has six series an agent. Redis holds one more digest
+  of each result, and a label makes the worker score all searches of its turn anew, once a batch.
+"""
+
 
 def ranked_section() -> str:
     """All ranked metrics, with their options."""
-    parts = [f"## {RANKED}\n", _INTRO, *map(_definition, DEFINITIONS), _suites()]
+    parts = [f"## {RANKED}\n", _INTRO, *map(_definition, DEFINITIONS), _suites(), _LIVE]
     return "\n".join(parts)
 
 

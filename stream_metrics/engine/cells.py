@@ -11,11 +11,13 @@ from typing import Final, NamedTuple
 
 from stream_metrics.dedup.verify import EVIDENCE
 from stream_metrics.engine.config import NO_RELEASE, OTHER, EngineConfig
+from stream_metrics.engine.ranked import scores_of
 from stream_metrics.engine.state import Carrier, Cell, Conversation, Iteration, Turn
 from stream_metrics.engine.taken import TYPE_LABELS
 from stream_metrics.engine.turn import rerank_of
 from stream_metrics.events.times import round_scaled
 from stream_metrics.metrics.gain import Counts, last_good_iteration, settled, through
+from stream_metrics.metrics.ranking.names import RankedMetric
 
 NANO: Final = 10**9
 
@@ -24,7 +26,7 @@ class Series(NamedTuple):
     """A family of series: its name, the labels behind ``agent`` and ``window``, its windows.
 
     ``windows`` None means every configured window. ``help`` is what its readers are told.
-    ``values`` are those that each label can have; None where input decides.
+    ``values`` are those that each label can have; None where input or settings decide.
     """
 
     name: str
@@ -34,7 +36,8 @@ class Series(NamedTuple):
     values: tuple[tuple[str, ...] | None, ...] = ()
 
 
-# What the labels of series can be. Routes are not here: input names them.
+# What the labels of series can be. Routes are not here: input names them; nor are ranked metrics,
+# which settings name.
 TURN_METRICS: Final = (
     "rg", "drg", "rag", "drag", "sre", "srr",
     "iterations_for_all_good_results_qrels", "iterations_for_all_good_results_retrieved",
@@ -106,6 +109,14 @@ CODES: Final[dict[str, Series]] = {
     "kc": Series(
         "rerank_ndcg_count", (), _MACRO, "Searches whose two orders could be compared"
     ),
+    "rs": Series(
+        "retrieval_sum", ("metric",), _MACRO,
+        "A metric of `metrics.retrieval`, summed over searches, in billionths", (None,),
+    ),
+    "rc": Series(
+        "retrieval_count", ("metric",), _MACRO,
+        "Searches for which a metric of `metrics.retrieval` is defined", (None,),
+    ),
 }  # fmt: skip
 
 _CURVE_CODES: Final = tuple((f"ir|{n}", f"id|{n}", f"iG|{n}") for n in ("", *ITERATIONS))
@@ -121,6 +132,13 @@ def escape(label: str) -> str:
 def unescape(label: str) -> str:
     """The inverse of ``escape``."""
     return label.replace("%7C", "|").replace("%25", "%")
+
+
+@lru_cache(maxsize=64)
+def retrieval_codes(metrics: tuple[RankedMetric, ...]) -> tuple[tuple[str, str], ...]:
+    """The codes of the sum and the count of each ranked metric."""
+    names = [escape(str(metric)) for metric in metrics]
+    return tuple((f"rs|{name}", f"rc|{name}") for name in names)
 
 
 @lru_cache(maxsize=8_192)
@@ -175,6 +193,8 @@ def iteration_cell(turn: Turn, iteration: Iteration, config: EngineConfig) -> Ce
     routes: set[str] = set()
     if iteration.searches:
         _add_counts(sums, iteration, config)
+        if config.retrieval:
+            _add_scores(sums, turn, iteration, config)
         for search in iteration.searches:
             if search.route is not None:
                 routes.add(search.route)
@@ -232,6 +252,22 @@ def _add_counts(sums: dict[str, int], iteration: Iteration, config: EngineConfig
             sums["sG"] = gain
 
 
+def _add_scores(
+    sums: dict[str, int], turn: Turn, iteration: Iteration, config: EngineConfig
+) -> None:
+    codes = retrieval_codes(config.retrieval)
+    for search in iteration.searches:
+        scores = scores_of(turn, search, config)
+        for (sum_code, count_code), value in zip(codes, scores, strict=False):  # none: not judged
+            if value is not None:
+                sums[count_code] = sums.get(count_code, 0) + 1
+                total = sums.get(sum_code, 0) + scaled(value)
+                if total:
+                    sums[sum_code] = total
+                else:
+                    sums.pop(sum_code, None)
+
+
 def counts_of(iteration: Iteration) -> Counts:
     """The integers that the metrics of 3.1 work on."""
     return Counts(
@@ -253,7 +289,7 @@ def turn_cell(turn: Turn, config: EngineConfig) -> Cell | None:
         if number:
             sums[sum_code] = number
         sums[count_code] = 1
-    if turn.completed is not None and turn.completed.relevant is not None:
+    if turn.ground_truth is not None:
         basis, needed = "qrels", turn.qrels
     else:
         basis, needed = "retrieved", last_good_iteration(counts)

@@ -8,6 +8,8 @@ hot parts
                      and in a stub (one that has expired)
     ``t`` + number   header of a turn, where it says more than nothing
     ``e`` + digest   one carrier: an event with the items of it that stand
+    ``d`` + digest   where ranked metrics are configured: the digests under which ground truth names
+                     the results of that carrier's searches
 fingerprint parts
     digest           the packed fingerprints of that carrier's searches
 
@@ -69,6 +71,7 @@ _Labels = tuple[
     dict[_Id, _Gain | None], dict[_Id, str | None], dict[int, bool | None],
 ]  # fmt: skip
 _Completed = tuple[int, _Number, int, _Id, dict[bytes, _Gain] | None]
+_DocIds = list[list[bytes | None]]
 
 _HEAD: Final = msgspec.msgpack.Decoder(_Head)
 _TURN: Final = msgspec.msgpack.Decoder(_TurnPart)
@@ -77,6 +80,7 @@ _CARRIERS: Final[dict[int, msgspec.msgpack.Decoder[Any]]] = {
     LABELS: msgspec.msgpack.Decoder(_Labels),
     COMPLETED: msgspec.msgpack.Decoder(_Completed),
 }
+_DOC_IDS: Final = msgspec.msgpack.Decoder(_DocIds)
 _SUMS: Final = msgspec.msgpack.Decoder(dict[str, int])
 _ANY: Final = msgspec.msgpack.Decoder()
 
@@ -122,6 +126,8 @@ def encode_changes(
     for digest in changes.written:
         carrier = conversation.carriers[digest]
         hot[b"e" + digest] = _encode_carrier(conversation, carrier, schema)
+    for digest in changes.identified:
+        hot[b"d" + digest] = _encode_doc_ids(conversation, digest)
     for digest in changes.fingerprinted:
         carrier = conversation.carriers[digest]
         fingerprints[digest] = _encode_fingerprints(conversation, carrier, dedup)
@@ -196,6 +202,13 @@ def _encode_fingerprints(
     return dedup.pack(searches)
 
 
+def _encode_doc_ids(conversation: Conversation, digest: bytes) -> bytes | None:
+    carrier = conversation.carriers.get(digest)
+    if carrier is None or not carrier.searches:
+        return None
+    return _ENCODER.encode([search.doc_ids for search in _searches(conversation, carrier)])
+
+
 def decode_conversation(
     conversation_id: str, hot: Mapping[bytes, bytes], key_id: str
 ) -> Conversation:
@@ -214,6 +227,7 @@ def decode_conversation(
     conversation.schema = header.schema
     conversation.has_fingerprints = False
     conversation.forgotten = header.forgotten
+    doc_ids: dict[bytes, bytes] = {}
     for name, value in hot.items():
         if name[:1] == b"e":
             _decode_carrier(conversation, name[1:], value)
@@ -223,6 +237,10 @@ def decode_conversation(
                 raise DamagedState(f"the header of turn {number} stands under another's name")
             turn = _turn(conversation, number)
             turn.over_limit, turn.refused, turn.ghost, turn.qrels = rest
+        elif name[:1] == b"d":
+            doc_ids[name[1:]] = value
+    for digest, value in doc_ids.items():
+        _add_doc_ids(conversation, digest, value)
     return conversation
 
 
@@ -336,6 +354,16 @@ def _decode_carrier(conversation: Conversation, digest: bytes, value: bytes) -> 
             turn.gate_labels[iteration] = (carrier, needed)
     elif kind == COMPLETED:
         carrier.completed, turn.completed = True, Completed(carrier, stored[4])
+
+
+def _add_doc_ids(conversation: Conversation, digest: bytes, value: bytes) -> None:
+    carrier = conversation.carriers.get(digest)
+    searches = [] if carrier is None else _searches(conversation, carrier)
+    found = _read(_DOC_IDS, value, "the document ids of an event")
+    if [len(its) for its in found] != [len(search.result_ids) for search in searches]:
+        raise DamagedState("an event's document ids are not those of its results")
+    for search, its in zip(searches, found, strict=True):
+        search.doc_ids = its
 
 
 def _decode_search(carrier: Carrier, parts: _SearchPart) -> Search:

@@ -114,7 +114,7 @@ def _totals(turn: Turn) -> Row:
     value = through(counts)._asdict()
     totals |= {name: value[name] for name in _FIGURES}
     totals["sre_upper"] = sre_upper(results, good, unique - labelled)
-    if turn.completed is not None and turn.completed.relevant is not None:
+    if turn.ground_truth is not None:
         needed, basis = turn.qrels, "qrels"
     else:
         needed, basis = last_good_iteration(counts), "retrieved"

@@ -8,6 +8,7 @@ rebuilt when a conversation is loaded.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -97,12 +98,14 @@ class Search:
     """A winning search with its results as parallel lists, by rank.
 
     ``documents``, ``evidence`` ('' for a first occurrence, else i, u, t or f) and ``types`` are
-    what deduplication decided; ``fingerprints`` is None while they are not loaded.
+    what deduplication decided; ``fingerprints`` is None while they are not loaded. ``doc_ids`` are
+    the digests under which ground truth names the results, kept only where ranked metrics are
+    configured, which need them when fingerprints are not loaded.
     """
 
     __slots__ = (
-        "baseline", "carrier", "documents", "evidence", "fingerprints", "first", "gains", "index",
-        "ordinal", "result_ids", "route", "search_id", "types",
+        "baseline", "carrier", "doc_ids", "documents", "evidence", "fingerprints", "first", "gains",
+        "index", "ordinal", "result_ids", "route", "search_id", "types",
     )  # fmt: skip
 
     def __init__(self, carrier: Carrier, search_id: str, ordinal: int, index: int) -> None:
@@ -118,6 +121,7 @@ class Search:
         self.evidence: list[str] = []
         self.types: list[str] = []
         self.fingerprints: Fingerprints | None = None
+        self.doc_ids: list[bytes | None] | None = None
         self.first = 0  # the turn's results before this search
 
     @property
@@ -175,8 +179,9 @@ class Turn:
     (``credited``) and, once one is labelled, the number of its results with each label, and which
     is the first of them (``tallies``). ``result_labels`` are the labels of results, ``handles``
     the results that labels name, ``ranked_in`` the iterations in which a document has a baseline
-    rank. ``counted`` are the iterations that searched, in order. ``extra_values`` counts the values
-    of results with unusually many, as far as their fingerprints are loaded.
+    rank. ``counted`` are the iterations that searched, in order. ``scores`` are those of searches
+    by the ranked metrics that are configured, as far as they are known. ``extra_values`` counts the
+    values of results with unusually many, as far as their fingerprints are loaded.
 
     ``cell`` is what the turn adds to the windows beside its iterations, None for nothing, or
     ``STALE``.
@@ -186,7 +191,7 @@ class Turn:
         "cell", "completed", "counted", "credited", "documents", "extra_values", "first_by_doc",
         "firsts", "gate_labels", "gates", "ghost", "handles", "holders", "index", "iterations",
         "labels", "number", "order", "over_limit", "qrels", "ranked_in", "refused", "result_labels",
-        "results", "routing_labels", "searches", "tallies",
+        "results", "routing_labels", "scores", "searches", "tallies",
     )  # fmt: skip
 
     def __init__(self, number: int) -> None:
@@ -222,6 +227,7 @@ class Turn:
         self.result_labels: dict[int, int] = {}
         self.handles: dict[str, int] = {}
         self.ranked_in: dict[int, set[int]] = {}
+        self.scores: dict[str, Sequence[float | None]] = {}
         self.index: Index | None = None
         self.first_by_doc: dict[bytes, int] | None = None  # once needed: digest to iteration
 
@@ -231,16 +237,20 @@ class Turn:
         return bool(self.searches or self.gates) or self.ghost is not None
 
     @property
+    def ground_truth(self) -> dict[bytes, int] | None:
+        """The documents that were worth finding, with their grades; None if nobody has said."""
+        return self.completed.relevant if self.completed is not None else None
+
+    @property
     def weight(self) -> int:
         """What its items cost in memory, in usual results; carriers are not among them."""
         labels = len(self.labels) + len(self.routing_labels) + len(self.gate_labels)
-        relevant = self.completed.relevant if self.completed is not None else None
         return (
             self.results
             + len(self.searches)
             + len(self.iterations)
             + labels // 4
-            + (self.extra_values + len(relevant or ())) // 8
+            + (self.extra_values + len(self.ground_truth or ())) // 8
         )
 
     @property

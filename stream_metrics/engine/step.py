@@ -64,13 +64,14 @@ class Changes:
     """What a batch changed in one conversation.
 
     ``written`` and ``dropped``: carriers by digest; ``fingerprinted``: those whose fingerprints
-    are to be written. ``turns``: numbers of turns whose header changed. ``cells``: what windows
-    lose (-1) and gain (+1).
+    are to be written; ``identified``: those whose document ids are, or are to go. ``turns``:
+    numbers of turns whose header changed. ``cells``: what windows lose (-1) and gain (+1).
     """
 
     written: set[bytes] = field(default_factory=set)
     dropped: set[bytes] = field(default_factory=set)
     fingerprinted: set[bytes] = field(default_factory=set)
+    identified: set[bytes] = field(default_factory=set)
     turns: set[int] = field(default_factory=set)
     header: bool = False
     cells: list[tuple[int, Cell]] = field(default_factory=list)
@@ -85,7 +86,8 @@ class _TurnWork:
     """What a batch has done to one turn so far."""
 
     __slots__ = (
-        "before", "before_turn", "pending", "qrels", "rebuild", "replaced", "retracted", "touched",
+        "before", "before_turn", "pending", "qrels", "ranked", "rebuild", "replaced", "retracted",
+        "touched",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -96,6 +98,7 @@ class _TurnWork:
         self.rebuild = False
         self.replaced: set[str] = set()  # searches by id
         self.qrels = False
+        self.ranked = False  # whether the scores of all searches may have changed
         self.retracted = False
 
 
@@ -146,8 +149,13 @@ class Step:
         keeper = TurnKeeper(self.config, self.dedup_of(conversation.key_id), DedupCounts())
         for turn in conversation.turns.values():
             turn.qrels = keeper.qrels(turn)
+        carriers = conversation.carriers
+        searches = {digest for digest, carrier in carriers.items() if carrier.searches}
         return Changes(
-            written=set(conversation.carriers), turns=set(conversation.turns), header=True
+            written=set(carriers),
+            identified=searches if self.config.retrieval else set(),
+            turns=set(conversation.turns),
+            header=True,
         )
 
     def restore(self, conversation: Conversation) -> None:
@@ -159,6 +167,8 @@ class Step:
             for search in sorted(turn.searches.values(), key=lambda s: s.place):
                 _check_documents(search, len(turn.firsts))
                 keeper.place(turn, search)
+                if self.config.retrieval and search.doc_ids is None:
+                    raise DamagedState("a search has no document ids")
             for number in turn.gates:
                 iteration_of(turn, number)
             if conversation.has_fingerprints:
@@ -186,7 +196,7 @@ class _Batch:
         self._config = step.config
         self._limits = step.config.limits
         self._dedup = step.dedup_of(conversation.key_id)
-        self._keeper = TurnKeeper(step.config, self._dedup, seen.dedup, self._touch_number)
+        self._keeper = TurnKeeper(step.config, self._dedup, seen.dedup, self._touch_credit)
         self._changes = Changes()
         self._work: dict[int, _TurnWork] = {}
         self._early: list[tuple[Turn, Carrier, str | int]] = []
@@ -286,8 +296,19 @@ class _Batch:
                 cell = iteration_cell(turn, iteration, self._config)
             work.before[number] = cell
 
-    def _touch_number(self, turn: Turn, number: int) -> None:
-        self._touch(turn, self._work[turn.number], number)
+    def _touch_credit(self, turn: Turn, number: int) -> None:
+        """A document of the iteration is about to get another gain."""
+        work = self._work[turn.number]
+        self._touch(turn, work, number)
+        if self._config.retrieval and turn.ground_truth is None:
+            self._touch_ranked(turn, work)
+
+    def _touch_ranked(self, turn: Turn, work: _TurnWork) -> None:
+        """What is relevant in the turn is about to change: its searches may get other scores."""
+        if not work.ranked:
+            work.ranked = True
+            for number in turn.iterations:
+                self._touch(turn, work, number)
 
     def _touch_all(self, turn: Turn, work: _TurnWork) -> None:
         for number in turn.iterations:
@@ -308,12 +329,25 @@ class _Batch:
             changes.written.add(carrier.digest)
             return
         if self._conversation.carriers.pop(carrier.digest, None) is not None:
-            changes.written.discard(carrier.digest)
-            changes.fingerprinted.discard(carrier.digest)
-            changes.dropped.add(carrier.digest)
+            self._drop(carrier)
         if carrier.kind == SEARCHES:
             turn = self._conversation.turns[carrier.turn]
             self._keep_ghost(turn, carrier.version)
+
+    def _drop(self, carrier: Carrier) -> None:
+        """Nothing stands of ``carrier`` any more."""
+        changes, digest = self._changes, carrier.digest
+        changes.written.discard(digest)
+        changes.fingerprinted.discard(digest)
+        changes.dropped.add(digest)
+        if self._config.retrieval and carrier.kind == SEARCHES:
+            changes.identified.add(digest)
+
+    def _note_searches(self, carrier: Carrier) -> None:
+        """``carrier`` has other searches than before."""
+        self._changes.fingerprinted.add(carrier.digest)
+        if self._config.retrieval:
+            self._changes.identified.add(carrier.digest)
 
     def _keep_ghost(self, turn: Turn, version: Version) -> None:
         if turn.ghost is None or version > turn.ghost:
@@ -377,7 +411,7 @@ class _Batch:
         _count(turn, search, 1)
         turn.searches[sent.search_id] = search
         carrier.searches.append(sent.search_id)
-        self._changes.fingerprinted.add(carrier.digest)
+        self._note_searches(carrier)
         work.pending.append(search)
 
     def _room(
@@ -416,7 +450,7 @@ class _Batch:
         _count(turn, standing, -1)
         work.replaced.add(standing.search_id)
         standing.carrier.searches.remove(standing.search_id)
-        self._changes.fingerprinted.add(standing.carrier.digest)
+        self._note_searches(standing.carrier)
         self._release(standing.carrier)
         if standing in work.pending:
             work.pending.remove(standing)
@@ -519,6 +553,9 @@ class _Batch:
             pairs = [(doc, 2) for doc in relevant] if type(relevant) is list else relevant.items()  # type: ignore[union-attr]
             document = self._dedup.document
             digests = {document(doc): grade for doc, grade in pairs if grade is not None}
+        if self._config.retrieval:
+            self._touch_ranked(turn, work)
+            turn.scores.clear()
         carrier.completed, turn.completed = True, Completed(carrier, digests)
         work.qrels = True
         if standing is not None:
@@ -542,9 +579,7 @@ class _Batch:
             if carrier.version[:2] <= limit:
                 self._erase(carrier)
                 del conversation.carriers[digest]
-                changes.dropped.add(digest)
-                changes.written.discard(digest)
-                changes.fingerprinted.discard(digest)
+                self._drop(carrier)
         for turn in conversation.turns.values():
             if turn.ghost is not None and turn.ghost[:2] <= limit:
                 self._begin(turn)

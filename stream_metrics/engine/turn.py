@@ -107,6 +107,8 @@ class TurnKeeper:
             for at, rank in enumerate(search.baseline):
                 if rank is not None:
                     turn.ranked_in.setdefault(search.documents[at], set()).add(number)
+        if self.config.retrieval and search.fingerprints is not None:
+            search.doc_ids = search.fingerprints.documents
         self._place_labels(turn, search)
         if turn.first_by_doc is not None:
             _note_documents(turn.first_by_doc, search)
@@ -179,13 +181,15 @@ class TurnKeeper:
             iteration.good += 1
             iteration.gain += label
         turn.credited[document] = label
+        if turn.scores and turn.ground_truth is None:
+            turn.scores.clear()
 
     def qrels(self, turn: Turn) -> int | None:
         """Iterations until every relevant document was retrieved, from ``relevant``; or None."""
-        completed = turn.completed
-        if completed is None or completed.relevant is None or not turn.holders:
+        relevant = turn.ground_truth
+        if relevant is None or not turn.holders:
             return None
-        good = [d for d, grade in completed.relevant.items() if grade >= self.config.good_gain]
+        good = [d for d, grade in relevant.items() if grade >= self.config.good_gain]
         if not good:
             return None
         if turn.first_by_doc is None:

@@ -27,6 +27,7 @@ MIGRATABLE: Final = frozenset(
         "metrics.agents",
         "metrics.gain_of_document",
         "metrics.good_gain",
+        "metrics.retrieval",
         "metrics.routes",
         "metrics.windows",
         "state.ttl",

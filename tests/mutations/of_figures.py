@@ -14,6 +14,9 @@ DECODE: Final = "stream_metrics/events/decode.py"
 ENGINE: Final = (
     "tests/property/test_engine.py::test_any_arrival_gives_the_rows_and_windows_of_the_reference"
 )
+RANKED: Final = (
+    "tests/property/test_engine.py::test_any_arrival_gives_the_ranked_sums_of_the_reference"
+)
 RIVALS: Final = (
     "tests/property/test_engine.py::test_of_rival_labels_the_latest_counts_whatever_came_last"
 )
@@ -73,6 +76,35 @@ FIGURES: Final = (
         (Edit(TURN, "            iteration.gain -= credited\n", ""),),
         RIVALS,
         ROWS,
+    ),
+    Mutation(
+        "a late label leaves scores",
+        "the searches of a turn keep the scores that they had before a label",
+        (
+            Edit(
+                TURN,
+                "        if turn.scores and turn.ground_truth is None:\n"
+                "            turn.scores.clear()\n",
+                "",
+            ),
+        ),
+        RANKED,
+        "== expected.windows()",
+    ),
+    Mutation(
+        "a label judges one iteration",
+        "the sums of the turn's other iterations stay as they were before a label",
+        (
+            Edit(
+                STEP,
+                "        if self._config.retrieval and turn.ground_truth is None:\n"
+                "            self._touch_ranked(turn, work)\n",
+                "",
+            ),
+        ),
+        # a replay's windows are from the conversations: only the live ones are added up
+        LIVE,
+        "== expected.windows()",
     ),
     Mutation(
         "differences for sums",

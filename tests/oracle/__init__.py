@@ -45,10 +45,15 @@ def evaluate(
     identical_content: str = "duplicate",
     snippet_rejects: bool = True,
     keyed: bool = False,
+    retrieval: tuple[str, ...] = (),
 ) -> Outcome:
     """Evaluate a stream, whatever its order."""
     options = Options(
-        turn_scope, good_gain, gain_of_document, Settings(identical_content, snippet_rejects)
+        turn_scope,
+        good_gain,
+        gain_of_document,
+        Settings(identical_content, snippet_rejects),
+        retrieval,
     )
     events: list[Event] = []
     invalid: list[tuple[int, str]] = []

@@ -21,6 +21,7 @@ class Options:
     good_gain: int = 2
     gain_of_document: str = "first"
     dedup: Settings = field(default_factory=Settings)
+    retrieval: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

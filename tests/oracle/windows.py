@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from .dedup import NAMED_TYPES
 from .report import canonical
+from .retrieval import scores
 from .turns import Turn
 
 _SECOND = 1_000_000
@@ -31,6 +32,8 @@ _ROWS: dict[str, tuple[str, ...]] = {
     "routed_searches": _LONG,
     "rerank_ndcg_sum": _LONG,
     "rerank_ndcg_count": _LONG,
+    "retrieval_sum": _LONG,
+    "retrieval_count": _LONG,
 }
 MAX_AGENTS = 50
 MAX_ROUTES = 20
@@ -107,6 +110,9 @@ def _of_iteration(turn: Turn, iteration: int) -> Iterable[tuple[str, Labels, int
             yield "rerank_ndcg_count", (), 1
             yield "rerank_ndcg_sum", (("order", "shown"),), billionths(pair[0])
             yield "rerank_ndcg_sum", (("order", "baseline"),), billionths(pair[1])
+        for metric, value in scores(turn, search_id, turn.options.retrieval).items():
+            yield "retrieval_count", (("metric", metric),), 1
+            yield "retrieval_sum", (("metric", metric),), billionths(value)
 
 
 def _of_turn(turn: Turn) -> Iterable[tuple[str, Labels, int]]:

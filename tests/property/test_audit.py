@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.metrics.ranking.live import live_metrics
 from stream_metrics.ports import Record
-from stream_metrics.worker.audit import Audit, audit
+from stream_metrics.worker.audit import Audit, AuditOptions, audit
+from tests.oracle.retrieval import METRICS
 from tests.property.test_partition import TOPIC, once, opened
 from tests.strategies import KeyedRecord, arrivals, streams
 from tests.unit.test_audit import OPTIONS, never
@@ -18,24 +21,27 @@ TTL_MS = 86_400_000
 
 
 async def audits(
-    batches: list[list[KeyedRecord]], cache_results: int, horizons: dict[int, int]
+    batches: list[list[KeyedRecord]],
+    cache_results: int,
+    horizons: dict[int, int],
+    options: AuditOptions,
 ) -> list[Audit]:
     """An audit after each batch; before those in ``horizons`` what is old enough expires."""
     store, letters = MemoryStore(), MemoryDeadLetters()
-    partition = await opened(store, letters, cache_results)
+    partition = await opened(store, letters, cache_results, engine=options.engine)
     found, offset = [], 0
     for number, batch in enumerate(batches):
         if number in horizons:
             newest = partition.record_time_ms
             await partition.expire(newest + TTL_MS - horizons[number], once)
-            partition = await opened(store, letters, cache_results)
+            partition = await opened(store, letters, cache_results, engine=options.engine)
         records = [
             Record(value, key, timestamp_ms, TOPIC, 0, offset + at)
             for at, (key, value, timestamp_ms) in enumerate(batch)
         ]
         offset += len(records)
         await partition.process(records, once)
-        found.append(await audit(store, OPTIONS, never))
+        found.append(await audit(store, options, never))
     return found
 
 
@@ -49,7 +55,11 @@ def test_a_sound_state_has_no_difference(data: st.DataObject) -> None:
         st.dictionaries(st.integers(1, 6), st.sampled_from([-1, 0, 1, 1_000, 3_600_000]))
     )
 
-    found = asyncio.run(audits(batches, cache_results, horizons))
+    retrieval = data.draw(st.sampled_from([(), tuple(METRICS)]))
+    engine = replace(OPTIONS.engine, retrieval=live_metrics(retrieval))
+    options = replace(OPTIONS, engine=engine)
+
+    found = asyncio.run(audits(batches, cache_results, horizons, options))
 
     assert [(one.differences, one.unreadable, one.busy) for one in found] == [([], [], [])] * len(
         batches

@@ -8,10 +8,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.row import canonical
+from stream_metrics.metrics.ranking.live import live_metrics
 from stream_metrics.ports import Record
 from stream_metrics.worker.replay import Replay
 from tests import oracle
+from tests.oracle.retrieval import METRICS
 from tests.strategies import ROUTES, Draw, KeyedRecord, arrivals, streams
 
 START_S = 1_718_020_800
@@ -55,9 +58,16 @@ def rival_labels(draw: Draw) -> list[KeyedRecord]:
     return [(b"c1", text.encode(), None) for text in texts]
 
 
-def replayed(batches: list[list[tuple[bytes, bytes, int | None]]], scope: str = "last") -> Replay:
+RANKED = EngineConfig(retrieval=live_metrics(METRICS))
+
+
+def replayed(
+    batches: list[list[tuple[bytes, bytes, int | None]]],
+    scope: str = "last",
+    config: EngineConfig | None = None,
+) -> Replay:
     """The engine's state after ``batches``, each applied as one."""
-    engine = Replay(turn_scope=scope)
+    engine = Replay(config, turn_scope=scope)
     for batch in batches:
         for key, value, timestamp_ms in batch:
             engine.feed(Record(value, key, timestamp_ms))
@@ -80,6 +90,18 @@ def agrees(data: st.DataObject, stream: list[KeyedRecord]) -> None:
 def test_any_arrival_gives_the_rows_and_windows_of_the_reference(data: st.DataObject) -> None:
     """Permuted, repeated and split streams give the reference's rows and windows, byte for byte."""
     agrees(data, data.draw(streams()))
+
+
+@given(st.data())
+def test_any_arrival_gives_the_ranked_sums_of_the_reference(data: st.DataObject) -> None:
+    """Scores follow labels and ground truth that come late, are revised or withdrawn."""
+    stream = data.draw(st.one_of(streams(), rival_labels()))
+    records = [oracle.Record(v, k, t) for k, v, t in stream]
+    expected = oracle.evaluate(records, retrieval=tuple(METRICS))
+
+    engine = replayed(data.draw(arrivals(stream)), config=RANKED)
+
+    assert canonical(engine.windows()) + "\n" == expected.windows()
 
 
 @given(st.data())

@@ -41,6 +41,7 @@ CHANGES: list[dict[str, dict[str, Any]]] = [
     {"metrics": {"gain_of_document": "max"}},
     {"metrics": {"windows": ["10m", "24h"]}},
     {"metrics": {"agents": ["zoe"], "routes": ["web"]}},
+    {"metrics": {"retrieval": ["judged@2", "ndcg@10", "recall@2"]}},
     {"state": {"ttl": "48h"}},
     {"metrics": {"good_gain": 1, "windows": ["5m"]}, "state": {"ttl": "30h"}},
 ]

@@ -17,12 +17,14 @@ from stream_metrics.adapters.redis.connect import RedisOptions, connect
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.row import canonical
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.metrics.ranking.live import live_metrics
 from stream_metrics.ports import Identity, Output, Position, Record, StateStore
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.export import export_state
 from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
 from stream_metrics.worker.telemetry import Silent
 from tests import oracle
+from tests.oracle.retrieval import METRICS
 from tests.strategies import arrivals, streams
 
 TOPIC = "events"
@@ -70,21 +72,22 @@ async def live(
     batches: list[list[tuple[bytes, bytes, int | None]]],
     cache_results: int,
     reopen: set[int],
+    engine: EngineConfig,
 ) -> tuple[list[str], str, MemoryDeadLetters]:
     """Rows and windows of the store after the live path has taken ``batches``."""
     letters = MemoryDeadLetters()
-    partition = await opened(store, letters, cache_results)
+    partition = await opened(store, letters, cache_results, engine=engine)
     offset = 0
     for number, batch in enumerate(batches):
         if number in reopen:
-            partition = await opened(store, letters, cache_results)
+            partition = await opened(store, letters, cache_results, engine=engine)
         records = [
             Record(value, key, timestamp_ms, TOPIC, 0, offset + at)
             for at, (key, value, timestamp_ms) in enumerate(batch)
         ]
         offset += len(records)
         await partition.process(records, once)
-    export = await export_state(store, EngineConfig(), DEFAULT_WINDOWS, "all")
+    export = await export_state(store, engine, DEFAULT_WINDOWS, "all")
     windows = canonical(export.windows_document(None)) + "\n"
     return [canonical(row) for row in export.rows], windows, letters
 
@@ -98,11 +101,13 @@ def agrees(
     batches = data.draw(arrivals(stream))
     cache_results = data.draw(st.sampled_from([0, 20, 100_000]))
     reopen = data.draw(st.sets(st.integers(0, 6)))
+    retrieval = data.draw(st.sampled_from([(), tuple(METRICS)]))
     taken = [record for batch in batches for record in batch]
     reference = [oracle.Record(value, key, None) for key, value, _ in taken]
-    expected = oracle.evaluate(reference, turn_scope="all", keyed=True)
+    expected = oracle.evaluate(reference, turn_scope="all", keyed=True, retrieval=retrieval)
+    engine = EngineConfig(retrieval=live_metrics(retrieval))
 
-    rows, windows, letters = run(batches, cache_results, reopen)
+    rows, windows, letters = run(batches, cache_results, reopen, engine)
 
     assert rows == expected.rows
     assert windows == expected.windows()
@@ -111,7 +116,8 @@ def agrees(
 
 @given(st.data())
 def test_the_live_path_over_the_memory_store(data: st.DataObject) -> None:
-    """Whatever the batches, the cache's size and the changes of owner, the state is the same."""
+    """Whatever the batches, the cache's size and the changes of owner, the state is the same, with
+    ranked metrics or without."""
     agrees(data, lambda *drawn: asyncio.run(live(MemoryStore(), *drawn)))
 
 

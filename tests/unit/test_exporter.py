@@ -31,11 +31,12 @@ from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.adapters.prometheus.windows import PREFIX, WindowCollector, select
 from stream_metrics.engine.cells import CODES, escape, split_code
 from stream_metrics.engine.codec import encode_sums
-from stream_metrics.engine.config import OTHER
+from stream_metrics.engine.config import MAX_RETRIEVAL, OTHER
 from stream_metrics.engine.state import Cell
 from stream_metrics.engine.step import Observations
 from stream_metrics.engine.windows import DEFAULT_WINDOWS, Names, Windows, window_rows
 from stream_metrics.events.decode import REASONS
+from stream_metrics.metrics.ranking.live import live_metrics
 
 NOW_US = 1_700_000_000_000_000
 OPENMETRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
@@ -240,6 +241,18 @@ def test_any_limit_holds(limit: int) -> None:
     assert all(everything[key] == number for key, number in totals.items())
 
 
+def test_every_ranked_metric_there_may_be_keeps_the_limit() -> None:
+    """With as many as settings can name, zeros included, a worker exports at most 20,000."""
+    metrics = live_metrics(f"ndcg@{k}" for k in range(1, MAX_RETRIEVAL + 1))
+    partition = full(AGENTS, [str(metric) for metric in metrics])
+    collector = WindowCollector(lambda: [partition], lambda: NOW_US, retrieval=metrics)
+    found = gauges(collector)
+
+    assert sum(name.startswith(PREFIX) for name, _ in found) <= 20_000
+    assert value(found, PREFIX + "series_cut") == 0
+    assert over_agents(found) == over_agents(expected([partition], NOW_US))
+
+
 def test_routes_beyond_the_registry_cannot_exceed_the_limit() -> None:
     """Even stored buckets with thousands of routes keep to the limit, core series first."""
     partition = full(["a", "b"], (f"route-{n}" for n in range(5_000)))
@@ -278,13 +291,16 @@ def test_families_with_known_labels_are_there_from_the_start() -> None:
     """A known agent has 0 for every value that a label can have, and for routes that it took."""
     windows = Windows()
     windows.load("24h", NOW_US // DEFAULT_WINDOWS[-1].bucket_us, "a", encode_sums({"R|wiki|no": 2}))
-    found = gauges(WindowCollector(lambda: [windows], lambda: NOW_US))
+    ranked = live_metrics(["ndcg@10"])
+    found = gauges(WindowCollector(lambda: [windows], lambda: NOW_US, retrieval=ranked))
 
     for name, labels in (
         ("gate_decisions", {"decision": "skip", "needed": "no", "window": "5m"}),
         ("turn_metric_count", {"metric": "srr", "window": "24h"}),
         ("iteration_gain", {"iteration": "9+", "window": "1h"}),
         ("rerank_ndcg_count", {"window": "1h"}),
+        ("retrieval_sum", {"metric": "ndcg@10", "window": "5m"}),
+        ("retrieval_count", {"metric": "ndcg@10", "window": "24h"}),
         ("duplicates", {"entity_type": "File", "evidence": "url", "span": "same_iteration",
                         "window": "5m"}),
         ("routed_searches", {"route": "wiki", "correct": "yes", "window": "5m"}),

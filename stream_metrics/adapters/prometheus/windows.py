@@ -18,16 +18,18 @@ from typing import Final
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from stream_metrics.engine.cells import CODES, Series, escape, split_code
+from stream_metrics.engine.cells import CODES, Series, escape, retrieval_codes, split_code
 from stream_metrics.engine.codec import decode_sums
 from stream_metrics.engine.config import OTHER, WINDOW_BUCKETS
 from stream_metrics.engine.windows import Sums, Window, Windows, add
+from stream_metrics.metrics.ranking.names import RankedMetric
 
 PREFIX: Final = "streammetrics_window_"
 MAX_SERIES: Final = 20_000
 
 Key = tuple[str, str]  # window, series code
 Bucket = tuple[int, str]  # number, agent
+Metrics = tuple[RankedMetric, ...]
 
 
 def _values(known: tuple[str, ...] | None) -> tuple[str, ...]:
@@ -86,12 +88,15 @@ def select(agents: dict[str, dict[Key, int]], ranked: Sequence[str], limit: int)
     return Selection({**kept, OTHER: other} if other else kept, folded, cut)
 
 
-def with_zeros(series: Mapping[Key, int], windows: tuple[str, ...]) -> dict[Key, int]:
+def with_zeros(
+    series: Mapping[Key, int], windows: tuple[str, ...], retrieval: Metrics = ()
+) -> dict[Key, int]:
     """An agent's series, and 0 for those whose labels are known though nothing was counted.
 
-    Known are all labels but routes, and the routes that the agent has in any window.
+    Known are all labels but routes, and the routes that the agent has in any window; of ranked
+    metrics those that are configured.
     """
-    padded = {**_closed(windows), **series}
+    padded = {**_closed(windows, retrieval), **series}
     routes = {code.rpartition("|")[0] for _, code in series if code.startswith("R|")}
     _, answers = CODES["R"].values
     for route, window in product(sorted(routes), CODES["R"].windows or windows):
@@ -102,10 +107,14 @@ def with_zeros(series: Mapping[Key, int], windows: tuple[str, ...]) -> dict[Key,
 
 
 @lru_cache(maxsize=8)
-def _closed(windows: tuple[str, ...]) -> dict[Key, int]:
+def _closed(windows: tuple[str, ...], retrieval: Metrics) -> dict[Key, int]:
+    ranked = {
+        codes[0].partition("|")[0]: codes
+        for codes in zip(*retrieval_codes(retrieval), strict=True)
+    }  # fmt: skip
     return {
         (window, code): 0
-        for head, codes in _CLOSED.items()
+        for head, codes in {**_CLOSED, **ranked}.items()
         for window in CODES[head].windows or ()
         if window in windows
         for code in codes
@@ -156,6 +165,7 @@ class WindowCollector(Collector):
     ``partitions`` gives the windows of the partitions that this worker owns; ``now_us`` the wall
     clock. ``configured`` agents have series from the start and are the last to be folded.
     ``dimension`` is the label that agents stand in (with releases in their place, ``release``).
+    ``retrieval`` are the ranked metrics that are summed up.
     """
 
     def __init__(
@@ -166,8 +176,10 @@ class WindowCollector(Collector):
         *,
         configured: Collection[str] = (),
         dimension: str = "agent",
+        retrieval: Metrics = (),
     ) -> None:
         self._dimension = dimension
+        self._retrieval = retrieval
         self._partitions = partitions
         self._now_us = now_us
         self._limit = max_series - 2  # two gauges about the series bear the same prefix
@@ -237,7 +249,9 @@ class WindowCollector(Collector):
             return Selection()
         names = tuple(window.name for window in sorted(windows, key=_length))
         agents = self._series(names)
-        padded = {agent: with_zeros(series, names) for agent, series in agents.items()}
+        padded = {
+            agent: with_zeros(series, names, self._retrieval) for agent, series in agents.items()
+        }
         if sum(map(len, padded.values())) <= self._limit:
             agents = padded
         return select(agents, self._ranked(agents, names[-1]), self._limit)

@@ -1,0 +1,64 @@
+"""Scores of searches by the ranked metrics that are configured.
+
+A search is a ranking. What is relevant is the same for all searches of a turn: the ground truth
+that came with its end, else its labels; without either nothing is judged, and no search of the turn
+has a score. So a new search is scored by itself, and a label may change the scores of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from math import isnan
+
+from stream_metrics.engine.config import EngineConfig
+from stream_metrics.engine.state import Search, Turn
+from stream_metrics.metrics.ranking.relevance import Query, Relevance, Retrieved
+from stream_metrics.metrics.ranking.scoring import score
+
+
+def scores_of(turn: Turn, search: Search, config: EngineConfig) -> Sequence[float | None]:
+    """The scores of a search, one for each of ``config.retrieval``; none at all if not judged.
+
+    None is undefined. All searches of the turn that have no scores yet are scored in one go.
+    """
+    found = turn.scores.get(search.search_id)
+    if found is None:
+        _score(turn, config)
+        found = turn.scores[search.search_id]
+    return found
+
+
+def _score(turn: Turn, config: EngineConfig) -> None:
+    searches = [search for search in turn.order if search.search_id not in turn.scores]
+    judge = Relevance(good_gain=config.good_gain).judge
+    relevant, labels = _relevant(turn), _labels(turn)
+    judged = [
+        row
+        for search in searches
+        if (row := judge(Query(_results(turn, search), relevant, labels))) is not None
+    ]
+    values = score(judged, config.retrieval).values.tolist() if judged else [[]] * len(searches)
+    for search, scores in zip(searches, values, strict=True):
+        turn.scores[search.search_id] = [None if isnan(value) else value for value in scores]
+
+
+def _relevant(turn: Turn) -> dict[str, float] | None:
+    """The ground truth; document ids are the texts of their digests."""
+    relevant = turn.ground_truth
+    return None if relevant is None else {doc.hex(): grade for doc, grade in relevant.items()}
+
+
+def _labels(turn: Turn) -> dict[Hashable, float]:
+    """The labels of the turn's documents."""
+    return {
+        document: float(gain) for document, gain in enumerate(turn.credited) if gain is not None
+    }
+
+
+def _results(turn: Turn, search: Search) -> list[Retrieved]:
+    assert search.doc_ids is not None  # whoever places or restores a search sees to that
+    first, firsts = search.first, turn.firsts
+    return [
+        Retrieved(document, None if doc is None else doc.hex(), None, firsts[document] < first)
+        for document, doc in zip(search.documents, search.doc_ids, strict=True)
+    ]

@@ -1,0 +1,104 @@
+"""Ranked metrics of a turn's searches, judged by the turn's ground truth or by its labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from . import ranking as plain
+from .turns import Found, Turn
+
+
+class _Ranking(NamedTuple):
+    """A search's results by name, the grade of each name, and what else metrics look at.
+
+    A result that repeats one above has a name of its own, without a grade.
+    """
+
+    names: list[str]
+    truth: Mapping[str, float]
+    rel: float
+    judged: list[bool]
+    new: list[bool]
+
+
+_DEEP = 10_000
+
+
+def _share(flags: list[bool]) -> float | None:
+    return sum(flags) / len(flags) if flags else None
+
+
+METRICS: dict[str, Callable[[_Ranking], float | None]] = {
+    "aqwv@2": lambda r: _aqwv(r, 2),
+    "err@3": lambda r: plain.err(r.names, r.truth, 3),
+    "hit@1": lambda r: plain.hit(r.names, r.truth, 1, r.rel),
+    "judged@2": lambda r: _share(r.judged[:2]),
+    "map": lambda r: plain.average_precision(r.names, r.truth, _DEEP, r.rel),
+    "mrr": lambda r: plain.reciprocal_rank(r.names, r.truth, _DEEP, r.rel),
+    "ndcg(gains=exponential)@2": lambda r: plain.ndcg(r.names, r.truth, 2, "exponential"),
+    "ndcg@10": lambda r: plain.ndcg(r.names, r.truth, 10),
+    "novelty@3": lambda r: _share(r.new[:3]),
+    "precision(rel=3)@2": lambda r: plain.precision(r.names, r.truth, 2, 3),
+    "recall@2": lambda r: plain.recall(r.names, r.truth, 2, r.rel),
+    "redundancy@3": lambda r: _share([name.startswith("again ") for name in r.names[:3]]),
+}
+
+
+def _aqwv(ranking: _Ranking, k: int) -> float | None:
+    binary = {name: float(grade >= ranking.rel) for name, grade in ranking.truth.items()}
+    return plain.aqwv(ranking.names, binary, k)
+
+
+def scores(turn: Turn, search_id: str, names: tuple[str, ...]) -> dict[str, float]:
+    """The scores of a search that are defined; none at all if nothing judges the turn."""
+    ranking = _ranking(turn, search_id)
+    if ranking is None:
+        return {}
+    found = {name: METRICS[name](ranking) for name in names}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _ranking(turn: Turn, search_id: str) -> _Ranking | None:
+    relevant = None if turn.completed is None else turn.completed.entry
+    documents = {one.placement.first for one in turn.found}
+    if relevant is not None:
+        truth = {f"doc {doc_id}": float(grade) for doc_id, grade in relevant.items()}
+        rel = 1.0
+    else:
+        labels = {first: turn.gain_of(first) for first in documents}
+        truth = {f"{first}": float(gain) for first, gain in labels.items() if gain is not None}
+        rel = float(turn.options.good_gain)
+        if not truth:
+            return None
+    mine = [one for one in turn.found if one.search_id == search_id]
+    mine.sort(key=lambda one: one.rank)
+    firsts = [one.placement.first for one in mine]
+    doc_ids = [one.raw["doc_id"] for one in mine]
+    called = [_name(one, by_doc=relevant is not None) for one in mine]
+    return _Ranking(
+        [
+            f"again {at}"
+            if firsts[at] in firsts[:at]
+            or (doc_ids[at] is not None and doc_ids[at] in doc_ids[:at])
+            else name
+            for at, name in enumerate(called)
+        ],
+        truth,
+        rel,
+        [name in truth for name in called],
+        [
+            not any(
+                other.placement.first == first and other.search_id != search_id
+                for other in turn.found[: turn.found.index(mine[0])]
+            )
+            for first in firsts
+        ],
+    )
+
+
+def _name(one: Found, *, by_doc: bool) -> str:
+    """What the truth calls a result."""
+    if not by_doc:
+        return f"{one.placement.first}"
+    return "no doc_id" if one.raw["doc_id"] is None else f"doc {one.raw['doc_id']}"

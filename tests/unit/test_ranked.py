@@ -1,0 +1,405 @@
+"""Ranked metrics summed up while events come: which there may be, their sums, and the work."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.engine.codec import decode_conversation, encode_changes
+from stream_metrics.engine.config import MAX_RETRIEVAL, EngineConfig
+from stream_metrics.engine.state import DamagedState, Turn
+from stream_metrics.metrics.ranking.by_ids import ndcg_at_k, recall_at_k
+from stream_metrics.metrics.ranking.live import live_metrics
+from stream_metrics.metrics.ranking.names import MetricNameError
+from stream_metrics.ports import ConversationKey, Record, StoredConversation
+from stream_metrics.settings import Settings
+from stream_metrics.worker.partition import conversation_key
+from tests.property.test_migrate import OLD, Configured, settings_with
+from tests.property.test_partition import TOPIC, once, opened
+from tests.property.test_reshard import sound
+from tests.unit.test_fast_paths import Fed
+from tests.unit.test_pieces import FIRST, NEW, SECOND
+from tests.unit.test_pieces import OLD as FOUR
+from tests.unit.test_reshard import TRAFFIC
+
+NAMES = ("judged@10", "ndcg@10", "recall@10")
+RETRIEVAL = live_metrics(NAMES)
+NANO = 10**9
+
+
+def settings(*names: str) -> Settings:
+    """Settings with these metrics."""
+    return Settings.model_validate({"metrics": {"retrieval": names}})
+
+
+def sums(fed: Fed) -> dict[str, int]:
+    """What all that was taken has added up to."""
+    found: dict[str, int] = {}
+    for sign, cell in fed.cells:
+        for code, value in cell.sums.items():
+            found[code] = found.get(code, 0) + sign * value
+    return {code: value for code, value in found.items() if value}
+
+
+def ranked(fed: Fed) -> dict[str, tuple[int, int]]:
+    """Count and sum of each metric that has any."""
+    found = sums(fed)
+    return {
+        name: (found[f"rc|{name}"], found.get(f"rs|{name}", 0))
+        for name in NAMES
+        if f"rc|{name}" in found
+    }
+
+
+def billionths(value: float) -> int:
+    """A score as it is summed."""
+    return round(value * NANO)
+
+
+# -- settings -----------------------------------------------------------------------------------
+
+
+def test_no_ranked_metric_is_computed_unless_one_is_named() -> None:
+    """By default the list is empty, and the engine has none."""
+    assert Settings.model_validate({}).engine_config().retrieval == ()
+
+
+def test_names_are_kept_as_they_print() -> None:
+    """However a metric is written, and in whatever order: the state is the same."""
+    one, other = (
+        settings("NDCG_at_10", "p(rel=2, denominator=k)@5"),
+        settings("precision(rel=2)@5", "ndcg@10", "ndcg@10"),
+    )
+
+    assert one.metrics.retrieval == ("ndcg@10", "precision(rel=2)@5")
+    assert one.fingerprint() == other.fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("ndgc@10", "did you mean ndcg"),
+        ("recall", "needs a cut-off, as in recall@10"),
+        ("max_ont_sim@3", "no event says which terms are expected"),
+        ("ontology", "no event says which terms are expected"),
+        ("err(max_grade=2)@3", "take max_grade=4 or more"),
+        ("rbp(max_grade=5000,gains=linear)", "take max_grade=1000 or less"),
+        ("aqwv(beta=1e9)@5", "take beta=1000 or less"),
+        ("p_fa(fa=collection(100))@5", "take fa=retrieved"),
+    ],
+)
+def test_what_makes_no_sense_live_is_refused(name: str, words: str) -> None:
+    """With what is wrong, before any event is read."""
+    with pytest.raises(MetricNameError, match=words):
+        live_metrics([name])
+    with pytest.raises(ValidationError, match=words):
+        settings(name)
+
+
+def test_a_list_that_is_too_long_is_refused() -> None:
+    """Since each agent has series of each metric."""
+    names = [f"ndcg@{k}" for k in range(1, MAX_RETRIEVAL + 2)]
+
+    assert settings(*names[1:]).metrics.retrieval
+    with pytest.raises(ValidationError, match=f"name at most {MAX_RETRIEVAL}"):
+        settings(*names)
+
+
+# -- sums ---------------------------------------------------------------------------------------
+
+
+def test_labels_judge_all_searches_of_the_turn() -> None:
+    """The ground truth is every labelled document, whichever search returned it."""
+    fed = Fed(retrieval=RETRIEVAL)
+    fed.take(fed.search("a", "D1", "D2"), fed.search("b", "D3", iteration=2))
+    fed.take(fed.labels(a_1=1, a_2=3, b_1=4))
+
+    grades = {"D1": 1, "D2": 3, "D3": 4}
+    scores = [ndcg_at_k(list(grades), shown, 10, grades) for shown in (["D1", "D2"], ["D3"])]
+    recalls = [recall_at_k(["D2", "D3"], shown, 10) for shown in (["D1", "D2"], ["D3"])]
+    assert ranked(fed) == {
+        "judged@10": (2, 2 * NANO),
+        "ndcg@10": (2, sum(map(billionths, scores))),
+        "recall@10": (2, sum(map(billionths, recalls))),
+    }
+
+
+def test_a_ground_truth_judges_in_place_of_labels() -> None:
+    """It takes over when it comes, late or not, and gives way when a later event withdraws it."""
+    fed = Fed(retrieval=RETRIEVAL)
+    fed.take(fed.search("a", "D1", "D2"), fed.labels(a_1=4))
+    by_labels = ranked(fed)
+    fed.take(fed.event("turn_completed", relevant={"D2": 1, "D9": 1}))
+
+    expected = billionths(ndcg_at_k(["D2", "D9"], ["D1", "D2"], 10))
+    assert ranked(fed) == {
+        "judged@10": (1, NANO // 2),
+        "ndcg@10": (1, expected),
+        "recall@10": (1, NANO // 2),
+    }
+    assert by_labels["ndcg@10"] == (1, NANO)
+    fed.take(fed.labels(a_2=3, a_1=0))
+    assert ranked(fed)["ndcg@10"] == (1, expected)
+    fed.take(fed.event("turn_completed", relevant=None), fed.labels(a_2=None, a_1=4))
+    assert ranked(fed) == by_labels
+
+
+def test_an_empty_ground_truth_scores_zero() -> None:
+    """It says that nothing is relevant, which is not that nobody judged."""
+    fed = Fed(retrieval=RETRIEVAL)
+    fed.take(fed.search("a", "D1"), fed.event("turn_completed", relevant=[]))
+
+    assert ranked(fed) == {"judged@10": (1, 0), "ndcg@10": (1, 0), "recall@10": (1, 0)}
+
+
+def test_searches_that_nobody_judged_count_nowhere() -> None:
+    """Nor do they once their only label is withdrawn."""
+    fed = Fed(retrieval=RETRIEVAL)
+    fed.take(fed.search("a", "D1"), fed.search("b", "D2", iteration=2))
+    assert ranked(fed) == {}
+    fed.take(fed.labels(b_1=0))
+    assert ranked(fed)["judged@10"] == (2, NANO)
+    fed.take(fed.labels(b_1=None))
+    assert ranked(fed) == {}
+
+
+def test_a_repeat_keeps_its_rank_and_scores_nothing() -> None:
+    """A passage of a document above it has the same ``doc_id``, and is a document of its own."""
+    fed = Fed(retrieval=live_metrics(["ndcg@10", "redundancy@10"]))
+    passages = [
+        {"result_id": f"a-{n}", "doc_id": doc, "ids": {"chunk_id": f"{n}"}, "gain": gain}
+        for n, (doc, gain) in enumerate([("D1", 2), ("D1", 4), ("D2", 3)])
+    ]
+    fed.take(
+        fed.event(
+            "search_iteration", iteration=1, searches=[{"search_id": "a", "results": passages}]
+        )
+    )
+
+    labels = {"0": 2, "1": 4, "2": 3}
+    expected = ndcg_at_k(list(labels), ["0", "again", "2"], 10, labels)
+    found = sums(fed)
+    assert found["rs|ndcg@10"] == billionths(expected)
+    assert found["rs|redundancy@10"] == billionths(1 / 3)
+
+
+def test_an_undefined_score_is_in_neither_sum_nor_count() -> None:
+    """A search without a result has no judged share; its NDCG is 0."""
+    fed = Fed(retrieval=RETRIEVAL)
+    fed.take(fed.search("a"), fed.search("b", "D1", iteration=2), fed.labels(b_1=3))
+
+    assert {name: count for name, (count, _) in ranked(fed).items()} == {
+        "judged@10": 1,
+        "ndcg@10": 2,
+        "recall@10": 2,
+    }
+
+
+# -- state --------------------------------------------------------------------------------------
+
+
+class Asked(MemoryStore):
+    """A store that notes whether fingerprints were asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fingerprints: list[bool] = []
+
+    async def load(
+        self, partition: int, keys: Sequence[tuple[ConversationKey, bool]]
+    ) -> list[StoredConversation]:
+        """Note it, and load."""
+        self.fingerprints += [wanted for _, wanted in keys]
+        return await super().load(partition, keys)
+
+
+async def stored(retrieval: tuple[str, ...]) -> tuple[Asked, StoredConversation]:
+    """What a partition without a cache stores of a search, its labels and its ground truth."""
+    store = Asked()
+    engine = EngineConfig(retrieval=live_metrics(retrieval))
+    partition = await opened(store, MemoryDeadLetters(), 0, engine=engine)
+    bodies: list[dict[str, Any]] = [
+        {"type": "search_iteration", "iteration": 1, "searches": [
+            {"search_id": "a", "results": [{"result_id": "a-1", "doc_id": "D1"}]}]},
+        {"type": "relevance_labels", "labels": [{"result_id": "a-1", "gain": 3}]},
+        {"type": "turn_completed", "relevant": ["D1"]},
+        {"type": "relevance_labels", "labels": [{"result_id": "a-1", "gain": 1}]},
+    ]  # fmt: skip
+    for at, body in enumerate(bodies):
+        event = {**body, "event_id": f"e{at}", "conversation_id": "c", "turn": 1,
+                 "occurred_at": 1_718_020_800 + at}  # fmt: skip
+        value = json.dumps(event).encode()
+        await partition.process([Record(value, b"c", None, TOPIC, 0, at)], once)
+    [parts] = await store.load(0, [(conversation_key("c"), True)])
+    return store, parts
+
+
+async def test_a_label_needs_no_fingerprints() -> None:
+    """With ranked metrics as without: what they need of a search lies beside its labels."""
+    store, _ = await stored(NAMES)
+
+    assert store.fingerprints[:4] == [True, False, True, False]
+
+
+async def test_document_ids_are_stored_only_for_ranked_metrics() -> None:
+    """Else the state is what it always was."""
+    _, plain = await stored(())
+    _, ranked_parts = await stored(NAMES)
+
+    more = ranked_parts.hot.keys() - plain.hot.keys()
+    assert {name[:1] for name in more} == {b"d"}
+    assert {name: ranked_parts.hot[name] for name in plain.hot} == plain.hot
+
+
+def without(parts: dict[bytes, bytes]) -> dict[bytes, bytes]:
+    """No document ids."""
+    return {name: part for name, part in parts.items() if name[:1] != b"d"}
+
+
+def too_few(parts: dict[bytes, bytes]) -> dict[bytes, bytes]:
+    """The document ids of a search without a result."""
+    return {name: b"\x91\x90" if name[:1] == b"d" else part for name, part in parts.items()}
+
+
+def of_nobody(parts: dict[bytes, bytes]) -> dict[bytes, bytes]:
+    """Document ids of an event that is not there."""
+    return {**parts, b"d" + bytes(16): b"\x91\x91\xc0"}
+
+
+@pytest.mark.parametrize("damage", [without, too_few, of_nobody])
+async def test_document_ids_that_do_not_fit_are_damage(
+    damage: Callable[[dict[bytes, bytes]], dict[bytes, bytes]],
+) -> None:
+    """Nothing is scored by half of what it needs."""
+    _, parts = await stored(NAMES)
+    fed = Fed(retrieval=RETRIEVAL)
+
+    with pytest.raises(DamagedState, match="document ids"):
+        fed.step.restore(decode_conversation("c", damage(dict(parts.hot)), ""))
+
+
+async def test_migrating_back_leaves_no_document_ids() -> None:
+    """The state is then, byte for byte, what it was."""
+    group = Configured({"events": 2})
+    group.send(TRAFFIC)
+    await group.read()
+
+    async def kept() -> list[dict[bytes, bytes]]:
+        found = {}
+        for number in range(2):
+            async for key, parts in group.store.conversations(number):
+                found[number, key] = dict(parts.hot)
+        return [found[place] for place in sorted(found)]
+
+    before = await kept()
+    await group.migrate(settings_with({"metrics": {"retrieval": list(NAMES)}}))
+    assert any(name[:1] == b"d" for hot in await kept() for name in hot)
+    assert sound(await group.audit())
+    await group.migrate(OLD)
+    assert await kept() == before
+
+
+async def test_pieces_that_are_merged_keep_their_scores() -> None:
+    """The sums after partitions were added are those of one count all along."""
+    chosen = settings_with({"metrics": {"retrieval": list(NAMES)}})
+    group, other = Configured(dict(FOUR), settings=chosen), Configured(dict(NEW), settings=chosen)
+    ends = [
+        (key, json.dumps({
+            "type": "turn_completed", "event_id": "end", "conversation_id": key.decode(),
+            "turn": 1, "occurred_at": 1_718_021_000, "relevant": ["a"],
+        }).encode(), None)
+        for key, _, _ in FIRST
+    ]  # fmt: skip
+    group.send(FIRST)
+    await group.read()
+    group.send([*SECOND, *ends], NEW)
+    await group.read()
+    await group.reshard(NEW)
+    await group.read()
+    other.send([*FIRST, *SECOND, *ends])
+    await other.read()
+
+    shown = await group.shown()
+    assert shown == await other.shown()
+    assert '"retrieval_sum"' in shown[1]
+    assert sound(await group.audit())
+
+
+# -- work ---------------------------------------------------------------------------------------
+
+
+def turn_of(fed: Fed) -> Turn:
+    """The only one."""
+    return fed.conversation.turns[1]
+
+
+def test_without_ranked_metrics_nothing_is_scored_or_kept() -> None:
+    """The live path does what it did before there were any."""
+    fed = Fed()
+    fed.take(fed.search("a", "D1"), fed.labels(a_1=3), fed.event("turn_completed", relevant=["D1"]))
+    changes = fed.step.apply(fed.conversation, [fed.search("b", "D2", iteration=2)], fed.seen)
+
+    assert turn_of(fed).scores == {}
+    assert all(search.doc_ids is None for search in turn_of(fed).order)
+    assert changes.identified == set()
+    assert not any(code[:3] in ("rs|", "rc|") for code in sums(fed))
+
+
+def test_a_search_is_scored_by_itself() -> None:
+    """The scores of the searches before it stand, unless it brings labels."""
+    fed = Fed(retrieval=RETRIEVAL)
+    fed.take(fed.search("a", "D1"), fed.labels(a_1=3))
+    before = turn_of(fed).scores["a"]
+    fed.take(fed.search("b", "D2", iteration=2))
+
+    assert turn_of(fed).scores["a"] is before
+    assert turn_of(fed).scores.keys() == {"a", "b"}
+
+
+def test_a_label_scores_nothing_where_a_ground_truth_judges() -> None:
+    """Scores stand as they are."""
+    fed = Fed(retrieval=RETRIEVAL)
+    fed.take(fed.search("a", "D1"), fed.event("turn_completed", relevant=["D1"]))
+    before = turn_of(fed).scores["a"]
+    fed.take(fed.labels(a_1=3))
+
+    assert turn_of(fed).scores["a"] is before
+
+
+def test_only_what_differs_goes_to_the_windows() -> None:
+    """A label that changes no score of a search moves nothing in its iteration."""
+    fed = Fed(retrieval=live_metrics(["hit@1"]))
+    fed.take(fed.search("a", "D1"), fed.search("b", "D2", "D3", iteration=2))
+    fed.take(fed.labels(a_1=3, b_1=3))
+    fed.cells.clear()
+    fed.take(fed.labels(b_2=2))
+
+    assert len(fed.cells) == 2  # the second iteration's, and the turn's
+    assert not any(code.startswith("rs|") for _, cell in fed.cells for code in cell.sums)
+
+
+def test_what_is_stored_gives_the_same_sums() -> None:
+    """A conversation that is loaded without fingerprints is scored as before it was dropped."""
+    fed = Fed(retrieval=RETRIEVAL)
+    fed.take(fed.search("a", "D1", "D2"), fed.search("b", "D2", iteration=2), fed.labels(a_2=3))
+    changes = fed.step.restate(fed.conversation)
+    hot, _ = encode_changes(fed.conversation, changes, fed.dedup, 1)
+    loaded = decode_conversation("c", {n: part for n, part in hot.items() if part}, "")
+    fed.step.restore(loaded)
+    fed.conversation = loaded
+    fed.take(fed.labels(b_1=1))
+
+    again = Fed(retrieval=RETRIEVAL)
+    again.take(
+        again.search("a", "D1", "D2"),
+        again.search("b", "D2", iteration=2),
+        again.labels(a_2=3),
+        again.labels(b_1=1),
+    )
+    assert sums(fed) == sums(again)
+    assert not loaded.has_fingerprints
