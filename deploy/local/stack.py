@@ -24,6 +24,7 @@ from deploy.local.waiting import DeadlinePassed
 
 TOPICS = ("search-iterations", "relevance-labels")
 PARTITIONS = 4
+RETRIEVAL = '["ndcg@10", "recall@10", "mrr", "judged@10"]'
 WORKERS = 2
 DEPLOY = Path(__file__).resolve().parents[1]
 RULES = DEPLOY / "prometheus"
@@ -95,6 +96,7 @@ async def _run(folder: Path, console: Console) -> int:
         "STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
         "STREAM_METRICS_REDIS__URL": redis.url,
         "STREAM_METRICS_STATE__DIGEST_KEY": secrets.token_hex(32),
+        "STREAM_METRICS_METRICS__RETRIEVAL": RETRIEVAL,
     }
     addresses = [f"127.0.0.1:{free_port()}" for _ in range(WORKERS)]
     workers = [_worker(folder, number, place, settings) for number, place in enumerate(addresses)]

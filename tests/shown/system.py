@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import Prometheus, RedisServer
-from deploy.local.stack import DEPLOY, Command, generator_command
+from deploy.local.stack import DEPLOY, RETRIEVAL, Command, generator_command
 from deploy.local.waiting import wait_until
 from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate
 from tests.services.live import PARTITIONS, LiveSystem, Produced, produce
@@ -23,6 +23,8 @@ WITHIN_SECONDS: Final = 120
 CONVERSATIONS: Final = 300
 SEED: Final = 2  # another than the generator's: its conversations are others
 LIVE_CONVERSATIONS_PER_HOUR: Final = 7_200
+# What panels show that nobody has unless it is asked for.
+SETTINGS: Final = {"STREAM_METRICS_METRICS__RETRIEVAL": RETRIEVAL}
 
 
 class Shown(NamedTuple):
@@ -45,7 +47,7 @@ async def shown(kafka: Kafka, folder: Path) -> AsyncIterator[Shown]:
         await kafka.create_topic(f"{topic}.dlq", PARTITIONS)
     async with RedisServer(folder / "redis", config=DEPLOY / "redis" / "redis.conf") as redis:
         nothing = Produced((), frozenset(), 0)
-        system = LiveSystem(kafka, redis, folder, group, topics, nothing)
+        system = LiveSystem(kafka, redis, folder, group, topics, nothing, settings=SETTINGS)
         await system.start_workers(1)
         (worker,) = system.workers
         try:

@@ -10,6 +10,7 @@ from deploy.dashboards.promql import ratio, select, window
 from deploy.dashboards.thresholds import LAG_SECONDS, RERANKING, SRR_CRITICAL, SRR_WARNING
 
 ALL_WINDOWS: Final = ("5m", "1m", "30m", "1h", "6h", "24h")
+METRIC: Final = "{{metric}}"
 TURNS_LENGTH: Final = "1h"  # sums over turns are not kept for every window
 
 
@@ -28,6 +29,15 @@ def _overall(
     query = Query(ratio(window(numerator), window(denominator)))
     settings = {"unit": "percentunit", "kind": "stat", "width": 4, "height": 4, **more}
     return Panel(title, description, [query], **settings)  # type: ignore[arg-type]
+
+
+def _search_mean(by: str, legend: str, metrics: str) -> Query:
+    """A ranked metric's mean over searches of the last hour; sums are in billionths."""
+    mean = ratio(
+        window("retrieval_sum", by, TURNS_LENGTH, metric=metrics) + " / 1e9",
+        window("retrieval_count", by, TURNS_LENGTH, metric=metrics),
+    )
+    return Query(mean, legend)
 
 
 def _macro(metric: str, title: str, description: str, unit: str = "short") -> Panel:
@@ -173,6 +183,25 @@ QUALITY = Board(
                     )],
                     "none", width=12, thresholds=(RERANKING,), low=True, decimals=3,
                     minimum=None,
+                ),
+            ],
+        ),
+        Row(
+            "Ranked retrieval, last hour (metrics.retrieval)",
+            [
+                Panel(
+                    "NDCG",
+                    "Mean over the searches of the last hour that labels or a ground truth judge. "
+                    "Empty unless the settings name an NDCG.",
+                    [_search_mean("agent, metric", f"{AGENT} {METRIC}", "~ndcg.*")],
+                    "percentunit", width=12, maximum=1,
+                ),
+                Panel(
+                    "Ranked metrics",
+                    "Mean over the judged searches of the last hour, for each metric that the "
+                    "settings name; over the chosen agents.",
+                    [_search_mean("metric", METRIC, "~.+")],
+                    "none", width=12, decimals=3, minimum=None,
                 ),
             ],
         ),
