@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.oracle import Event, Outcome, Record, Turn, evaluate
 from tests.oracle.dedup import NAMED_TYPES, url_parts
+from tests.oracle.retrieval import METRICS, scores
 from tests.strategies import INVALID, KeyedRecord, arrivals, streams
 
 SAMPLE = 500
@@ -68,6 +69,7 @@ def _turn_features(turn: Turn) -> set[str]:
     for search_id, won in turn.searches.items():
         route, optimal = won.entry["route"], turn.optimal(search_id)
         seen.add(f"route {route is not None} {None if optimal is None else optimal == route}")
+        seen |= _ranked_features(turn, search_id)
         pair = turn.rerank_of(search_id)
         if pair is not None:
             seen.add("rerank undefined" if pair[1] == 0 else "rerank")
@@ -76,6 +78,23 @@ def _turn_features(turn: Turn) -> set[str]:
     seen.add(f"all good {basis} {'none' if value is None else 'capped' if value == 100 else ''}")
     if turn.orphan_labels():
         seen.add("orphan label")
+    return seen
+
+
+def _ranked_features(turn: Turn, search_id: str) -> set[str]:
+    found = scores(turn, search_id, tuple(METRICS))
+    if not found:
+        return {"ranked by nothing"}
+    given = turn.completed is not None and turn.completed.entry is not None
+    judge = "ground truth" if given else "labels"
+    seen = {f"ranked by {judge}"}
+    seen |= {f"{judge}: {name}" for name, value in found.items() if 0 < value < 1}
+    mine = [one for one in turn.found if one.search_id == search_id]
+    seen |= {f"{judge}: nothing found"} if not mine else set()
+    documents = {one.placement.first for one in mine}
+    doc_ids = [one.raw["doc_id"] for one in mine if one.raw["doc_id"] is not None]
+    if len(documents) == len(mine) and len(set(doc_ids)) < len(doc_ids):
+        seen.add(f"{judge}: a doc_id that stands twice, of two documents")
     return seen
 
 
@@ -161,7 +180,17 @@ EXPECTED = sorted(
         *(f"gate {one} {needed}" for one in ("search", "skip") for needed in (True, False, None)),
         *(f"route True {correct}" for correct in (True, False, None)),
         *("route False False", "several events in an iteration", "settled", "unsettled"),
-        *("rerank", "rerank better", "rerank undefined"),
+        *("rerank", "rerank better", "rerank undefined", "ranked by nothing"),
+        *(f"ranked by {name}" for name in ("labels", "ground truth")),
+        *(
+            f"{judge}: {what}"
+            for judge in ("labels", "ground truth")
+            for what in (
+                *(name for name in METRICS if name[:4] not in ("hit@", "aqwv")),
+                "nothing found",
+                "a doc_id that stands twice, of two documents",
+            )
+        ),
         *(f"all good {name}" for name in ("qrels ", "qrels none", "qrels capped")),
         *(f"all good {name}" for name in ("retrieved ", "retrieved none", "None none")),
         *("iteration before one that came already", "search moved", "redelivery", "same version"),
