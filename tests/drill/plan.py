@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.random import Generator
 
+from tests.drill.power import Ratio
 from tests.drill.world import DAY, HOUR, MINUTE, START_US, Agent, Incident, busyness
 
 WARM_UP_DAYS: Final = 2
@@ -22,7 +23,8 @@ class Kind(NamedTuple):
     plain rule beside that.
 
     ``real``: the strength from which its size is real. ``labelled``: whether only labels show it.
-    ``slow``: it comes over days, so that nobody can see it in ten minutes.
+    ``slow``: it comes over days, so that nobody can see it in ten minutes. ``ratio``: what it
+    moves, of one agent.
     """
 
     name: str
@@ -33,23 +35,31 @@ class Kind(NamedTuple):
     plain: str
     labelled: bool = False
     slow: bool = False
+    ratio: Ratio | None = None
 
+
+_SRR: Final = Ratio(("d",), ("r",))
+_SRE: Final = Ratio(("sg",), ("sr",))
+_GAIN: Final = Ratio(("sG",), ("si",))
+_MISSED: Final = Ratio(("q|skip|yes",), ("q|skip|yes", "q|skip|no", "q|search|yes", "q|search|no"))
+_ROUTED: Final = Ratio(("R|any|yes",), ("R|any|yes", "R|any|no"))
+_RERANKED: Final = Ratio(("ks|shown",), ("ks|baseline",))
 
 KINDS: Final = (
-    Kind("same_pages", "an index returns the same pages", (0.2, 0.4, 0.6, 0.8), 0.6,
-         "SRRSpike", "PlainRedundancy"),
+    Kind("same_pages", "an index returns the same pages", (0.2, 0.4, 0.6, 0.8), 0.8,
+         "SRRSpike", "PlainRedundancy", ratio=_SRR),
     Kind("rewriter_loops", "a query rewriter loops", (0.25, 0.5, 0.9), 0.5,
-         "SRRSpike", "PlainRedundancy"),
+         "SRRSpike", "PlainRedundancy", ratio=_SRR),
     Kind("off_topic", "searches miss their topic: SRE", (0.4, 0.7, 1.0), 0.7,
-         "StreamMetricsEfficiencyDrop", "PlainEfficiency", True),
+         "StreamMetricsEfficiencyDrop", "PlainEfficiency", True, ratio=_SRE),
     Kind("off_topic", "searches miss their topic: gain", (0.4, 0.7, 1.0), 0.7,
-         "StreamMetricsGainDrop", "PlainGain", True),
+         "StreamMetricsGainDrop", "PlainGain", True, ratio=_GAIN),
     Kind("gate_skips", "the gate is stuck on skip", (0.3, 0.6, 0.95), 0.6,
-         "StreamMetricsRetrievalMissed", "PlainMissed", True),
+         "StreamMetricsRetrievalMissed", "PlainMissed", True, ratio=_MISSED),
     Kind("router_stuck", "the router is stuck on one route", (0.4, 0.7, 1.0), 0.7,
-         "StreamMetricsRoutingAccuracyDrop", "PlainRouting", True),
+         "StreamMetricsRoutingAccuracyDrop", "PlainRouting", True, ratio=_ROUTED),
     Kind("reranker_inverted", "the reranker is inverted", (0.4, 0.7, 1.0), 0.7,
-         "StreamMetricsRerankingWorse", "PlainReranking", True),
+         "StreamMetricsRerankingWorse", "PlainReranking", True, ratio=_RERANKED),
     Kind("drift", "redundancy drifts up over three days", (0.6,), 0.6,
          "StreamMetricsRedundancyDrift", "PlainRedundancy", slow=True),
     Kind("labeller_down", "the labeller is down", (1.0,), 1.0,
@@ -69,7 +79,7 @@ def incidents(agents: Sequence[Agent], days: int, rng: Generator) -> list[Incide
     of_all = list(_of_all(days, rng))
     found = list(of_all)
     for number, agent in enumerate(agents):
-        if number % 5 == 4:
+        if number % 7 == 6:
             found += _drifts(agent, days, rng)
             continue
         for incident in _of_agent(agent, days, rng):

@@ -17,7 +17,7 @@ from tests.drill.score import (
     caught,
     false_alarms,
     real,
-    share_soon,
+    share_in_time,
     woken_for_others,
 )
 
@@ -47,13 +47,13 @@ class Group:
 
     @property
     def share_caught(self) -> float:
-        """Of the incidents of real size, the share caught within ten minutes of data."""
-        return share_soon([one.minutes for one in real(self.caught)])
+        """Of the incidents of real size, the share caught within ten minutes of labelled data."""
+        return share_in_time(real(self.caught))
 
     @property
     def share_of_plain(self) -> float:
         """The same for the plain rules."""
-        return share_soon([one.plain for one in real(self.caught)])
+        return share_in_time(real(self.caught), plain=True)
 
     @property
     def pages_a_month(self) -> float:
@@ -92,11 +92,17 @@ def _lines(groups: Sequence[Group], size: Size) -> Iterator[str]:
 
 def _outcome(group: Group) -> Iterator[str]:
     count = len(real(group.caught))
+    less = real(group.caught, telling=False)
     days = sum(len(drill.agents) * drill.minutes for drill in group.troubled) / WEEK
     others = sum(len(woken_for_others(drill)) for drill in group.troubled)
     yield (
         f"- Incidents of real size, with traffic enough: {count}. Caught within {SOON} minutes of "
-        f"data: {group.share_caught:.1%} (plain rules: {group.share_of_plain:.1%})."
+        f"labelled data: {group.share_caught:.1%} (plain rules: {group.share_of_plain:.1%})."
+    )
+    yield (
+        f"- Incidents of real size, with less traffic: {len(less)}. Caught within {SOON} minutes "
+        f"of labelled data: {share_in_time(less):.1%} (plain rules: "
+        f"{share_in_time(less, plain=True):.1%})."
     )
     yield f"- False pages in healthy weeks, a month and agent: {group.pages_a_month:.2f}."
     yield (

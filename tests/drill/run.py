@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from tests.drill.evaluation import ALERTS, PLAIN, RECORDING, Firing, Rule, Weeks
-from tests.drill.library import Numbers
-from tests.drill.plan import deploys, incidents
+from tests.drill.library import Condition, Numbers
+from tests.drill.plan import KINDS, Kind, deploys, incidents
+from tests.drill.power import effect, label_delay_minutes
 from tests.drill.series import TARGET, Series, asked_for, window_series
 from tests.drill.sums import arrivals
 from tests.drill.world import (
@@ -33,7 +34,9 @@ TOPICS = ("search-iterations", "relevance-labels")
 class Drill:
     """What happened and what fired. ``turns``: an agent's turns by minute of their start.
 
-    ``rules``: all that could have fired.
+    ``rules``: all that could have fired. ``effects``: how far each incident of an agent moves its
+    ratio, in standard errors of one turn, by ``Incident`` and alert. ``label_minutes``: after
+    how many nine of ten of an agent's labels have come.
     """
 
     agents: Sequence[Agent]
@@ -42,6 +45,8 @@ class Drill:
     rules: Sequence[Rule]
     firings: Sequence[Firing]
     turns: dict[str, Numbers]
+    effects: Mapping[tuple[Incident, str], float]
+    label_minutes: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +91,27 @@ async def run(
     await weeks.record()
     say("alerts")
     rules, fired = await weeks.fire((ALERTS, PLAIN))
-    return Drill(agents, minutes, planned, rules, fired, turns)
+    effects = _effects(agents, planned, shelf)
+    delays = {agent.name: label_delay_minutes(shelf, agent.habits) for agent in agents}
+    return Drill(agents, minutes, planned, rules, fired, turns, effects, delays)
+
+
+def _effects(
+    agents: Sequence[Agent], planned: Sequence[Incident], shelf: Libraries
+) -> dict[tuple[Incident, str], float]:
+    by_name = {agent.name: agent for agent in agents}
+    kinds: dict[str, list[Kind]] = {}
+    for kind in KINDS:
+        kinds.setdefault(kind.name, []).append(kind)
+    return {
+        (incident, kind.alert): effect(
+            shelf, by_name[incident.agent], Condition(kind.name, incident.strength), kind.ratio
+        )
+        for incident in planned
+        if incident.agent is not None
+        for kind in kinds[incident.kind]
+        if kind.ratio is not None
+    }
 
 
 def _operations(

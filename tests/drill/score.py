@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from math import sqrt
 from statistics import median
 from typing import Final
 
 from tests.drill.evaluation import Firing
 from tests.drill.plan import KINDS, Kind
 from tests.drill.run import Drill
-from tests.drill.world import MINUTE, START_US, Agent, Incident
+from tests.drill.world import MINUTE, START_US, Incident
 
 SOON: Final = 10  # minutes
-ENOUGH_TURNS: Final = 20  # in ten minutes
+# Four standard errors keep chance from waking people, 1.65 more are for 95 incidents of 100.
+TELLING: Final = 5.65  # standard errors, of the turns of half of ``SOON``
 AFTERWARDS: Final = 15  # minutes that an alert may come after the end
 WEEK: Final = 7 * 1440
 WEEKS_A_MONTH: Final = 365.25 / 12 / 7
@@ -21,16 +23,33 @@ WEEKS_A_MONTH: Final = 365.25 / 12 / 7
 
 @dataclass(frozen=True, slots=True)
 class Caught:
-    """One incident, and after how many minutes of data its alert and the plain rule fired.
+    """One incident, and how many minutes after its start its alert and the plain rule fired.
 
-    ``busy``: whether there was traffic enough to tell within ten minutes.
+    ``telling``: whether there was traffic enough to tell it from chance. ``due``: the minutes
+    after which ten minutes of labelled data were there.
     """
 
     kind: Kind
     incident: Incident
-    busy: bool
+    telling: bool
+    due: int
     minutes: int | None
     plain: int | None
+
+    @property
+    def real(self) -> bool:
+        """Whether it was of real size from its first minute on."""
+        return self.incident.strength >= self.kind.real and not self.kind.slow
+
+    @property
+    def in_time(self) -> bool:
+        """Whether the alert fired within ten minutes of labelled data."""
+        return self.minutes is not None and self.minutes <= self.due
+
+    @property
+    def plain_in_time(self) -> bool:
+        """The same for the plain rule."""
+        return self.plain is not None and self.plain <= self.due
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,40 +70,36 @@ class FalseAlarms:
 
 def caught(drill: Drill) -> list[Caught]:
     """Each incident of a drill with what became of it, once for each alert meant for its kind."""
-    agents = {agent.name: agent for agent in drill.agents}
     found = []
     for incident in drill.incidents:
         for kind in (k for k in KINDS if k.name == incident.kind):
-            start = _known(kind, incident, agents)
-            busy = incident.agent is None or _busy(drill, incident)
+            late = kind.labelled and incident.agent is not None
             found.append(
                 Caught(
                     kind,
                     incident,
-                    busy,
-                    _after(drill.firings, kind.alert, incident, start),
-                    _after(drill.firings, kind.plain, incident, start),
+                    _telling(drill, incident, kind),
+                    SOON + (drill.label_minutes[incident.agent or ""] if late else 0),
+                    _after(drill.firings, kind.alert, incident),
+                    _after(drill.firings, kind.plain, incident),
                 )
             )
     return found
 
 
-def _known(kind: Kind, incident: Incident, agents: dict[str, Agent]) -> int:
-    """The minute from which data shows the incident: labels come some time after."""
-    start_us = incident.start_us
-    if kind.labelled and incident.agent is not None:
-        start_us += int(agents[incident.agent].habits.label_delay_seconds * 1e6)
-    return (start_us - START_US) // MINUTE
-
-
-def _busy(drill: Drill, incident: Incident) -> bool:
-    assert incident.agent is not None
+def _telling(drill: Drill, incident: Incident, kind: Kind) -> bool:
+    """Whether half of the first ten minutes' turns tell the incident from chance."""
+    effect = drill.effects.get((incident, kind.alert))
+    if effect is None or incident.agent is None:
+        return True
     start = (incident.start_us - START_US) // MINUTE
-    return int(drill.turns[incident.agent][start : start + SOON].sum()) >= ENOUGH_TURNS
+    turns = int(drill.turns[incident.agent][start : start + SOON].sum())
+    return effect * sqrt(turns / 2) >= TELLING
 
 
-def _after(firings: Iterable[Firing], alert: str, incident: Incident, start: int) -> int | None:
+def _after(firings: Iterable[Firing], alert: str, incident: Incident) -> int | None:
     """Minutes until the alert fires for the incident's agent; None if it does not."""
+    start = (incident.start_us - START_US) // MINUTE
     end = (incident.end_us - START_US) // MINUTE + AFTERWARDS
     first = [
         max(firing.start, start)
@@ -136,21 +151,33 @@ def woken_for_others(drill: Drill) -> list[Firing]:
 def catch_table(found: Sequence[Caught]) -> list[str]:
     """The rows of the table of what was caught."""
     lines = [
-        "| what goes wrong | strength | incidents | within 10 min | minutes, median (90%) | "
-        "plain rule within 10 min | median (90%) |",
-        "|---|---|---|---|---|---|---|",
+        "| what goes wrong | strength | traffic enough | in time | minutes, median (90%) | "
+        "plain rule in time | median (90%) | less traffic | in time | plain rule in time |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for kind in KINDS:
         for strength in kind.strengths:
-            of = [c for c in found if c.kind == kind and c.incident.strength == strength and c.busy]
-            if of:
-                real = " (real)" if strength >= kind.real else ""
-                ours, plain = [c.minutes for c in of], [c.plain for c in of]
-                lines.append(
-                    f"| {kind.says} | {strength:g}{real} | {len(of)} | {_share(ours)} | "
-                    f"{_spread(ours)} | {_share(plain)} | {_spread(plain)} |"
-                )
+            of = [c for c in found if c.kind == kind and c.incident.strength == strength]
+            if not of:
+                continue
+            size = " (real)" if strength >= kind.real else ""
+            enough, less = [c for c in of if c.telling], [c for c in of if not c.telling]
+            ours = [c.minutes for c in enough]
+            plain = [c.plain for c in enough]
+            lines.append(
+                f"| {kind.says} | {strength:g}{size} | {len(enough)} | {_share(enough, _ours)} | "
+                f"{_spread(ours)} | {_share(enough, _plain)} | {_spread(plain)} | "
+                f"{len(less)} | {_share(less, _ours)} | {_share(less, _plain)} |"
+            )
     return lines
+
+
+def _ours(one: Caught) -> bool:
+    return one.in_time
+
+
+def _plain(one: Caught) -> bool:
+    return one.plain_in_time
 
 
 def alarm_table(found: Sequence[FalseAlarms]) -> list[str]:
@@ -167,22 +194,24 @@ def alarm_table(found: Sequence[FalseAlarms]) -> list[str]:
     return lines
 
 
-def real(found: Sequence[Caught]) -> list[Caught]:
-    """Those of real size from their first minute on, with traffic enough."""
-    return [c for c in found if c.busy and c.incident.strength >= c.kind.real and not c.kind.slow]
+def real(found: Sequence[Caught], *, telling: bool = True) -> list[Caught]:
+    """Those of real size, with traffic enough, or with less."""
+    return [one for one in found if one.real and one.telling == telling]
 
 
-def share_soon(minutes: Sequence[int | None]) -> float:
-    """The share that was caught within ten minutes of data; 0 of none, which shows nothing."""
-    return sum(m is not None and m <= SOON for m in minutes) / max(1, len(minutes))
+def share_in_time(found: Sequence[Caught], *, plain: bool = False) -> float:
+    """The share that was caught in time; 0 of none, which shows nothing."""
+    return sum(map(_plain if plain else _ours, found)) / max(1, len(found))
 
 
-def _share(minutes: Sequence[int | None]) -> str:
-    return f"{share_soon(minutes):.0%}"
+def _share(found: Sequence[Caught], of: Callable[[Caught], bool]) -> str:
+    return f"{sum(map(of, found)) / len(found):.0%}" if found else "-"
 
 
 def _spread(minutes: Sequence[int | None]) -> str:
     """Median and ninth decile of all, missed ones being the slowest."""
+    if not minutes:
+        return "-"
     ordered = sorted(m if m is not None else 10**9 for m in minutes)
     middle, late = median(ordered), ordered[min(len(ordered) - 1, int(0.9 * len(ordered)))]
     return f"{_minutes(middle)} ({_minutes(late)})"

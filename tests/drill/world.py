@@ -136,10 +136,10 @@ def place(
     hard = rng.random(len(start_us)) < _hardness(agent, start_us, minutes, rng)
     pieces: list[Placed] = []
     for condition, chosen in conditions(start_us, incidents):
-        for harder in (False, True):
-            which = chosen[hard[chosen] == harder]
+        for hard_ones in (False, True):
+            which = chosen[hard[chosen] == hard_ones]
             if len(which):
-                habits = _harder(agent.habits) if harder else agent.habits
+                habits = harder(agent.habits) if hard_ones else agent.habits
                 pieces.append(_copy(shelf.get(habits, condition), start_us[which], rng))
     codes = tuple(sorted({code for piece in pieces for code in piece.codes}))
     placed = Placed(
@@ -153,7 +153,8 @@ def place(
     return _delay(placed, incidents, rng)
 
 
-def _harder(habits: Habits) -> Habits:
+def harder(habits: Habits) -> Habits:
+    """An agent's habits with hard questions."""
     longer = (habits.iterations[0], habits.iterations[1] + 1)
     return Habits(
         min(0.6, habits.duplicates * HARDER), longer, habits.results_per_search,

@@ -77,7 +77,7 @@ def test_an_alert_says_whom_it_is_for_and_what_it_is(alert: Alert) -> None:
     assert alert.value("severity") in ("critical", "warning")
     assert alert.value("summary")
     assert alert.value("description")
-    assert re.fullmatch(r"\d+[mh]", alert.value("for"))
+    assert re.fullmatch(r"\d+[smh]", alert.value("for"))
 
 
 @EACH

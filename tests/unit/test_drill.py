@@ -126,7 +126,8 @@ def drill(planned: list[Incident], fired: list[Firing]) -> Drill:
     """Two days of two busy agents."""
     agents, minutes = roster(2), 2 * DAY // MINUTE
     turns = {agent.name: np.full(minutes, 12) for agent in agents}
-    return Drill(agents, minutes, planned, [RULE, PLAIN], fired, turns)
+    effects = {(incident, RULE.name): 2.0 for incident in planned}
+    return Drill(agents, minutes, planned, [RULE, PLAIN], fired, turns, effects, {})
 
 
 def spike(minute: int) -> Incident:
@@ -173,7 +174,10 @@ def test_the_page_says_whether_the_promises_were_kept() -> None:
 
     assert not group.kept
     assert good.kept
-    assert "traffic enough: 2. Caught within 10 minutes of data: 50.0% (plain rules: 0.0%)" in text
+    assert (
+        "traffic enough: 2. Caught within 10 minutes of labelled data: 50.0% (plain rules: 0.0%)"
+        in text
+    )
     assert "| an index returns the same pages | 0.8 (real) | 2 | 50% | missed (missed) |" in text
     assert "| SRRSpike | critical | 1 | 1 | 7.61 |" in text
 
