@@ -73,9 +73,9 @@ class Subject:
 
 
 RESULTS: Final = {"1m": 300.0, "5m": 1_500.0, "30m": 9_000.0, "24h": 200_000.0}
-FEW_RESULTS: Final = {"1m": 40.0, "5m": 150.0, "30m": 190.0, "24h": 4_000.0}
+FEW_RESULTS: Final = {"1m": 20.0, "5m": 90.0, "30m": 190.0, "24h": 4_000.0}
 ITERATIONS: Final = {"5m": 100.0, "30m": 600.0, "24h": 14_000.0}
-FEW_ITERATIONS: Final = {"5m": 10.0, "30m": 18.0, "24h": 300.0}
+FEW_ITERATIONS: Final = {"5m": 9.0, "30m": 18.0, "24h": 300.0}
 DECISIONS: Final = {"5m": 60.0, "1h": 700.0, "24h": 9_000.0}
 DOCUMENTS: Final = {"5m": 1_500.0, "1h": 18_000.0}
 FEW_DOCUMENTS: Final = {"5m": 100.0, "1h": 190.0}
