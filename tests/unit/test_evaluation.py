@@ -12,7 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_metrics.evaluation.collection import Collection, Judging, Run, join
+from stream_metrics.evaluation.collection import (
+    Collection,
+    Judging,
+    Run,
+    Similarities,
+    join,
+    similarity_formulas,
+)
 from stream_metrics.evaluation.report import (
     Block,
     Intervals,
@@ -24,6 +31,7 @@ from stream_metrics.metrics.ranking.batch import Judged
 from stream_metrics.metrics.ranking.relevance import Query, Relevance, Retrieved, judge_ids
 from stream_metrics.statistics.intervals import estimate
 from stream_metrics.statistics.units import Units
+from tests.unit.test_ontology import Letters
 
 QRELS = {"q1": {"a": 1.0, "b": 2.0}, "q2": {"c": 1.0}, "q3": {"d": 0.0}, "q4": {"e": 1.0}}
 PLAIN = Judging()
@@ -57,6 +65,40 @@ def test_a_query_that_the_run_lacks_scores_zero() -> None:
     assert (joined.missing, joined.dropped) == (1, 1)
     assert [one.unit for one in joined.rankings] == ["q1", "q2", "q3", "q4"]
     assert (means["mean"], means["n"]) == ((1 + 0.5 + 0 + 0) / 4, 4)
+
+
+def test_the_ranking_of_a_missing_query_is_empty() -> None:
+    """Its row says that nothing was retrieved, so that it has no share of judged results."""
+    row = list(scored("mrr").rows())[-1]
+
+    assert (row["query_id"], row["n_retrieved"], row["n_judged"], row["n_relevant"]) == (
+        "q4", 0, 0, 1,
+    )  # fmt: skip
+    assert row["scores"] == {"mrr": 0.0, "judged@10": None}
+
+
+def test_terms_below_the_threshold_are_not_expected() -> None:
+    """The ontology compares with relevant terms only: "ab" is judged, and as not relevant."""
+    collection = Collection({"1": {"ab": 0.0, "cd": 1.0}, "2": {"ab": 0.0}})
+    metrics = metrics_of(["max_ont_sim@1"])
+    similarities = Similarities(Letters(), similarity_formulas(metrics))
+
+    joined = join(collection, {"1": ["ab"], "2": ["ab"]}, PLAIN, similarities)
+
+    rows = score_rankings(joined.rankings, metrics).rows()
+    assert [row["scores"]["max_ont_sim@1"] for row in rows] == [0.0, None]
+
+
+def test_subtopics_have_binary_gains_without_graded_relevance() -> None:
+    """The setting holds for qrels by subtopic as well."""
+    collection = Collection(subtopics={"q": {"s": {"a": 1.0}, "t": {"b": 2.0}}})
+    values = []
+    for graded in (True, False):
+        rankings = join(collection, {"q": ["a"]}, Judging(graded=graded)).rankings
+        row = next(score_rankings(rankings, metrics_of(["ndcg@1"])).rows())
+        values.append(row["scores"]["ndcg@1"])
+
+    assert values == [0.5, 1.0]
 
 
 def test_an_intersection_leaves_missing_queries_out() -> None:
@@ -157,6 +199,26 @@ def test_an_interval_is_that_of_the_statistics() -> None:
         expected = estimate(Units.of_values(values), method)
         for name in ("mean", "n", "sd", "ci_low", "ci_high", "method", "note"):
             assert found[name] == getattr(expected, name)
+
+
+@pytest.mark.parametrize(
+    "options", [{"confidence": 0.5}, {"resample_count": 7}, {"seed": 3}], ids=str
+)
+def test_intervals_are_made_as_they_are_asked_for(options: dict[str, Any]) -> None:
+    """Confidence, resamples and seed reach the statistics."""
+    draw = random.Random(1)
+    values = [(f"q{at:02}", draw.random()) for at in range(20)]
+    judged = [judge_ids(["x"] * int(10 * value) + ["a"], {"a": 1.0}) for _, value in values]
+    rankings = [Ranking(unit, one) for (unit, _), one in zip(values, judged, strict=True)]
+    part = score_rankings(rankings, metrics_of(["mrr"]))
+    scores = [(row["query_id"], row["scores"]["mrr"]) for row in part.rows()]
+
+    found = retrieval_block([part], intervals=Intervals(**options))["metrics"]["mrr"]
+
+    expected = estimate(Units.of_values(scores), **options)
+    assert (found["ci_low"], found["ci_high"]) == (expected.ci_low, expected.ci_high)
+    usual = estimate(Units.of_values(scores))
+    assert (usual.ci_low, usual.ci_high) != (expected.ci_low, expected.ci_high)
 
 
 def test_wilson_is_for_shares() -> None:
@@ -293,6 +355,15 @@ def test_a_dimension_with_one_value_is_split_by_only_if_asked() -> None:
     assert retrieval_block([part], dimensions=["language"])["strata"].keys() == {"language"}
     with pytest.raises(UnknownDimension, match="there are: language"):
         retrieval_block([part], dimensions=["difficulty"])
+
+
+def test_a_dimension_of_many_values_is_split_by_only_if_asked() -> None:
+    """A name of its own for every query is nothing to split by."""
+    part = score_rankings(by_language(*(f"l{at:02}" for at in range(51))), metrics_of(["hit@1"]))
+
+    assert retrieval_block([part], intervals=None)["strata"] == {}
+    asked = retrieval_block([part], intervals=None, dimensions=["language"])
+    assert len(asked["strata"]["language"]["units"]) == 51
 
 
 # -- searches of conversations ----------------------------------------------------------------
