@@ -16,6 +16,7 @@ from aiokafka import AIOKafkaProducer
 
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import Prometheus, RedisServer
+from deploy.local.stack import RETRIEVAL
 from stream_metrics.traffic import TrafficProfile, generate
 from tests.helpers import wait_until
 from tests.services.live import PARTITIONS, LiveSystem, Worker, produce
@@ -106,8 +107,10 @@ def exported_sums(directory: Path, window: str) -> dict[tuple[tuple[str, str], .
 async def test_a_killed_worker_changes_nothing(
     kafka: Kafka, redis: RedisServer, tmp_path: Path
 ) -> None:
-    """With one of two workers killed midway, state, gauges and dead letters are a replay's."""
+    """With one of two workers killed midway, state, gauges and dead letters are a replay's; with
+    ranked metrics, too."""
     system = await topics_with_traffic(kafka, redis, tmp_path, f"kill-{os.getpid()}", seed=1)
+    system.settings["STREAM_METRICS_METRICS__RETRIEVAL"] = RETRIEVAL
     await system.start_workers(2)
     await system.reach(0.15)
     victim = system.workers[0]
@@ -126,6 +129,7 @@ async def test_a_killed_worker_changes_nothing(
             lambda: both_scraped(prometheus), 30, "Prometheus has not scraped both workers"
         )
         assert await scraped_sums(prometheus, "24h") == expected
+    assert {"ndcg@10", "mrr"} <= {dict(labels).get("metric") for labels in expected}
     assert await system.stop_workers() == [0, 0]
 
 
