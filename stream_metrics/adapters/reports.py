@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from stream_metrics.adapters.whole import replacing
+from stream_metrics.engine.history import History, UnfitHistory
 from stream_metrics.engine.row import Row, canonical
 
 ROWS: Final = "conversations.jsonl"
 QUERIES: Final = "queries.jsonl"
+BUCKETS: Final = "buckets.jsonl"
 
 
 def write_text(path: Path, text: str) -> None:
@@ -36,3 +40,32 @@ def write_rows(directory: Path, rows: Iterable[Row], name: str = ROWS) -> None:
 def write_json(directory: Path, name: str, content: dict[str, Any]) -> None:
     """One canonical JSON document in a file of its own."""
     write_text(directory / name, canonical(content) + "\n")
+
+
+def write_buckets(directory: Path, history: History) -> None:
+    """``buckets.jsonl``: window sums through all of recorded time, for ``read_buckets``."""
+    write_lines(directory / BUCKETS, (canonical(line) + "\n" for line in history.lines()))
+
+
+def read_buckets(directories: Sequence[Path]) -> History:
+    """The sums that replays have written, added up; raises ``UnfitHistory``, ``OSError``."""
+    found: History | None = None
+    for directory in directories:
+        with (directory / BUCKETS).open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                try:
+                    content = msgspec.json.decode(line)
+                    if number > 1:
+                        assert found is not None
+                        found.take(content)
+                    elif found is None:
+                        found = History.of_header(content)
+                    else:
+                        found.join(content)
+                except (msgspec.DecodeError, UnfitHistory) as error:
+                    raise UnfitHistory(
+                        f"{directory / BUCKETS}, line {number}: {error}; replay again"
+                    ) from error
+    if found is None:
+        raise UnfitHistory(f"{BUCKETS} is empty; replay again")
+    return found

@@ -15,6 +15,7 @@ from stream_metrics import __version__
 from stream_metrics.adapters.files import InputError
 from stream_metrics.cli import (
     audit,
+    backfill,
     demo,
     dlq,
     evaluate,
@@ -59,6 +60,7 @@ app.command("migrate")(migrate.migrate)
 app.command("rebuild")(rebuild.rebuild)
 app.command("purge")(purge.purge)
 app.command("replay")(offline.replay)
+app.command("backfill")(backfill.backfill)
 app.command("record")(record.record)
 app.command("evaluate")(evaluate.evaluate)
 app.command("generate")(traffic.generate)

@@ -15,7 +15,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from stream_metrics import __version__
-from stream_metrics.adapters.reports import write_json, write_rows, write_text
+from stream_metrics.adapters.reports import write_buckets, write_json, write_rows, write_text
 from stream_metrics.cli.common import (
     ConfigOption,
     NowOption,
@@ -59,8 +59,8 @@ def replay(
 ) -> None:
     """Run recorded events through the engine and write the report.
 
-    Writes conversations.jsonl, windows.json, report.json (the same bytes for the same input and
-    settings) and run.json into --out.
+    Writes conversations.jsonl, windows.json, buckets.jsonl, report.json (the same bytes for the
+    same input and settings) and run.json into --out.
     """
     settings = load_settings(config)
     scope = turn_scope or settings.metrics.turn_scope
@@ -118,6 +118,7 @@ def _write(
     counts = engine.counts(rows)
     write_rows(out, rows)
     write_json(out, "windows.json", engine.windows(now_us))
+    write_buckets(out, engine.history())
     shown = masked(settings)
     shown = {part: shown[part] for part in ("dedup", "limits", "metrics")}
     report = build_report(rows, counts, engine.reranks(rows), source.names, shown)

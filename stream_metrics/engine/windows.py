@@ -106,10 +106,12 @@ class Names:
 
     def sums(self, cell: Cell) -> Sums:
         """A cell's sums with routes as series name them."""
-        if cell.routes <= self.routes:
-            return cell.sums
+        return cell.sums if cell.routes <= self.routes else self.named(cell.sums)
+
+    def named(self, sums: Mapping[str, int]) -> Sums:
+        """Sums with routes as series name them."""
         named: Sums = {}
-        for code, value in cell.sums.items():
+        for code, value in sums.items():
             if code.startswith("R|"):
                 route, correct = split_code(code)[1]
                 if route not in self.routes:
@@ -121,6 +123,11 @@ class Names:
 def routes_of(cells: Iterable[Cell]) -> set[str]:
     """The routes that cells speak of."""
     return set().union(*(cell.routes for cell in cells))
+
+
+def routes_in(sums: Iterable[str]) -> frozenset[str]:
+    """The routes that series codes are by."""
+    return frozenset(split_code(code)[1][0] for code in sums if code.startswith("R|"))
 
 
 def first_names(found: Iterable[str], configured: Iterable[str], limit: int) -> frozenset[str]:
@@ -306,7 +313,7 @@ def _coarser(level: _Level, factor: int) -> _Level:
     return wider
 
 
-def _in_window(sums: Sums, window: str) -> Sums:
+def in_window(sums: Sums, window: str) -> Sums:
     """Those of ``sums`` whose series the window has."""
     heads = _heads(window)
     return {code: value for code, value in sums.items() if _HEAD[code] in heads}
@@ -350,7 +357,7 @@ def windows_at(
         for window in specs:
             last = now_us // window.bucket_us
             if last - WINDOW_BUCKETS < cell.time_us // window.bucket_us <= last:
-                add(totals.setdefault((window.name, agent), {}), _in_window(sums, window.name), 1)
+                add(totals.setdefault((window.name, agent), {}), in_window(sums, window.name), 1)
     return [(window, agent, sums) for (window, agent), sums in totals.items()]
 
 
@@ -372,7 +379,7 @@ def add_to_buckets(
             bucket = cell.time_us // window.bucket_us
             if bucket >= oldest:
                 into = found.setdefault((window.name, bucket, agent), {})
-                add(into, _in_window(sums, window.name), 1)
+                add(into, in_window(sums, window.name), 1)
 
 
 def window_rows(

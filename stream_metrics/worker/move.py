@@ -28,7 +28,7 @@ from itertools import count
 from typing import Final
 
 from stream_metrics.dedup.deduplicator import deduplicator
-from stream_metrics.engine.cells import conversation_cells, split_code
+from stream_metrics.engine.cells import conversation_cells
 from stream_metrics.engine.codec import decode_conversation, decode_sums, encode_sums, stored_header
 from stream_metrics.engine.state import Cell, DamagedState, Version
 from stream_metrics.engine.step import Step
@@ -41,6 +41,7 @@ from stream_metrics.engine.windows import (
     add,
     left_windows,
     oldest_bucket,
+    routes_in,
 )
 from stream_metrics.ports import (
     FORMER,
@@ -462,7 +463,7 @@ class _Buckets:
             window = self._specs[name]
             if bucket < oldest_bucket(window, self._record_time_us):
                 continue
-            cell = Cell(bucket * window.bucket_us, agent, sums, _routes(sums))
+            cell = Cell(bucket * window.bucket_us, agent, sums, routes_in(sums))
             names = await self._names.names([(1, cell)])
             place = (name, bucket, names.agent(agent))
             add(self._left.setdefault(place, {}), names.sums(cell), 1)
@@ -488,8 +489,3 @@ class _Buckets:
             for (bucket, agent), sums in buckets.items()
         }
         return whole | {place: encode_sums(sums) for place, sums in self._left.items() if sums}
-
-
-def _routes(sums: Mapping[str, int]) -> frozenset[str]:
-    """The routes that sums are by."""
-    return frozenset(split_code(code)[1][0] for code in sums if code.startswith("R|"))

@@ -9,6 +9,7 @@ from typing import Any
 from stream_metrics.dedup.deduplicator import deduplicator
 from stream_metrics.engine.cells import conversation_cells
 from stream_metrics.engine.config import MAX_ROUTES, EngineConfig
+from stream_metrics.engine.history import History
 from stream_metrics.engine.row import Row, conversation_rows, reranks
 from stream_metrics.engine.state import Conversation
 from stream_metrics.engine.step import Observations, Step
@@ -136,6 +137,20 @@ class Replay:
         )
         sums = windows_at(cells, names, now, self._windows)
         return windows_document(sums, now, self.config.dimension)
+
+    def history(self) -> History:
+        """The window sums through all of recorded time."""
+        self.flush()
+        found = History(
+            self._windows,
+            dimension=self.config.dimension,
+            agents=self._agents,
+            routes=self._routes,
+        )
+        found.last_event_us = self.last_event_us
+        for conversation in self._conversations.values():
+            found.add(conversation_cells(conversation, self.config))
+        return found
 
     def counts(self, rows: list[Row]) -> dict[str, int]:
         """The block ``counts`` of a report over ``rows``."""

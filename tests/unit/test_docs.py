@@ -40,11 +40,13 @@ from stream_metrics.worker.replay import Replay
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 WRITTEN_BY_COMMANDS = {
+    "buckets.jsonl",
     "conversations.jsonl",
+    "openmetrics.txt",
     "queries.jsonl",
-    "windows.json",
     "report.json",
     "run.json",
+    "windows.json",
 }
 SUFFIXES = ("py", "md", "lua", "toml", "txt", "yml", "yaml", "json", "jsonl")
 

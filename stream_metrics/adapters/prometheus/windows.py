@@ -42,7 +42,7 @@ _CLOSED: Final = {
     for head, series in CODES.items()
     if series.windows is not None and None not in series.values
 }  # families whose labels are known beforehand, with all their codes
-_HELP: Final = {head: f"{series.help}, over a sliding window." for head, series in CODES.items()}
+HELP: Final = {head: f"{series.help}, over a sliding window." for head, series in CODES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +220,7 @@ class WindowCollector(Collector):
             chosen = self._select()
             families: dict[str, list[str]] = {
                 head: [
-                    f"# HELP {PREFIX}{series.name} {_HELP[head]}\n"
+                    f"# HELP {PREFIX}{series.name} {HELP[head]}\n"
                     f"# TYPE {PREFIX}{series.name} gauge\n"
                 ]
                 for head, series in CODES.items()
@@ -233,7 +233,7 @@ class WindowCollector(Collector):
                 for key, value in series_of.items():
                     line = lines.get(key)
                     if line is None:
-                        line = lines[key] = self._line(agent, key)
+                        line = lines[key] = series_line(self._dimension, agent, *key)
                     families[line[0]].append(f"{line[1]}{value}\n")
         parts = ["".join(lines) for lines in families.values()]
         for about in _about(chosen):
@@ -291,14 +291,25 @@ class WindowCollector(Collector):
             self._parsed[code] = parsed
             return parsed
 
-    def _line(self, agent: str, key: Key) -> tuple[str, str]:
-        """The head of a series, and its line up to the value."""
-        head = key[1].partition("|")[0]
-        series, labels = split_code(key[1])
-        names = (self._dimension, "window", *series.labels)
-        pairs = zip(names, (agent, key[0], *labels), strict=True)
-        text = ",".join(f'{name}="{_escape(value)}"' for name, value in pairs)
-        return head, f"{PREFIX}{series.name}{{{text}}} "
+
+def series_line(
+    dimension: str,
+    agent: str,
+    window: str,
+    code: str,
+    more: Sequence[tuple[str, str]] = (),
+) -> tuple[str, str]:
+    """The head of a series' code, and its line up to the value; ``more`` are further labels.
+
+    >>> series_line("agent", "a", "5m", "tc|srr")[1]
+    'streammetrics_window_turn_metric_count{agent="a",window="5m",metric="srr"} '
+    """
+    head = code.partition("|")[0]
+    series, labels = split_code(code)
+    names = (dimension, "window", *series.labels)
+    pairs = (*zip(names, (agent, window, *labels), strict=True), *more)
+    text = ",".join(f'{name}="{_escape(value)}"' for name, value in pairs)
+    return head, f"{PREFIX}{series.name}{{{text}}} "
 
 
 def _each(chosen: Selection) -> Iterator[tuple[str, str, str, int]]:
@@ -317,7 +328,7 @@ def _escape(value: str) -> str:
 
 def _family(head: str, series: Series, dimension: str) -> GaugeMetricFamily:
     return GaugeMetricFamily(
-        PREFIX + series.name, _HELP[head], labels=(dimension, "window", *series.labels)
+        PREFIX + series.name, HELP[head], labels=(dimension, "window", *series.labels)
     )
 
 

@@ -1,0 +1,77 @@
+"""Series through time as OpenMetrics, which ``promtool`` makes blocks of for Prometheus."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, Final
+
+from stream_metrics.adapters.prometheus.windows import HELP, PREFIX, series_line
+from stream_metrics.engine.cells import CODES
+from stream_metrics.engine.history import Course
+from stream_metrics.events.times import MICROS
+
+_LABEL: Final = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
+
+
+@dataclass(slots=True)
+class Written:
+    """How much was written."""
+
+    series: int = 0
+    samples: int = 0
+
+
+def valid_label(name: str) -> bool:
+    """Whether Prometheus takes a label of that name from us.
+
+    >>> valid_label("job"), valid_label("__name__"), valid_label("a-b")
+    (True, False, False)
+    """
+    return _LABEL.fullmatch(name) is not None
+
+
+def write_openmetrics(
+    path: Path,
+    courses: Iterable[Course],
+    steps_us: range,
+    dimension: str,
+    labels: Mapping[str, str],
+) -> Written:
+    """Write the text: families in their usual order, each series from its first sample to its last.
+
+    ``labels`` are put on every series. Each family waits in a file beside ``path`` until all of it
+    is there, so that memory does not grow with the time that is covered.
+    """
+    times = [f"{step_us / MICROS:.3f}".rstrip("0").rstrip(".") for step_us in steps_us]
+    done = Written()
+    with ExitStack() as opened:
+        parts: dict[str, IO[str]] = {}
+        for course in courses:
+            head, text = series_line(
+                dimension, course.agent, course.window, course.code, tuple(labels.items())
+            )
+            part = parts.get(head)
+            if part is None:
+                part = parts[head] = opened.enter_context(
+                    TemporaryFile("w+", encoding="utf-8", newline="\n", dir=path.parent)
+                )
+            part.writelines(
+                f"{text}{value} {at}\n" for value, at in zip(course.values, times, strict=True)
+            )
+            done.series += 1
+            done.samples += len(times)
+        out = opened.enter_context(path.open("w", encoding="utf-8", newline="\n"))
+        for head, series in CODES.items():
+            if head in parts:
+                name = PREFIX + series.name
+                out.write(f"# HELP {name} {HELP[head]}\n# TYPE {name} gauge\n")
+                parts[head].seek(0)
+                shutil.copyfileobj(parts[head], out)
+        out.write("# EOF\n")
+    return done

@@ -1,0 +1,136 @@
+"""``stream-metrics backfill``: the past of a replay for Prometheus."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from stream_metrics.adapters.prometheus.backfill import valid_label, write_openmetrics
+from stream_metrics.adapters.reports import BUCKETS, read_buckets
+from stream_metrics.adapters.whole import replacing
+from stream_metrics.cli.common import UsageError
+from stream_metrics.cli.stopped import said
+from stream_metrics.engine.history import History, UnfitHistory
+from stream_metrics.engine.windows import parse_duration
+from stream_metrics.events.times import parse_rfc3339
+
+OUT: Final = "openmetrics.txt"
+MOST_STEPS: Final = 100_000
+USUAL_LABELS: Final = ("job=stream-metrics", "instance=replay")
+
+
+def backfill(
+    directories: Annotated[
+        list[Path],
+        typer.Argument(help="Directories that replays have written; their sums are added up."),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help=f"The file. Default: {OUT} in the first directory."),
+    ] = None,
+    step: Annotated[str, typer.Option(help="Time between two samples: 15s, 1m, …")] = "1m",
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            help="First sample, in RFC 3339. Default: the first event.",
+            show_default=False,
+        ),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            help="Stop before it, in RFC 3339. Default: behind the last event.",
+            show_default=False,
+        ),
+    ] = None,
+    labels: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--label",
+            help="NAME=VALUE for every series; several times for several. Default: "
+            + " and ".join(USUAL_LABELS)
+            + ".",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Write the window sums of a replay through time, as OpenMetrics with timestamps.
+
+    [bold]promtool tsdb create-blocks-from openmetrics FILE DATA[/bold] makes blocks of it, so that
+    Prometheus and Grafana show the past as workers would have shown it then. Of the time in which
+    Prometheus has scraped workers, leave it out: sums would count twice.
+    """
+    named = _labels(labels or list(USUAL_LABELS))
+    try:
+        history = read_buckets(directories)
+    except FileNotFoundError as error:
+        raise UsageError(
+            f"{error.filename}: not there; `stream-metrics replay` writes {BUCKETS} to its --out"
+        ) from error
+    except OSError as error:
+        raise UsageError(f"{error.filename}: {error.strerror}") from error
+    except UnfitHistory as error:
+        raise UsageError(str(error)) from error
+    if clash := named.keys() & {history.dimension, "window"}:
+        raise UsageError(f"--label {min(clash)}: the series have that label already")
+    steps = _steps(history, step, since, until)
+    path = directories[0] / OUT if out is None else out
+    try:
+        with replacing(path) as temporary:
+            written = write_openmetrics(
+                temporary, history.courses(steps), steps, history.dimension, named
+            )
+    except OSError as error:
+        raise UsageError(f"--out {path}: {error.strerror}") from error
+    said().print(
+        f"{written.samples:,} samples of {written.series:,} series written to {path}", markup=False
+    )
+    said().print(
+        f"next: promtool tsdb create-blocks-from openmetrics {shlex.quote(str(path))} DATA, where "
+        "DATA is Prometheus' --storage.tsdb.path",
+        markup=False,
+    )
+
+
+def _labels(texts: list[str]) -> dict[str, str]:
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not (equals and valid_label(name)):
+            raise UsageError(f"--label {text!r}: write NAME=VALUE, such as {USUAL_LABELS[0]}")
+        found[name] = value
+    return found
+
+
+def _steps(history: History, step: str, since: str | None, until: str | None) -> range:
+    """The times of the samples in microseconds: multiples of the step."""
+    try:
+        step_us = parse_duration(step)
+    except ValueError as error:
+        raise UsageError(f"--step {error}") from error
+    first_us = history.first_us
+    if first_us is None:
+        raise UsageError("the replay has no sums: there were no searches, and no gates")
+    begin = first_us if since is None else _instant("--from", since)
+    end = history.last_event_us + step_us if until is None else _instant("--to", until)
+    steps = range(-(-begin // step_us) * step_us, end, step_us)
+    if not steps:
+        raise UsageError("there is no time between --from and --to, or no multiple of --step")
+    if len(steps) > MOST_STEPS:
+        raise UsageError(
+            f"{len(steps):,} samples a series are more than {MOST_STEPS:,}: take a larger --step, "
+            "or some of the time with --from and --to"
+        )
+    return steps
+
+
+def _instant(option: str, text: str) -> int:
+    instant = parse_rfc3339(text)
+    if instant is None:
+        raise UsageError(f"{option} {text!r}: write 2024-05-01T12:00:00Z")
+    return instant

@@ -1,0 +1,241 @@
+"""A replay's sums through time, and what of them becomes OpenMetrics."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.openmetrics.parser import text_fd_to_metric_families
+from typer.testing import CliRunner
+
+from stream_metrics.adapters.reports import BUCKETS, read_buckets, write_buckets
+from stream_metrics.cli import app
+from stream_metrics.cli.common import UsageError
+from stream_metrics.engine.config import EngineConfig
+from stream_metrics.engine.history import History, UnfitHistory
+from stream_metrics.engine.windows import parse_window, window_rows
+from stream_metrics.ports import Record
+from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate
+from stream_metrics.worker.replay import Replay
+
+MINUTE_US = 60_000_000
+TRAFFIC = list(
+    generate(TrafficProfile(seed=5, conversations=60, duration_seconds=7_200, turns=(1, 2)))
+)
+
+
+def replayed(traffic: Iterable[TrafficRecord] = TRAFFIC, **options: Any) -> Replay:
+    """A replay of some traffic."""
+    replay = Replay(**options)
+    for record in traffic:
+        replay.feed(Record(record.value, record.key, record.timestamp_ms))
+    replay.flush()
+    return replay
+
+
+def steps_of(replay: Replay, step_us: int = MINUTE_US) -> range:
+    """From the first event to some time after the last."""
+    first = replay.history().first_us
+    assert first is not None
+    return range(first // step_us * step_us, replay.last_event_us + 40 * step_us, step_us)
+
+
+def rows_at(history: History, steps: range, at: int) -> list[dict[str, Any]]:
+    """The sums at one of the steps, as ``windows.json`` has them."""
+    sums = [
+        (course.window, course.agent, {course.code: course.values[at]})
+        for course in history.courses(steps)
+    ]
+    return window_rows(sums, history.dimension)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 1.0])
+def test_at_each_step_the_sums_are_those_of_the_windows(share: float) -> None:
+    """Backfilled series and ``windows.json`` of that time are the same numbers."""
+    replay = replayed()
+    steps = steps_of(replay)
+    at = int(share * (len(steps) - 1))
+
+    assert rows_at(replay.history(), steps, at) == replay.windows(steps[at])["sums"]
+
+
+def test_steps_may_be_further_apart_than_a_window() -> None:
+    """What came and went between two of them shows in neither."""
+    replay = replayed()
+    steps = steps_of(replay, 7 * MINUTE_US)
+
+    for at in (3, 9):
+        assert rows_at(replay.history(), steps, at) == replay.windows(steps[at])["sums"]
+
+
+def test_releases_can_stand_in_the_place_of_agents() -> None:
+    """The series have the label that the windows have."""
+    replay = replayed(config=EngineConfig(dimension="release"))
+    steps = steps_of(replay)
+
+    rows = rows_at(replay.history(), steps, 60)
+
+    assert rows == replay.windows(steps[60])["sums"]
+    assert "release" in rows[0]
+
+
+def test_names_beyond_the_limits_are_others() -> None:
+    """As in the windows: configured ones first, then by code point."""
+    event = {
+        "type": "search_iteration", "turn": 1, "iteration": 1, "occurred_at": 1_718_020_800,
+    }  # fmt: skip
+    replay = Replay(agents=["zz"], routes=["zz"])
+    for n in range(70):
+        search = {"search_id": "s", "routing": {"selected": f"r{n:02}"}, "results": []}
+        sent = {"event_id": "e", "conversation_id": f"c{n}", "agent": f"a{n:02}"}
+        replay.feed(Record(json.dumps({**event, **sent, "searches": [search]}).encode()))
+    steps = steps_of(replay)
+
+    rows = rows_at(replay.history(), steps, 1)
+
+    assert rows == replay.windows(steps[1])["sums"]
+    assert {row["agent"] for row in rows} == {f"a{n:02}" for n in range(49)} | {"other"}
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    """Every line, and what stands above them."""
+    history = replayed(agents=["support"]).history()
+    write_buckets(tmp_path, history)
+
+    assert list(read_buckets([tmp_path]).lines()) == list(history.lines())
+
+
+def test_equal_input_gives_equal_lines(tmp_path: Path) -> None:
+    """Whatever order the records came in."""
+    write_buckets(tmp_path, replayed().history())
+    one = (tmp_path / BUCKETS).read_bytes()
+    write_buckets(tmp_path, replayed(reversed(TRAFFIC)).history())
+
+    assert (tmp_path / BUCKETS).read_bytes() == one
+
+
+def test_sums_of_several_replays_add_up(tmp_path: Path) -> None:
+    """Conversations replayed apart give what they give together."""
+    halves = []
+    for number in (0, 1):
+        part = [r for r in TRAFFIC if r.key is not None and r.key[-1] % 2 == number]
+        halves.append(tmp_path / str(number))
+        halves[number].mkdir()
+        write_buckets(halves[number], replayed(part).history())
+    whole = replayed([r for r in TRAFFIC if r.key is not None]).history()
+
+    assert list(read_buckets(halves).lines()) == list(whole.lines())
+
+
+def test_replays_with_other_windows_do_not_add_up(tmp_path: Path) -> None:
+    """The message names what differs."""
+    for name in ("1m", "5m"):
+        (tmp_path / name).mkdir()
+        write_buckets(tmp_path / name, replayed([], windows=[parse_window(name)]).history())
+
+    with pytest.raises(UnfitHistory, match=r"windows are \['5m'\], and \['1m'\] in the first"):
+        read_buckets([tmp_path / "1m", tmp_path / "5m"])
+
+
+HEADER = json.dumps(History([parse_window("1m")]).header()).encode() + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "is empty; replay again"),
+        (b"{}\n", "line 1: the first line is no header"),
+        (b"[]\n", "line 1: the first line is no header"),
+        (b'{"schema_version":2}\n', "line 1: schema version 2 is not 1"),
+        (HEADER + b'{"bucket":1,"agent":"a"', "line 2: .*; replay again"),
+        (HEADER + b'{"bucket":1,"agent":"a"}\n', "line 2: no line of a replay's buckets"),
+        (HEADER + b'{"bucket":1,"agent":"a","sums":{"r":"1"}}\n', "line 2: no line of a replay"),
+        (HEADER + b'{"bucket":1,"agent":"a","sums":{"nobody":1}}\n', "line 2: no line of a replay"),
+    ],
+)
+def test_what_is_no_such_file_is_refused(tmp_path: Path, content: bytes, why: str) -> None:
+    """With file, line, and what to do."""
+    (tmp_path / BUCKETS).write_bytes(content)
+
+    with pytest.raises(UnfitHistory, match=why):
+        read_buckets([tmp_path])
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """What a replay has written."""
+    write_buckets(tmp_path, replayed().history())
+    return tmp_path
+
+
+def run(*arguments: str) -> str:
+    """What the command says that has to succeed."""
+    done = CliRunner().invoke(app, ["backfill", *arguments], catch_exceptions=False)
+    assert done.exit_code == 0, done.stderr
+    return done.stderr
+
+
+def test_a_parser_of_openmetrics_takes_what_is_written(directory: Path) -> None:
+    """Families are gauges; a series' samples stand together, and go forward in time."""
+    said = run(str(directory))
+
+    samples = 0
+    with (directory / "openmetrics.txt").open() as text:
+        for family in text_fd_to_metric_families(text):  # type: ignore[no-untyped-call]
+            assert family.type == "gauge"
+            samples += len(family.samples)
+            for sample in family.samples:
+                assert (sample.labels["job"], sample.labels["instance"]) == (
+                    "stream-metrics",
+                    "replay",
+                )
+    assert f"{samples:,} samples" in said
+    assert "promtool tsdb create-blocks-from openmetrics" in said
+
+
+def test_samples_lie_at_multiples_of_the_step_between_the_bounds(directory: Path) -> None:
+    """From the first time on, without the last."""
+    first = replayed().history().first_us
+    assert first is not None
+    text = [f"1970-01-01T00:00:{second:02}Z" for second in (1, 32)]
+
+    run(str(directory), "--step", "15s", "--from", text[0], "--to", text[1], "--out",
+        str(directory / "out"))  # fmt: skip
+
+    lines = (directory / "out").read_text().splitlines()
+    assert {line.rpartition(" ")[2] for line in lines if not line.startswith("#")} == {"15", "30"}
+
+
+def test_labels_of_ones_own_replace_the_usual_ones(directory: Path) -> None:
+    """They are on every series."""
+    run(str(directory), "--label", "job=past", "--label", 'who=a "quoted" one')
+
+    lines = (directory / "openmetrics.txt").read_text().splitlines()
+    series = [line for line in lines if not line.startswith("#")]
+    assert all('job="past",who="a \\"quoted\\" one"}' in line for line in series)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--label", "a-b=c"], "write NAME=VALUE"),
+        (["--label", "agent=c"], "--label agent: the series have that label already"),
+        (["--step", "1x"], "is no duration"),
+        (["--step", "1s", "--from", "1970-01-01T00:00:00Z"], "samples a series are more than"),
+        (["--from", "tomorrow"], "write 2024-05-01T12:00:00Z"),
+        (["--to", "1970-01-01T00:00:00Z"], "there is no time between"),
+    ],
+)
+def test_slips_are_told(directory: Path, arguments: list[str], why: str) -> None:
+    """One line says what to write instead."""
+    with pytest.raises(UsageError, match=why):
+        CliRunner().invoke(app, ["backfill", str(directory), *arguments], catch_exceptions=False)
+
+
+def test_a_directory_without_buckets_is_named(tmp_path: Path) -> None:
+    """With the command that writes them."""
+    with pytest.raises(UsageError, match=r"buckets.jsonl: not there; `stream-metrics replay`"):
+        CliRunner().invoke(app, ["backfill", str(tmp_path)], catch_exceptions=False)
