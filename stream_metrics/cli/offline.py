@@ -25,6 +25,7 @@ from stream_metrics.cli.common import (
     make_directory,
     parse_now,
 )
+from stream_metrics.cli.sending import IntoKafkaOption, ShiftOption, SpeedOption, send_again
 from stream_metrics.cli.sources import SinceOption, Sources, UntilOption
 from stream_metrics.events.schema import rendered
 from stream_metrics.settings import Settings, masked
@@ -55,12 +56,16 @@ def replay(
     strict: Annotated[
         bool, typer.Option(help="End with exit code 2 at the first bad record.")
     ] = False,
+    into_kafka: IntoKafkaOption = False,
+    speed: SpeedOption = "1x",
+    shift: ShiftOption = False,
     config: ConfigOption = None,
 ) -> None:
     """Run recorded events through the engine and write the report.
 
     Writes conversations.jsonl, windows.json, buckets.jsonl, report.json (the same bytes for the
-    same input and settings) and run.json into --out.
+    same input and settings) and run.json into --out. With --into-kafka nothing is computed here:
+    the records go to the input topics, for workers to read.
     """
     settings = load_settings(config)
     scope = turn_scope or settings.metrics.turn_scope
@@ -68,6 +73,13 @@ def replay(
         raise UsageError(f"--turn-scope {scope!r}: use last or all")
     now_us = parse_now(now)
     source = Sources(sources, settings, since, until)
+    if into_kafka:
+        send_again(source, settings, speed, shift=shift)
+        return
+    if shift or speed != "1x":
+        raise UsageError(
+            "--speed and --shift go with --into-kafka: a replay into files never waits"
+        )
     started = time.perf_counter()
     engine = Replay(
         settings.engine_config(),

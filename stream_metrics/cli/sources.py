@@ -80,6 +80,7 @@ class Topics:
     """Topics of Kafka as a source."""
 
     def __init__(self, settings: Settings, topics: Sequence[str], marks: tuple[Mark, Mark]) -> None:
+        self.names = tuple(topics)
         self._settings = settings
         self._source = KafkaSource(settings.kafka, topics, *marks)
 
@@ -136,6 +137,11 @@ class Sources:
     @property
     def _topics(self) -> list[Topics]:
         return [part for part in self._parts if isinstance(part, Topics)]
+
+    @property
+    def topics(self) -> set[str]:
+        """The topics among them."""
+        return {name for topics in self._topics for name in topics.names}
 
     @property
     def offsets(self) -> int:

@@ -7,14 +7,13 @@ import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 from rich.console import Console
 
-from stream_metrics.adapters.kafka.options import client_options
+from stream_metrics.adapters.kafka.feed import feeding
 from stream_metrics.cli.common import ConfigOption, UsageError, kafka_reason, load_settings
 from stream_metrics.settings import Settings
 from stream_metrics.traffic import TrafficProfile, TrafficRecord, endless
@@ -87,39 +86,15 @@ def _to_file(lines: Iterable[bytes], out: Path) -> None:
 async def _to_kafka(records: Iterable[TrafficRecord], settings: Settings, *, paced: bool) -> None:
     kafka = settings.kafka
     topics = {"events": kafka.topics[0], "labels": kafka.topics[-1]}
-    producer = AIOKafkaProducer(
-        **client_options(kafka), acks="all", linger_ms=20, max_request_size=9 * 1024 * 1024
-    )
-    await producer.start()
     console = Console(stderr=True)
-    sent, said = 0, time.monotonic()
-    refused: list[BaseException] = []
-
-    def answered(answer: asyncio.Future[Any]) -> None:
-        if not answer.cancelled() and (error := answer.exception()) is not None:
-            refused.append(error)
-
-    try:
+    said = time.monotonic()
+    async with feeding(kafka) as feed:
         for record in records:
             ahead = record.timestamp_ms / 1000 - time.time()
             if paced and ahead > 0:
                 await asyncio.sleep(ahead)
-            answer = await producer.send(
-                topics[record.stream],
-                record.value,
-                key=record.key,
-                timestamp_ms=record.timestamp_ms,
-            )
-            answer.add_done_callback(answered)
-            sent += 1
-            if refused:
-                break
+            await feed.send(topics[record.stream], record.value, record.key, record.timestamp_ms)
             if time.monotonic() - said > SAY_EVERY_SECONDS:
                 said = time.monotonic()
-                console.print(f"{sent:,} records produced")
-        await producer.flush()
-        if refused:
-            raise refused[0]
-    finally:
-        await producer.stop()
-    console.print(f"{sent:,} records produced to {', '.join(kafka.topics)}")
+                console.print(f"{feed.sent:,} records produced")
+    console.print(f"{feed.sent:,} records produced to {', '.join(kafka.topics)}")

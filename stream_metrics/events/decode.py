@@ -206,7 +206,7 @@ def _decode_object(
     payload = _payload(obj, kind)
     if isinstance(payload, BadRecord):
         return payload
-    occurred_us = _instant(obj.get("occurred_at"))
+    occurred_us = instant(obj.get("occurred_at"))
     if occurred_us is None:
         return BadRecord(
             "invalid", "`occurred_at` must be RFC 3339 with an offset, or Unix seconds"
@@ -257,7 +257,8 @@ def _payload(obj: dict[str, Any], kind: str) -> Payload | BadRecord:
         return BadRecord("too_deep", "too many levels of nested JSON")
 
 
-def _instant(value: Any) -> int | None:
+def instant(value: Any) -> int | None:
+    """``occurred_at`` as it stands in JSON, in microseconds; None for what is no time."""
     kind = type(value)
     if kind is str:
         return parse_rfc3339(value)

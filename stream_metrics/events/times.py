@@ -7,11 +7,13 @@ lead to them: RFC 3339 text and Unix seconds as a JSON number.
 from __future__ import annotations
 
 import re
+from datetime import datetime, timedelta
 from typing import Final
 
 MICROS: Final = 1_000_000
 DAY_US: Final = 86_400 * MICROS
 
+_EPOCH: Final = datetime(1970, 1, 1)  # in UTC, of which nothing is to be reckoned
 _RFC3339 = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.(\d+))?(?:[Zz]|([+-])(\d\d):(\d\d))",
     re.ASCII,
@@ -62,6 +64,16 @@ def parse_rfc3339(text: str) -> int | None:
     fraction = match.group(7)
     micros = int((fraction + "00000")[:6]) if fraction else 0
     return seconds * MICROS + micros
+
+
+def rfc3339(instant_us: int) -> str:
+    """The inverse of ``parse_rfc3339``, in UTC; raises ``OverflowError`` beyond year 1 to 9999.
+
+    >>> rfc3339(1_718_020_800_000_001)
+    '2024-06-10T12:00:00.000001Z'
+    """
+    moment = _EPOCH + timedelta(microseconds=instant_us)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def micros_of_seconds(seconds: float) -> int:

@@ -1,0 +1,161 @@
+"""``stream-metrics replay --into-kafka``: recorded records sent once more, for workers to read."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import AsyncExitStack, closing
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+
+from stream_metrics.adapters.kafka.feed import Feed, feeding
+from stream_metrics.adapters.kafka.topics import check_input_topics, partition_counts
+from stream_metrics.cli.common import UsageError
+from stream_metrics.cli.sources import Sources, reading_kafka
+from stream_metrics.ports import Record
+from stream_metrics.settings import Settings
+from stream_metrics.worker.pace import Pace, is_labels, parse_speed
+
+AT_ONCE: Final = 500
+SAY_EVERY_SECONDS: Final = 10.0
+
+IntoKafkaOption = Annotated[
+    bool,
+    typer.Option(
+        "--into-kafka", help="Send the records to the input topics of the settings, and stop."
+    ),
+]
+SpeedOption = Annotated[
+    str,
+    typer.Option(
+        help="With --into-kafka: [bold]1x[/bold] as recorded, [bold]10x[/bold], … or "
+        "[bold]max[/bold] without a pause."
+    ),
+]
+ShiftOption = Annotated[
+    bool,
+    typer.Option(
+        "--shift",
+        help="With --into-kafka: move all times, so that the recording begins now and live "
+        "windows show it.",
+    ),
+]
+
+
+def send_again(source: Sources, settings: Settings, speed: str, *, shift: bool) -> None:
+    """Send all records, each when it is due; raises ``UsageError`` and ``InputError``.
+
+    A record goes to the topic that it was recorded from, if that is an input topic of the settings;
+    else labels to the last of these and all else to the first. Its key decides about the partition.
+    """
+    try:
+        times = parse_speed(speed)
+    except ValueError as error:
+        raise UsageError(f"--speed {error}") from error
+    if shift and times is None:
+        raise UsageError("--shift needs a --speed other than max: it moves times as pauses shrink")
+    both = source.topics & set(settings.kafka.topics)
+    if both:
+        raise UsageError(
+            f"{', '.join(sorted(both))} would be read and written: name other topics in "
+            "`kafka.topics`, or record to a file first"
+        )
+    pace = Pace(times, time.time_ns() // 1000 if shift else None)
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    sending = _Sending(settings)
+    with asyncio.Runner() as runner, closing(source.records()) as records:
+        try:
+            with reading_kafka(settings):
+                runner.run(sending.open())
+            for due_seconds, batch in batches(records, pace):
+                with reading_kafka(settings):
+                    runner.run(sending.send(due_seconds, batch))
+                sending.say(console)
+        finally:
+            with reading_kafka(settings):
+                runner.run(sending.close())
+    for line in source.missed:
+        console.print(line)
+    sending.say(console, last=True)
+
+
+def batches(records: Iterable[Record], pace: Pace) -> Iterator[tuple[float, list[Record]]]:
+    """Records that are due together, with how long after the first one, as they are to be sent."""
+    due_seconds, batch = 0.0, list[Record]()
+    for record in records:
+        due = pace.due_seconds(record)
+        if batch and (due > due_seconds or len(batch) >= AT_ONCE):
+            yield due_seconds, batch
+            batch = []
+        due_seconds = due
+        batch.append(pace.as_sent(record))
+    if batch:
+        yield due_seconds, batch
+
+
+class _Sending:
+    """A feed that is used from code without a loop, and what it has sent."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._opened = AsyncExitStack()
+        self._feed: Feed | None = None
+        self._counts: dict[str, int] = {}
+        self._started = self._said = time.monotonic()
+        self._sent: Counter[str] = Counter()
+        self._empty = 0
+
+    async def open(self) -> None:
+        """Connect; raises ``TopicsMissing``, ``KafkaRefused`` and aiokafka's errors."""
+        kafka = self._settings.kafka
+        self._counts = await partition_counts(kafka, kafka.topics)
+        check_input_topics(kafka, self._counts)
+        self._feed = await self._opened.enter_async_context(feeding(kafka))
+
+    async def send(self, due_seconds: float, records: Iterable[Record]) -> None:
+        """Wait until they are due, then hand them over."""
+        assert self._feed is not None
+        if not self._sent:
+            self._started = self._said = time.monotonic()
+        ahead = self._started + due_seconds - time.monotonic()
+        if ahead > 0:
+            await asyncio.sleep(ahead)
+        for record in records:
+            if record.key is None and record.value is None:
+                self._empty += 1  # which the client does not send
+                continue
+            topic = self._topic(record)
+            partition = record.partition if record.key is None and record.topic else None
+            if partition is not None and partition >= self._counts[topic]:
+                partition = None
+            stamp = record.timestamp_ms
+            known = stamp if stamp is not None and stamp >= 0 else None
+            await self._feed.send(topic, record.value, record.key, known, partition)
+            self._sent[topic] += 1
+
+    async def close(self) -> None:
+        """Return when all is stored; raises aiokafka's errors."""
+        await self._opened.aclose()
+
+    def _topic(self, record: Record) -> str:
+        topics = self._settings.kafka.topics
+        if record.topic in topics:
+            return record.topic
+        return topics[-1] if is_labels(record.value) else topics[0]
+
+    def say(self, console: Console, *, last: bool = False) -> None:
+        """Tell how much was sent, now and then."""
+        total = self._sent.total()
+        if last:
+            for topic, count in sorted(self._sent.items()):
+                console.print(f"{topic}: {count:,} records sent")
+            if self._empty:
+                console.print(f"{self._empty:,} records without key and value were left out")
+            console.print(f"{total:,} records sent in {time.monotonic() - self._started:,.0f} s")
+        elif time.monotonic() - self._said > SAY_EVERY_SECONDS:
+            self._said = time.monotonic()
+            console.print(f"{total:,} records sent")

@@ -1,0 +1,120 @@
+"""When a recorded record is due, and as what, if a recording is sent once more.
+
+The clock of a recording is the largest moment so far: a record that lies before it is due at
+once. One that is more than a day ahead of it is due at once too, and does not move the clock: its
+producer stamped it wrongly, and nobody wants to wait for that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, Final
+
+import msgspec
+
+from stream_metrics.events.decode import instant
+from stream_metrics.events.times import MICROS, rfc3339
+from stream_metrics.ports import Record
+
+DAY_US: Final = 86_400 * MICROS
+
+
+def parse_speed(text: str) -> Fraction | None:
+    """How many times as fast as recorded; None for ``max``. Raises ``ValueError``.
+
+    >>> parse_speed("10x"), parse_speed("0.5x"), parse_speed("max")
+    (Fraction(10, 1), Fraction(1, 2), None)
+    """
+    if text == "max":
+        return None
+    number = text.removesuffix("x")
+    try:
+        speed = Fraction(number)
+    except (ValueError, ZeroDivisionError):
+        speed = Fraction(0)
+    if number == text or speed <= 0 or "/" in number:
+        raise ValueError(f"{text!r}: write 1x, 10x, 0.5x or max")
+    return speed
+
+
+class Pace:
+    """Tells of each record, in order, when it is due, and what to send.
+
+    ``speed`` is how many times as fast as recorded, None for without pause. With ``begin_us`` all
+    times move: the first record's becomes that one, and distances shrink as pauses do.
+    """
+
+    def __init__(self, speed: Fraction | None, begin_us: int | None = None) -> None:
+        if speed is None and begin_us is not None:
+            raise ValueError("without pauses there is no time to move to")
+        self._speed = speed
+        self._begin_us = begin_us
+        self._first_us: int | None = None
+        self._last_us = 0
+
+    def due_seconds(self, record: Record) -> float:
+        """How long after the first record this one is to be sent."""
+        moment_us = moment_of(record)
+        if self._first_us is None:
+            if moment_us is None:
+                return 0.0
+            self._first_us = self._last_us = moment_us
+        if moment_us is not None and moment_us - self._last_us <= DAY_US:
+            self._last_us = max(self._last_us, moment_us)
+        if self._speed is None:
+            return 0.0
+        return float((self._last_us - self._first_us) / self._speed / MICROS)
+
+    def as_sent(self, record: Record) -> Record:
+        """The record with its times moved, as ``due_seconds`` has heard of the first one.
+
+        A value that is no event with a time stays as it is.
+        """
+        if self._begin_us is None or self._first_us is None:
+            return record
+        stamp = record.timestamp_ms
+        if stamp is not None and stamp >= 0:
+            stamp = max(0, self._moved(1000 * stamp) // 1000)
+        return replace(record, value=self._moved_value(record.value), timestamp_ms=stamp)
+
+    def _moved(self, moment_us: int) -> int:
+        assert self._begin_us is not None
+        assert self._first_us is not None
+        assert self._speed is not None
+        return self._begin_us + int((moment_us - self._first_us) // self._speed)
+
+    def _moved_value(self, value: bytes | None) -> bytes | None:
+        event = _event(value)
+        occurred_us = None if event is None else instant(event.get("occurred_at"))
+        if event is None or occurred_us is None:
+            return value
+        try:
+            event["occurred_at"] = rfc3339(self._moved(occurred_us))
+            return msgspec.json.encode(event)
+        except (OverflowError, msgspec.MsgspecError, RecursionError):
+            return value  # not valid before, nor would it be now
+
+
+def moment_of(record: Record) -> int | None:
+    """A record's time in microseconds: its timestamp, or else that of its event, if it has one."""
+    if record.timestamp_ms is not None and record.timestamp_ms >= 0:
+        return 1000 * record.timestamp_ms
+    event = _event(record.value)
+    return None if event is None else instant(event.get("occurred_at"))
+
+
+def _event(value: bytes | None) -> dict[str, Any] | None:
+    if value is None:
+        return None
+    try:
+        found = msgspec.json.decode(value)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return found if type(found) is dict else None
+
+
+def is_labels(value: bytes | None) -> bool:
+    """Whether it is an event of labels, which mostly have a topic of their own."""
+    event = _event(value)
+    return event is not None and event.get("type") == "relevance_labels"
