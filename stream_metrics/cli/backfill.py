@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from stream_metrics.adapters.prometheus.backfill import valid_label, write_openmetrics
 from stream_metrics.adapters.reports import BUCKETS, read_buckets
 from stream_metrics.adapters.whole import replacing
 from stream_metrics.cli.common import UsageError
 from stream_metrics.cli.stopped import said
-from stream_metrics.engine.history import History, UnfitHistory
+from stream_metrics.engine.history import Course, History, UnfitHistory
 from stream_metrics.engine.windows import parse_duration
 from stream_metrics.events.times import parse_rfc3339
 
@@ -82,9 +84,8 @@ def backfill(
     path = directories[0] / OUT if out is None else out
     try:
         with replacing(path) as temporary:
-            written = write_openmetrics(
-                temporary, history.courses(steps), steps, history.dimension, named
-            )
+            courses = _shown(history.courses(steps))
+            written = write_openmetrics(temporary, courses, steps, history.dimension, named)
     except OSError as error:
         raise UsageError(f"--out {path}: {error.strerror}") from error
     said().print(
@@ -95,6 +96,17 @@ def backfill(
         "DATA is Prometheus' --storage.tsdb.path",
         markup=False,
     )
+
+
+def _shown(courses: Iterator[Course]) -> Iterator[Course]:
+    """The same, with a count of them on a terminal."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    console = said()
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task("adding up")
+        for number, course in enumerate(courses, start=1):
+            progress.update(task, description=f"{number:,} series")
+            yield course
 
 
 def _labels(texts: list[str]) -> dict[str, str]:
