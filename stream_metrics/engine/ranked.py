@@ -7,7 +7,7 @@ has a score. So a new search is scored by itself, and a label may change the sco
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from math import isnan
 
 from stream_metrics.engine.config import EngineConfig
@@ -31,15 +31,21 @@ def scores_of(turn: Turn, search: Search, config: EngineConfig) -> Sequence[floa
 def _score(turn: Turn, config: EngineConfig) -> None:
     searches = [search for search in turn.order if search.search_id not in turn.scores]
     judge = Relevance(good_gain=config.good_gain).judge
-    relevant, labels = _relevant(turn), _labels(turn)
-    judged = [
-        row
-        for search in searches
-        if (row := judge(Query(_results(turn, search), relevant, labels))) is not None
-    ]
+    judged = [row for query in queries_of(turn, searches) if (row := judge(query)) is not None]
     values = score(judged, config.retrieval).values.tolist() if judged else [[]] * len(searches)
     for search, scores in zip(searches, values, strict=True):
         turn.scores[search.search_id] = [None if isnan(value) else value for value in scores]
+
+
+def queries_of(turn: Turn, searches: Iterable[Search]) -> Iterator[Query]:
+    """Searches of a turn as rankings, each with all that could judge it.
+
+    Only for a turn of an engine with ranked metrics; others do not keep what this needs. Document
+    ids are the texts of their digests.
+    """
+    relevant, labels = _relevant(turn), _labels(turn)
+    for search in searches:
+        yield Query(_results(turn, search), relevant, labels)
 
 
 def _relevant(turn: Turn) -> dict[str, float] | None:

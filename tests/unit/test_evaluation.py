@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from itertools import pairwise
 from math import fsum
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stream_metrics.engine.ranked import queries_of
 from stream_metrics.evaluation.collection import (
     Collection,
     Judging,
@@ -28,9 +30,11 @@ from stream_metrics.evaluation.report import (
 )
 from stream_metrics.evaluation.scoring import Ranking, Scored, metrics_of, score_rankings
 from stream_metrics.metrics.ranking.batch import Judged
+from stream_metrics.metrics.ranking.live import live_metrics
 from stream_metrics.metrics.ranking.relevance import Query, Relevance, Retrieved, judge_ids
 from stream_metrics.statistics.intervals import estimate
 from stream_metrics.statistics.units import Units
+from tests.unit.test_fast_paths import Fed
 from tests.unit.test_ontology import Letters
 
 QRELS = {"q1": {"a": 1.0, "b": 2.0}, "q2": {"c": 1.0}, "q3": {"d": 0.0}, "q4": {"e": 1.0}}
@@ -436,6 +440,44 @@ def test_the_mean_over_turns_stands_beside() -> None:
     macro = of_events()["metrics"]["mrr"]["macro_turn"]
 
     assert (macro["mean"], macro["n"]) == (0.75, 3)
+
+
+def test_recorded_searches_have_the_mean_that_is_summed_up_live() -> None:
+    """The searches of a turn, judged as the engine has them: the mean is live sum ÷ count."""
+    metrics = live_metrics(["mrr", "ndcg@10", "recall@1", "judged@2"])
+    fed = Fed(retrieval=metrics)
+    fed.take(fed.search("a", "D1", "D2", "D2"), fed.search("b", "D3", "D1", iteration=2))
+    fed.take(fed.labels(a_1=1, a_2=3, b_1=4), fed.search("c", "D4", iteration=2))
+    turn = fed.conversation.turns[1]
+    rankings = [
+        Ranking("c", Relevance().judge(query), turn=1, search_id=found.search_id)
+        for found, query in zip(turn.order, queries_of(turn, turn.order), strict=True)
+    ]
+
+    figures = retrieval_block([score_rankings(rankings, metrics, unit="conversation")])["metrics"]
+
+    sums: dict[str, int] = {}
+    for sign, cell in fed.cells:
+        for code, value in cell.sums.items():
+            sums[code] = sums.get(code, 0) + sign * value
+    for name, found in figures.items():
+        live = sums.get(f"rs|{name}", 0) / 10**9 / sums[f"rc|{name}"]
+        assert found["mean"] == pytest.approx(live, abs=1e-9)
+        assert found["n"] == sums[f"rc|{name}"] == 3
+
+
+def test_a_stratum_counts_the_units_that_are_resampled() -> None:
+    """Three searches of two conversations are two units, and a row's dimensions are sorted."""
+    rankings = [
+        replace(one, dimensions={"route": "kb", "language": "de"})
+        for one in (*EVENTS[:2], EVENTS[3])
+    ]
+    part = score_rankings(rankings, metrics_of(["mrr"]), unit="conversation")
+
+    strata = retrieval_block([part], dimensions=["route"])["strata"]["route"]
+
+    assert strata["units"] == {"kb": 2}
+    assert list(next(part.rows())["dimensions"]) == ["language", "route"]
 
 
 def test_queries_of_files_have_no_turns() -> None:
