@@ -75,6 +75,15 @@ def test_blanks_tabs_and_comments_are_nothing(tmp_path: Path) -> None:
     assert read_run(path) == {"1": ["a"]}
 
 
+def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path: Path) -> None:
+    """Editors that write one do not change the first query's id, nor the JSON of test cases."""
+    mark = b"\xef\xbb\xbf"
+
+    assert read_run(write(tmp_path / "run", mark + RUN.encode())) == {"1": ["c", "b", "a"]}
+    path = write(tmp_path / "cases.json", mark + json.dumps([CASE]).encode())
+    assert truth(path).queries == ["0"]
+
+
 def test_qrels_have_grades_below_zero_and_in_between(tmp_path: Path) -> None:
     """Grades are numbers as they stand."""
     path = write(tmp_path / "qrels", QRELS + "3 0 a 0.5\n")
@@ -238,6 +247,18 @@ def test_a_beir_folder_needs_no_corpus(tmp_path: Path) -> None:
     assert found.kind == "beir"
     assert found.collection.qrels == {"q 1": {"doc one": 2.0}, "q2": {"d2": 1.0}}
     assert found.collection.dimensions == {"q 1": {"language": "de"}, "q2": {}}
+
+
+def test_long_texts_are_no_dimensions(tmp_path: Path) -> None:
+    """Some sets keep a query's description in its metadata; nobody splits figures by that."""
+    metadata = {"description": "x" * 65, "topic": "x" * 64, "empty": ""}
+    query = json.dumps({"_id": "q2", "metadata": metadata})
+    folder = beir(
+        tmp_path,
+        **{"qrels/test.tsv": "query-id\tcorpus-id\tscore\nq2\td\t1\n", "queries.jsonl": query},
+    )
+
+    assert truth(folder).dimensions == {"q2": {"topic": "x" * 64}}
 
 
 def test_a_beir_qrels_file_does_alone(tmp_path: Path) -> None:

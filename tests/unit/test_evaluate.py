@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from stream_metrics.cli import app, main
 from stream_metrics.metrics.ranking.registry import SUITES, parse_all
+from stream_metrics.statistics.resampling import SEED
 from tests.unit.test_ontology import write_ontology
 
 QRELS = "q1 0 a 2\nq1 0 b 1\nq2 0 c 1\nq3 0 d 0\n"
@@ -274,6 +275,24 @@ def test_a_report_names_no_path(folder: Path) -> None:
     text = (folder / "out" / "report.json").read_text()
     assert json.loads(text)["source"] == ["run", "qrels"]
     assert str(folder) not in text
+
+
+def test_a_report_says_how_it_was_made(folder: Path) -> None:
+    """Metrics as they were given, and every option that changes figures."""
+    evaluate(
+        "--metric", "MRR", "--limit", "2", "--queries", "intersection", "--trec-float32",
+        "--ignore-identical-ids", "--out", "out",
+    )  # fmt: skip
+
+    config = json.loads((folder / "out" / "report.json").read_text())["config"]
+    assert config["options"] == {
+        "queries": "intersection", "ignore_identical_ids": True, "trec_float32": True,
+        "subtopic_qrels": False, "split": None, "limit": 2, "stratify": None,
+    }  # fmt: skip
+    assert config["evaluation"] == {
+        "metrics": ["MRR"], "graded_relevance": True, "rel": 1.0, "confidence_intervals": True,
+        "interval": "percentile", "confidence": 0.95, "resamples": 1000, "seed": SEED,
+    }  # fmt: skip
 
 
 # -- errors -----------------------------------------------------------------------------------
