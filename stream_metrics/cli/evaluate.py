@@ -145,6 +145,8 @@ def evaluate(
         chosen = chosen.model_copy(update={"metrics": tuple(metric)})
     if queries not in QUERY_SETS:
         raise UsageError(f"--queries {queries!r}: use {' or '.join(QUERY_SETS)}")
+    if out is not None and out.exists() and not out.is_dir():
+        raise UsageError(f"--out {out}: this is a file; name a directory")
     judging = Judging(
         rel=chosen.rel,
         graded=chosen.graded_relevance,
@@ -219,6 +221,8 @@ def _as_usage() -> Iterator[None]:
         raise UsageError(f"--metric: {error}") from error
     except UnknownDimension as error:
         raise UsageError(f"--stratify: {error}") from error
+    except OSError as error:
+        raise UsageError(f"{error.filename}: {error.strerror}") from error
     except (ValueError, ModuleNotFoundError) as error:
         raise UsageError(str(error)) from error
 
@@ -227,8 +231,8 @@ def _read(sources: _Sources, chosen: EvaluationSettings, reading: _Reading) -> _
     run, qrels, split, subtopics, float32 = sources
     with _as_usage():
         metrics = metrics_of(chosen.metrics)
-    truth = read_truth(qrels, subtopics=subtopics, split=split, progress=reading.lines)
-    found = read_run(run, float32=float32, progress=reading.lines)
+        truth = read_truth(qrels, subtopics=subtopics, split=split, progress=reading.lines)
+        found = read_run(run, float32=float32, progress=reading.lines)
     if not any(query in found for query in truth.collection.queries):
         raise UsageError(
             f"{run} and {qrels} have no query in common; do their ids look alike? "

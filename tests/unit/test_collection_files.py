@@ -5,11 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 import random
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import ir_measures
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from stream_metrics.adapters.collection.sources import read_run, read_truth
 from stream_metrics.adapters.collection.trec import read_run as read_trec
@@ -169,6 +172,7 @@ def test_a_broken_run_says_where(tmp_path: Path, content: str | bytes, message: 
         ("1 s a 1\n1 t a 1\n", "give --subtopic-qrels"),
         ("1 0 a\n", r"line 1: a line of a TREC qrels has 4 fields .* this one has 3"),
         ("1 0 a x\n", "line 1: the grade 'x' is not a number"),
+        ("1 0 a 1e999\n", "line 1: the grade '1e999' is not finite"),
         ("", "there are no qrels in this file"),
     ],
 )
@@ -413,6 +417,31 @@ def test_a_broken_list_says_where(tmp_path: Path, line: str, message: str) -> No
     """One error names the file, the line, and what is wrong."""
     with pytest.raises(InputError, match=rf"found\.jsonl, {message}"):
         read_run(write(tmp_path / "found.jsonl", line))
+
+
+# -- whatever comes ---------------------------------------------------------------------------
+
+PIECES = st.sampled_from(
+    ["1", "Q0", "a", "0.5", "nan", "\t", "\n", " ", "{", "}", "[", "]", '"', ":", ",", "#",
+     '"case_id"', '"retrieved"', '"test_cases"', "query-id\tcorpus-id\tscore\n", "é", "\ufeff"]
+)  # fmt: skip
+
+
+@given(st.one_of(st.binary(max_size=60), st.lists(PIECES, max_size=40).map("".join)))
+@example(b"\x1f\x8b")
+@example(b"PAR1")
+@example("[" * 100_000)
+@example("\x00")
+def test_any_file_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, content: str | bytes
+) -> None:
+    """Whatever bytes a file has, a reader takes them or says what is wrong with them."""
+    path = tmp_path_factory.mktemp("any") / "file"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+    for read in (read_run, read_truth):
+        with suppress(InputError):
+            assert read(path)
 
 
 # -- what is what -----------------------------------------------------------------------------

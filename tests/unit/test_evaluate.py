@@ -337,6 +337,14 @@ ERRORS: dict[str, tuple[list[str], str]] = {
         ["--run", "run", "--qrels", "qrels", "--queries", "all"],
         "--queries 'all': use qrels or intersection",
     ),
+    "name too long": (
+        ["--run", "run", "--qrels", "q" * 300],
+        f"{'q' * 300}: File name too long",
+    ),
+    "out is a file": (
+        ["--run", "run", "--qrels", "qrels", "--out", "run"],
+        "--out run: this is a file; name a directory",
+    ),
     "markup": (
         ["--run", "[red]", "--qrels", "qrels"],
         "[red]: no such file",
@@ -361,7 +369,7 @@ def test_an_error_is_one_line_and_code_2(
     (folder / "wrong.json").write_text(json.dumps({"test_cases": [case]}))
     arguments, message = ERRORS[name]
 
-    said = refused(capsys, *arguments, "--out", "out")
+    said = refused(capsys, "--out", "out", *arguments)
 
     assert message in said
     assert not (folder / "out").exists()

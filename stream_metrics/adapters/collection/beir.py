@@ -17,7 +17,7 @@ from stream_metrics.adapters.collection.lines import (
     read_lines,
     read_objects,
 )
-from stream_metrics.adapters.collection.trec import number
+from stream_metrics.adapters.collection.trec import grade_of
 from stream_metrics.adapters.files import InputError
 from stream_metrics.evaluation.collection import Collection
 
@@ -87,7 +87,7 @@ def read_qrels(path: Path, *, progress: Progress | None = None) -> Collection:
                 f"{place(path, line)}: document {document} is judged a second time for query "
                 f"{query}; keep one judgement"
             )
-        judged[document] = number(path, line, "score", grade)
+        judged[document] = grade_of(path, line, "score", grade)
     if not qrels:
         raise InputError(f"{path}: there are no qrels in this file")
     return Collection(qrels)

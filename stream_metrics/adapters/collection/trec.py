@@ -9,7 +9,7 @@ query, iteration (or subtopic), document, grade. A line that begins with ``#`` i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import isnan
+from math import isinf, isnan
 from pathlib import Path
 from typing import Final
 
@@ -45,7 +45,7 @@ def read_run(
                 f"{place(path, line)}: query {query} has document {document} a second time; "
                 "a run has each document once a query"
             )
-        found[names.setdefault(document, document)] = number(path, line, "score", score)
+        found[names.setdefault(document, document)] = _number(path, line, "score", score)
     return {query: by_score(found, float32=float32) for query, found in scores.items()}
 
 
@@ -74,7 +74,7 @@ def read_qrels(
                 f"{place(path, line)}: document {document} is judged a second time for query "
                 f"{query}; keep one judgement{hint}"
             )
-        judged[document] = number(path, line, "grade", grade)
+        judged[document] = grade_of(path, line, "grade", grade)
     if not found:
         raise InputError(f"{path}: there are no qrels in this file")
     if subtopics:
@@ -97,8 +97,15 @@ def _fields(
         yield line, fields
 
 
-def number(path: Path, line: Line, name: str, text: str) -> float:
-    """The value of a field; raises ``InputError`` if it is no number."""
+def grade_of(path: Path, line: Line, name: str, text: str) -> float:
+    """The value of a field that is a grade; raises ``InputError`` if it is no finite number."""
+    grade = _number(path, line, name, text)
+    if isinf(grade):
+        raise InputError(f"{place(path, line)}: the {name} {text!r} is not finite")
+    return grade
+
+
+def _number(path: Path, line: Line, name: str, text: str) -> float:
     try:
         value = float(text)
     except ValueError:
