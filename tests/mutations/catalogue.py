@@ -7,5 +7,6 @@ from typing import Final
 from tests.mutations.of_delivery import DELIVERY
 from tests.mutations.of_figures import FIGURES
 from tests.mutations.of_moves import MOVES
+from tests.mutations.of_recordings import RECORDINGS
 
-MUTATIONS: Final = (*FIGURES, *DELIVERY, *MOVES)
+MUTATIONS: Final = (*FIGURES, *DELIVERY, *MOVES, *RECORDINGS)

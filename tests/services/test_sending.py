@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import signal
 import time
 from collections import Counter
 from dataclasses import replace
@@ -16,10 +18,13 @@ from deploy.local.servers import RedisServer
 from stream_metrics.adapters.files import record_line
 from stream_metrics.ports import Record
 from stream_metrics.traffic import generate
-from tests.services.live import LiveSystem, produce, recorded, said
+from tests.helpers import wait_until
+from tests.services.live import COMMAND, LiveSystem, produce, recorded, said
 from tests.services.test_live import few, new_topics
 
 pytestmark = pytest.mark.service
+
+NOON_S = 1_718_020_800
 
 
 @pytest.fixture
@@ -90,23 +95,7 @@ async def test_records_go_to_the_topics_of_the_settings(system: LiveSystem) -> N
 async def test_a_pace_is_kept_and_times_are_moved_to_now(system: LiveSystem) -> None:
     """Ten times as fast, what took a second takes a tenth; the first record is of now."""
     recording = system.folder / "three.jsonl"
-    start_s = 1_718_020_800
-    event = {"type": "search_iteration", "turn": 1, "conversation_id": "c"}
-    recording.write_bytes(
-        b"".join(
-            record_line(
-                Record(
-                    json.dumps(
-                        {**event, "event_id": f"e{n}", "iteration": n, "occurred_at": start_s + s}
-                    ).encode(),
-                    b"c",
-                    1000 * (start_s + s),
-                    system.topics[0],
-                )
-            )
-            for n, s in ((1, 0), (2, 10), (3, 20))
-        )
-    )
+    recording.write_bytes(lines(system.topics[0], 0, 10, 20))
     before_ms = time.time_ns() // 1_000_000
     begun = time.monotonic()
 
@@ -120,6 +109,50 @@ async def test_a_pace_is_kept_and_times_are_moved_to_now(system: LiveSystem) -> 
     stamps = [r.timestamp_ms or 0 for r in found]
     assert before_ms <= stamps[0] <= time.time_ns() // 1_000_000
     assert [stamp - stamps[0] for stamp in stamps] == [0, 1_000, 2_000]
+
+
+def lines(topic: str, *seconds: int) -> bytes:
+    """Searches of a conversation, recorded so long after noon."""
+    event = {"type": "search_iteration", "turn": 1, "conversation_id": "c"}
+    recorded_at = [(n, NOON_S + second) for n, second in enumerate(seconds, start=1)]
+    return b"".join(
+        record_line(
+            Record(
+                json.dumps(
+                    {**event, "event_id": f"e{n}", "iteration": n, "occurred_at": at}
+                ).encode(),
+                b"c",
+                1000 * at,
+                topic,
+            )
+        )
+        for n, at in recorded_at
+    )
+
+
+async def test_an_interrupt_ends_a_pause(system: LiveSystem) -> None:
+    """What was due by then is sent, and Ctrl-C is no error to be traced."""
+    recording = system.folder / "hour.jsonl"
+    recording.write_bytes(lines(system.topics[0], 0, 3_600))
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND,
+        "replay",
+        str(recording),
+        "--into-kafka",
+        env={**os.environ, **system.environment},
+        stderr=asyncio.subprocess.PIPE,
+    )
+
+    async def one_is_there() -> bool:
+        return len(await recorded(system.kafka, system.topics)) == 1
+
+    await wait_until(one_is_there, 60, "nothing was sent")
+    process.send_signal(signal.SIGINT)
+    _, error = await asyncio.wait_for(process.communicate(), 60)
+
+    assert process.returncode == 130
+    assert "Traceback" not in error.decode()
+    assert await one_is_there()
 
 
 async def test_topics_that_are_missing_are_named(system: LiveSystem) -> None:

@@ -1,0 +1,78 @@
+"""Broken builds whose replays read something else than what was recorded, or show another past."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutations.mutation import Edit, Mutation
+
+FILES: Final = "stream_metrics/adapters/files.py"
+WHOLE: Final = "stream_metrics/adapters/whole.py"
+MERGING: Final = "stream_metrics/adapters/kafka/merging.py"
+READING: Final = "stream_metrics/adapters/kafka/reading.py"
+HISTORY: Final = "stream_metrics/engine/history.py"
+PACE: Final = "stream_metrics/worker/pace.py"
+
+RECORDINGS: Final = (
+    Mutation(
+        "merged as fetched",
+        "records of several partitions are put in order as far as the brokers have answered",
+        (Edit(MERGING, "        if self.dry(left):\n            return taken\n", ""),),
+        "tests/unit/test_kafka_source.py::test_the_order_does_not_depend_on_how_records_come_in",
+        "== merged(found, [100])",
+    ),
+    Mutation(
+        "read past the end",
+        "a replay takes the records behind its end that come along in a fetch",
+        (Edit(READING, " if record.offset < partitions[partition]", ""),),
+        "tests/services/test_record.py::test_marks_bound_what_is_read",
+        "== expected",
+        service=True,
+    ),
+    Mutation(
+        "cut off is whole",
+        "packed data that ends in the middle is taken for the end of the file",
+        (
+            Edit(
+                FILES,
+                "    except EOFError as error:\n",
+                "    except EOFError as error:\n        return\n",
+            ),
+        ),
+        "tests/unit/test_recordings.py::test_a_file_that_cannot_be_read_is_named",
+        "DID NOT RAISE",
+    ),
+    Mutation(
+        "written in place",
+        "a recording that breaks off takes the earlier one with it",
+        (
+            Edit(
+                WHOLE,
+                'temporary = path.with_name(f".{path.name}.part")',
+                "temporary = path",
+            ),
+        ),
+        "tests/unit/test_recordings.py::test_a_recording_is_there_whole_or_not_at_all",
+        "no such file",
+    ),
+    Mutation(
+        "a bucket too few",
+        "backfilled windows are a bucket shorter than live ones",
+        (Edit(HISTORY, "last - WINDOW_BUCKETS + 1", "last - WINDOW_BUCKETS + 2"),),
+        "tests/unit/test_backfill.py::test_at_each_step_the_sums_are_those_of_the_windows",
+        'replay.windows(steps[at])["sums"]',
+    ),
+    Mutation(
+        "only records move",
+        "a recording that is sent once more has timestamps of now, and events of the past",
+        (
+            Edit(
+                PACE,
+                "value=self._moved_value(record.value), timestamp_ms=stamp",
+                "timestamp_ms=stamp",
+            ),
+        ),
+        "tests/unit/test_pace.py::test_moved_times_keep_their_distances",
+        "assert abs(moment_us",
+    ),
+)
