@@ -23,7 +23,8 @@ from stream_metrics.adapters.kafka.span import EARLIEST, END, Mark
 from stream_metrics.ports import Record
 from stream_metrics.settings import KafkaSettings
 from stream_metrics.traffic import generate
-from tests.services.live import LiveSystem, produce, said
+from tests.helpers import wait_until
+from tests.services.live import LiveSystem, produce, said, stored
 from tests.services.test_live import few, new_topics
 
 pytestmark = pytest.mark.service
@@ -170,6 +171,32 @@ async def test_reading_ends_behind_markers_and_aborted_records(
 
     assert await values(source) == [b"1", b"2", b"3"]
     assert [span.end for span in source.spans.values()] == [5, 4]
+
+
+async def test_holes_of_compaction_are_passed(
+    kafka_factory: Callable[..., Awaitable[Kafka]],
+) -> None:
+    """Offsets without a record, at the beginning, between others and before the end."""
+    kafka = await kafka_factory(properties={"log.cleaner.backoff.ms": "100"})
+    compacted = {"cleanup.policy": "compact", "segment.ms": "1", "min.cleanable.dirty.ratio": "0"}
+    await kafka.create_topic("compacted", config=compacted)
+    async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:
+        for number in range(40):  # each in a segment of its own
+            await producer.send_and_wait("compacted", b"%d" % number, key=b"%d" % (number % 4))
+
+    async def compact() -> bool:
+        return len(await stored(kafka, ["compacted"])) < 10
+
+    await wait_until(compact, 90, "the topic was not compacted")
+    source = KafkaSource(settings(kafka), ["compacted"])
+
+    found = [record.offset async for batch in source.batches() for record in batch]
+
+    assert found[-4:] == [36, 37, 38, 39]
+    assert len(found) < 10
+    assert source.offsets == 40
+    middle = KafkaSource(settings(kafka), ["compacted"], Mark("offset", 5), Mark("offset", 20))
+    assert await values(middle) == []
 
 
 async def test_the_end_is_that_of_the_beginning(
