@@ -16,6 +16,7 @@ from stream_metrics.adapters.files import InputError
 from stream_metrics.cli import (
     audit,
     backfill,
+    compare,
     demo,
     dlq,
     evaluate,
@@ -63,6 +64,7 @@ app.command("replay")(offline.replay)
 app.command("backfill")(backfill.backfill)
 app.command("record")(record.record)
 app.command("evaluate")(evaluate.evaluate)
+app.command("compare")(compare.compare)
 app.command("generate")(traffic.generate)
 app.command("config")(offline.config)
 app.command("schema")(offline.schema)

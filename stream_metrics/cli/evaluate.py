@@ -20,6 +20,7 @@ from stream_metrics.adapters.hpo import HumanPhenotypeOntology
 from stream_metrics.adapters.reports import QUERIES, write_json, write_rows, write_text
 from stream_metrics.cli.common import ConfigOption, UsageError, load_settings, make_directory
 from stream_metrics.cli.figures import print_retrieval
+from stream_metrics.cli.gates import FailIfOption, fail_if_crossed, read_gates
 from stream_metrics.evaluation.collection import (
     Joined,
     Judging,
@@ -28,6 +29,7 @@ from stream_metrics.evaluation.collection import (
     join,
     similarity_formulas,
 )
+from stream_metrics.evaluation.headline import PARTS, figures_of_report
 from stream_metrics.evaluation.report import Block, Intervals, UnknownDimension, retrieval_block
 from stream_metrics.evaluation.scoring import Scored, metrics_of, score_rankings
 from stream_metrics.metrics.ranking.names import MetricNameError, RankedMetric
@@ -132,6 +134,7 @@ def evaluate(
             help="Round scores to single precision, which makes the ties of trec_eval.",
         ),
     ] = False,
+    fail_if: FailIfOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Score a run against what is relevant: NDCG, MRR, recall and others, with intervals.
@@ -147,6 +150,9 @@ def evaluate(
         raise UsageError(f"--queries {queries!r}: use {' or '.join(QUERY_SETS)}")
     if out is not None and out.exists() and not out.is_dir():
         raise UsageError(f"--out {out}: this is a file; name a directory")
+    with _as_usage():
+        names = [str(one) for one in metrics_of(chosen.metrics)]
+    gates = read_gates(fail_if, names, PARTS)
     judging = Judging(
         rel=chosen.rel,
         graded=chosen.graded_relevance,
@@ -179,6 +185,7 @@ def evaluate(
     print_retrieval(block, [str(one) for one in read.metrics], stratify)
     if out is not None:
         Console(stderr=True, soft_wrap=True).print(f"written to {out}", markup=False)
+    fail_if_crossed(gates, {"": figures_of_report({"retrieval": block})}, PARTS)
 
 
 class _Reading:

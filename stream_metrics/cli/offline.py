@@ -25,8 +25,10 @@ from stream_metrics.cli.common import (
     make_directory,
     parse_now,
 )
+from stream_metrics.cli.gates import FailIfOption, fail_if_crossed, read_gates
 from stream_metrics.cli.sending import IntoKafkaOption, ShiftOption, SpeedOption, send_again
 from stream_metrics.cli.sources import SinceOption, Sources, UntilOption
+from stream_metrics.evaluation.headline import PARTS, REPLAY_FIGURES, figures_of_report
 from stream_metrics.events.schema import rendered
 from stream_metrics.settings import Settings, masked
 from stream_metrics.worker.replay import Replay
@@ -59,6 +61,7 @@ def replay(
     into_kafka: IntoKafkaOption = False,
     speed: SpeedOption = "1x",
     shift: ShiftOption = False,
+    fail_if: FailIfOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Run recorded events through the engine and write the report.
@@ -68,12 +71,15 @@ def replay(
     the records go to the input topics, for workers to read.
     """
     settings = load_settings(config)
+    gates = read_gates(fail_if, REPLAY_FIGURES, PARTS)
     scope = turn_scope or settings.metrics.turn_scope
     if scope not in ("last", "all"):
         raise UsageError(f"--turn-scope {scope!r}: use last or all")
     now_us = parse_now(now)
     source = Sources(sources, settings, since, until)
     if into_kafka:
+        if gates:
+            raise UsageError("--fail-if: with --into-kafka nothing is computed")
         send_again(source, settings, speed, shift=shift)
         return
     if shift or speed != "1x":
@@ -90,7 +96,8 @@ def replay(
     )
     _feed(engine, source, strict=strict)
     make_directory(out)
-    _write(engine, settings, source, out, now_us, time.perf_counter() - started)
+    report = _write(engine, settings, source, out, now_us, time.perf_counter() - started)
+    fail_if_crossed(gates, {"": figures_of_report(report)}, PARTS)
 
 
 def _feed(engine: Replay, source: Sources, *, strict: bool) -> None:
@@ -125,7 +132,7 @@ def _write(
     out: Path,
     now_us: int | None,
     seconds: float,
-) -> None:
+) -> dict[str, Any]:
     rows = engine.rows()
     counts = engine.counts(rows)
     write_rows(out, rows)
@@ -151,6 +158,7 @@ def _write(
     }
     write_text(out / "run.json", json.dumps(run, indent=2) + "\n")
     _summary(report, out)
+    return report
 
 
 def _summary(report: dict[str, Any], out: Path) -> None:

@@ -46,6 +46,8 @@ WRITTEN_BY_COMMANDS = {
     "queries.jsonl",
     "report.json",
     "run.json",
+    "turns.jsonl",
+    "compare.json",
     "windows.json",
 }
 SUFFIXES = ("py", "md", "lua", "toml", "txt", "yml", "yaml", "json", "jsonl")

@@ -1,0 +1,91 @@
+"""Directories that replay and evaluate have written, read again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from stream_metrics.adapters.collection.lines import read_bytes, read_lines
+from stream_metrics.adapters.files import InputError
+from stream_metrics.adapters.reports import QUERIES, ROWS
+from stream_metrics.evaluation.observed import READ, Kind, Observations, unit_of
+
+REPORT: Final = "report.json"
+FILES: Final[dict[Kind, str]] = {
+    "conversations": ROWS,
+    "queries": QUERIES,
+    "turns": "turns.jsonl",
+}
+
+
+def read_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The rows of a file with the numbers of their lines.
+
+    Raises:
+        InputError: The file cannot be read, or a line is no JSON object.
+    """
+    for number, text in read_lines(path):
+        try:
+            row = msgspec.json.decode(text)
+        except msgspec.DecodeError as error:
+            raise InputError(f"{path}, line {number:,}: {error}") from error
+        if not isinstance(row, dict):
+            raise InputError(f"{path}, line {number:,}: no JSON object")
+        yield number, row
+
+
+def read_observations(directory: Path) -> dict[Kind, Observations]:
+    """The figures of each file of rows that is there.
+
+    Raises:
+        InputError: There is no such directory, no file of rows or no row in it, or a row that this
+            program has not written.
+    """
+    if not directory.is_dir():
+        raise InputError(f"{directory}: no such directory")
+    found: dict[Kind, Observations] = {}
+    for kind, name in FILES.items():
+        path = directory / name
+        if path.is_file():
+            observations = _observations(path, kind)
+            if observations.rows:
+                found[kind] = observations
+    if not found:
+        names = ", ".join(FILES.values())
+        raise InputError(
+            f"{directory}: no rows. It needs one of {names} that replay or evaluate has written"
+        )
+    return found
+
+
+def _observations(path: Path, kind: Kind) -> Observations:
+    rows = []
+    unit = "conversation"
+    for number, row in read_rows(path):
+        try:
+            rows.append(READ[kind](row))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"{path}, line {number:,}: no row of {kind} ({error})") from error
+        unit = unit_of(row)
+    return Observations(kind, unit, rows)
+
+
+def read_report(directory: Path) -> dict[str, Any]:
+    """The directory's ``report.json``; empty if there is none.
+
+    Raises:
+        InputError: It is no JSON object.
+    """
+    path = directory / REPORT
+    if not path.is_file():
+        return {}
+    try:
+        found = msgspec.json.decode(read_bytes(path))
+    except msgspec.DecodeError as error:
+        raise InputError(f"{path}: {error}") from error
+    if not isinstance(found, dict):
+        raise InputError(f"{path}: no JSON object")
+    return found

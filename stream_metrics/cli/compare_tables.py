@@ -1,0 +1,202 @@
+"""Comparisons as tables: on a terminal, and in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from stream_metrics.cli.common import printable
+from stream_metrics.cli.figures import WIDTH, number
+from stream_metrics.evaluation.observed import title_of
+
+Block = dict[str, Any]
+
+VALUES: Final = ("Metric", "Better", "Run", "Value", "95% CI", "n")
+DIFFERENCES: Final = (
+    "Comparison", "Metric", "Difference", "95% CI", "p", "p (Holm)", "Significant", "Effect", "n",
+)  # fmt: skip
+_MARKS: Final = r"\`*_[]<>|~#"
+
+
+class Shown(NamedTuple):
+    """A comparison as text: what there is to say, and tables of cells."""
+
+    title: str
+    values: list[tuple[str, ...]]
+    differences: list[tuple[str, ...]]
+    remarks: list[str]
+
+
+def shown_parts(found: Block) -> Iterator[Shown]:
+    """The whole, then stratum by stratum."""
+    names = [run["name"] for run in found["runs"]]
+    yield _part("", names, found["family"])
+    for dimension, strata in found["strata"].items():
+        for stratum, family in strata.items():
+            yield _part(f"{dimension}: {stratum}", names, family)
+
+
+def about(found: Block) -> str:
+    """What was done, in one line."""
+    others = ", ".join(run["name"] for run in found["runs"][1:])
+    tests = dict.fromkeys(
+        f"{'paired' if one['paired'] else 'unpaired'} {one['test']}"
+        for table in found["family"]["tables"].values()
+        for block in table["metrics"].values()
+        for one in block["comparisons"]
+        if one["p"] is not None
+    )
+    return (
+        f"{others} against {found['runs'][0]['name']}; tests: {', '.join(tests) or 'none'}; p "
+        f"adjusted (Holm) over {found['family']['size']}, significant below {found['alpha']:g}"
+    )
+
+
+def print_comparison(found: Block) -> None:
+    """Print a comparison for a terminal."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = WIDTH
+    console.print(printable(about(found)), markup=False)
+    for note in found["notes"]:
+        console.print(f"note: {printable(note)}", markup=False)
+    for part in shown_parts(found):
+        console.print()
+        if part.title:
+            console.print(Text(printable(part.title), style="bold"))
+        console.print(_table(VALUES, part.values))
+        console.print()
+        console.print(_table(DIFFERENCES, part.differences))
+        for remark in part.remarks:
+            console.print(printable(remark), markup=False)
+
+
+def as_markdown(found: Block) -> str:
+    """A comparison in Markdown, for a review or an issue."""
+    lines = [_escaped(about(found)), ""]
+    lines += [f"- {_escaped(note)}" for note in found["notes"]]
+    lines += [""] if found["notes"] else []
+    for part in shown_parts(found):
+        if part.title:
+            lines += [f"### {_escaped(part.title)}", ""]
+        lines += [*_markdown(VALUES, part.values), "", *_markdown(DIFFERENCES, part.differences)]
+        lines += [""]
+        if part.remarks:
+            lines += [*(f"- {_escaped(remark)}" for remark in part.remarks), ""]
+    return "\n".join(lines)
+
+
+def _part(title: str, names: list[str], family: Block) -> Shown:
+    values: list[tuple[str, ...]] = []
+    differences: list[tuple[str, ...]] = []
+    reasons: dict[str, list[str]] = {}
+    for table in family["tables"].values():
+        for metric, block in table["metrics"].items():
+            for run, value in zip(names, block["values"], strict=True):
+                if value is not None:
+                    values.append(_value(metric, block["better"], run, value))
+            for one in block["comparisons"]:
+                differences.append(_difference(names[0], metric, one))
+                if one["reason"] is not None:
+                    reasons.setdefault(one["reason"], []).append(f"{metric} ({one['run']})")
+    remarks = [*family["notes"]]
+    remarks += [f"{reason}: {', '.join(places)}" for reason, places in reasons.items()]
+    return Shown(title, values, differences, remarks)
+
+
+def _value(metric: str, better: str, run: str, value: Block) -> tuple[str, ...]:
+    return (
+        title_of(metric),
+        "" if better == "neither" else better,
+        run,
+        number(value["value"]),
+        interval(value),
+        f"{value['units']:,}",
+    )
+
+
+def _difference(first: str, metric: str, one: Block) -> tuple[str, ...]:
+    return (
+        f"{one['run']} vs {first}",
+        title_of(metric),
+        signed(one["difference"]),
+        interval(one, signed_bounds=True),
+        p_value(one["p"]),
+        p_value(one["p_adjusted"]),
+        significance(one),
+        "-" if one["effect"] is None else f"{one['effect']:+.2f}",
+        f"{one['n']:,}" + ("" if one["paired"] else " unpaired"),
+    )
+
+
+def signed(value: float | None) -> str:
+    """Four decimals with a sign; a dash for what is not defined.
+
+    >>> signed(0.125), signed(None)
+    ('+0.1250', '-')
+    """
+    return "-" if value is None else f"{value:+.4f}"
+
+
+def p_value(p: float | None) -> str:
+    """A p-value as it is printed.
+
+    >>> p_value(0.0123), p_value(0.00009999), p_value(None)
+    ('0.0123', '0.0001', '-')
+    """
+    if p is None:
+        return "-"
+    return "<0.0001" if p < 0.00005 else f"{p:.4f}"
+
+
+def interval(one: Block, *, signed_bounds: bool = False) -> str:
+    """Both bounds; a dash without any."""
+    if one["ci_low"] is None:
+        return "-"
+    spec = "+.4f" if signed_bounds else ".4f"
+    return f"[{one['ci_low']:{spec}}, {one['ci_high']:{spec}}]"
+
+
+def significance(one: Block) -> str:
+    """Whether a difference is significant, and for whom it speaks."""
+    if one["significant"] is None:
+        return "-"
+    if not one["significant"]:
+        return "no"
+    return f"yes, {one['verdict']}" if one["verdict"] else "yes"
+
+
+def _table(titles: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for title in titles:
+        plain = title in ("Metric", "Better", "Run", "Comparison", "Significant")
+        table.add_column(title, justify="left" if plain else "right")
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    return table
+
+
+def _markdown(titles: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+    """The lines of a table."""
+    return [
+        "| " + " | ".join(titles) + " |",
+        "|" + "---|" * len(titles),
+        *("| " + " | ".join(_cell(cell) for cell in row) + " |" for row in rows),
+    ]
+
+
+def _cell(text: str) -> str:
+    return _escaped(text) if not text.startswith("[") else text
+
+
+def _escaped(text: str) -> str:
+    """Text that Markdown shows as it is.
+
+    >>> _escaped("a|b <c>")
+    'a\\\\|b \\\\<c\\\\>'
+    """
+    return "".join(f"\\{sign}" if sign in _MARKS else sign for sign in printable(text))

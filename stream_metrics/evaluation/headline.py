@@ -1,0 +1,75 @@
+"""The figures of a ``report.json`` by name, as conditions and pages speak of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from stream_metrics.evaluation.observed import BASES, ITERATIONS, MACRO, MEAN
+
+PARTS: Final = ("value", "n", "sd", "ci_low", "ci_high")
+MICRO: Final = ("srr", "sre", "avg_gain")
+COUNTS: Final = (
+    "events", "invalid", "stale", "forgotten", "conversations", "turns", "iterations", "results",
+    "unique", "duplicates", "good_unique", "labelled", "unlabelled", "orphan_labels",
+)  # fmt: skip
+REPLAY_FIGURES: Final = (
+    *MICRO,
+    *(name + MEAN if name in MICRO else name for name in MACRO),
+    *(f"{ITERATIONS}.{basis}" for basis in BASES),
+    "gate_efficiency",
+    "gate_accuracy",
+    "skip_precision",
+    "skip_recall",
+    "routing_accuracy",
+    "reranking_improvement",
+    *(f"counts.{name}" for name in COUNTS),
+)
+"""What the report of a replay has, whatever was replayed."""
+
+_GATE: Final = {
+    "gate_efficiency": "efficiency",
+    "gate_accuracy": "accuracy",
+    "skip_precision": "skip_precision",
+    "skip_recall": "skip_recall",
+}
+
+
+def figures_of_report(report: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
+    """Every figure of a report, with its interval where the report has one.
+
+    >>> found = figures_of_report({"retrieval": {"metrics": {"mrr": {"mean": 0.5, "n": 4}}}})
+    >>> found["mrr"]["value"], found["mrr"]["ci_low"]
+    (0.5, None)
+    """
+    found: dict[str, dict[str, float | None]] = {}
+    if report.get("aggregate") is not None:
+        found |= _replayed(report)
+    for block in (report.get("retrieval"), report.get("generation")):
+        for name, one in ((block or {}).get("metrics") or {}).items():
+            found[name] = _parts(one, "mean")
+    return found
+
+
+def _replayed(report: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
+    aggregate = report["aggregate"]
+    intervals = aggregate.get("micro_intervals") or {}
+    found = {}
+    for name, value in aggregate["micro"].items():
+        found[name] = {**_parts(intervals.get(name) or {}, "value"), "value": value}
+    for name, one in aggregate["macro"].items():
+        found[name + MEAN if name in found else name] = _parts(one, "mean")
+    for basis, one in aggregate[ITERATIONS].items():
+        found[f"{ITERATIONS}.{basis}"] = _parts(one, "mean")
+    gate, routing, reranking = (report.get(name) or {} for name in ("gate", "routing", "reranking"))
+    for name, key in _GATE.items():
+        found[name] = _parts(gate, key)
+    found["routing_accuracy"] = _parts(routing, "accuracy")
+    found["reranking_improvement"] = _parts(reranking, "improvement")
+    for name, count in (report.get("counts") or {}).items():
+        found[f"counts.{name}"] = {"value": count}
+    return found
+
+
+def _parts(one: Mapping[str, Any], key: str) -> dict[str, float | None]:
+    return {"value": one.get(key), **{part: one.get(part) for part in PARTS[1:]}}

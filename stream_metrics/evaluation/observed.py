@@ -1,0 +1,232 @@
+"""Rows of a report's directory as figures over units: what comparisons are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, Final, Literal, NamedTuple
+
+from stream_metrics.metrics.ranking.names import MetricNameError
+from stream_metrics.metrics.ranking.registry import parse as parse_ranked
+from stream_metrics.metrics.registry import BY_NAME
+from stream_metrics.statistics.units import Units
+
+Kind = Literal["conversations", "queries", "turns"]
+Better = Literal["higher", "lower", "neither"]
+Value = float | tuple[float, float] | None
+"""A value whose mean is taken; or numerator and denominator of a quotient of sums."""
+
+MACRO: Final = ("cg", "rg", "dcg", "drg", "rag", "drag", "sre", "srr")
+MEAN: Final = ".macro"
+"""Ends the name of a mean over rows where a quotient of sums has the plain name."""
+ITERATIONS: Final = "iterations_for_all_good_results"
+BASES: Final = ("qrels", "retrieved")
+
+
+class UnknownFigure(ValueError):
+    """There is no figure of that name."""
+
+
+class Observation(NamedTuple):
+    """One row.
+
+    Attributes:
+        unit: The conversation or query.
+        dimensions: What it can be stratified by.
+        values: By the name of the figure.
+    """
+
+    unit: str
+    dimensions: Mapping[str, str]
+    values: Mapping[str, Value]
+
+
+class Observations(NamedTuple):
+    """The rows of one file.
+
+    Attributes:
+        kind: Which file.
+        unit: What is resampled: ``conversation`` or ``query``.
+        rows: In the file's order, which does not matter.
+    """
+
+    kind: Kind
+    unit: str
+    rows: Sequence[Observation]
+
+    @property
+    def names(self) -> list[str]:
+        """The figures that some row has a value of, in the rows' order."""
+        found: dict[str, bool] = {}
+        for row in self.rows:
+            for name, value in row.values.items():
+                found[name] = found.get(name, False) or _known(value)
+        return [name for name, known in found.items() if known]
+
+    @property
+    def units(self) -> set[str]:
+        """All units."""
+        return {row.unit for row in self.rows}
+
+    def strata(self, dimension: str) -> dict[str, Observations]:
+        """The rows by their value of a dimension; rows without one take no part."""
+        found: dict[str, list[Observation]] = {}
+        for row in self.rows:
+            if dimension in row.dimensions:
+                found.setdefault(row.dimensions[dimension], []).append(row)
+        return {name: self._replace(rows=found[name]) for name in sorted(found)}
+
+    def figure(self, name: str) -> Units:
+        """The figure of that name over its units; without units if no row has a value."""
+        values = [(row.unit, row.values.get(name)) for row in self.rows]
+        quotients = [(unit, *value) for unit, value in values if isinstance(value, tuple)]
+        if quotients:
+            return Units.of_sums(quotients)
+        return Units.of_values(
+            (unit, value) for unit, value in values if not isinstance(value, tuple)
+        )
+
+
+def _known(value: Value) -> bool:
+    return bool(value[1]) if isinstance(value, tuple) else value is not None
+
+
+# -- rows -------------------------------------------------------------------------------------
+
+
+def of_conversation(row: Mapping[str, Any]) -> Observation:
+    """A row of ``conversations.jsonl``; raises ``KeyError`` or ``TypeError`` for any other.
+
+    >>> row = {"duplicates": 1, "good_unique": 1, "labelled": 2, "unique": 3, "results": 4, "n": 2}
+    >>> row |= {"conversation_id": "c", "agent": "a", "release": None, "gain": 3}
+    >>> row |= dict.fromkeys(MACRO, 0.5) | {ITERATIONS: 2, "all_good_basis": "retrieved"}
+    >>> row |= {"gate": {}, "routing": {}}
+    >>> of_conversation(row).values["srr"], of_conversation(row).values["srr.macro"]
+    ((1, 4), 0.5)
+    """
+    gain = row["gain"] or 0
+    values: dict[str, Value] = {
+        "srr": (row["duplicates"], row["results"]),
+        "sre": (row["good_unique"], row["results"]),
+        "avg_gain": (gain, row["results"]),
+        "rg": (gain, row["n"]),
+    }
+    for name in MACRO:
+        values[name + MEAN if name in values else name] = row[name]
+    for basis in BASES:
+        known = row[ITERATIONS] if row["all_good_basis"] == basis else None
+        values[f"{ITERATIONS}.{basis}"] = known
+    values |= _gate(row["gate"])
+    routing = row["routing"]
+    values["routing_accuracy"] = (routing.get("correct", 0), routing.get("labelled", 0))
+    values["labelled_share"] = (row["labelled"], row["unique"])
+    dimensions = {name: row[name] for name in ("agent", "release") if row[name] is not None}
+    return Observation(row["conversation_id"], dimensions, values)
+
+
+def _gate(gate: Mapping[str, Any]) -> dict[str, Value]:
+    skip, search, missed, wasted = (
+        gate.get(name, 0) for name in ("correct_skip", "correct_search", "missed", "wasted")
+    )
+    labelled = skip + search + missed + wasted
+    return {
+        "gate_efficiency": (skip, labelled),
+        "gate_accuracy": (skip + search, labelled),
+        "skip_precision": (skip, skip + missed),
+        "skip_recall": (skip, skip + wasted),
+    }
+
+
+def of_scores(row: Mapping[str, Any]) -> Observation:
+    """A row of ``queries.jsonl`` or ``turns.jsonl``; raises ``KeyError`` or ``TypeError`` else.
+
+    >>> of_scores({"query_id": "q", "agent": None, "dimensions": {}, "scores": {"mrr": 1.0}})
+    Observation(unit='q', dimensions={}, values={'mrr': 1.0})
+    """
+    unit = row["query_id"] if "query_id" in row else row["conversation_id"]
+    dimensions = dict(row.get("dimensions") or {})
+    if row.get("agent") is not None:
+        dimensions.setdefault("agent", row["agent"])
+    scores = row["scores"]
+    if not all(value is None or isinstance(value, int | float) for value in scores.values()):
+        raise TypeError("a score is no number")
+    return Observation(unit, dimensions, scores)
+
+
+def unit_of(row: Mapping[str, Any]) -> str:
+    """What a row is resampled by."""
+    return "query" if "query_id" in row else "conversation"
+
+
+READ: Final[Mapping[Kind, Callable[[Mapping[str, Any]], Observation]]] = {
+    "conversations": of_conversation,
+    "queries": of_scores,
+    "turns": of_scores,
+}
+
+# -- names ------------------------------------------------------------------------------------
+
+
+def better_of(name: str) -> Better:
+    """Which values of a figure are better, as the registries say; ``neither`` for an unknown one.
+
+    >>> better_of("srr.macro"), better_of("ndcg@10"), better_of("labelled_share")
+    ('lower', 'higher', 'neither')
+    """
+    plain = name.removesuffix(MEAN)
+    if plain.startswith(ITERATIONS):
+        plain = ITERATIONS
+    if plain in BY_NAME:
+        return BY_NAME[plain].better
+    try:
+        return parse_ranked(plain).definition.metric.better
+    except MetricNameError:
+        return "neither"
+
+
+def title_of(name: str) -> str:
+    """What a figure is, in words.
+
+    >>> title_of("srr"), title_of("srr.macro"), title_of("ndcg@10")
+    ('SRR', 'SRR, mean over rows', 'ndcg@10')
+    """
+    plain, mean = name.removesuffix(MEAN), ", mean over rows" if name.endswith(MEAN) else ""
+    if plain.startswith(ITERATIONS + "."):
+        basis = plain.removeprefix(ITERATIONS + ".")
+        return f"{BY_NAME[ITERATIONS].title} ({basis})"
+    if plain == "labelled_share":
+        return "Labelled share"
+    return (BY_NAME[plain].title if plain in BY_NAME else plain) + mean
+
+
+def canonical_name(text: str, known: Sequence[str]) -> str:
+    """The figure that a name means, among those there are.
+
+    ``srr.micro`` is ``srr``, ``cg.macro`` is ``cg``; ranked metrics may be written as anywhere.
+
+    Raises:
+        UnknownFigure: There is none; the message has the nearest ones.
+
+    >>> canonical_name("NDCG_at_10", ["ndcg@10"]), canonical_name("cg.macro", ["cg", "srr"])
+    ('ndcg@10', 'cg')
+    """
+    name = text.strip()
+    if name in known:
+        return name
+    plain = name.lower().removesuffix(".micro")
+    if plain.removesuffix(MEAN) + MEAN in known and plain.endswith(MEAN):
+        return plain
+    if plain.removesuffix(MEAN) in known and plain.removesuffix(MEAN) + MEAN not in known:
+        return plain.removesuffix(MEAN)
+    if plain in known:
+        return plain
+    try:
+        ranked = str(parse_ranked(name))
+    except MetricNameError:
+        ranked = ""
+    if ranked in known:
+        return ranked
+    close = get_close_matches(plain, known, n=3, cutoff=0.5)
+    if close:
+        raise UnknownFigure(f"no figure is called {text!r}; did you mean {' or '.join(close)}?")
+    raise UnknownFigure(f"no figure is called {text!r}; there are {', '.join(known) or 'none'}")

@@ -1,0 +1,370 @@
+"""``stream-metrics compare`` as whoever types it sees it, and what it computes."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from stream_metrics.cli import app, main
+from stream_metrics.evaluation.observed import (
+    Kind,
+    Observation,
+    Observations,
+    UnknownFigure,
+    better_of,
+    canonical_name,
+)
+from stream_metrics.evaluation.versus import NOT_TESTED, Method, Run, versus
+from stream_metrics.metrics.ranking.registry import DEFINITIONS
+from stream_metrics.metrics.registry import METRICS
+from stream_metrics.statistics.comparison import compare
+from stream_metrics.statistics.several import holm
+from stream_metrics.statistics.units import Units
+from stream_metrics.statistics.unpaired import compare_unpaired
+
+FAST = Method(resample_count=500)
+Scores = dict[str, dict[str, float | None]]
+
+
+def scores(n: int, *, seed: int, metric: str = "mrr", shift: float = 0.0) -> Scores:
+    """Scores of queries q000, q001 and so on."""
+    draw = random.Random(seed)
+    return {f"q{at:03}": {metric: draw.random() + shift} for at in range(n)}
+
+
+def run(name: str, values: Scores, config: dict[str, Any] | None = None, **by: str) -> Run:
+    """A run with one row a query; ``by`` gives every second query a dimension."""
+    rows = [
+        Observation(query, by if at % 2 else {}, found)
+        for at, (query, found) in enumerate(values.items())
+    ]
+    report = {"source": ["run", "qrels"], "config": config or {}}
+    return Run(name, {"queries": Observations("queries", "query", rows)}, report)
+
+
+def units(values: Scores) -> Units:
+    """The scores as units."""
+    return Units.of_values((query, found["mrr"]) for query, found in values.items())
+
+
+def metric_of(found: dict[str, Any], name: str = "mrr") -> dict[str, Any]:
+    """The block of a metric."""
+    block: dict[str, Any] = found["family"]["tables"]["queries"]["metrics"][name]
+    return block
+
+
+def only(found: dict[str, Any], name: str = "mrr") -> dict[str, Any]:
+    """The only comparison of a metric."""
+    (one,) = metric_of(found, name)["comparisons"]
+    return dict(one)
+
+
+# -- what is computed -------------------------------------------------------------------------
+
+
+def test_shared_units_are_compared_in_pairs() -> None:
+    """Difference, interval, p and effect are those of the paired comparison, later less first."""
+    one, other = scores(30, seed=1), scores(30, seed=2, shift=0.1)
+
+    found = only(versus([run("A", one), run("B", other)], FAST))
+
+    expected = compare(units(other), units(one), resample_count=500)
+    assert found["paired"] is True
+    assert found["n"] == 30
+    assert found["difference"] == expected.difference
+    assert (found["ci_low"], found["ci_high"]) == (expected.ci_low, expected.ci_high)
+    assert (found["p"], found["effect"]) == (expected.p, expected.effect)
+    assert found["effect_size"] == "d_z"
+
+
+def test_units_of_one_run_only_are_counted_and_left_out() -> None:
+    """The difference is that of the shared units; both numbers of others stand beside it."""
+    one, other = scores(30, seed=1), scores(40, seed=1)
+    del other["q000"]
+    other["q001"]["mrr"] = one["q001"]["mrr"]
+
+    result = versus([run("A", one), run("B", other)], FAST)
+
+    found = only(result)
+    assert (found["n"], found["only_in_first"], found["only_in_run"]) == (29, 1, 10)
+    assert (found["difference"], found["p"]) == (0.0, 1.0)
+    assert any("29 shared units; 1 only in A, 10 only in B" in note for note in result["notes"])
+
+
+def test_without_shared_units_the_comparison_is_unpaired_and_says_so() -> None:
+    """Welch's test for means with a value a unit, and a note."""
+    one = scores(12, seed=1)
+    other = {f"x{query}": value for query, value in scores(14, seed=2).items()}
+
+    result = versus([run("A", one), run("B", other)], FAST)
+
+    found = only(result)
+    assert found["paired"] is False
+    assert found["p"] == compare_unpaired(units(other), units(one), "welch").p
+    assert found["effect_size"] == "hedges_g"
+    assert any("no query is in both. The differences are unpaired" in n for n in result["notes"])
+
+
+def test_units_with_several_values_are_not_put_to_welch() -> None:
+    """Unpaired quotients of sums are tested as such, by the cluster bootstrap."""
+    draw = random.Random(3)
+    runs = []
+    for name in "AB":
+        rows = [
+            Observation(f"{name}{at}", {}, {"srr": (draw.randint(0, 4), draw.randint(4, 9))})
+            for at in range(20)
+        ]
+        tables = Observations("conversations", "conversation", rows)
+        runs.append(Run(name, {"conversations": tables}, {}))
+
+    found = versus(runs, FAST)["family"]["tables"]["conversations"]["metrics"]["srr"]
+
+    assert found["comparisons"][0]["test"] == "bootstrap"
+
+
+def test_a_test_of_means_says_that_it_is_one() -> None:
+    """Where t is asked of units with several values, the reason says what p is of."""
+    draw = random.Random(4)
+    tables: list[dict[Kind, Observations]] = []
+    for _ in range(2):
+        rows = [Observation(f"c{at % 9}", {}, {"mrr": draw.random()}) for at in range(30)]
+        tables.append({"queries": Observations("queries", "conversation", rows)})
+
+    found = only(versus([Run("A", tables[0], {}), Run("B", tables[1], {})], Method("wilcoxon")))
+
+    assert found["p"] is not None
+    assert found["reason"] == "the test is of the units' own means, not of the figure"
+
+
+def test_p_values_are_adjusted_over_all_runs_and_figures() -> None:
+    """Holm over runs times metrics; a figure without a direction is no part of the family."""
+    draw = random.Random(5)
+
+    def several() -> Scores:
+        return {
+            f"q{at}": {name: draw.random() for name in ("mrr", "ndcg@10", "judged@10")}
+            for at in range(20)
+        }
+
+    found = versus([run(name, several()) for name in "ABC"], FAST)
+
+    tested = [one for name in ("mrr", "ndcg@10") for one in metric_of(found, name)["comparisons"]]
+    assert found["family"]["size"] == 4
+    assert [one["p_adjusted"] for one in tested] == holm([one["p"] for one in tested])
+    untested = metric_of(found, "judged@10")["comparisons"][0]
+    assert (untested["p"], untested["significant"]) == (None, None)
+    assert untested["reason"] == NOT_TESTED
+    assert untested["difference"] is not None
+
+
+def test_strata_are_families_of_their_own() -> None:
+    """What is found in the whole does not change by looking at strata, nor the other way round."""
+    one, other = scores(40, seed=1), scores(40, seed=2)
+    runs = [run("A", one, language="de"), run("B", other, language="de")]
+
+    found = versus(runs, FAST, dimensions=["language"])
+
+    assert found["family"] == versus(runs, FAST)["family"]
+    family = found["strata"]["language"]["de"]
+    assert family["size"] == 1
+    (of_stratum,) = family["tables"]["queries"]["metrics"]["mrr"]["comparisons"]
+    assert of_stratum["n"] == 20
+    assert of_stratum["p_adjusted"] == of_stratum["p"]
+    assert any("fewer than 50" in note for note in family["notes"])
+
+
+@pytest.mark.parametrize(("shift", "metric", "verdict"), [
+    (0.3, "mrr", "better"), (-0.3, "mrr", "worse"), (0.3, "redundancy@10", "worse"),
+])  # fmt: skip
+def test_significance_has_a_direction(shift: float, metric: str, verdict: str) -> None:
+    """The registry knows whether higher or lower is better, and the verdict follows it."""
+    draw = random.Random(9)
+    one = scores(60, seed=1, metric=metric)
+    other: Scores = {
+        query: {metric: (found[metric] or 0.0) + shift + draw.gauss(0, 0.05)}
+        for query, found in one.items()
+    }
+
+    found = only(versus([run("A", one), run("B", other)], FAST), metric)
+
+    assert (found["significant"], found["verdict"]) == (True, verdict)
+
+
+def test_other_settings_and_sources_are_pointed_out() -> None:
+    """A note names the setting with both values."""
+    runs = [
+        run("A", scores(9, seed=1), {"evaluation": {"rel": 1, "seed": 3}}),
+        run("B", scores(9, seed=2), {"evaluation": {"rel": 2, "seed": 3}}),
+    ]
+
+    notes = versus(runs, FAST)["notes"]
+
+    assert "setting evaluation.rel: 1 in A, 2 in B" in notes
+    assert not any("seed" in note or "sources" in note for note in notes)
+
+
+def test_the_order_of_rows_changes_nothing() -> None:
+    """Resampling goes by the units' keys."""
+    one, other = scores(25, seed=1), scores(25, seed=2)
+    turned = dict(reversed(other.items()))
+
+    assert (
+        versus([run("A", one), run("B", other)], FAST)["family"]
+        == versus([run("A", one), run("B", turned)], FAST)["family"]
+    )
+
+
+# -- names ------------------------------------------------------------------------------------
+
+
+def test_directions_are_those_of_the_registries() -> None:
+    """Every metric of both registries has its own direction."""
+    assert {metric.name: metric.better for metric in METRICS} == {
+        metric.name: better_of(metric.name) for metric in METRICS
+    }
+    for definition in DEFINITIONS:
+        cut = "@10" if definition.cutoff == "required" else ""
+        assert better_of(definition.name + cut) == definition.metric.better
+
+
+@pytest.mark.parametrize(("text", "name"), [
+    ("srr", "srr"), ("srr.micro", "srr"), ("srr.macro", "srr.macro"), ("cg.macro", "cg"),
+    ("NDCG_at_10", "ndcg@10"), ("rbp(p=0.80)", "rbp"),
+])  # fmt: skip
+def test_a_figure_may_be_written_in_several_ways(text: str, name: str) -> None:
+    """Micro and macro may be said, and ranked metrics written as everywhere."""
+    assert canonical_name(text, ["srr", "srr.macro", "cg", "ndcg@10", "rbp"]) == name
+
+
+def test_an_unknown_figure_comes_with_the_nearest() -> None:
+    """A slip of the pen is seen at once."""
+    with pytest.raises(UnknownFigure, match=r"'ndcg@1o'.*did you mean ndcg@10"):
+        canonical_name("ndcg@1o", ["ndcg@10", "srr"])
+
+
+# -- the command ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two directories that evaluate has written, A and B."""
+    monkeypatch.setenv("STREAM_METRICS_CONFIG", "")
+    monkeypatch.chdir(tmp_path)
+    draw = random.Random(8)
+    qrels = [f"q{q} 0 d{d} {draw.randint(0, 2)}" for q in range(40) for d in range(8)]
+    (tmp_path / "qrels").write_text("\n".join(qrels))
+    for name in "AB":
+        lines = [f"q{q} Q0 d{d} 1 {draw.random()} m" for q in range(40) for d in range(8)]
+        (tmp_path / f"{name}.run").write_text("\n".join(lines))
+        invoke("evaluate", "--run", f"{name}.run", "--qrels", "qrels", "--metric", "mrr",
+               "--metric", "ndcg@5", "--out", name)  # fmt: skip
+    return tmp_path
+
+
+def invoke(*arguments: str, code: int = 0) -> str:
+    """What the command prints on standard output."""
+    done = CliRunner().invoke(app, list(arguments))
+    assert done.exit_code == code, (done.output, done.exception)
+    return done.stdout
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one line on standard error with which the command ends, exit code 2."""
+    before = sys.argv
+    sys.argv = ["stream-metrics", *arguments]
+    try:
+        with pytest.raises(SystemExit) as ended:
+            main()
+    finally:
+        sys.argv = before
+    assert ended.value.code == 2
+    said = capsys.readouterr()
+    assert said.err.count("\n") == 1, said.err
+    return said.err
+
+
+def test_the_table_has_values_and_differences(folder: Path) -> None:
+    """A line a metric and run, and one a comparison, with interval, p, Holm's p and verdict."""
+    said = invoke("compare", "A", "B", "--resamples", "200")
+
+    assert re.search(r"^ndcg@5 +higher +A +0\.\d{4} +\[0\.\d{4}, 0\.\d{4}\] +40$", said, re.M)
+    assert re.search(
+        r"^B vs A +ndcg@5 +[+-]0\.\d{4} +\[.*\] +[01]\.\d{4} +[01]\.\d{4} +no ", said, re.M
+    )
+    assert "note: sources: A.run, qrels in A, B.run, qrels in B" in said
+
+
+def test_markdown_is_a_table_that_a_name_cannot_break(folder: Path) -> None:
+    """A pipe in a directory's name is escaped: every line of a table has as many cells."""
+    (folder / "B").rename(folder / "a|b<i>")
+
+    said = invoke("compare", "A", "a|b<i>", "--resamples", "200", "--format", "md")
+
+    lines = [line for line in said.splitlines() if line.startswith("|")]
+    assert len({len(re.findall(r"(?<!\\)\|", line)) for line in lines}) == 2
+    assert r"a\|b\<i\> vs A" in said
+
+
+def test_json_is_what_out_holds_and_the_same_each_time(folder: Path) -> None:
+    """The same directories give the same bytes, on standard output and in compare.json."""
+    options = ("compare", "A", "B", "--resamples", "200", "--format", "json", "--out", "found")
+
+    first = invoke(*options)
+    written = (folder / "found" / "compare.json").read_text()
+
+    assert first == written == invoke(*options)
+    assert json.loads(first)["family"]["size"] == 2
+
+
+def test_replays_are_compared_by_conversation(folder: Path) -> None:
+    """The rows of a replay against themselves: no difference, p is 1."""
+    invoke("generate", "--out", "t.jsonl", "--conversations", "12")
+    invoke("replay", "t.jsonl", "--out", "one")
+    invoke("replay", "t.jsonl", "--out", "two")
+
+    said = json.loads(invoke("compare", "one", "two", "--format", "json", "--resamples", "100"))
+
+    found = said["family"]["tables"]["conversations"]["metrics"]
+    report = json.loads((folder / "one" / "report.json").read_text())["aggregate"]
+    assert found["srr"]["values"][0]["value"] == pytest.approx(report["micro"]["srr"], abs=1e-12)
+    assert found["cg"]["values"][0]["value"] == report["macro"]["cg"]["mean"]
+    assert {one["p"] for block in found.values() for one in block["comparisons"]} <= {1.0, None}
+    assert "srr.macro" not in found
+    assert found["srr"]["better"] == "lower"
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (("A",), "give two directories or more"),
+    (("A", "A"), "a directory is given twice"),
+    (("A", "none"), "none: no such directory"),
+    (("A", "empty"), "empty: no rows. It needs one of conversations.jsonl, queries.jsonl"),
+    (("A", "B", "--metric", "ndcgg@5"), "--metric: no figure is called 'ndcgg@5'; did you mean"),
+    (("A", "B", "--stratify", "x"), "--stratify: no row has the dimension 'x'"),
+    (("A", "B", "--test", "z"), "--test 'z': use bootstrap, plain_bootstrap"),
+    (("A", "B", "--unpaired-test", "z"), "--unpaired-test 'z': use auto, bootstrap"),
+    (("A", "B", "--format", "pdf"), "--format 'pdf': use table, md, json"),
+    (("A", "broken"), "queries.jsonl, line 1: "),
+    (("A", "other"), "queries.jsonl, line 1: no row of queries"),
+    (("A", "disjoint"), "no figure in common; there are mrr"),
+])  # fmt: skip
+def test_what_cannot_be_compared_is_said_in_a_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
+) -> None:
+    """Exit code 2 and one line that names what is wrong."""
+    for name, line in {
+        "broken": "{",
+        "other": '{"query_id": "q", "scores": {"mrr": "high"}}',
+        "disjoint": '{"query_id": "q1", "scores": {"hit@1": 1.0}}',
+    }.items():
+        (folder / name).mkdir()
+        (folder / name / "queries.jsonl").write_text(line + "\n")
+    (folder / "empty").mkdir()
+
+    assert message in refused(capsys, "compare", *arguments)

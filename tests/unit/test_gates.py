@@ -1,0 +1,141 @@
+"""``--fail-if``: which conditions there are, and how commands end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from stream_metrics.cli import app
+from stream_metrics.evaluation.gates import Figures, GateError, crossed, parse_gate, resolved
+from stream_metrics.evaluation.headline import REPLAY_FIGURES, figures_of_report
+from stream_metrics.worker.replay import Replay
+from stream_metrics.worker.report import build_report
+from tests.unit.test_compare import folder, invoke, refused
+
+__all__ = ["folder"]
+
+PARTS = ("value", "ci_low", "difference", "worse")
+NAMES = ["srr", "srr.macro", "ndcg@10", "rbp(p=0.5)", "iterations_for_all_good_results.qrels"]
+
+
+@pytest.mark.parametrize(("text", "figure"), [
+    ("srr>0.4", ("srr", "value")),
+    ("srr.macro >= .4", ("srr.macro", "value")),
+    ("srr.macro.ci_low<0", ("srr.macro", "ci_low")),
+    (" ndcg_at_10 <= 1e-3 ", ("ndcg@10", "value")),
+    ("rbp(p=0.5)<0.2", ("rbp(p=0.5)", "value")),
+    ("rbp(p=0.5).difference<-0.02", ("rbp(p=0.5)", "difference")),
+    ("iterations_for_all_good_results.qrels>9", ("iterations_for_all_good_results.qrels", "value")),
+    ("ndcg@10.worse", ("ndcg@10", "worse")),
+    ("any.worse", ("any", "worse")),
+])  # fmt: skip
+def test_a_condition_is_a_figure_perhaps_a_part_and_a_bound(
+    text: str, figure: tuple[str, str]
+) -> None:
+    """Points and brackets in names do not get in the way."""
+    assert resolved(parse_gate(text), NAMES, PARTS) == figure
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("srr", "is no condition: write a figure"),
+    ("srr=0.4", "is no condition"),
+    ("srr>", "is no condition"),
+    ("srr>0.4>0.5", "is no condition"),
+    ("srr>much", "'much' is no number"),
+    ("srr>nan", "'nan' is no number"),
+    ("srr>inf", "'inf' is no number"),
+    ("srs>0.4", "did you mean srr"),
+    ("srr.ci_lo>0.4", "one of ci_low, difference, worse"),
+    ("srr.worse>0.4", "is true or false"),
+])  # fmt: skip
+def test_what_is_no_condition_is_refused(text: str, message: str) -> None:
+    """The error says how one is written, or what was probably meant."""
+    with pytest.raises(GateError, match=message):
+        resolved(parse_gate(text), NAMES, PARTS)
+
+
+@pytest.mark.parametrize(("sign", "holds"), [
+    (">", (False, False, True)), (">=", (False, True, True)),
+    ("<", (True, False, False)), ("<=", (True, True, False)),
+])  # fmt: skip
+def test_the_four_comparisons(sign: str, holds: tuple[bool, ...]) -> None:
+    """Each is what it says, at the bound as well."""
+    found = [
+        bool(crossed([parse_gate(f"srr{sign}0.5")], {"": {"srr": {"value": value}}}))
+        for value in (0.4, 0.5, 0.6)
+    ]
+
+    assert tuple(found) == holds
+
+
+def test_a_figure_that_is_not_defined_fails() -> None:
+    """A check that could not be made has not been passed."""
+    said = crossed([parse_gate("srr>0.4")], {"": {"srr": {"value": None}}})
+
+    assert said == ["'srr>0.4': srr is not defined"]
+
+
+def test_any_looks_at_the_tests_that_were_made() -> None:
+    """``any.worse`` names each figure that is worse, and no figure that could not be tested."""
+    found: Figures = {"srr": {"worse": True}, "mrr": {"worse": False}, "judged@10": {"worse": None}}
+
+    said = crossed([parse_gate("any.worse")], {"B": found}, PARTS)
+
+    assert said == ["'any.worse': srr is significantly worse in B"]
+
+
+def test_every_figure_of_a_replay_can_be_asked_for() -> None:
+    """The names that are checked before a replay are those that its report has."""
+    replay = Replay()
+    rows = replay.rows()
+    report = build_report(rows, replay.counts(rows), replay.reranks(rows), [], {})
+
+    assert set(figures_of_report(report)) == set(REPLAY_FIGURES)
+
+
+# -- commands ---------------------------------------------------------------------------------
+
+
+def test_a_replay_fails_above_its_bound_and_passes_below(folder: Path) -> None:
+    """Exit code 1 and a line for each condition that holds; the files are written all the same."""
+    invoke("generate", "--out", "t.jsonl", "--conversations", "5")
+
+    done = CliRunner().invoke(
+        app, ["replay", "t.jsonl", "--out", "r", "--fail-if", "srr>0.01", "--fail-if", "srr>0.99",
+              "--fail-if", "counts.results>1"]
+    )  # fmt: skip
+
+    assert done.exit_code == 1
+    assert done.stderr.count("failed: ") == 2
+    assert "failed: 'srr>0.01': srr is 0." in done.stderr
+    assert (folder / "r" / "report.json").exists()
+    invoke("replay", "t.jsonl", "--out", "r", "--fail-if", "srr>0.99")
+
+
+def test_evaluate_fails_by_a_bound_of_an_interval(folder: Path) -> None:
+    """Parts of figures can be asked for, such as the lower bound."""
+    common = ("evaluate", "--run", "A.run", "--qrels", "qrels", "--metric", "ndcg@5")
+
+    invoke(*common, "--fail-if", "ndcg@5.ci_low<0.99", code=1)
+    invoke(*common, "--fail-if", "ndcg@5.ci_low<0.01")
+
+
+def test_compare_fails_by_differences(folder: Path) -> None:
+    """A run that is better by little passes a bound on what may be lost."""
+    common = ("compare", "A", "B", "--resamples", "100")
+
+    invoke(*common, "--fail-if", "ndcg@5.difference<1", code=1)
+    invoke(*common, "--fail-if", "ndcg@5.difference<-0.9", "--fail-if", "any.worse")
+
+
+@pytest.mark.parametrize("arguments", [
+    ("replay", "none.jsonl", "--fail-if", "srrr>0.4"),
+    ("evaluate", "--run", "none", "--qrels", "none", "--fail-if", "ndgc@10<1"),
+])  # fmt: skip
+def test_an_unknown_figure_is_refused_before_anything_is_read(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+) -> None:
+    """Nobody waits for hours to learn of a slip of the pen."""
+    assert "did you mean" in refused(capsys, *arguments)
