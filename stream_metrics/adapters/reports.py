@@ -44,7 +44,12 @@ def write_json(directory: Path, name: str, content: dict[str, Any]) -> None:
 
 def write_buckets(directory: Path, history: History) -> None:
     """``buckets.jsonl``: window sums through all of recorded time, for ``read_buckets``."""
-    write_lines(directory / BUCKETS, (canonical(line) + "\n" for line in history.lines()))
+    write_lines(directory / BUCKETS, map(bucket_line, history.lines()))
+
+
+def bucket_line(content: dict[str, Any]) -> str:
+    """One line of ``buckets.jsonl``."""
+    return msgspec.json.encode(content).decode() + "\n"
 
 
 def read_buckets(directories: Sequence[Path]) -> History:

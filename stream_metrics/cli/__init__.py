@@ -28,6 +28,7 @@ from stream_metrics.cli import (
     purge,
     rebuild,
     record,
+    replay,
     reshard,
     top,
     topics,
@@ -60,7 +61,8 @@ app.command("reshard")(reshard.reshard)
 app.command("migrate")(migrate.migrate)
 app.command("rebuild")(rebuild.rebuild)
 app.command("purge")(purge.purge)
-app.command("replay")(offline.replay)
+app.command("replay")(replay.replay)
+app.command("report")(replay.report)
 app.command("backfill")(backfill.backfill)
 app.command("record")(record.record)
 app.command("evaluate")(evaluate.evaluate)

@@ -18,6 +18,7 @@ from stream_metrics.adapters.kafka.source import KafkaSource
 from stream_metrics.adapters.kafka.span import EARLIEST, END, Mark, parse_mark
 from stream_metrics.adapters.kafka.topics import TopicsMissing
 from stream_metrics.adapters.kafka.unpacking import UnreadableBatch
+from stream_metrics.adapters.replay.manifest import file_identity
 from stream_metrics.cli.common import UsageError, kafka_reason
 from stream_metrics.ports import Record
 from stream_metrics.settings import Settings
@@ -147,6 +148,12 @@ class Sources:
     def offsets(self) -> int:
         """How many offsets of Kafka there are to read, as far as that is known."""
         return sum(topics.offsets for topics in self._topics)
+
+    @property
+    def identity(self) -> list[Any] | None:
+        """What tells the files from others; None if topics or standard input are among them."""
+        paths = [part for part in self._parts if isinstance(part, str)]
+        return None if self._topics else file_identity(paths)
 
     @property
     def read(self) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from stream_metrics.engine.windows import (
     in_window,
     parse_window,
     routes_in,
+    windows_document,
 )
 
 SCHEMA_VERSION: Final = 1
@@ -110,13 +111,17 @@ class History:
         Sums are by series code, as the state keeps them.
         """
         yield self.header()
+        for bucket, agent, sums in self.buckets():
+            ordered = {code: sums[code] for code in sorted(sums)}
+            yield {"bucket": bucket, self.dimension: agent, "sums": ordered}
+
+    def buckets(self) -> Iterator[tuple[int, str, Sums]]:
+        """Number, agent and sums of each bucket that has any, sorted."""
         self._pack()
         for place in sorted(self._buckets):
             sums = decode_sums(self._buckets[place])
             if sums:
-                bucket, agent = place
-                ordered = {code: sums[code] for code in sorted(sums)}
-                yield {"bucket": bucket, self.dimension: agent, "sums": ordered}
+                yield *place, sums
 
     @classmethod
     def of_header(cls, header: Any) -> History:
@@ -209,6 +214,34 @@ class History:
             sums = in_window(names.named(decode_sums(self._buckets[place])), window.name)
             add(found.setdefault(place[0] // factor, {}), sums, 1)
         return found
+
+
+class WindowSums:
+    """The window sums at one time, of buckets that are taken one after the other.
+
+    ``history`` tells windows and widths; it need not hold the buckets.
+    """
+
+    def __init__(self, history: History, names: Names, now_us: int) -> None:
+        self._names, self._now_us, self._dimension = names, now_us, history.dimension
+        self._width_us = history.width_us
+        self._last = [(window, now_us // window.bucket_us) for window in history.windows]
+        self._totals: dict[tuple[str, str], Sums] = {}
+
+    def take(self, bucket: int, agent: str, sums: Sums) -> None:
+        """Add a bucket of the history's width, under names as they were sent."""
+        named: Sums | None = None
+        for window, last in self._last:
+            at = bucket * self._width_us // window.bucket_us
+            if last - WINDOW_BUCKETS < at <= last:
+                named = self._names.named(sums) if named is None else named
+                total = self._totals.setdefault((window.name, self._names.agent(agent)), {})
+                add(total, in_window(named, window.name), 1)
+
+    def document(self) -> dict[str, Any]:
+        """The content of ``windows.json``."""
+        sums = ((window, agent, total) for (window, agent), total in self._totals.items())
+        return windows_document(sums, self._now_us, self._dimension)
 
 
 def _through(buckets: Mapping[int, Sums], window: Window, steps_us: range) -> dict[str, array[int]]:

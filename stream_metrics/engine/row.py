@@ -12,8 +12,8 @@ from stream_metrics.engine.turn import rerank_of
 from stream_metrics.metrics.decisions import (
     GateCounts,
     Rerank,
+    RerankSums,
     gate_cell,
-    reranking_row,
     routing_row,
 )
 from stream_metrics.metrics.gain import last_good_iteration, sre_upper, through
@@ -26,15 +26,19 @@ def canonical(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
-def conversation_rows(conversation: Conversation, turn_scope: str = "last") -> list[Row]:
-    """The rows of a conversation: of its highest turn, or with scope ``all`` of every turn."""
+def shown_turns(conversation: Conversation, turn_scope: str = "last") -> list[Turn]:
+    """The turns that have a row: the highest, or with scope ``all`` every one that exists."""
     last = conversation.last_turn
     if not last:
         return []
     if turn_scope == "last":
-        return [turn_row(conversation, conversation.turns[last])]
-    existing = sorted(n for n, turn in conversation.turns.items() if turn.exists)
-    return [turn_row(conversation, conversation.turns[n]) for n in existing]
+        return [conversation.turns[last]]
+    return [turn for _, turn in sorted(conversation.turns.items()) if turn.exists]
+
+
+def conversation_rows(conversation: Conversation, turn_scope: str = "last") -> list[Row]:
+    """The rows of a conversation, in the order of its turns."""
+    return [turn_row(conversation, turn) for turn in shown_turns(conversation, turn_scope)]
 
 
 def turn_row(conversation: Conversation, turn: Turn) -> Row:
@@ -69,7 +73,7 @@ def turn_row(conversation: Conversation, turn: Turn) -> Row:
     row["duplicates_of"] = _duplicates_of(turn)
     row["gate"] = gate_counts(turn).row()
     row["routing"] = routing_row(*routing_counts(turn))
-    row["reranking"] = reranking_row(reranks(turn))
+    row["reranking"] = RerankSums.of(reranks(turn)).row()
     return row
 
 

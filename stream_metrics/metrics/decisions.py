@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from math import fsum, log2
 from typing import NamedTuple
 
+from stream_metrics.metrics.exact import exact_sum, rounded
+
 
 def ratio(numerator: float, denominator: float) -> float | None:
     """The quotient, or None if there is nothing to divide by."""
@@ -124,28 +126,53 @@ def _dcg(gains: Sequence[int]) -> float:
     return fsum(gain / log2(place + 1) for place, gain in enumerate(gains, 1))
 
 
-def reranking_row(values: Sequence[Rerank]) -> dict[str, int | float | None]:
-    """The block ``reranking``: means over the searches that take part.
+class RerankSums(NamedTuple):
+    """Comparisons of searches as sums that merge exactly; those of NDCG are from ``exact``.
 
-    ``improvement`` is the ratio of the means; ``mean_improvement`` the mean of the defined ones.
+    ``improvement`` is summed over the searches where it is defined.
     """
-    if not values:
+
+    searches: int = 0
+    undefined: int = 0
+    shown: int = 0
+    baseline: int = 0
+    improvement: int = 0
+
+    @classmethod
+    def of(cls, values: Sequence[Rerank]) -> RerankSums:
+        """The sums over ``values``."""
+        defined = [value.improvement for value in values if value.improvement is not None]
+        return cls(
+            len(values),
+            len(values) - len(defined),
+            exact_sum(value.shown for value in values),
+            exact_sum(value.baseline for value in values),
+            exact_sum(defined),
+        )
+
+    def plus(self, other: RerankSums) -> RerankSums:
+        """The sums over the searches of both."""
+        return RerankSums._make(map(sum, zip(self, other, strict=True)))
+
+    def row(self) -> dict[str, int | float | None]:
+        """The block ``reranking``: means over the searches that take part.
+
+        ``improvement`` is the ratio of the means, ``mean_improvement`` the mean of those defined.
+
+        >>> RerankSums.of([Rerank(1.0, 0.5), Rerank(0.5, 0.0)]).row()["mean_improvement"]
+        1.0
+        """
+        if not self.searches:
+            means: tuple[float | None, ...] = (None,) * 4
+        else:
+            shown = rounded(self.shown) / self.searches
+            baseline = rounded(self.baseline) / self.searches
+            defined = self.searches - self.undefined
+            mean = rounded(self.improvement) / defined if defined else None
+            means = (shown, baseline, ratio(shown - baseline, baseline), mean)
+        names = ("ndcg_shown", "ndcg_baseline", "improvement", "mean_improvement")
         return {
-            "searches": 0,
-            "undefined": 0,
-            "ndcg_shown": None,
-            "ndcg_baseline": None,
-            "improvement": None,
-            "mean_improvement": None,
+            "searches": self.searches,
+            "undefined": self.undefined,
+            **dict(zip(names, means, strict=True)),
         }
-    shown = fsum(value.shown for value in values) / len(values)
-    baseline = fsum(value.baseline for value in values) / len(values)
-    defined = [value.improvement for value in values if value.improvement is not None]
-    return {
-        "searches": len(values),
-        "undefined": len(values) - len(defined),
-        "ndcg_shown": shown,
-        "ndcg_baseline": baseline,
-        "improvement": ratio(shown - baseline, baseline),
-        "mean_improvement": fsum(defined) / len(defined) if defined else None,
-    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from math import fsum, isfinite, sqrt
 from statistics import NormalDist
 from typing import Final, Literal, NamedTuple, get_args
@@ -62,6 +63,39 @@ def estimate(
     >>> estimate(Units.of_values([("a", 1.0), ("b", 0.0), ("c", 1.0)]), "wilson")[:6]
     (0.6666666666666666, 3, 3, 0.5773502691896258, 0.20765960080204776, 0.9385080552796037)
     """
+    return _estimate(units, method, confidence, resample_count, seed)
+
+
+def estimate_all(figures: Mapping[str, Units], *, seed: int = SEED) -> dict[str, Estimate]:
+    """What ``estimate`` gives for each figure; those of as many units share one drawing.
+
+    >>> units = Units.of_values([("a", 1.0), ("b", 0.0), ("c", 0.5)])
+    >>> estimate_all({"one": units, "two": units})["two"] == estimate(units)
+    True
+    """
+    by_size: dict[int, list[str]] = {}
+    for name, units in figures.items():
+        by_size.setdefault(units.size, []).append(name)
+    found = {}
+    for size, names in by_size.items():
+        drawn: list[Floats | None] = [None] * len(names)
+        if size >= 2:
+            drawn[:] = _resampled_together([figures[name] for name in names], RESAMPLES, seed, 0)
+        for name, values in zip(names, drawn, strict=True):
+            units = figures[name]
+            found[name] = _estimate(units, "percentile", CONFIDENCE, RESAMPLES, seed, values)
+    return {name: found[name] for name in figures}
+
+
+def _estimate(
+    units: Units,
+    method: Method,
+    confidence: float,
+    resample_count: int,
+    seed: int,
+    figures: Floats | None = None,
+) -> Estimate:
+    """``estimate``, with the resampled figures if they are there already."""
     if method not in METHODS:
         raise ValueError(f"no interval is called {method!r}; there are {', '.join(METHODS)}")
     mean = units.figure
@@ -79,14 +113,14 @@ def estimate(
         half = t_quantile(1 - tail, units.size - 1) * _standard_error(units)
         assert mean is not None
         return Estimate(mean, units.n, units.size, units.sd, mean - half, mean + half, method, note)
-    figures = resampled(units, resample_count, seed)
+    drawn = resampled(units, resample_count, seed) if figures is None else figures
     tails = (tail, 1 - tail)
     if method == "bca" and note is None:
-        corrected = _bca_tails(units, figures, tail)
+        corrected = _bca_tails(units, drawn, tail)
         if corrected is None:
             note = "BCa is undefined for these values: this is the percentile interval"
         tails = corrected or tails
-    low, high = quantiles(figures, tails)
+    low, high = quantiles(drawn, tails)
     return Estimate(mean, units.n, units.size, units.sd, low, high, method, note)
 
 
@@ -118,11 +152,20 @@ def quantiles(figures: Floats, shares: tuple[float, float]) -> tuple[float, floa
 
 def resampled(units: Units, count: int, seed: int = SEED, stream: int = 0) -> Floats:
     """The figure in each resample."""
-    found = []
-    for drawn in resamples(units.size, count, seed=seed, stream=stream):
-        sums = units.sums[drawn].sum(axis=1)
-        found.append(sums / (units.size if units.single else units.counts[drawn].sum(axis=1)))
-    return np.concatenate(found)
+    return _resampled_together([units], count, seed, stream)[0]
+
+
+def _resampled_together(
+    several: Sequence[Units], count: int, seed: int, stream: int
+) -> list[Floats]:
+    """The same for several figures of as many units."""
+    size = several[0].size
+    found: list[list[Floats]] = [[] for _ in several]
+    for drawn in resamples(size, count, seed=seed, stream=stream):
+        for units, figures in zip(several, found, strict=True):
+            sums = units.sums[drawn].sum(axis=1)
+            figures.append(sums / (size if units.single else units.counts[drawn].sum(axis=1)))
+    return [np.concatenate(figures) for figures in found]
 
 
 def _note(units: Units, method: Method) -> str | None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import fsum, sqrt
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +19,8 @@ class Units:
     """A figure Σ sums ÷ Σ counts over units, in the order of their keys.
 
     Attributes:
-        keys: Of the units, by code point; whatever order the rows came in.
+        keys: Of the units, by code point; whatever order the rows came in. Units from columns
+            have numbers, as their rows are in order already.
         sums, counts: Numerator and denominator of each unit; no count is 0.
         n: The values (of a mean), or the units (of a ratio of sums).
         sd: The spread of the values, or of the units' own ratios, with n − 1 below; None for
@@ -25,7 +28,7 @@ class Units:
         binary: Whether every value is 0 or 1.
     """
 
-    keys: tuple[str, ...]
+    keys: Sequence[str]
     sums: Floats
     counts: Floats
     n: int
@@ -72,6 +75,48 @@ class Units:
         counts = np.array([fsum(below[key]) for key in keys])
         return cls(keys, sums, counts, len(keys), spread((sums / counts).tolist()))
 
+    @classmethod
+    def of_columns(cls, unit: Integers, values: Floats) -> Units:
+        """What ``of_values`` gives, from columns; NaN takes no part.
+
+        Args:
+            unit: The number of each value's unit, in ascending order.
+            values: The values.
+
+        >>> units = Units.of_columns(np.array([0, 0, 1, 4]), np.array([1.0, 0.5, np.nan, 3.0]))
+        >>> units.sums.tolist(), units.counts.tolist(), units.n
+        ([1.5, 3.0], [2.0, 1.0], 3)
+        """
+        taken = ~np.isnan(values)
+        unit, values = unit[taken], values[taken]
+        starts = np.flatnonzero(np.diff(unit, prepend=-1))
+        counts = np.diff(starts, append=len(values)).astype(np.float64)
+        sums = values
+        if len(starts) < len(values):
+            sums = np.array([fsum(part) for part in np.split(values, starts[1:])])
+        binary = bool(np.isin(values, (0, 1)).all())
+        return cls(Numbers(len(starts)), sums, counts, len(values), spread(values), binary)
+
+    @classmethod
+    def of_count_columns(cls, unit: Integers, above: Integers, below: Integers) -> Units:
+        """What ``of_sums`` gives, from columns of whole numbers.
+
+        Args:
+            unit: The number of each row's unit, in ascending order.
+            above, below: Numerators and denominators.
+
+        >>> one = Units.of_count_columns(*(np.array(c) for c in ([0, 0, 1], [1, 2, 0], [4, 2, 0])))
+        >>> one.sums.tolist(), one.counts.tolist()
+        ([3.0], [6.0])
+        """
+        starts = np.flatnonzero(np.diff(unit, prepend=-1))
+        sums = counts = np.zeros(0)
+        if len(starts):
+            sums = np.add.reduceat(above, starts).astype(np.float64)
+            counts = np.add.reduceat(below, starts).astype(np.float64)
+        sums, counts = sums[counts != 0], counts[counts != 0]
+        return cls(Numbers(len(sums)), sums, counts, len(sums), spread(sums / counts))
+
     @property
     def size(self) -> int:
         """How many units there are."""
@@ -101,7 +146,28 @@ class Units:
         return Units(tuple(self.keys[at] for at in kept), sums, counts, len(kept), own, self.binary)
 
 
-def spread(values: Sequence[float]) -> float | None:
+class Numbers(Sequence[str]):
+    """The keys of units that are known by their place alone: the numbers from 0, as text."""
+
+    def __init__(self, size: int) -> None:
+        self._places = range(size)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @overload
+    def __getitem__(self, at: int) -> str: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[str]: ...
+
+    def __getitem__(self, at: int | slice) -> str | Sequence[str]:
+        if isinstance(at, slice):
+            return [f"{place:015}" for place in self._places[at]]
+        return f"{self._places[at]:015}"
+
+
+def spread(values: Sequence[float] | Floats) -> float | None:
     """The standard deviation with n − 1 below; None for fewer than two values.
 
     >>> spread([1.0, 2.0, 3.0])
@@ -110,5 +176,6 @@ def spread(values: Sequence[float]) -> float | None:
     n = len(values)
     if n < 2:
         return None
+    values = values.tolist() if isinstance(values, np.ndarray) else values
     mean = fsum(values) / n
     return sqrt(fsum((value - mean) ** 2 for value in values) / (n - 1))

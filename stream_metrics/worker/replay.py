@@ -2,42 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from typing import Any
 
 from stream_metrics.dedup.deduplicator import deduplicator
 from stream_metrics.engine.cells import conversation_cells
 from stream_metrics.engine.config import MAX_ROUTES, EngineConfig
 from stream_metrics.engine.history import History
-from stream_metrics.engine.row import Row, conversation_rows, reranks
+from stream_metrics.engine.row import Row, conversation_rows, reranks, shown_turns
 from stream_metrics.engine.state import Conversation
 from stream_metrics.engine.step import Observations, Step
 from stream_metrics.engine.taken import Intake, Taken
 from stream_metrics.engine.windows import (
     DEFAULT_WINDOWS,
-    Names,
     Window,
-    first_names,
     routes_of,
     windows_at,
     windows_document,
 )
 from stream_metrics.events.decode import BadRecord
 from stream_metrics.events.wire import Forget
-from stream_metrics.metrics.decisions import Rerank
+from stream_metrics.metrics.decisions import Rerank, RerankSums
 from stream_metrics.ports import Record
+from stream_metrics.worker.outcome import REJECTED_LISTED, Options, Outcome, Rejected
 
 CHUNK = 2_000
-
-
-@dataclass(frozen=True, slots=True)
-class Rejected:
-    """A record that a replay could not use, by its number in the input (from 0)."""
-
-    number: int
-    reason: str
-    message: str
 
 
 @dataclass(slots=True)
@@ -50,7 +41,10 @@ class _Seen:
 
 
 class Replay:
-    """Feed records, then ask for rows, windows and counts."""
+    """Feed records, then ask for rows, and for windows and counts or the ``Outcome`` of both.
+
+    Of the records that could not be used, the first are listed in ``rejected``.
+    """
 
     def __init__(
         self,
@@ -62,13 +56,13 @@ class Replay:
         windows: Iterable[Window] = DEFAULT_WINDOWS,
     ) -> None:
         self.config = config or EngineConfig()
+        self.options = Options(
+            self.config, turn_scope, tuple(agents), tuple(routes), tuple(windows)
+        )
         self.observations = Observations()
         self.rejected: list[Rejected] = []
-        self.records = 0
+        self.records = self.invalid = 0
         self.last_event_us = 0
-        self._turn_scope = turn_scope
-        self._agents, self._routes = tuple(agents), tuple(routes)
-        self._windows = tuple(windows)
         dedup = deduplicator(self.config.rules, b"")
         self._intake = Intake(dedup, "", self.config.limits)
         self._step = Step(self.config, lambda _: dedup)
@@ -77,13 +71,26 @@ class Replay:
         self._chunk: dict[str, list[Taken]] = {}
         self._chunk_size = 0
 
-    def feed(self, record: Record) -> None:
-        """Take the next record."""
-        number = self.records
+    @classmethod
+    def of(cls, options: Options) -> Replay:
+        """A replay with these options."""
+        return cls(
+            options.config,
+            turn_scope=options.turn_scope,
+            agents=options.agents,
+            routes=options.routes,
+            windows=options.windows,
+        )
+
+    def feed(self, record: Record, number: int | None = None) -> None:
+        """Take the next record; ``number`` is its own in the input, if some are left out."""
+        number = self.records if number is None else number
         self.records += 1
         event = self._intake.take(record.value, key=record.key, timestamp_ms=record.timestamp_ms)
         if isinstance(event, BadRecord):
-            self.rejected.append(Rejected(number, event.reason, event.message))
+            self.invalid += 1
+            if len(self.rejected) < REJECTED_LISTED:
+                self.rejected.append(Rejected(number, event.reason, event.message))
             return
         self._note(event)
         self._chunk.setdefault(event.conversation_id, []).append(event)
@@ -115,12 +122,18 @@ class Replay:
 
     def rows(self) -> list[Row]:
         """One row a conversation (or a turn), sorted by conversation, then turn."""
+        return list(self.each_row())
+
+    def each_row(self) -> Iterator[Row]:
+        """The same, one after the other."""
+        for conversation in self.conversations():
+            yield from conversation_rows(conversation, self.options.turn_scope)
+
+    def conversations(self) -> Iterator[Conversation]:
+        """Every conversation that an event names, by code point of its id."""
         self.flush()
-        return [
-            row
-            for conversation_id in sorted(self._conversations)
-            for row in conversation_rows(self._conversations[conversation_id], self._turn_scope)
-        ]
+        for conversation_id in sorted(self._conversations):
+            yield self._conversations[conversation_id]
 
     def windows(self, now_us: int | None = None) -> dict[str, Any]:
         """The content of ``windows.json`` at ``now_us``, by default the largest event time."""
@@ -131,30 +144,52 @@ class Replay:
             for conversation in self._conversations.values()
             for cell in conversation_cells(conversation, self.config)
         ]
-        names = Names(
-            first_names({cell.agent for cell in cells}, self._agents, self.config.max_names),
-            first_names(routes_of(cells), self._routes, MAX_ROUTES),
-        )
-        sums = windows_at(cells, names, now, self._windows)
+        agents, routes = {cell.agent for cell in cells}, routes_of(cells)
+        sums = windows_at(cells, self.options.names(agents, routes), now, self.options.windows)
         return windows_document(sums, now, self.config.dimension)
 
     def history(self) -> History:
         """The window sums through all of recorded time."""
-        self.flush()
-        found = History(
-            self._windows,
-            dimension=self.config.dimension,
-            agents=self._agents,
-            routes=self._routes,
-        )
-        found.last_event_us = self.last_event_us
-        for conversation in self._conversations.values():
-            found.add(conversation_cells(conversation, self.config))
-        return found
+        return self.outcome_and_history()[1]
 
-    def counts(self, rows: list[Row]) -> dict[str, int]:
-        """The block ``counts`` of a report over ``rows``."""
+    def outcome(self) -> Outcome:
+        """All that a report needs beside the rows and the history."""
+        return self.outcome_and_history()[0]
+
+    def outcome_and_history(self) -> tuple[Outcome, History]:
+        """Both, in one pass over the conversations."""
         self.flush()
+        history = self.options.history(self.last_event_us)
+        agents: set[str] = set()
+        routes: set[str] = set()
+        reranked: list[Rerank] = []
+        orphans = 0
+        for conversation in self._conversations.values():
+            for turn in shown_turns(conversation, self.options.turn_scope):
+                orphans += sum(1 for name in turn.labels if name not in turn.handles)
+                reranked += reranks(turn)
+            cells = conversation_cells(conversation, self.config)
+            history.add(cells)
+            agents.update(cell.agent for cell in cells)
+            routes |= routes_of(cells)
+        stale, forgotten = self._passed_over()
+        outcome = Outcome(
+            events=self.records,
+            invalid=self.invalid,
+            stale=stale,
+            forgotten=forgotten,
+            conversations=sum(seen.any_event for seen in self._seen.values()),
+            orphan_labels=orphans,
+            last_event_us=self.last_event_us,
+            agents=tuple(nsmallest(self.config.max_names, agents)),
+            routes=tuple(nsmallest(MAX_ROUTES, routes)),
+            reranks=RerankSums.of(reranked),
+            rejected=tuple(self.rejected),
+        )
+        return outcome, history
+
+    def _passed_over(self) -> tuple[int, int]:
+        """How many distinct events are of a turn that is not the last, or forgotten."""
         stale = forgotten = 0
         for conversation_id, seen in self._seen.items():
             last = self._conversations[conversation_id].last_turn
@@ -167,32 +202,4 @@ class Replay:
                     stale_ids.add(event_id)
             stale += len(stale_ids)
             forgotten += len(forgotten_ids)
-        shown = {(row["conversation_id"], row["turn"]) for row in rows}
-        return {
-            "events": self.records,
-            "invalid": len(self.rejected),
-            "stale": stale,
-            "forgotten": forgotten,
-            "conversations": sum(seen.any_event for seen in self._seen.values()),
-            "turns": len(rows),
-            "iterations": sum(row["n"] for row in rows),
-            **{
-                name: sum(row[name] for row in rows)
-                for name in (
-                    "results", "unique", "duplicates", "good_unique", "labelled", "unlabelled",
-                )
-            },
-            "orphan_labels": sum(self._orphans(*place) for place in shown),
-        }  # fmt: skip
-
-    def reranks(self, rows: list[Row]) -> list[Rerank]:
-        """The reranking comparisons of all searches behind ``rows``."""
-        return [
-            value
-            for row in rows
-            for value in reranks(self._conversations[row["conversation_id"]].turns[row["turn"]])
-        ]
-
-    def _orphans(self, conversation_id: str, number: int) -> int:
-        turn = self._conversations[conversation_id].turns[number]
-        return sum(1 for result_id in turn.labels if result_id not in turn.handles)
+        return stale, forgotten

@@ -2,89 +2,251 @@
 
 from __future__ import annotations
 
+from array import array
+from collections import Counter
 from collections.abc import Sequence
-from math import fsum
+from math import nan
 from typing import Any, Final
 
-from stream_metrics.engine.row import Row
-from stream_metrics.metrics.decisions import GateCounts, Rerank, ratio, reranking_row, routing_row
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_metrics.engine.config import NO_RELEASE
+from stream_metrics.metrics.decisions import GateCounts, ratio, routing_row
 from stream_metrics.metrics.gain import ITERATIONS_CAP
-from stream_metrics.statistics.intervals import estimate
+from stream_metrics.statistics.intervals import Estimate, estimate_all
+from stream_metrics.statistics.several import spread_of_strata, stratum_note
 from stream_metrics.statistics.units import Units
+from stream_metrics.worker.outcome import Outcome
 
 MACRO: Final = ("cg", "rg", "dcg", "drg", "rag", "drag", "sre", "srr")
+MICRO: Final = {
+    "srr": ("duplicates", "results"),
+    "sre": ("good_unique", "results"),
+    "avg_gain": ("gain", "results"),
+    "rg": ("gain", "n"),
+    "labelled": ("labelled", "unique"),
+}
+"""Figures that are a quotient of two sums over the rows."""
+
+_MICRO: Final = "micro "
+PLAIN_MICRO: Final = ("srr", "sre", "avg_gain")
+STRATA: Final = ("agent", "release")
+_SUMMED: Final = ("results", "unique", "duplicates", "good_unique", "labelled", "unlabelled")
+_COUNTED: Final = ("n", *_SUMMED, "gain")
 
 
-def build_report(
-    rows: Sequence[Row],
-    counts: dict[str, int],
-    reranks: Sequence[Rerank],
-    source: list[str],
-    config: dict[str, Any],
-) -> dict[str, Any]:
-    """The content of ``report.json``."""
-    return {
-        "schema_version": 1,
-        "source": source,
-        "config": config,
-        "counts": counts,
-        "aggregate": {
-            "micro": _micro(rows),
-            "macro": {name: _macro(rows, name) for name in MACRO},
-            "iterations_for_all_good_results": {
-                basis: _iterations(rows, basis) for basis in ("qrels", "retrieved")
+class Gate(msgspec.Struct, gc=False, frozen=True):
+    """The counts of a row's block ``gate``."""
+
+    search: int
+    skip: int
+    correct_skip: int
+    missed: int
+    correct_search: int
+    wasted: int
+
+
+class Routing(msgspec.Struct, gc=False, frozen=True):
+    """The counts of a row's block ``routing``."""
+
+    routes: dict[str, int]
+    labelled: int
+    correct: int
+
+
+class Figures(msgspec.Struct, gc=False, frozen=True):
+    """What a report needs of a row."""
+
+    conversation_id: str
+    turn: int
+    agent: str
+    release: str | None
+    n: int
+    results: int
+    unique: int
+    good_unique: int
+    duplicates: int
+    labelled: int
+    unlabelled: int
+    gain: int | None
+    cg: float | None
+    rg: float | None
+    dcg: float | None
+    drg: float | None
+    rag: float | None
+    drag: float | None
+    sre: float | None
+    srr: float | None
+    iterations_for_all_good_results: int | None
+    all_good_basis: str | None
+    gate: Gate
+    routing: Routing
+
+
+class Report:
+    """Takes the rows in their order, and makes ``report.json`` of them and the outcome.
+
+    Of a row some 140 bytes are kept: the intervals draw from all of them.
+    """
+
+    def __init__(self, stratify: Sequence[str] = ()) -> None:
+        self.rows = 0
+        self._stratify = tuple(stratify)
+        self._macro = {name: array("d") for name in MACRO}
+        self._counts = {name: array("q") for name in _COUNTED}
+        self._unit = array("q")  # of each row: the place of its conversation
+        self._units = 0
+        self._last: str | None = None
+        self._strata = {name: array("q") for name in self._stratify}
+        self._names: dict[str, dict[str, int]] = {name: {} for name in self._stratify}
+        self._iterations: dict[str, Counter[int]] = {"qrels": Counter(), "retrieved": Counter()}
+        self._gate = GateCounts()
+        self._routes: Counter[str] = Counter()
+        self._routed_labelled = self._routed_correct = 0
+
+    def add(self, row: Figures) -> None:
+        """Take the next row."""
+        self.rows += 1
+        if row.conversation_id != self._last:
+            self._last = row.conversation_id
+            self._units += 1
+        self._unit.append(self._units - 1)
+        for name, values in self._macro.items():
+            value = getattr(row, name)
+            values.append(nan if value is None else value)
+        for name, counts in self._counts.items():
+            counts.append(getattr(row, name) or 0)
+        for name, places in self._strata.items():
+            names = self._names[name]
+            places.append(names.setdefault(getattr(row, name) or NO_RELEASE, len(names)))
+        if row.iterations_for_all_good_results is not None and row.all_good_basis is not None:
+            self._iterations[row.all_good_basis][row.iterations_for_all_good_results] += 1
+        self._gate = GateCounts(
+            *(have + getattr(row.gate, name) for name, have in self._gate._asdict().items())
+        )
+        self._routes.update(row.routing.routes)
+        self._routed_labelled += row.routing.labelled
+        self._routed_correct += row.routing.correct
+
+    def document(
+        self, outcome: Outcome, source: Sequence[str], config: dict[str, Any]
+    ) -> dict[str, Any]:
+        """The content of ``report.json``."""
+        totals = {name: sum(self._counts[name]) for name in _COUNTED}
+        found = estimate_all(self._figures())
+        return {
+            "schema_version": 1,
+            "source": list(source),
+            "config": config,
+            "counts": {
+                "events": outcome.events,
+                "invalid": outcome.invalid,
+                "stale": outcome.stale,
+                "forgotten": outcome.forgotten,
+                "conversations": outcome.conversations,
+                "turns": self.rows,
+                "iterations": totals["n"],
+                **{name: totals[name] for name in _SUMMED},
+                "orphan_labels": outcome.orphan_labels,
             },
-        },
-        "strata": {},
-        "gate": _gate(rows).row(),
-        "routing": _routing(rows),
-        "reranking": reranking_row(reranks),
-        "retrieval": None,
-        "generation": None,
-    }
+            "aggregate": self._aggregate(totals, found),
+            "strata": {name: self._stratified(name) for name in self._stratify},
+            "gate": self._gate.row(),
+            "routing": routing_row(dict(self._routes), self._routed_labelled, self._routed_correct),
+            "reranking": outcome.reranks.row(),
+            "retrieval": None,
+            "generation": None,
+            "bad_records": {
+                "count": outcome.invalid,
+                "first": [
+                    {
+                        **({"source": bad.source} if bad.source else {}),
+                        "record": bad.number + 1,
+                        "reason": bad.reason,
+                        "message": bad.message,
+                    }
+                    for bad in outcome.rejected
+                ],
+            },
+        }
+
+    def _aggregate(self, totals: dict[str, int], found: dict[str, Estimate]) -> dict[str, Any]:
+        micro = {name: ratio(*(totals[part] for part in MICRO[name])) for name in PLAIN_MICRO}
+        return {
+            "micro": micro,
+            "macro": {name: _shown(found[name], "mean") for name in MACRO},
+            "iterations_for_all_good_results": {
+                basis: _iterations(counts) for basis, counts in self._iterations.items()
+            },
+            "micro_intervals": {name: _shown(found[_MICRO + name], "value") for name in MICRO},
+        }
+
+    def _figures(self, chosen: NDArray[np.bool_] | None = None) -> dict[str, Units]:
+        """Every figure over the rows, or over the chosen ones."""
+        rows = slice(None) if chosen is None else chosen
+        unit = np.frombuffer(self._unit, dtype=np.int64)[rows]
+        counts = {
+            name: np.frombuffer(values, dtype=np.int64)[rows]
+            for name, values in self._counts.items()
+        }
+        figures = {}
+        for name in MACRO:
+            values = np.frombuffer(self._macro[name], dtype=np.float64)[rows]
+            figures[name] = Units.of_columns(unit, values)
+        for name, (above, below) in MICRO.items():
+            figures[_MICRO + name] = Units.of_count_columns(unit, counts[above], counts[below])
+        return figures
+
+    def _stratified(self, dimension: str) -> dict[str, Any]:
+        """The block of one dimension in ``strata``."""
+        places = np.frombuffer(self._strata[dimension], dtype=np.int64)
+        unit = np.frombuffer(self._unit, dtype=np.int64)
+        means: dict[str, list[float | None]] = {name: [] for name in MACRO}
+        strata: dict[str, Any] = {}
+        for stratum, place in sorted(self._names[dimension].items()):
+            chosen = places == place
+            found = estimate_all(self._figures(chosen))
+            for name in MACRO:
+                means[name].append(found[name].mean)
+            conversations = len(np.unique(unit[chosen]))
+            strata[stratum] = {
+                "conversations": conversations,
+                "note": stratum_note(conversations),
+                "macro": {name: _shown(found[name], "mean") for name in MACRO},
+                "micro": {name: _shown(found[_MICRO + name], "value") for name in MICRO},
+            }
+        across = {name: spread_of_strata(means[name]) for name in MACRO}
+        return {
+            "strata": strata,
+            "stratum_average": {name: across[name].average for name in MACRO},
+            "cross_stratum_variance": {name: across[name].variance for name in MACRO},
+        }
 
 
-def _total(rows: Sequence[Row], name: str) -> int:
-    return sum(row[name] or 0 for row in rows)
-
-
-def _micro(rows: Sequence[Row]) -> dict[str, float | None]:
-    results = _total(rows, "results")
+def _shown(found: Estimate, figure: str) -> dict[str, Any]:
+    """A figure with its interval, as a report has it."""
     return {
-        "srr": ratio(_total(rows, "duplicates"), results),
-        "sre": ratio(_total(rows, "good_unique"), results),
-        "avg_gain": ratio(_total(rows, "gain"), results),
+        figure: found.mean,
+        **{key: getattr(found, key) for key in ("n", "sd", "ci_low", "ci_high")},
     }
 
 
-def _macro(rows: Sequence[Row], name: str) -> dict[str, Any]:
-    found = estimate(Units.of_values((row["conversation_id"], row[name]) for row in rows))
-    return {key: getattr(found, key) for key in ("mean", "n", "sd", "ci_low", "ci_high")}
-
-
-def _iterations(rows: Sequence[Row], basis: str) -> dict[str, Any]:
-    values = sorted(
-        row["iterations_for_all_good_results"]
-        for row in rows
-        if row["all_good_basis"] == basis and row["iterations_for_all_good_results"] is not None
-    )
-    n = len(values)
+def _iterations(counts: Counter[int]) -> dict[str, Any]:
+    n = counts.total()
     if not n:
         return {"n": 0, "mean": None, "median": None, "capped": None}
-    median = (values[(n - 1) // 2] + values[n // 2]) / 2
-    capped = sum(value >= ITERATIONS_CAP for value in values) / n
-    return {"n": n, "mean": fsum(values) / n, "median": median, "capped": capped}
+    total = sum(value * count for value, count in counts.items())
+    low, high = _value_at(counts, (n - 1) // 2), _value_at(counts, n // 2)
+    capped = sum(count for value, count in counts.items() if value >= ITERATIONS_CAP)
+    return {"n": n, "mean": total / n, "median": (low + high) / 2, "capped": capped / n}
 
 
-def _gate(rows: Sequence[Row]) -> GateCounts:
-    return GateCounts(*(sum(row["gate"][name] for row in rows) for name in GateCounts._fields))
-
-
-def _routing(rows: Sequence[Row]) -> dict[str, Any]:
-    routes: dict[str, int] = {}
-    for row in rows:
-        for route, count in row["routing"]["routes"].items():
-            routes[route] = routes.get(route, 0) + count
-    labelled = sum(row["routing"]["labelled"] for row in rows)
-    correct = sum(row["routing"]["correct"] for row in rows)
-    return routing_row(routes, labelled, correct)
+def _value_at(counts: Counter[int], place: int) -> int:
+    """The value at this place of the sorted whole."""
+    for value, count in sorted(counts.items()):
+        place -= count
+        if place < 0:
+            return value
+    raise IndexError(place)

@@ -45,6 +45,7 @@ WRITTEN_BY_COMMANDS = {
     "openmetrics.txt",
     "queries.jsonl",
     "report.json",
+    "parts.json",
     "run.json",
     "turns.jsonl",
     "compare.json",

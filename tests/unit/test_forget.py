@@ -269,9 +269,8 @@ async def test_a_forget_where_the_conversation_is_not_is_no_mismatch() -> None:
 async def test_a_report_counts_a_forgotten_event_once() -> None:
     """Six records of one forget are six records and one forget."""
     topics = await filled(*WHOLE, OTHER, forget())
-    replay = topics.replay()
 
-    counts = replay.counts(replay.rows())
+    found = topics.replay().outcome()
 
-    assert counts["events"] == len(WHOLE) + 1 + PARTITIONS * len(TOPICS)
-    assert (counts["forgotten"], counts["conversations"], counts["invalid"]) == (len(WHOLE), 2, 0)
+    assert found.events == len(WHOLE) + 1 + PARTITIONS * len(TOPICS)
+    assert (found.forgotten, found.conversations, found.invalid) == (len(WHOLE), 2, 0)

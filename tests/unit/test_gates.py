@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from stream_metrics.cli import app
 from stream_metrics.evaluation.gates import Figures, GateError, crossed, parse_gate, resolved
 from stream_metrics.evaluation.headline import REPLAY_FIGURES, figures_of_report
-from stream_metrics.worker.replay import Replay
-from stream_metrics.worker.report import build_report
+from stream_metrics.worker.outcome import Outcome
+from stream_metrics.worker.report import Report
 from tests.unit.test_compare import folder, invoke, refused
 
 __all__ = ["folder"]
@@ -88,9 +88,7 @@ def test_any_looks_at_the_tests_that_were_made() -> None:
 
 def test_every_figure_of_a_replay_can_be_asked_for() -> None:
     """The names that are checked before a replay are those that its report has."""
-    replay = Replay()
-    rows = replay.rows()
-    report = build_report(rows, replay.counts(rows), replay.reranks(rows), [], {})
+    report = Report().document(Outcome(), [], {})
 
     assert set(figures_of_report(report)) == set(REPLAY_FIGURES)
 

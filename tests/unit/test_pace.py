@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -115,7 +116,7 @@ def test_a_moved_recording_has_the_figures_of_the_recording(speed: int) -> None:
         two.feed(record)
 
     assert two.rows() == one.rows()
-    assert two.counts(two.rows()) == one.counts(one.rows())
+    assert replace(two.outcome(), last_event_us=0) == replace(one.outcome(), last_event_us=0)
 
 
 @pytest.mark.parametrize(

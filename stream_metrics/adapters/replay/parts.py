@@ -1,0 +1,245 @@
+"""A report's directory as a part of a larger one: what has to be the same, and what is added up.
+
+Beside rows, windows and report a replay writes ``parts.json``. It holds what the other files do not
+tell exactly enough to merge them with those of other members: the sums of the reranking comparisons
+and the counts of records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Self
+
+import msgspec
+
+from stream_metrics.adapters.replay.merge import (
+    BadRows,
+    Bucket,
+    Found,
+    bucket_lines,
+    few,
+    merged_buckets,
+    merged_rows,
+)
+from stream_metrics.adapters.reports import BUCKETS, ROWS, write_json, write_lines
+from stream_metrics.engine.config import EngineConfig
+from stream_metrics.engine.windows import parse_window
+from stream_metrics.worker.outcome import Options, Outcome, merged
+from stream_metrics.worker.report import Report
+
+PARTS: Final = "parts.json"
+SCHEMA_VERSION: Final = 1
+
+
+class BadPart(Exception):
+    """Directories that are no parts of one replay; the message says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a directory is a part of.
+
+    ``members`` are the shares that are in it, each as (i, n); empty if all of the source is.
+    """
+
+    source: tuple[str, ...]
+    config: dict[str, Any]
+    turn_scope: str
+    now_us: int | None
+    windows: tuple[str, ...]
+    members: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        source: Sequence[str],
+        config: dict[str, Any],
+        options: Options,
+        member: tuple[int, int] | None,
+    ) -> Self:
+        """The part that a replay is."""
+        return cls(
+            tuple(source),
+            config,
+            options.turn_scope,
+            options.now_us,
+            tuple(window.name for window in options.windows),
+            () if member in (None, (1, 1)) else (member,),
+        )
+
+    @property
+    def options(self) -> Options:
+        """What merging depends on."""
+        metrics = self.config["metrics"]
+        return Options(
+            EngineConfig(dimension=metrics["dimension"]),
+            self.turn_scope,
+            tuple(metrics["agents"]),
+            tuple(metrics["routes"]),
+            tuple(parse_window(name) for name in self.windows),
+            self.now_us,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """All that a report is made of: the outcome, and rows and buckets as they pass by.
+
+    ``rows`` are lines, and fill ``report``.
+    """
+
+    outcome: Outcome
+    rows: Iterable[str]
+    buckets: Iterable[Bucket]
+    report: Report
+
+
+def finish(out: Path, part: Part, whole: Whole) -> dict[str, Any]:
+    """Write the files of a report; its content."""
+    outcome, options = whole.outcome, part.options
+    write_lines(out / ROWS, whole.rows)
+    windows = outcome.window_sums(options)
+    history = options.history(outcome.last_event_us)
+    write_lines(out / BUCKETS, bucket_lines(whole.buckets, history, windows.take))
+    write_json(out, "windows.json", windows.document())
+    content = whole.report.document(outcome, part.source, part.config)
+    write_json(out, "report.json", content)
+    write_json(
+        out,
+        PARTS,
+        {
+            "schema_version": SCHEMA_VERSION,
+            "source": list(part.source),
+            "config": part.config,
+            "turn_scope": part.turn_scope,
+            "now": part.now_us,
+            "windows": list(part.windows),
+            "members": [list(member) for member in part.members],
+            "outcome": outcome.as_data(),
+        },
+    )
+    return content
+
+
+def finish_merged(
+    out: Path,
+    part: Part,
+    outcome: Outcome,
+    sources: Sequence[Found],
+    stratify: Sequence[str],
+    folder: Path,
+) -> dict[str, Any]:
+    """Write the files of a report of many sources, by way of ``folder``; its content."""
+    report = Report(stratify)
+    with few(sources, part.options.history(0), folder) as left:
+        whole = Whole(outcome, merged_rows(left, report), merged_buckets(left), report)
+        return finish(out, part, whole)
+
+
+def read(directory: Path) -> tuple[Part, Outcome]:
+    """What a replay has written to ``directory``; raises ``BadPart``."""
+    path = directory / PARTS
+    try:
+        content: Any = msgspec.json.decode(path.read_bytes())
+        if content["schema_version"] != SCHEMA_VERSION:
+            raise BadPart(f"{path}: of another version of stream-metrics; replay its input again")
+        part = Part(
+            tuple(content["source"]),
+            content["config"],
+            content["turn_scope"],
+            content["now"],
+            tuple(content["windows"]),
+            tuple((index, of) for index, of in content["members"]),
+        )
+        outcome = Outcome.of_data(content["outcome"])
+        if not part.options.windows:
+            raise ValueError("it names no windows")
+    except FileNotFoundError:
+        raise BadPart(f"{directory}: no {PARTS} here; name directories that replay wrote") from None
+    except (OSError, msgspec.DecodeError, KeyError, ValueError, TypeError) as error:
+        raise BadPart(f"{path}: not what a replay writes: {error}") from error
+    return part, outcome
+
+
+def merge(directories: Sequence[Path], out: Path, stratify: Sequence[str] = ()) -> dict[str, Any]:
+    """Make one report of the parts in ``directories``; its content.
+
+    Raises ``BadPart`` where they are not parts of one whole, ``BadRows`` where their rows do not
+    fit together.
+    """
+    found = [read(directory) for directory in directories]
+    whole = _whole(directories, [part for part, _ in found])
+    sources = [
+        Found(directory / ROWS, directory / BUCKETS, str(directory)) for directory in directories
+    ]
+    outcomes = [one for _, one in found]
+    if len({part.source for part, _ in found}) > 1:
+        outcomes = [_with_source(part, one) for part, one in found]
+    outcome = merged(outcomes, whole.options)
+    try:
+        return finish_merged(out, whole, outcome, sources, stratify, out)
+    except FileNotFoundError as error:
+        raise BadRows(f"{error.filename}: no such file; replay its input again") from error
+
+
+def missing_members(directory: Path) -> list[str]:
+    """The shares of the source that are not in a directory, as i/n; raises ``BadPart``."""
+    members = read(directory)[0].members
+    if not members:
+        return []
+    of = members[0][1]
+    return [f"{index}/{of}" for index in range(1, of + 1) if (index, of) not in members]
+
+
+def _with_source(part: Part, outcome: Outcome) -> Outcome:
+    """The outcome with bad records that say which input their numbers are of."""
+    name = ", ".join(part.source)
+    bad = (replace(one, source=one.source or name) for one in outcome.rejected)
+    return replace(outcome, rejected=tuple(bad))
+
+
+def _whole(directories: Sequence[Path], parts: Sequence[Part]) -> Part:
+    """What the parts make together; raises ``BadPart``."""
+    first = parts[0]
+    for directory, part in zip(directories[1:], parts[1:], strict=True):
+        for name in ("config", "turn_scope", "now_us", "windows"):
+            if getattr(part, name) != getattr(first, name):
+                raise BadPart(
+                    f"{directory} and {directories[0]} were replayed with different "
+                    f"{_NAMES[name]}; replay one of them again"
+                )
+    sources = dict.fromkeys(part.source for part in parts)
+    members = [member for part in parts for member in part.members]
+    if len(sources) == 1:
+        return replace(first, members=_together(first.source, parts, members))
+    return replace(first, source=tuple(name for source in sources for name in source), members=())
+
+
+def _together(
+    source: Sequence[str], parts: Sequence[Part], members: list[tuple[int, int]]
+) -> tuple[tuple[int, int], ...]:
+    """The members that parts of one source make; none if they are the whole of it."""
+    if len(parts) == 1:
+        return parts[0].members
+    shown = ", ".join(source)
+    counts = {of for _, of in members}
+    if not all(part.members for part in parts) or len(counts) > 1 or len({*members}) < len(members):
+        given = ", ".join(
+            " and ".join(f"{index}/{of}" for index, of in part.members) or "all" for part in parts
+        )
+        raise BadPart(
+            f"the directories hold overlapping shares of {shown} ({given}); give each member of "
+            "one replay group once"
+        )
+    (of,) = counts
+    return () if len(members) == of else tuple(sorted(members))
+
+
+_NAMES: Final = {
+    "config": "settings",
+    "turn_scope": "--turn-scope",
+    "now_us": "--now",
+    "windows": "windows",
+}

@@ -1,0 +1,243 @@
+"""``stream-metrics replay`` and ``report``: figures from recorded events, and from their parts."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from stream_metrics import __version__
+from stream_metrics.adapters.replay import parts
+from stream_metrics.adapters.replay.merge import BadRows
+from stream_metrics.adapters.replay.pool import WorkerDied
+from stream_metrics.adapters.replay.run import InUse, Scale, Source, StrictlyBad, Task, run
+from stream_metrics.adapters.replay.spool import SpoolDamaged
+from stream_metrics.adapters.reports import write_text
+from stream_metrics.cli.common import (
+    ConfigOption,
+    NowOption,
+    OutOption,
+    UsageError,
+    load_settings,
+    make_directory,
+    parse_now,
+)
+from stream_metrics.cli.gates import FailIfOption, fail_if_crossed, read_gates
+from stream_metrics.cli.progress import shown_progress
+from stream_metrics.cli.sending import IntoKafkaOption, ShiftOption, SpeedOption, send_again
+from stream_metrics.cli.sources import SinceOption, Sources, UntilOption
+from stream_metrics.evaluation.headline import PARTS, REPLAY_FIGURES, figures_of_report
+from stream_metrics.settings import Settings, masked
+from stream_metrics.worker.outcome import Options
+from stream_metrics.worker.report import STRATA
+
+StratifyOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--stratify",
+        help="Tell the figures apart by [bold]agent[/bold] or [bold]release[/bold]; may be given "
+        "several times.",
+    ),
+]
+
+
+def replay(
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            help="JSONL files (plain, .gz, .zst), Parquet, globs, or - for standard input."
+        ),
+    ],
+    out: OutOption = Path("out"),
+    since: SinceOption = "earliest",
+    until: UntilOption = "end",
+    now: NowOption = None,
+    turn_scope: Annotated[
+        str | None,
+        typer.Option(
+            help="[bold]last[/bold]: a row a conversation; [bold]all[/bold]: a row a turn."
+        ),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option(help="End with exit code 2 at the first bad record.")
+    ] = False,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Processes that compute. Default: one a core.", show_default=False
+        ),
+    ] = None,
+    member: Annotated[
+        str | None,
+        typer.Option(
+            metavar="I/N",
+            help="Take the I-th of N shares of the conversations; `report` merges them.",
+        ),
+    ] = None,
+    stratify: StratifyOption = None,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Begin anew, even if a killed replay could go on.")
+    ] = False,
+    into_kafka: IntoKafkaOption = False,
+    speed: SpeedOption = "1x",
+    shift: ShiftOption = False,
+    fail_if: FailIfOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Run recorded events through the engine and write the report.
+
+    Writes conversations.jsonl, windows.json, buckets.jsonl, report.json, parts.json (the same bytes
+    for the same input and settings) and run.json into --out. Memory is bounded; a large input is
+    spooled to --out meanwhile. Killed, the same command goes on where it was. With --into-kafka
+    nothing is computed here: the records go to the input topics, for workers to read.
+    """
+    settings = load_settings(config)
+    gates = read_gates(fail_if, REPLAY_FIGURES, PARTS)
+    scope = turn_scope or settings.metrics.turn_scope
+    if scope not in ("last", "all"):
+        raise UsageError(f"--turn-scope {scope!r}: use last or all")
+    source = Sources(sources, settings, since, until)
+    if into_kafka:
+        if gates:
+            raise UsageError("--fail-if: with --into-kafka nothing is computed")
+        send_again(source, settings, speed, shift=shift)
+        return
+    if shift or speed != "1x":
+        raise UsageError(
+            "--speed and --shift go with --into-kafka: a replay into files never waits"
+        )
+    options = Options(
+        settings.engine_config(),
+        scope,
+        tuple(settings.metrics.agents),
+        tuple(settings.metrics.routes),
+        tuple(settings.metrics.window_specs()),
+        parse_now(now),
+    )
+    task = Task(
+        Source(source.names, source.identity, source.records),
+        options,
+        out,
+        _shown(settings),
+        _member(member),
+        strict,
+        _strata(stratify),
+        Scale(processes or _cores(), restart=restart),
+    )
+    started = time.perf_counter()
+    make_directory(out)
+    with shown_progress(lambda: source.offsets) as progress, _explained(out):
+        report = run(task, progress)
+        for line in source.missed:
+            progress.note(line)
+    seconds = time.perf_counter() - started
+    records = report["counts"]["events"]
+    about = {
+        "version": __version__,
+        "python": platform.python_version(),
+        "processes": task.scale.processes,
+        "seconds": round(seconds, 3),
+        "records_per_second": round(records / seconds) if seconds else None,
+        **source.read,
+    }
+    write_text(out / "run.json", json.dumps(about, indent=2) + "\n")
+    _summary(report, out)
+    fail_if_crossed(gates, {"": figures_of_report(report)}, PARTS)
+
+
+def report(
+    directories: Annotated[
+        list[Path], typer.Argument(help="Directories that replays have written.")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Where to; by default the directory itself, if it is one."),
+    ] = None,
+    stratify: StratifyOption = None,
+    fail_if: FailIfOption = None,
+) -> None:
+    """Make the report again, of one directory or of the members of a replay group.
+
+    Counts, sums and rows of members merge exactly: all of them give the bytes that a single replay
+    gives.
+    """
+    gates = read_gates(fail_if, REPLAY_FIGURES, PARTS)
+    if out is None:
+        if len(directories) > 1:
+            raise UsageError("--out: name a directory for the report of several")
+        out = directories[0]
+    elif len(directories) > 1 and out.resolve() in {one.resolve() for one in directories}:
+        raise UsageError(f"--out {out}: it is one of the directories to merge; name another")
+    strata = _strata(stratify)
+    make_directory(out)
+    with _explained(out):
+        content = parts.merge(directories, out, strata)
+    missing = parts.missing_members(out)
+    if missing:
+        Console(stderr=True).print(f"[yellow]not whole:[/yellow] without {', '.join(missing)}")
+    _summary(content, out)
+    fail_if_crossed(gates, {"": figures_of_report(content)}, PARTS)
+
+
+@contextmanager
+def _explained(out: Path) -> Iterator[None]:
+    """Errors that the user can do something about, as such."""
+    try:
+        yield
+    except (BadRows, InUse, SpoolDamaged, StrictlyBad, WorkerDied, parts.BadPart) as error:
+        raise UsageError(str(error)) from error
+    except OSError as error:
+        raise UsageError(f"{error.filename or out}: {error.strerror}") from error
+
+
+def _cores() -> int:
+    """How many processes may run at once here."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on Linux
+        return os.cpu_count() or 1
+
+
+def _member(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    index, slash, of = text.partition("/")
+    if not (slash and index.isdecimal() and of.isdecimal() and 1 <= int(index) <= int(of)):
+        raise UsageError(f"--member {text!r}: write 1/3 for the first of three")
+    return int(index), int(of)
+
+
+def _strata(names: list[str] | None) -> tuple[str, ...]:
+    for name in names or ():
+        if name not in STRATA:
+            raise UsageError(f"--stratify {name!r}: use {' or '.join(STRATA)}")
+    return tuple(dict.fromkeys(names or ()))
+
+
+def _shown(settings: Settings) -> dict[str, Any]:
+    """The settings that the figures depend on."""
+    shown = masked(settings)
+    return {part: shown[part] for part in ("dedup", "limits", "metrics")}
+
+
+def _summary(report: dict[str, Any], out: Path) -> None:
+    counts, micro = report["counts"], report["aggregate"]["micro"]
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_row("records", f"{counts['events']:,}")
+    table.add_row("rejected", f"{counts['invalid']:,}")
+    table.add_row("conversations", f"{counts['conversations']:,}")
+    table.add_row("results", f"{counts['results']:,}, of them {counts['duplicates']:,} duplicates")
+    for name, title in (("srr", "SRR"), ("sre", "SRE"), ("avg_gain", "gain a result")):
+        value = micro[name]
+        table.add_row(title, "-" if value is None else f"{value:.4f}")
+    table.add_row("written to", str(out))
+    Console(stderr=True).print(table)

@@ -1,0 +1,82 @@
+"""Replays as the tests run them: records in memory, every file of the report as bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from stream_metrics.adapters.replay.parts import PARTS
+from stream_metrics.adapters.replay.run import Scale, Source, Task, run
+from stream_metrics.adapters.reports import BUCKETS, ROWS
+from stream_metrics.engine.config import EngineConfig
+from stream_metrics.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.ports import Record
+from stream_metrics.traffic import TrafficProfile, generate
+from stream_metrics.worker.outcome import Options
+
+FILES = (ROWS, BUCKETS, "windows.json", "report.json", PARTS)
+CONFIG = {"metrics": {"dimension": "agent", "agents": [], "routes": []}}
+AT_ONCE = Scale(small_records=1_000_000)
+SPOOLED = Scale(small_records=0)
+IN_PARTS = Scale(small_records=0, piece_bytes=1_000, note_bytes=1)
+
+
+class Told:
+    """Keeps what it is told of a replay's progress."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.steps: list[tuple[int, int]] = []
+
+    def note(self, text: str) -> None:
+        """Keep a note."""
+        self.notes.append(text)
+
+    def read(self, records: int) -> None:
+        """Nothing is kept of reading."""
+
+    def computed(self, pieces: int, of: int) -> None:
+        """Keep a step."""
+        self.steps.append((pieces, of))
+
+    def merging(self) -> None:
+        """Nothing is kept of merging."""
+
+
+def options(turn_scope: str = "last", now_us: int | None = None) -> Options:
+    """The settings that the tests use."""
+    return Options(EngineConfig(), turn_scope, (), (), DEFAULT_WINDOWS, now_us)
+
+
+def task(
+    records: Iterable[Record],
+    out: Path,
+    scale: Scale,
+    *,
+    turn_scope: str = "last",
+    identity: Sequence[Any] | None = ("test",),
+    **others: Any,
+) -> Task:
+    """A replay of ``records`` into ``out``."""
+    out.mkdir(parents=True, exist_ok=True)
+    source = Source(["test"], identity, lambda: (record for record in records))
+    return Task(source, options(turn_scope), out, CONFIG, scale=scale, **others)
+
+
+def files_of(directory: Path) -> dict[str, bytes]:
+    """What a replay has written, but for what tells of the run."""
+    return {name: (directory / name).read_bytes() for name in FILES}
+
+
+def replayed(records: Iterable[Record], out: Path, scale: Scale, **others: Any) -> dict[str, bytes]:
+    """Replay, and the files that it has written."""
+    run(task(records, out, scale, **others), Told())
+    return files_of(out)
+
+
+def traffic(count: int = 600) -> list[Record]:
+    """Seeded traffic, always the same."""
+    profile = TrafficProfile(seed=3, conversations=80, start=1_742_284_800, duration_seconds=600)
+    return [Record(r.value, r.key, r.timestamp_ms) for r in islice(generate(profile), count)]

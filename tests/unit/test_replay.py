@@ -1,0 +1,352 @@
+"""Replays in processes, killed ones, and what they refuse."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from stream_metrics.adapters.replay.manifest import MANIFEST
+from stream_metrics.adapters.replay.merge import BadRows
+from stream_metrics.adapters.replay.parts import BadPart, merge, missing_members
+from stream_metrics.adapters.replay.pieces import pieces_of
+from stream_metrics.adapters.replay.pool import WorkerDied
+from stream_metrics.adapters.replay.run import FOLDER, InUse, Scale, StrictlyBad, run
+from stream_metrics.adapters.replay.spool import SpoolDamaged, SpoolWriter, place_of, spool_path
+from stream_metrics.adapters.replay.texts import Again, Held, OnDisk, conversations_with_events
+from stream_metrics.events.limits import Limits
+from stream_metrics.events.wire import TurnCompleted
+from stream_metrics.ports import Record
+from stream_metrics.worker.replay import Replay
+from tests.helpers import wait_until
+from tests.replays import AT_ONCE, IN_PARTS, SPOOLED, Told, files_of, replayed, task, traffic
+
+BROKEN = Record(b"{")
+SECONDS = 60.0
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_processes_do_not_show(processes: int, tmp_path: Path) -> None:
+    """One process and several give the same bytes."""
+    records = traffic()
+    scale = Scale(processes, small_records=0)
+
+    found = replayed(records, tmp_path / "several", scale)
+
+    assert found == replayed(records, tmp_path / "one", AT_ONCE)
+    assert not (tmp_path / "several" / FOLDER).exists()
+
+
+# A replay that stops for good: while it reads, or when a piece is done.
+CHILD = """
+import os, signal, sys
+from pathlib import Path
+from stream_metrics.adapters.replay.run import Scale, run
+from tests.replays import Told, task, traffic
+
+where, out, processes = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
+
+def stop():
+    (out / "stopped").touch()
+    while True:
+        signal.pause()
+
+def records():
+    for number, record in enumerate(traffic()):
+        if where == "reading" and number == 400:
+            stop()
+        yield record
+
+class Stopping(Told):
+    def computed(self, pieces, of):
+        if where == "computing" and pieces == 3:
+            stop()
+
+if __name__ == "__main__":
+    scale = Scale(processes, small_records=0, note_bytes=100_000)
+    run(task(records(), out, scale), Stopping())
+"""
+
+
+def killed(where: str, out: Path, processes: int) -> None:
+    """Replay in a process that is killed while it is ``reading``, or ``computing``."""
+    script = out.parent / "child.py"
+    script.write_text(CHILD)
+    out.mkdir()
+    root = str(Path(__file__).resolve().parents[2])
+    environment = {**os.environ, "PYTHONPATH": root}
+    arguments = [sys.executable, str(script), where, str(out), str(processes)]
+    with subprocess.Popen(arguments, cwd=root, env=environment) as child:
+        try:
+            asyncio.run(wait_until(lambda: _stopped(out, child), SECONDS, "the replay stopped"))
+        finally:
+            child.kill()
+    (out / "stopped").unlink()
+
+
+def _stopped(out: Path, child: subprocess.Popen[bytes]) -> bool:
+    assert child.poll() is None, "the replay ended by itself"
+    return (out / "stopped").exists()
+
+
+@pytest.mark.parametrize(
+    ("where", "processes", "said"),
+    [
+        ("reading", 1, "records that were read before"),
+        ("computing", 1, "pieces were computed before"),
+        ("computing", 2, "pieces were computed before"),
+    ],
+)
+def test_a_killed_replay_goes_on(where: str, processes: int, said: str, tmp_path: Path) -> None:
+    """After a kill the same replay does the rest, and gives the bytes of one left alone."""
+    out = tmp_path / "out"
+    killed(where, out, processes)
+    told = Told()
+
+    run(task(traffic(), out, Scale(processes, small_records=0, note_bytes=100_000)), told)
+
+    assert said in " ".join(told.notes)
+    assert files_of(out) == replayed(traffic(), tmp_path / "whole", AT_ONCE)
+
+
+@pytest.mark.parametrize("others", [{"identity": ("changed",)}, {"turn_scope": "all"}])
+def test_of_other_input_or_settings_nothing_is_taken_over(
+    others: dict[str, Any], tmp_path: Path
+) -> None:
+    """What a killed replay of other input or settings left is said, and not used."""
+    out = tmp_path / "out"
+    killed("computing", out, 1)
+    told = Told()
+
+    run(task(traffic(), out, SPOOLED, **others), told)
+
+    assert told.notes[0].startswith("an unfinished replay is here, of other input")
+    assert told.steps[0][0] == 0
+    whole = replayed(traffic(), tmp_path / "whole", AT_ONCE, **others)
+    assert files_of(out) == whole
+
+
+def test_a_replay_begins_anew_on_request(tmp_path: Path) -> None:
+    """With restart nothing of a killed replay is used."""
+    out = tmp_path / "out"
+    killed("computing", out, 1)
+    told = Told()
+
+    run(task(traffic(), out, Scale(small_records=0, restart=True)), told)
+
+    assert (told.notes, told.steps[0][0]) == ([], 0)
+
+
+def test_an_input_that_cannot_be_told_from_another_is_read_anew(tmp_path: Path) -> None:
+    """Standard input has no identity: a second replay of it begins at its first record."""
+    out = tmp_path / "out"
+    killed("computing", out, 1)
+    told = Told()
+
+    run(task(traffic(), out, SPOOLED, identity=None), told)
+
+    assert told.steps[0][0] == 0
+    assert files_of(out) == replayed(traffic(), tmp_path / "whole", AT_ONCE)
+
+
+def test_a_process_that_dies_is_told_of_and_its_work_is_left(tmp_path: Path) -> None:
+    """A killed worker process ends the replay with a clear error; the same command goes on."""
+
+    class Killing(Told):
+        def computed(self, pieces: int, of: int) -> None:
+            if pieces == 1:
+                for child in multiprocessing.active_children():
+                    assert child.pid is not None
+                    os.kill(child.pid, signal.SIGKILL)
+
+    out = tmp_path / "out"
+    replay = task(traffic(), out, Scale(2, small_records=0))
+    with pytest.raises(WorkerDied, match="run the same command again"):
+        run(replay, Killing())
+
+    told = Told()
+    run(replay, told)
+    assert "pieces were computed before" in told.notes[0]
+    assert files_of(out) == replayed(traffic(), tmp_path / "whole", AT_ONCE)
+
+
+@pytest.mark.parametrize("scale", [AT_ONCE, SPOOLED])
+def test_a_strict_replay_ends_at_the_first_bad_record(scale: Scale, tmp_path: Path) -> None:
+    """Records after the first bad one are not read, and nothing is left behind."""
+    read: list[int] = []
+
+    def records() -> Iterator[Record]:
+        for number, record in enumerate([*traffic(20), BROKEN, *traffic(20), BROKEN]):
+            read.append(number)
+            yield record
+
+    with pytest.raises(StrictlyBad, match="record 21: not_json"):
+        run(task(records(), tmp_path, scale, strict=True), Told())
+    assert read[-1] == 20
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_directory_takes_one_replay_at_a_time(tmp_path: Path) -> None:
+    """A second replay into the same directory is refused."""
+
+    def records() -> Iterator[Record]:
+        with pytest.raises(InUse, match="another replay is writing here"):
+            run(task([], tmp_path, AT_ONCE), Told())
+        yield from traffic(5)
+
+    run(task(records(), tmp_path, AT_ONCE), Told())
+
+
+def test_a_spool_that_was_cut_is_not_taken_for_whole(tmp_path: Path) -> None:
+    """A spool file that is shorter than the manifest says is an error, and no smaller input."""
+    out = tmp_path / "out"
+    killed("computing", out, 1)
+    sizes = json.loads((out / FOLDER / MANIFEST).read_text())["sizes"]
+    for shard, size in enumerate(sizes):
+        os.truncate(spool_path(out / FOLDER, shard), size // 2)
+
+    with pytest.raises(SpoolDamaged, match="--restart"):
+        run(task(traffic(), out, SPOOLED), Told())
+
+
+def test_more_pieces_than_files_may_be_open_are_merged(tmp_path: Path) -> None:
+    """Hundreds of pieces are merged in steps, to the same bytes."""
+    told = Told()
+    run(task(traffic(), tmp_path / "parts", IN_PARTS), told)
+
+    assert told.steps[0][1] > 256
+    assert files_of(tmp_path / "parts") == replayed(traffic(), tmp_path / "whole", AT_ONCE)
+
+
+def test_members_that_are_missing_are_named(tmp_path: Path) -> None:
+    """Two members of three make a report that says which is missing, and can be completed."""
+    directories = []
+    for index in (1, 2, 3):
+        directories.append(tmp_path / str(index))
+        replayed(traffic(), directories[-1], AT_ONCE, member=(index, 3))
+    two, three = tmp_path / "two", tmp_path / "three"
+    two.mkdir()
+    three.mkdir()
+
+    merge(directories[:2], two)
+    assert missing_members(two) == ["3/3"]
+
+    merge([two, directories[2]], three)
+    assert missing_members(three) == []
+    assert files_of(three) == replayed(traffic(), tmp_path / "whole", AT_ONCE)
+
+
+def test_shares_that_overlap_are_refused(tmp_path: Path) -> None:
+    """A member that is given twice, or beside the whole, would count twice."""
+    replayed(traffic(50), tmp_path / "a", AT_ONCE, member=(1, 2))
+    replayed(traffic(50), tmp_path / "b", AT_ONCE)
+    for pair in (("a", "a"), ("a", "b"), ("b", "b")):
+        with pytest.raises(BadPart, match="overlapping shares of test"):
+            merge([tmp_path / name for name in pair], tmp_path)
+
+
+def test_a_conversation_in_two_inputs_is_refused(tmp_path: Path) -> None:
+    """Rows of one conversation from two inputs cannot be made one row."""
+    for name, count in (("a", 50), ("b", 60)):
+        directory = tmp_path / name
+        replay = task(traffic(count), directory, AT_ONCE)
+        source = type(replay.source)([name], None, replay.source.open)
+        run(type(replay)(source, replay.options, directory, replay.config), Told())
+
+    with pytest.raises(BadRows, match="have no conversation in common"):
+        merge([tmp_path / "a", tmp_path / "b"], tmp_path)
+
+
+def test_parts_of_different_settings_are_refused(tmp_path: Path) -> None:
+    """What was computed with different settings is not added up."""
+    replayed(traffic(50), tmp_path / "a", AT_ONCE, member=(1, 2))
+    replayed(traffic(50), tmp_path / "b", AT_ONCE, member=(2, 2), turn_scope="all")
+
+    with pytest.raises(BadPart, match="different --turn-scope"):
+        merge([tmp_path / "a", tmp_path / "b"], tmp_path)
+
+
+def test_a_report_is_made_again_from_its_directory(tmp_path: Path) -> None:
+    """`report` over one directory gives the files that are there."""
+    before = replayed(traffic(), tmp_path, AT_ONCE)
+
+    merge([tmp_path], tmp_path)
+
+    assert files_of(tmp_path) == before
+
+
+def test_a_directory_of_something_else_is_no_part(tmp_path: Path) -> None:
+    """Where no replay has written, the error says what to name."""
+    with pytest.raises(BadPart, match="name directories that replay wrote"):
+        merge([tmp_path], tmp_path)
+
+
+def conversation_events() -> list[Record]:
+    """Two conversations of which one is forgotten in part, with an event that comes twice."""
+
+    def event(conversation: str, name: str, second: int, **others: Any) -> Record:
+        content: dict[str, Any] = {
+            "type": "turn_completed",
+            "conversation_id": conversation,
+            "event_id": name,
+        }
+        content |= {"occurred_at": 1_742_284_800 + second, "turn": 1, **others}
+        return Record(json.dumps(content).encode())
+
+    return [
+        event("b", "late", 9, turn=2, answer="the second"),
+        event("a", "gone", 1, answer="erased"),
+        event("a", "forget", 2, type="forget"),
+        event("b", "first", 3, answer="the first"),
+        event("b", "late", 9, turn=2, answer="the second"),
+        event("a", "kept", 4, answer="kept"),
+        BROKEN,
+    ]
+
+
+@pytest.mark.parametrize("spooled", [False, True])
+def test_a_pass_over_texts_gets_each_conversation_with_its_events(
+    spooled: bool, tmp_path: Path
+) -> None:
+    """By conversation and turn, each content once, without what is forgotten, in memory or not."""
+    given, limits = conversation_events(), Limits()
+    with ExitStack() as stack:
+        records: list[Again] = [Held(given)]
+        if spooled:
+            with SpoolWriter(tmp_path) as writer:
+                for number, record in enumerate(given):
+                    writer.add(place_of(record, number, limits), number, record)
+                sizes = writer.flush()
+            pieces = pieces_of(sizes)
+            records = [stack.enter_context(OnDisk(tmp_path, piece)) for piece in pieces]
+        found = {
+            told.conversation.conversation_id: {
+                turn: [(e.event_id, cast(TurnCompleted, e.payload).answer) for e in events]
+                for turn, events in told.events.items()
+            }
+            for again in records
+            for told in conversations_with_events(again, fed(again), limits)
+        }
+
+    assert found == {
+        "a": {1: [("kept", "kept")]},
+        "b": {1: [("first", "the first")], 2: [("late", "the second")]},
+    }
+
+
+def fed(records: Again) -> Replay:
+    """The engine after these records."""
+    engine = Replay()
+    for _, record in records.each():
+        engine.feed(record)
+    return engine
