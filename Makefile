@@ -26,7 +26,7 @@ TOOLS := env PATH="$(CURDIR)/$(BIN):$(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/b
 PIN := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --no-config --quiet --custom-compile-command "make lock"
 
-.PHONY: help setup demo test test-unit test-services check format stack bench bounds profile services \
+.PHONY: help setup demo test test-unit test-services check format stack bench bench-replay bounds profile services \
 	tools kernel dashboards panels docs lock clean campaign mutations fuzz drill
 
 help: ## Show the targets
@@ -147,6 +147,9 @@ fuzz: kernel .venv/.fuzz ## Look for bytes that a decoder cannot bear, guided by
 .venv/.fuzz: tests/fuzz/requirements.txt | $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@
+
+bench-replay: setup ## Replay a million events with 1 and 2 processes, killed and resumed; long
+	@$(BIN)/python -m benchmarks replay
 
 profile: services ## Profile the workloads of the benchmarks
 	@$(BIN)/python -m benchmarks profile

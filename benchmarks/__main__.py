@@ -1,15 +1,20 @@
-"""``python -m benchmarks [all | live | cost | profile | bounds] [--quick] [--records N]``."""
+"""``python -m benchmarks [all | live | cost | profile | bounds | replay] [--quick] …``."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from benchmarks import bounds, cost, live, profiling
+from benchmarks import bounds, cost, live, profiling, replay
 from benchmarks.machine import describe
 
-PARTS = ("all", "live", "cost", "profile", "bounds")
-KEPT = {"all": "latest.txt", "profile": "profile.txt", "bounds": "bounds.txt"}
+PARTS = ("all", "live", "cost", "profile", "bounds", "replay")
+KEPT = {
+    "all": "latest.txt",
+    "profile": "profile.txt",
+    "bounds": "bounds.txt",
+    "replay": "replay.txt",
+}
 RESULTS = Path(__file__).with_name("results")
 
 
@@ -42,6 +47,8 @@ def _run(part: str, chosen: argparse.Namespace) -> str:
         return cost.run(quick=chosen.quick, rounds=chosen.rounds)
     if part == "bounds":
         return bounds.run(quick=chosen.quick, conversations=chosen.records)
+    if part == "replay":
+        return replay.run(quick=chosen.quick, records=chosen.records)
     return profiling.run(quick=chosen.quick, records=chosen.records)
 
 

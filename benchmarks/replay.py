@@ -1,0 +1,139 @@
+"""A replay of many events, with one process and two, killed and resumed: ``make bench-replay``.
+
+The ceiling is msgspec's typed decode of the same file in one process, without anything else.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from subprocess import Popen
+from typing import Final, NamedTuple
+
+import msgspec
+
+from benchmarks.ceiling import Event
+from benchmarks.figures import number, section, table
+from benchmarks.workload import RECORDS_PER_CONVERSATION, SEED
+from stream_metrics.adapters.files import read_records
+from stream_metrics.adapters.replay.manifest import load
+from stream_metrics.adapters.replay.parts import PARTS
+from stream_metrics.adapters.replay.run import FOLDER
+from stream_metrics.adapters.reports import BUCKETS, ROWS
+from stream_metrics.traffic import TrafficProfile, generate
+
+FILES: Final = (ROWS, BUCKETS, "windows.json", "report.json", PARTS)
+RECORDS: Final = 1_000_000
+START: Final = 1_742_284_800
+PIECES_BEFORE_KILL: Final = 20
+POLL_SECONDS: Final = 0.05
+MIB: Final = 1 << 20
+
+
+class Ran(NamedTuple):
+    """What a command took; ``rss_bytes`` is that of its largest process."""
+
+    seconds: float
+    cpu_seconds: float
+    rss_bytes: int
+
+
+def run(*, quick: bool = False, records: int | None = None) -> str:
+    """Measure, and return the report."""
+    count = records or (60_000 if quick else RECORDS)
+    with tempfile.TemporaryDirectory(prefix="replay-") as folder:
+        source = Path(folder, "events.jsonl")
+        _write(source, count)
+        ceiling = _ceiling(source)
+        outs = {name: Path(folder, name) for name in ("one", "two", "killed")}
+        one = _replay(source, outs["one"], 1)
+        two = _replay(source, outs["two"], 2)
+        done = _kill(source, outs["killed"], 2)
+        resumed = _replay(source, outs["killed"], 2)
+        same = all(
+            (out / name).read_bytes() == (outs["one"] / name).read_bytes()
+            for out in outs.values()
+            for name in FILES
+        )
+        size = source.stat().st_size
+    head = ("", "seconds", "CPU seconds", "events/s", "of the ceiling", "largest process, MiB")
+    rows = [head, ("ceiling", number(ceiling), "", number(count / ceiling), "", "")]
+    for name, ran in (("1 process", one), ("2 processes", two), ("resumed", resumed)):
+        rate = count / ran.seconds
+        rows.append(
+            (
+                name,
+                number(ran.seconds),
+                number(ran.cpu_seconds),
+                number(rate) if ran is not resumed else "",
+                number(rate * ceiling / count) if ran is not resumed else "",
+                number(ran.rss_bytes / MIB),
+            )
+        )
+    told = (
+        f"{count:,} records, {size / MIB:,.0f} MiB; two processes are "
+        f"{number(one.seconds / two.seconds)} times as fast as one.\n"
+        f"Killed with {done} pieces done, resumed with the rest. "
+        f"All files are {'the same bytes' if same else 'NOT THE SAME'}.\n"
+    )
+    return section("Replay", told, table(rows, right=(1, 2, 3, 4, 5)))
+
+
+def _write(path: Path, count: int) -> None:
+    conversations = count // RECORDS_PER_CONVERSATION + 200
+    profile = TrafficProfile(
+        seed=SEED, conversations=conversations, start=START, duration_seconds=24 * 3_600
+    )
+    with path.open("wb") as file:
+        for record in islice(generate(profile), count):
+            file.write(record.value.replace(b"\n", b" ") + b"\n")
+
+
+def _ceiling(path: Path) -> float:
+    decode = msgspec.json.Decoder(Event).decode
+    started = time.process_time()
+    for record in read_records([str(path)]):
+        try:
+            decode(record.value or b"")
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue
+    return time.process_time() - started
+
+
+def _command(source: Path, out: Path, processes: int) -> Popen[bytes]:
+    arguments = ["replay", str(source), "--out", str(out), "--processes", str(processes)]
+    log = (out.parent / "log").open("ab")
+    return Popen([sys.executable, "-m", "stream_metrics", *arguments], stdout=log, stderr=log)
+
+
+def _replay(source: Path, out: Path, processes: int) -> Ran:
+    started = time.perf_counter()
+    command = _command(source, out, processes)
+    _, status, used = os.wait4(command.pid, 0)
+    command.returncode = os.waitstatus_to_exitcode(status)
+    if command.returncode:
+        raise RuntimeError((out.parent / "log").read_text())
+    seconds = time.perf_counter() - started
+    return Ran(seconds, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
+
+
+def _kill(source: Path, out: Path, processes: int) -> int:
+    """Begin a replay, kill it while it computes, and say how many pieces were done."""
+    command = _command(source, out, processes)
+    while sum(1 for _ in _done(out)) < PIECES_BEFORE_KILL and command.poll() is None:
+        time.sleep(POLL_SECONDS)
+    command.kill()
+    command.wait()
+    manifest = load(out / FOLDER)
+    if manifest is None or not manifest.whole:
+        raise RuntimeError("the replay was over before it could be killed: take more records")
+    return sum(1 for _ in _done(out))
+
+
+def _done(out: Path) -> Iterator[Path]:
+    return (out / FOLDER).glob("piece-???-????.json")
