@@ -32,7 +32,8 @@ class ParquetError(Exception):
     """A Parquet file cannot be used; the message says why and what to do, and names no file."""
 
 
-def _pyarrow() -> tuple[Any, Any]:
+def load_pyarrow() -> tuple[Any, Any]:
+    """pyarrow and its Parquet part; raises ``ParquetError``."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -49,7 +50,7 @@ def read_parquet(path: str) -> Iterator[Record]:
     Columns beside ours are passed over. Raises ``ParquetError`` for a file that is damaged or has
     other columns, and ``OSError`` for one that cannot be opened.
     """
-    arrow, parquet = _pyarrow()
+    arrow, parquet = load_pyarrow()
     with open(path, "rb") as opened:
         try:
             with parquet.ParquetFile(opened, pre_buffer=False, buffer_size=READ_BYTES) as file:
@@ -122,7 +123,7 @@ class ParquetWriter:
     """Writes records to a new file, a row group at a time; raises ``ParquetError``."""
 
     def __init__(self, path: Path) -> None:
-        self._arrow, parquet = _pyarrow()
+        self._arrow, parquet = load_pyarrow()
         arrow = self._arrow
         self._schema = arrow.schema(
             [

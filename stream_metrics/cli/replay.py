@@ -16,12 +16,14 @@ from rich.console import Console
 from rich.table import Table
 
 from stream_metrics import __version__
+from stream_metrics.adapters.parquet import ParquetError, load_pyarrow
 from stream_metrics.adapters.replay import parts
 from stream_metrics.adapters.replay.merge import BadRows
 from stream_metrics.adapters.replay.pool import WorkerDied
 from stream_metrics.adapters.replay.run import InUse, Scale, Source, StrictlyBad, Task, run
 from stream_metrics.adapters.replay.spool import SpoolDamaged
 from stream_metrics.adapters.reports import write_text
+from stream_metrics.adapters.row_parquet import write_row_parquet
 from stream_metrics.cli.common import (
     ConfigOption,
     NowOption,
@@ -46,6 +48,15 @@ StratifyOption = Annotated[
         "--stratify",
         help="Tell the figures apart by [bold]agent[/bold] or [bold]release[/bold]; may be given "
         "several times.",
+    ),
+]
+
+
+FormatOption = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        help="[bold]parquet[/bold]: conversations.parquet as well, beside conversations.jsonl.",
     ),
 ]
 
@@ -84,6 +95,7 @@ def replay(
         ),
     ] = None,
     stratify: StratifyOption = None,
+    rows_as: FormatOption = "jsonl",
     restart: Annotated[
         bool, typer.Option("--restart", help="Begin anew, even if a killed replay could go on.")
     ] = False,
@@ -105,6 +117,7 @@ def replay(
     scope = turn_scope or settings.metrics.turn_scope
     if scope not in ("last", "all"):
         raise UsageError(f"--turn-scope {scope!r}: use last or all")
+    parquet = _parquet(rows_as)
     source = Sources(sources, settings, since, until)
     if into_kafka:
         if gates:
@@ -139,6 +152,8 @@ def replay(
         report = run(task, progress)
         for line in source.missed:
             progress.note(line)
+        if parquet:
+            write_row_parquet(out)
     seconds = time.perf_counter() - started
     records = report["counts"]["events"]
     about = {
@@ -163,6 +178,7 @@ def report(
         typer.Option(help="Where to; by default the directory itself, if it is one."),
     ] = None,
     stratify: StratifyOption = None,
+    rows_as: FormatOption = "jsonl",
     fail_if: FailIfOption = None,
 ) -> None:
     """Make the report again, of one directory or of the members of a replay group.
@@ -177,10 +193,12 @@ def report(
         out = directories[0]
     elif len(directories) > 1 and out.resolve() in {one.resolve() for one in directories}:
         raise UsageError(f"--out {out}: it is one of the directories to merge; name another")
-    strata = _strata(stratify)
+    strata, parquet = _strata(stratify), _parquet(rows_as)
     make_directory(out)
     with _explained(out):
         content = parts.merge(directories, out, strata)
+        if parquet:
+            write_row_parquet(out)
     missing = parts.missing_members(out)
     if missing:
         Console(stderr=True).print(f"[yellow]not whole:[/yellow] without {', '.join(missing)}")
@@ -214,6 +232,18 @@ def _member(text: str | None) -> tuple[int, int] | None:
     if not (slash and index.isdecimal() and of.isdecimal() and 1 <= int(index) <= int(of)):
         raise UsageError(f"--member {text!r}: write 1/3 for the first of three")
     return int(index), int(of)
+
+
+def _parquet(text: str) -> bool:
+    """Whether Parquet is asked for; raises ``UsageError`` if it cannot be had."""
+    if text not in ("jsonl", "parquet"):
+        raise UsageError(f"--format {text!r}: use jsonl or parquet")
+    if text == "parquet":
+        try:
+            load_pyarrow()
+        except ParquetError as error:
+            raise UsageError(str(error)) from error
+    return text == "parquet"
 
 
 def _strata(names: list[str] | None) -> tuple[str, ...]:

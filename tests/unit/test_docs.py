@@ -42,6 +42,7 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 WRITTEN_BY_COMMANDS = {
     "buckets.jsonl",
     "conversations.jsonl",
+    "conversations.parquet",
     "openmetrics.txt",
     "queries.jsonl",
     "report.json",
