@@ -7,7 +7,7 @@ import os
 import platform
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -147,8 +147,11 @@ def replay(
         Scale(processes or _cores(), restart=restart),
     )
     started = time.perf_counter()
-    make_directory(out)
-    with shown_progress(lambda: source.offsets) as progress, _explained(out):
+    with (
+        _directory(out),
+        shown_progress(lambda: source.offsets) as progress,
+        _explained(out),
+    ):
         report = run(task, progress)
         for line in source.missed:
             progress.note(line)
@@ -194,8 +197,7 @@ def report(
     elif len(directories) > 1 and out.resolve() in {one.resolve() for one in directories}:
         raise UsageError(f"--out {out}: it is one of the directories to merge; name another")
     strata, parquet = _strata(stratify), _parquet(rows_as)
-    make_directory(out)
-    with _explained(out):
+    with _directory(out), _explained(out):
         content = parts.merge(directories, out, strata)
         if parquet:
             write_row_parquet(out)
@@ -204,6 +206,20 @@ def report(
         Console(stderr=True).print(f"[yellow]not whole:[/yellow] without {', '.join(missing)}")
     _summary(content, out)
     fail_if_crossed(gates, {"": figures_of_report(content)}, PARTS)
+
+
+@contextmanager
+def _directory(out: Path) -> Iterator[None]:
+    """Create the output directory; after an error it is gone, unless something is in it."""
+    there = out.exists()
+    make_directory(out)
+    try:
+        yield
+    except BaseException:
+        if not there:
+            with suppress(OSError):
+                out.rmdir()
+        raise
 
 
 @contextmanager
