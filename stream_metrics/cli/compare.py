@@ -9,7 +9,8 @@ from typing import Annotated, Any, Final, get_args
 import typer
 from rich.console import Console
 
-from stream_metrics.adapters.reports import write_json
+from stream_metrics.adapters.html.comparison import comparison_page
+from stream_metrics.adapters.reports import write_json, write_text
 from stream_metrics.adapters.run_directory import read_observations, read_report
 from stream_metrics.cli.common import UsageError, make_directory
 from stream_metrics.cli.compare_tables import as_markdown, print_comparison
@@ -26,6 +27,7 @@ from stream_metrics.statistics.unpaired import UNPAIRED_TESTS, UnpairedTest
 
 FORMATS: Final = ("table", "md", "json")
 COMPARISON: Final = "compare.json"
+PAGE: Final = "compare.html"
 AUTO: Final = "auto"
 PARTS: Final = (
     "value", "n", "ci_low", "ci_high", "difference", "difference_low", "difference_high", "effect",
@@ -77,7 +79,7 @@ def compare(
     ] = "table",
     out: Annotated[
         Path | None,
-        typer.Option(help=f"Directory for {COMPARISON}.", show_default=False),
+        typer.Option(help=f"Directory for {COMPARISON} and {PAGE}.", show_default=False),
     ] = None,
     fail_if: FailIfOption = None,
 ) -> None:
@@ -102,6 +104,7 @@ def compare(
     if out is not None:
         make_directory(out)
         write_json(out, COMPARISON, found)
+        write_text(out / PAGE, comparison_page(found))
     if format_ == "json":
         typer.echo(canonical(found))
     elif format_ == "md":

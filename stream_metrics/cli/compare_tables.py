@@ -10,8 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from stream_metrics.cli.common import printable
-from stream_metrics.cli.figures import WIDTH, number
+from stream_metrics.cli.figures import WIDTH
 from stream_metrics.evaluation.observed import title_of
+from stream_metrics.evaluation.wording import about, interval, number, p_value, signed, significance
 
 Block = dict[str, Any]
 
@@ -38,22 +39,6 @@ def shown_parts(found: Block) -> Iterator[Shown]:
     for dimension, strata in found["strata"].items():
         for stratum, family in strata.items():
             yield _part(f"{dimension}: {stratum}", names, family)
-
-
-def about(found: Block) -> str:
-    """What was done, in one line."""
-    others = ", ".join(run["name"] for run in found["runs"][1:])
-    tests = dict.fromkeys(
-        f"{'paired' if one['paired'] else 'unpaired'} {one['test']}"
-        for table in found["family"]["tables"].values()
-        for block in table["metrics"].values()
-        for one in block["comparisons"]
-        if one["p"] is not None
-    )
-    return (
-        f"{others} against {found['runs'][0]['name']}; tests: {', '.join(tests) or 'none'}; p "
-        f"adjusted (Holm) over {found['family']['size']}, significant below {found['alpha']:g}"
-    )
 
 
 def print_comparison(found: Block) -> None:
@@ -131,43 +116,6 @@ def _difference(first: str, metric: str, one: Block) -> tuple[str, ...]:
         "-" if one["effect"] is None else f"{one['effect']:+.2f}",
         f"{one['n']:,}" + ("" if one["paired"] else " unpaired"),
     )
-
-
-def signed(value: float | None) -> str:
-    """Four decimals with a sign; a dash for what is not defined.
-
-    >>> signed(0.125), signed(None)
-    ('+0.1250', '-')
-    """
-    return "-" if value is None else f"{value:+.4f}"
-
-
-def p_value(p: float | None) -> str:
-    """A p-value as it is printed.
-
-    >>> p_value(0.0123), p_value(0.00009999), p_value(None)
-    ('0.0123', '0.0001', '-')
-    """
-    if p is None:
-        return "-"
-    return "<0.0001" if p < 0.00005 else f"{p:.4f}"
-
-
-def interval(one: Block, *, signed_bounds: bool = False) -> str:
-    """Both bounds; a dash without any."""
-    if one["ci_low"] is None:
-        return "-"
-    spec = "+.4f" if signed_bounds else ".4f"
-    return f"[{one['ci_low']:{spec}}, {one['ci_high']:{spec}}]"
-
-
-def significance(one: Block) -> str:
-    """Whether a difference is significant, and for whom it speaks."""
-    if one["significant"] is None:
-        return "-"
-    if not one["significant"]:
-        return "no"
-    return f"yes, {one['verdict']}" if one["verdict"] else "yes"
 
 
 def _table(titles: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:

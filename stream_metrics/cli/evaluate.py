@@ -17,6 +17,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from stream_metrics import __version__
 from stream_metrics.adapters.collection.sources import Truth, read_run, read_truth
 from stream_metrics.adapters.hpo import HumanPhenotypeOntology
+from stream_metrics.adapters.html.report import write_report_page
 from stream_metrics.adapters.reports import QUERIES, write_json, write_rows, write_text
 from stream_metrics.cli.common import ConfigOption, UsageError, load_settings, make_directory
 from stream_metrics.cli.figures import print_retrieval
@@ -85,7 +86,8 @@ def evaluate(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Directory for queries.jsonl, report.json and run.json.", show_default=False
+            help="Directory for queries.jsonl, report.json, report.html and run.json.",
+            show_default=False,
         ),
     ] = None,
     limit: Annotated[
@@ -309,3 +311,4 @@ def _write(out: Path, scored: Scored, report: dict[str, Any], seconds: float) ->
         "queries_per_second": round(len(scored.places) / seconds) if seconds else None,
     }
     write_text(out / "run.json", json.dumps(run, indent=2) + "\n")
+    write_report_page(out)

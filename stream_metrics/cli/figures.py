@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stream_metrics.evaluation.report import Block
+from stream_metrics.evaluation.wording import number
 
 LANGUAGE: Final = "language"
 WIDTH: Final = 200
@@ -117,8 +118,3 @@ def _interval(found: dict[str, Any]) -> str:
     if found["ci_low"] is None:
         return "-"
     return f"[{found['ci_low']:.4f}, {found['ci_high']:.4f}]"
-
-
-def number(value: float | None) -> str:
-    """Four decimals; a dash for what is not defined."""
-    return "-" if value is None else f"{value:.4f}"

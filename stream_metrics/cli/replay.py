@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from stream_metrics import __version__
+from stream_metrics.adapters.html.report import write_report_page
 from stream_metrics.adapters.parquet import ParquetError, load_pyarrow
 from stream_metrics.adapters.replay import parts
 from stream_metrics.adapters.replay.merge import BadRows
@@ -107,10 +108,10 @@ def replay(
 ) -> None:
     """Run recorded events through the engine and write the report.
 
-    Writes conversations.jsonl, windows.json, buckets.jsonl, report.json, parts.json (the same bytes
-    for the same input and settings) and run.json into --out. Memory is bounded; a large input is
-    spooled to --out meanwhile. Killed, the same command goes on where it was. With --into-kafka
-    nothing is computed here: the records go to the input topics, for workers to read.
+    Writes conversations.jsonl, windows.json, buckets.jsonl, report.json, report.html, parts.json
+    (the same bytes for the same input and settings) and run.json into --out. Memory is bounded; a
+    large input is spooled to --out meanwhile. Killed, the same command goes on where it was. With
+    --into-kafka nothing is computed here: the records go to the input topics, for workers to read.
     """
     settings = load_settings(config)
     gates = read_gates(fail_if, REPLAY_FIGURES, PARTS)
@@ -168,6 +169,7 @@ def replay(
         **source.read,
     }
     write_text(out / "run.json", json.dumps(about, indent=2) + "\n")
+    write_report_page(out)
     _summary(report, out)
     fail_if_crossed(gates, {"": figures_of_report(report)}, PARTS)
 
@@ -204,6 +206,7 @@ def report(
     missing = parts.missing_members(out)
     if missing:
         Console(stderr=True).print(f"[yellow]not whole:[/yellow] without {', '.join(missing)}")
+    write_report_page(out)
     _summary(content, out)
     fail_if_crossed(gates, {"": figures_of_report(content)}, PARTS)
 

@@ -8,7 +8,14 @@ from typing import Any, Final
 from stream_metrics.evaluation.observed import BASES, ITERATIONS, MACRO, MEAN
 
 PARTS: Final = ("value", "n", "sd", "ci_low", "ci_high")
-MICRO: Final = ("srr", "sre", "avg_gain")
+MICRO: Final = {
+    "srr": "srr",
+    "sre": "sre",
+    "avg_gain": "avg_gain",
+    "rg": "rg",
+    "labelled_share": "labelled",
+}
+"""Quotients of sums over all rows, and their keys in a report."""
 COUNTS: Final = (
     "events", "invalid", "stale", "forgotten", "conversations", "turns", "iterations", "results",
     "unique", "duplicates", "good_unique", "labelled", "unlabelled", "orphan_labels",
@@ -55,8 +62,10 @@ def _replayed(report: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
     aggregate = report["aggregate"]
     intervals = aggregate.get("micro_intervals") or {}
     found = {}
-    for name, value in aggregate["micro"].items():
-        found[name] = {**_parts(intervals.get(name) or {}, "value"), "value": value}
+    for name, key in MICRO.items():
+        one = intervals.get(key) or {}
+        found[name] = _parts(one, "value")
+        found[name]["value"] = aggregate["micro"].get(key, one.get("value"))
     for name, one in aggregate["macro"].items():
         found[name + MEAN if name in found else name] = _parts(one, "mean")
     for basis, one in aggregate[ITERATIONS].items():

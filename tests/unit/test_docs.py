@@ -50,6 +50,8 @@ WRITTEN_BY_COMMANDS = {
     "run.json",
     "turns.jsonl",
     "compare.json",
+    "compare.html",
+    "report.html",
     "windows.json",
 }
 SUFFIXES = ("py", "md", "lua", "toml", "txt", "yml", "yaml", "json", "jsonl")

@@ -1,0 +1,98 @@
+"""``compare.html``: runs against the first of them, on one page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from stream_metrics.adapters.html.markup import Child, Safe, card, element, page, section, table
+from stream_metrics.adapters.html.pictures import interval as drawn_interval
+from stream_metrics.evaluation.observed import title_of
+from stream_metrics.evaluation.wording import (
+    about,
+    interval,
+    number,
+    p_value,
+    signed,
+    significance,
+)
+
+Block = dict[str, Any]
+
+VALUES: Final = ("Metric", "Better", "Run", "Value", "95% CI", "n")
+DIFFERENCES: Final = (
+    "Metric", "Run", "Significant", "Difference", "95% CI", "Interval", "p", "p (Holm)", "Effect",
+    "n",
+)  # fmt: skip
+
+
+def comparison_page(found: Block) -> str:
+    """The page of what ``evaluation.versus.versus`` gives."""
+    names = [run["name"] for run in found["runs"]]
+    sections: list[Child] = []
+    if found["notes"]:
+        notes = element("ul", *(element("li", note) for note in found["notes"]))
+        sections.append(section("To know first", element("div", notes, class_="card notes")))
+    sections += _family("", names, found["family"])
+    for dimension, strata in found["strata"].items():
+        for stratum, family in strata.items():
+            sections += _family(f"{dimension}: {stratum}", names, family)
+    return page("Comparison of runs", [about(found), "."], sections)
+
+
+def _family(stratum: str, names: Sequence[str], family: Block) -> list[Child]:
+    before = f"{stratum}: " if stratum else ""
+    differences, values, remarks = [], [], list(family["notes"])
+    for one_table in family["tables"].values():
+        for metric, block in one_table["metrics"].items():
+            for run, value in zip(names, block["values"], strict=True):
+                if value is not None:
+                    values.append(_value(metric, block["better"], run, value))
+            for one in block["comparisons"]:
+                differences.append(_difference(metric, one))
+                if one["reason"]:
+                    remarks.append(f"{title_of(metric)}, {one['run']}: {one['reason']}")
+    caption = f"{before}Differences from {names[0]}"
+    said = element("ul", *(element("li", one) for one in remarks)) if remarks else None
+    return [
+        section(
+            caption,
+            card(table(caption, DIFFERENCES, differences, words=3), said),
+            lead="Each interval is drawn to a scale of its own; the upright line is no difference.",
+        ),
+        section(f"{before}Values", card(table(f"{before}Values", VALUES, values, words=3))),
+    ]
+
+
+def _value(metric: str, better: str, run: str, value: Block) -> tuple[Child, ...]:
+    return (
+        title_of(metric),
+        "-" if better == "neither" else better,
+        element("bdi", run),
+        number(value["value"]),
+        interval(value),
+        f"{value['units']:,}",
+    )
+
+
+def _difference(metric: str, one: Block) -> tuple[Child, ...]:
+    bounds = [abs(one[key]) for key in ("ci_low", "ci_high", "difference") if one[key] is not None]
+    picture = drawn_interval(
+        one["ci_low"], one["difference"], one["ci_high"], max(bounds, default=0.0)
+    )
+    return (
+        title_of(metric),
+        element("bdi", one["run"]),
+        _verdict(one),
+        signed(one["difference"]),
+        interval(one, signed_bounds=True),
+        picture,
+        p_value(one["p"]),
+        p_value(one["p_adjusted"]),
+        "-" if one["effect"] is None else f"{one['effect']:+.2f}",
+        f"{one['n']:,}" + ("" if one["paired"] else " unpaired"),
+    )
+
+
+def _verdict(one: Block) -> Safe:
+    return element("span", significance(one), class_=one["verdict"])

@@ -1,0 +1,349 @@
+"""``report.html``: what a replay or an evaluation found, on one page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from stream_metrics.adapters.files import InputError
+from stream_metrics.adapters.html.markup import (
+    Child,
+    Safe,
+    card,
+    element,
+    joined,
+    name,
+    page,
+    section,
+    table,
+)
+from stream_metrics.adapters.html.pictures import Line, histogram, lines
+from stream_metrics.adapters.reports import QUERIES, ROWS, write_text
+from stream_metrics.adapters.run_directory import read_report, read_rows
+from stream_metrics.evaluation.gathered import Conversations, Queries, Stratum
+from stream_metrics.evaluation.headline import figures_of_report
+from stream_metrics.evaluation.observed import better_of, title_of
+from stream_metrics.evaluation.wording import interval, number
+
+PAGE: Final = "report.html"
+MOST_HISTOGRAMS: Final = 6
+Report = Mapping[str, Any]
+
+
+def write_report_page(directory: Path) -> Path:
+    """Write ``report.html`` from the report and the rows beside it; where it is.
+
+    Raises:
+        InputError: There is no report, or a row is none.
+    """
+    report = read_report(directory)
+    if not report:
+        raise InputError(f"{directory}: no report.json to make a page of")
+    path = directory / PAGE
+    write_text(path, report_page(directory, report))
+    return path
+
+
+def report_page(directory: Path, report: Report) -> str:
+    """The page as text."""
+    source = ", ".join(map(str, report.get("source") or ())) or "unknown"
+    sections: list[Child] = []
+    title = "Report of an evaluation"
+    if report.get("aggregate") is not None:
+        title = "Report of a replay"
+        sections += _replay(report, _conversations(directory / ROWS))
+    if report.get("retrieval") is not None:
+        sections += _retrieval(report["retrieval"], directory / QUERIES)
+    sections.append(_settings(report))
+    return page(title, ["Of ", element("bdi", source), "."], sections)
+
+
+def _conversations(path: Path) -> Conversations:
+    found = Conversations()
+    for number_, row in read_rows(path):
+        try:
+            found.add(row)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"{path}, line {number_:,}: no row of conversations") from error
+    return found
+
+
+# -- of a replay ------------------------------------------------------------------------------
+
+
+def _replay(report: Report, rows: Conversations) -> list[Child]:
+    figures = figures_of_report(report)
+    counts = report["counts"]
+    shown = [one for one in figures if not one.startswith("counts.")]
+    sections: list[Child] = [
+        section(
+            "Headline",
+            element("div", *(_tile(one, figures[one]) for one in shown[:3]), class_="tiles"),
+            card(_figures_table(shown, figures)),
+            lead=f"{counts['conversations']:,} conversations, {counts['results']:,} results, "
+            f"{counts['duplicates']:,} of them duplicates. SRR, SRE and AvgGain are over all "
+            "results; the others are means over rows.",
+        ),
+        section(
+            "Distributions",
+            element(
+                "div",
+                histogram("SRR", "Rows by the share of results seen before.",
+                          rows.srr.labelled(), "rows"),
+                histogram("SRE", "Rows by the share of results that were new and good.",
+                          rows.sre.labelled(), "rows"),
+                class_="charts",
+            ),
+            lead=f"{rows.rows:,} rows; {rows.without_search:,} without any search have no value.",
+        ),
+    ]  # fmt: skip
+    if rows.by_iteration():
+        sections.append(_iterations(rows))
+    sections.append(_worst_conversations(rows))
+    for dimension in ("agent", "release"):
+        strata = rows.strata(dimension)
+        if strata:
+            sections.append(_strata(dimension, strata))
+    sections.append(_quality(report, rows))
+    return sections
+
+
+def _tile(one: str, found: Mapping[str, float | None]) -> Safe:
+    better = better_of(one)
+    bounds = interval({**found})
+    return element(
+        "div",
+        element("h3", title_of(one)),
+        element("p", number(found["value"]), class_="value"),
+        element("p", f"95% CI {bounds}" if bounds != "-" else "no interval", class_="muted"),
+        element("p", f"{better} is better", class_="muted") if better != "neither" else None,
+        class_="card tile",
+    )
+
+
+def _figures_table(names: Sequence[str], figures: Mapping[str, Mapping[str, Any]]) -> Safe:
+    rows = []
+    for one in names:
+        found = figures[one]
+        better = better_of(one)
+        n = found.get("n")
+        rows.append(
+            (
+                title_of(one),
+                "-" if better == "neither" else better,
+                number(found["value"]),
+                interval({**found}),
+                number(found.get("sd")),
+                "-" if n is None else f"{n:,}",
+            )
+        )
+    return table(
+        "Figures with intervals", ("Figure", "Better", "Value", "95% CI", "SD", "n"), rows, words=2
+    )
+
+
+def _iterations(rows: Conversations) -> Safe:
+    found = rows.by_iteration()
+    behind = table(
+        "By iteration", ("Iteration", "Rows", "SRR", "SRE"),
+        [(str(one.i), f"{one.rows:,}", number(one.srr), number(one.sre)) for one in found],
+    )  # fmt: skip
+    several = [
+        Line("SRR", 3, [one.srr for one in found]),
+        Line("SRE", 1, [one.sre for one in found]),
+    ]
+    about = "SRR@i and SRE@i, means over the rows that have an iteration i."
+    return section(
+        "By iteration",
+        element(
+            "div",
+            lines("SRR and SRE", about, [str(one.i) for one in found], several, behind),
+            class_="charts",
+        ),
+        lead="Later iterations are of fewer rows: the table has how many.",
+    )
+
+
+def _worst_conversations(rows: Conversations) -> Safe:
+    titles = ("Conversation", "Agent", "Turn", "Iterations", "Results", "Duplicates", "SRR", "SRE")
+
+    def of(caption: str, found: Sequence[Mapping[str, Any]]) -> Safe:
+        cells = [
+            (
+                name(row["conversation_id"]), name(row["agent"]), str(row["turn"]), str(row["n"]),
+                f"{row['results']:,}", f"{row['duplicates']:,}", number(row["srr"]),
+                number(row["sre"]),
+            )
+            for row in found
+        ]  # fmt: skip
+        if not cells:
+            return card(element("h3", caption), element("p", "None.", class_="muted"))
+        return card(element("h3", caption), table(caption, titles, cells, words=2))
+
+    return section(
+        "Worst conversations",
+        of("Highest SRR", rows.redundant),
+        of("Lowest SRE", rows.inefficient),
+        lead="Rows with results only; of equal ones those with more duplicates, or results, first.",
+    )
+
+
+def _strata(dimension: str, strata: Sequence[Stratum]) -> Safe:
+    rows = [
+        (
+            name(one.name), f"{one.rows:,}", f"{one.results:,}",
+            number(one.duplicates / one.results if one.results else None),
+            number(one.good_unique / one.results if one.results else None),
+        )
+        for one in strata
+    ]  # fmt: skip
+    caption = f"By {dimension}"
+    return section(
+        caption, card(table(caption, (dimension.title(), "Rows", "Results", "SRR", "SRE"), rows))
+    )
+
+
+_QUALITY: Final = {
+    "events": "Records read",
+    "invalid": "Records that could not be used",
+    "stale": "Events of a turn before the last",
+    "forgotten": "Events of forgotten conversations",
+    "labelled": "Unique documents with a label",
+    "unlabelled": "Unique documents without a label",
+    "orphan_labels": "Labels without their result",
+}
+
+
+def _quality(report: Report, rows: Conversations) -> Safe:
+    counts = report["counts"]
+    cells = [(title, f"{counts[one]:,}") for one, title in _QUALITY.items()]
+    cells.append(("Rows over a limit", f"{rows.over_limit:,}"))
+    bad = (report.get("bad_records") or {}).get("first") or []
+    listed = None
+    if bad:
+        found = [
+            (str(one["record"]), name(str(one["reason"])), element("bdi", str(one["message"])))
+            for one in bad[:20]
+        ]
+        titles = ("Record", "Reason", "Message")
+        listed = card(
+            element("h3", "First records that could not be used"),
+            table("First records that could not be used", titles, found, words=3),
+        )
+    return section("Data quality", card(table("Data quality", ("What", "Count"), cells)), listed)
+
+
+# -- of rankings ------------------------------------------------------------------------------
+
+
+def _retrieval(block: Report, path: Path) -> list[Child]:
+    names = list(block["metrics"])
+    low = [one for one in names if better_of(one) == "lower"]
+    judged = [one for one in names if better_of(one) == "neither"]
+    shown = [one for one in names if one not in judged][:MOST_HISTOGRAMS]
+    rows = Queries(shown, low)
+    if path.is_file():
+        for number_, row in read_rows(path):
+            try:
+                rows.add(row)
+            except (KeyError, TypeError, AttributeError) as error:
+                raise InputError(f"{path}, line {number_:,}: no row of queries") from error
+    figures = figures_of_report({"retrieval": block})
+    sections: list[Child] = [
+        section(
+            "Headline",
+            element("div", *(_tile(one, figures[one]) for one in shown[:3]), class_="tiles"),
+            card(_figures_table(names, figures)),
+            lead=f"{block['queries']:,} rankings; what is resampled is the {block['unit']}.",
+        )
+    ]
+    if rows.bins:
+        charts = [
+            histogram(one, "Rankings by score.", bins.labelled(), "rankings")
+            for one, bins in rows.bins.items()
+        ]
+        sections.append(section("Distributions", element("div", *charts, class_="charts")))
+        sections.append(_worst_queries(rows, shown))
+    for dimension, strata in block["strata"].items():
+        sections.append(_stratified(dimension, strata, names))
+    sections.append(_judgements(block))
+    return sections
+
+
+def _worst_queries(rows: Queries, shown: Sequence[str]) -> Safe:
+    cells = [
+        (
+            name(query), f"{row['n_retrieved']:,}", f"{row['n_judged']:,}",
+            "-" if row["n_relevant"] is None else f"{row['n_relevant']:,}",
+            *(number(row["scores"].get(one)) for one in shown),
+        )
+        for query, row in rows.worst()
+    ]  # fmt: skip
+    caption = f"Worst by {shown[0]}"
+    titles = ("Query", "Retrieved", "Judged", "Relevant", *shown)
+    return section("Worst queries", card(element("h3", caption), table(caption, titles, cells)))
+
+
+def _stratified(dimension: str, strata: Report, names: Sequence[str]) -> Safe:
+    units = strata["units"]
+    caption = f"By {dimension}"
+    titles = ("Metric", *(f"{one} (n={n:,})" for one, n in units.items()), "Average", "Variance")
+    cells = []
+    for one in names:
+        found = strata["metrics"][one]
+        cells.append(
+            (
+                one,
+                *(
+                    joined(number(found["strata"][stratum]["mean"]), element("br"),
+                           interval({**found["strata"][stratum]}))
+                    for stratum in units
+                ),
+                number(found["stratum_average"]), number(found["cross_stratum_variance"]),
+            )
+        )  # fmt: skip
+    notes = [element("li", f"{stratum}: {note}") for stratum, note in strata["notes"].items()]
+    return section(
+        caption,
+        element("div", element("ul", *notes), class_="card notes") if notes else None,
+        card(table(caption, titles, cells)),
+    )
+
+
+def _judgements(block: Report) -> Safe:
+    retrieved = block["retrieved"]
+    share = f"{block['judged'] / retrieved:.1%}" if retrieved else "-"
+    cells = [
+        ("Queries of the qrels that the run lacks", f"{block['queries_missing']:,}"),
+        ("Queries of the run without qrels, left out", f"{block['queries_dropped']:,}"),
+        ("Rankings that nothing judges", f"{block['queries_without_judgement']:,}"),
+        ("Results", f"{retrieved:,}"),
+        ("Results with a judgement", f"{block['judged']:,} ({share})"),
+        *((f"Relevance by {one}", f"{n:,}") for one, n in block["strategy_counts"].items() if n),
+    ]
+    return section("Data quality", card(table("Data quality", ("What", "Count"), cells)))
+
+
+# -- of both ----------------------------------------------------------------------------------
+
+
+def _settings(report: Report) -> Safe:
+    cells = [(name(key), name(value)) for key, value in _flat(report.get("config") or {}, "")]
+    if not cells:
+        return section("Settings", card(element("p", "The report has none.", class_="muted")))
+    inside = table("Settings", ("Setting", "Value"), cells, words=2)
+    return section(
+        "Settings", card(element("details", element("summary", "What figures depend on"), inside))
+    )
+
+
+def _flat(config: Mapping[str, Any], prefix: str) -> list[tuple[str, str]]:
+    found = []
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            found += _flat(value, f"{prefix}{key}.")
+        else:
+            shown = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            found.append((prefix + str(key), shown))
+    return found

@@ -1,0 +1,161 @@
+"""What a page shows of rows: distributions, figures by iteration, the worst, strata.
+
+Rows are taken one by one, and what is kept of them does not grow with their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from heapq import heappush, heappushpop
+from typing import Any, Final, NamedTuple
+
+BINS: Final = 10
+MOST_ITERATIONS: Final = 12
+MOST_STRATA: Final = 50
+WORST: Final = 10
+
+
+class Bins:
+    """How many values lie in each tenth of [0, 1], the last one closed."""
+
+    def __init__(self) -> None:
+        self.counts = [0] * BINS
+        self.undefined = 0
+
+    def add(self, value: float | None) -> None:
+        """Take the next value."""
+        if value is None:
+            self.undefined += 1
+        else:
+            self.counts[min(BINS - 1, max(0, int(value * BINS)))] += 1
+
+    def labelled(self) -> list[tuple[str, int]]:
+        """The counts with their bounds."""
+        return [(f"{at / BINS:.1f}–{(at + 1) / BINS:.1f}", n) for at, n in enumerate(self.counts)]
+
+
+class AtIteration(NamedTuple):
+    """Means of SRR@i and SRE@i over the rows that have an iteration i."""
+
+    i: int
+    rows: int
+    srr: float
+    sre: float
+
+
+class Stratum(NamedTuple):
+    """Sums over the rows of a stratum."""
+
+    name: str
+    rows: int
+    results: int
+    duplicates: int
+    good_unique: int
+
+
+class _Worst:
+    """The rows with the largest keys; of equal ones those that came first."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[tuple[float, ...], int, Mapping[str, Any]]] = []
+        self._seen = 0
+
+    def add(self, key: tuple[float, ...], row: Mapping[str, Any]) -> None:
+        self._seen += 1
+        entry = (key, -self._seen, row)
+        if len(self._heap) < WORST:
+            heappush(self._heap, entry)
+        else:
+            heappushpop(self._heap, entry)
+
+    def rows(self) -> list[Mapping[str, Any]]:
+        return [row for _, _, row in sorted(self._heap, key=lambda e: e[:2], reverse=True)]
+
+
+class Conversations:
+    """Takes rows of ``conversations.jsonl``."""
+
+    def __init__(self) -> None:
+        self.rows = self.over_limit = self.without_search = 0
+        self.srr, self.sre = Bins(), Bins()
+        self._sums: list[list[float]] = []
+        self._redundant, self._inefficient = _Worst(), _Worst()
+        self._strata: dict[str, dict[str, list[int]]] = {"agent": {}, "release": {}}
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Take the next row; raises ``KeyError`` or ``TypeError`` for what is none."""
+        self.rows += 1
+        self.over_limit += bool(row["over_limit"])
+        self.without_search += not row["n"]
+        self.srr.add(row["srr"])
+        self.sre.add(row["sre"])
+        for at, iteration in enumerate(row["iterations"][:MOST_ITERATIONS]):
+            if at == len(self._sums):
+                self._sums.append([0, 0.0, 0.0])
+            self._sums[at][0] += 1
+            self._sums[at][1] += iteration["srr"]
+            self._sums[at][2] += iteration["sre"]
+        if row["results"]:
+            slim = {key: value for key, value in row.items() if key in SHOWN}
+            if row["duplicates"]:
+                self._redundant.add((row["srr"], row["duplicates"]), slim)
+            self._inefficient.add((-row["sre"], row["results"]), slim)
+        for dimension, strata in self._strata.items():
+            name = row[dimension] or "none"
+            if name in strata or len(strata) < MOST_STRATA:
+                sums = strata.setdefault(name, [0, 0, 0, 0])
+                for at, more in enumerate((1, row["results"], row["duplicates"])):
+                    sums[at] += more
+                sums[3] += row["good_unique"]
+
+    @property
+    def redundant(self) -> list[Mapping[str, Any]]:
+        """Rows of the highest SRR, among equal ones the most duplicates first."""
+        return self._redundant.rows()
+
+    @property
+    def inefficient(self) -> list[Mapping[str, Any]]:
+        """Rows of the lowest SRE, among equal ones the most results first."""
+        return self._inefficient.rows()
+
+    def by_iteration(self) -> list[AtIteration]:
+        """The first iterations, as many as ``MOST_ITERATIONS``."""
+        return [
+            AtIteration(at + 1, int(n), srr / n, sre / n)
+            for at, (n, srr, sre) in enumerate(self._sums)
+        ]
+
+    def strata(self, dimension: str) -> list[Stratum]:
+        """By name; none if all rows are of one."""
+        found = self._strata[dimension]
+        return [Stratum(name, *found[name]) for name in sorted(found)] if len(found) > 1 else []
+
+
+SHOWN: Final = (
+    "conversation_id", "turn", "agent", "n", "results", "duplicates", "good_unique", "srr", "sre",
+)  # fmt: skip
+"""What is kept of a row among the worst."""
+
+
+class Queries:
+    """Takes rows of ``queries.jsonl``; the first metric says which are the worst."""
+
+    def __init__(self, metrics: list[str], low: list[str]) -> None:
+        self.metrics = metrics
+        self.bins = {name: Bins() for name in metrics}
+        self._sign = -1.0 if metrics and metrics[0] not in low else 1.0
+        self._worst = _Worst()
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Take the next row."""
+        scores = row["scores"]
+        for name, bins in self.bins.items():
+            bins.add(scores.get(name))
+        value = scores.get(self.metrics[0]) if self.metrics else None
+        if value is not None:
+            self._worst.add((self._sign * value,), row)
+
+    def worst(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Id and row of the worst."""
+        for row in self._worst.rows():
+            yield str(row.get("query_id", row.get("conversation_id"))), row

@@ -1,0 +1,65 @@
+"""Figures and comparisons in words, the same on a terminal, in Markdown and on a page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Block = dict[str, Any]
+
+
+def about(found: Block) -> str:
+    """What was done, in one line."""
+    others = ", ".join(run["name"] for run in found["runs"][1:])
+    tests = dict.fromkeys(
+        f"{'paired' if one['paired'] else 'unpaired'} {one['test']}"
+        for table in found["family"]["tables"].values()
+        for block in table["metrics"].values()
+        for one in block["comparisons"]
+        if one["p"] is not None
+    )
+    return (
+        f"{others} against {found['runs'][0]['name']}; tests: {', '.join(tests) or 'none'}; p "
+        f"adjusted (Holm) over {found['family']['size']}, significant below {found['alpha']:g}"
+    )
+
+
+def number(value: float | None) -> str:
+    """Four decimals; a dash for what is not defined."""
+    return "-" if value is None else f"{value:.4f}"
+
+
+def signed(value: float | None) -> str:
+    """Four decimals with a sign; a dash for what is not defined.
+
+    >>> signed(0.125), signed(None)
+    ('+0.1250', '-')
+    """
+    return "-" if value is None else f"{value:+.4f}"
+
+
+def p_value(p: float | None) -> str:
+    """A p-value as it is printed.
+
+    >>> p_value(0.0123), p_value(0.00009999), p_value(None)
+    ('0.0123', '0.0001', '-')
+    """
+    if p is None:
+        return "-"
+    return "<0.0001" if p < 0.00005 else f"{p:.4f}"
+
+
+def interval(one: Block, *, signed_bounds: bool = False) -> str:
+    """Both bounds; a dash without any."""
+    if one["ci_low"] is None:
+        return "-"
+    spec = "+.4f" if signed_bounds else ".4f"
+    return f"[{one['ci_low']:{spec}}, {one['ci_high']:{spec}}]"
+
+
+def significance(one: Block) -> str:
+    """Whether a difference is significant, and for whom it speaks."""
+    if one["significant"] is None:
+        return "-"
+    if not one["significant"]:
+        return "no"
+    return f"yes, {one['verdict']}" if one["verdict"] else "yes"

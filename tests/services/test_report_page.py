@@ -1,0 +1,81 @@
+"""``report.html`` and ``compare.html`` in a real Chromium: narrow, wide, light, dark, printed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import Browser, async_playwright
+from typer.testing import CliRunner
+
+from stream_metrics.cli import app
+
+pytestmark = pytest.mark.service
+
+
+def run(*arguments: str) -> None:
+    """Type a command."""
+    done = CliRunner().invoke(app, list(arguments))
+    assert done.exit_code == 0, done.output
+
+
+@pytest.fixture
+def pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The page of a replay, of an evaluation with strata, and of a comparison."""
+    cases = Path(__file__).parents[2] / "examples" / "evaluation"
+    monkeypatch.setenv("STREAM_METRICS_CONFIG", "")
+    monkeypatch.chdir(tmp_path)
+    for name in "12":
+        run("generate", "--out", f"{name}.jsonl", "--conversations", "20", "--seed", name)
+        run("replay", f"{name}.jsonl", "--out", name)
+    run("evaluate", "--qrels", str(cases / "cases"), "--run", str(cases / "found.jsonl"),
+        "--out", "e")  # fmt: skip
+    run("compare", "1", "2", "--stratify", "agent", "--resamples", "100", "--out", "c")
+    return [tmp_path / "1/report.html", tmp_path / "e/report.html", tmp_path / "c/compare.html"]
+
+
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+
+
+async def looked_at(browser: Browser, page_path: Path, width: int, scheme: str) -> list[str]:
+    """Whatever is wrong with a page, with all that opens open."""
+    context = await browser.new_context(
+        viewport={"width": width, "height": 900},
+        color_scheme="dark" if scheme == "dark" else "light",
+    )
+    page = await context.new_page()
+    wrong: list[str] = []
+    page.on("console", lambda message: wrong.append(message.text))
+    page.on("requestfailed", lambda request: wrong.append(request.url))
+    await page.goto(page_path.as_uri())
+    for closed in await page.locator("details > summary").all():
+        await closed.click()
+    violations = (await Axe().run(page)).response["violations"]
+    wrong += [f"{one['id']}: {one['nodes'][0]['html']}" for one in violations]
+    if not await page.evaluate("document.documentElement.scrollWidth <= innerWidth"):
+        wrong.append("something sticks out")
+    await context.close()
+    return [f"{page_path.parent.name} at {width} px, {scheme}: {one}" for one in wrong]
+
+
+async def test_pages_are_accessible_and_fit(pages: list[Path], browser_path: str) -> None:
+    """axe-core and the console are silent, and nothing sticks out; each page can be printed."""
+    wrong = []
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=browser_path)
+        for path in pages:
+            for width in (360, 1440):
+                for scheme in SCHEMES:
+                    wrong += await looked_at(browser, path, width, scheme)
+            page = await browser.new_page()
+            await page.goto(path.as_uri())
+            assert (await page.pdf(format="A4")).startswith(b"%PDF")
+            await page.emulate_media(media="print")
+            for table in await page.locator("figure table").all():
+                assert (await table.bounding_box()) is not None
+            await page.close()
+        await browser.close()
+
+    assert wrong == []

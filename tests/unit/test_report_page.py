@@ -1,0 +1,231 @@
+"""``report.html`` and ``compare.html``: what stands on them, and that nothing of the input acts."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from stream_metrics.adapters.files import InputError
+from stream_metrics.adapters.html.markup import element, text
+from stream_metrics.adapters.html.report import write_report_page
+from stream_metrics.evaluation.gathered import WORST, Bins, Conversations, Queries
+from tests.unit.test_compare import folder, invoke
+
+__all__ = ["folder"]
+
+HOSTILE = "<img src=x onerror=alert(1)>\"'&\u202e\x1b"
+VOID = {"meta", "br", "line", "rect", "path", "circle"}
+
+
+class Read(HTMLParser):
+    """The elements of a page, its text by element, and whether they are nested as they should."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.headings: list[str] = []
+        self.text = ""
+        self._open: list[str] = []
+        self.feed(page)
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """One more is open."""
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """One without content."""
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag: str) -> None:
+        """The last one that is open ends."""
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        """Text, of a heading or else."""
+        if self._open and self._open[-1] == "h2":
+            self.headings.append(data)
+        if "style" not in self._open:
+            self.text += data
+
+
+@pytest.fixture
+def replayed(folder: Path) -> Path:
+    """The directory of a replay."""
+    invoke("generate", "--out", "t.jsonl", "--conversations", "15")
+    invoke("replay", "t.jsonl", "--out", "r")
+    return folder / "r"
+
+
+def evaluated(folder: Path) -> Path:
+    """The directory of an evaluation."""
+    return folder / "A"
+
+
+def compared(folder: Path) -> Path:
+    """The directory of a comparison."""
+    invoke("compare", "A", "B", "--resamples", "100", "--out", "c")
+    return folder / "c"
+
+
+PAGES = [(evaluated, "report.html"), (compared, "compare.html")]
+
+
+def test_a_replay_has_every_part(replayed: Path) -> None:
+    """Headline, distributions, iterations, worst conversations, strata, data quality, settings."""
+    page = Read((replayed / "report.html").read_text(encoding="utf-8"))
+
+    assert page.headings == [
+        "Headline", "Distributions", "By iteration", "Worst conversations", "By agent",
+        "By release", "Data quality", "Settings",
+    ]  # fmt: skip
+
+
+def test_the_headline_is_that_of_the_report(replayed: Path) -> None:
+    """SRR stands on the page with the interval that report.json has."""
+    aggregate = json.loads((replayed / "report.json").read_text())["aggregate"]
+    page = Read((replayed / "report.html").read_text(encoding="utf-8"))
+
+    found = aggregate["micro_intervals"]["srr"]
+    assert found["value"] == pytest.approx(aggregate["micro"]["srr"], abs=1e-12)
+    assert f"{aggregate['micro']['srr']:.4f}" in page.text
+    assert f"[{found['ci_low']:.4f}, {found['ci_high']:.4f}]" in page.text
+
+
+def test_an_evaluation_has_its_parts(folder: Path) -> None:
+    """Headline, distributions, the worst queries and what is judged."""
+    page = Read((folder / "A" / "report.html").read_text(encoding="utf-8"))
+
+    assert page.headings == [
+        "Headline", "Distributions", "Worst queries", "Data quality", "Settings",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "file"), PAGES)
+def test_a_page_needs_nothing_else(folder: Path, made: Callable[[Path], Path], file: str) -> None:
+    """No script, no link, no address: it can be sent as it is."""
+    found = (made(folder) / file).read_text(encoding="utf-8")
+    page = Read(found)
+
+    assert not {"script", "link", "img", "iframe", "a", "object"} & set(page.tags)
+    assert not {name for name, _ in page.attributes} & {"src", "href", "srcset"}
+    assert "http" not in found.replace("http-equiv", "")
+    assert "url(" not in found
+
+
+def test_every_picture_has_words_and_a_table(replayed: Path) -> None:
+    """A drawing says what it shows, and its figures stand behind it."""
+    found = (replayed / "report.html").read_text(encoding="utf-8")
+
+    figures = re.findall(r"<figure.*?</figure>", found, re.S)
+    assert len(figures) == 3
+    for figure in figures:
+        assert re.search(r'<svg[^>]* role="img" aria-label="[^"]{20,}"', figure)
+        assert "<table>" in figure
+
+
+def test_names_of_the_input_are_text(replayed: Path) -> None:
+    """Conversation, agent, source, setting and message of a hostile producer do nothing."""
+    rows = [
+        json.loads(line) for line in (replayed / "conversations.jsonl").read_text().splitlines()
+    ]
+    for row in rows:
+        row["conversation_id"] = row["agent"] = row["release"] = HOSTILE
+    rows[0]["agent"] = rows[0]["release"] = "other"
+    (replayed / "conversations.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
+    report = json.loads((replayed / "report.json").read_text())
+    report["source"] = [HOSTILE]
+    report["config"] = {HOSTILE: HOSTILE}
+    report["bad_records"] = {"first": [{"record": 1, "reason": HOSTILE, "message": HOSTILE}]}
+    (replayed / "report.json").write_text(json.dumps(report))
+
+    page = Read(write_report_page(replayed).read_text(encoding="utf-8"))
+
+    assert "img" not in page.tags
+    assert not [name for name, _ in page.attributes if name.startswith("on")]
+    assert page.text.count("<img src=x onerror=alert(1)>\"'&\ufffd\ufffd") > 20
+
+
+def test_names_of_runs_and_metrics_are_text(folder: Path) -> None:
+    """So are those of a comparison."""
+    hostile = "<img src=x onerror=alert(1)>"
+    (folder / "B").rename(folder / hostile)
+    for name in ("A", hostile):
+        path = folder / name / "queries.jsonl"
+        path.write_text(path.read_text().replace('"mrr":', '"<b>mrr":'))
+    invoke("compare", "A", hostile, "--resamples", "100", "--out", "c")
+
+    page = Read((folder / "c" / "compare.html").read_text(encoding="utf-8"))
+
+    assert not {"img", "b"} & set(page.tags)
+    assert hostile in page.text
+    assert "<b>mrr" in page.text
+
+
+def test_the_same_input_gives_the_same_page(folder: Path, replayed: Path) -> None:
+    """Pages have no time and no path on them."""
+    invoke("replay", "t.jsonl", "--out", "again")
+
+    one, two = ((folder / out / "report.html").read_bytes() for out in ("r", "again"))
+    assert one == two
+    assert str(folder).encode() not in one
+
+
+def test_a_page_needs_a_report(tmp_path: Path) -> None:
+    """A directory without one is an error that names it."""
+    with pytest.raises(InputError, match=r"no report\.json"):
+        write_report_page(tmp_path)
+
+
+def test_attributes_are_escaped() -> None:
+    """A quote does not end an attribute."""
+    assert element("p", class_='"><script>') == '<p class="&quot;&gt;&lt;script&gt;"></p>'
+    assert text("a\x00b") == "a\ufffdb"
+
+
+def test_every_value_has_its_bin() -> None:
+    """Bounds belong to the upper bin, 1 to the last; undefined values are counted apart."""
+    bins = Bins()
+    for value in (0.0, 0.1, 0.05, 1.0, 0.99, None):
+        bins.add(value)
+
+    assert bins.counts == [2, 1, 0, 0, 0, 0, 0, 0, 0, 2]
+    assert bins.undefined == 1
+
+
+def test_the_worst_are_few_and_in_order() -> None:
+    """The highest SRR first; of equal ones those that are first in the file."""
+    found = Conversations()
+    for at in range(40):
+        found.add(
+            {
+                "conversation_id": f"c{at:02}", "turn": 1, "agent": "a", "release": None, "n": 1,
+                "over_limit": False, "iterations": [], "results": 10, "duplicates": at % 4,
+                "good_unique": 1, "srr": (at % 4) / 10, "sre": 0.1,
+            }
+        )  # fmt: skip
+
+    assert [row["conversation_id"] for row in found.redundant] == [
+        f"c{at:02}" for at in range(3, 40, 4)
+    ][:WORST]
+    assert found.strata("agent") == []
+
+
+@pytest.mark.parametrize(("low", "worst"), [([], "q0"), (["mrr"], "q9")])
+def test_the_worst_queries_go_by_direction(low: list[str], worst: str) -> None:
+    """Where lower is better the highest score is the worst."""
+    found = Queries(["mrr"], low)
+    for at in range(10):
+        found.add({"query_id": f"q{at}", "scores": {"mrr": at / 10}})
+
+    assert next(found.worst())[0] == worst
