@@ -93,6 +93,8 @@ def read_users(path: Path) -> dict[str, str]:
         if not colon or not user or user in users:
             raise ValueError(f"web.users_file {path}, line {number}: write name:hash, each once")
         users[user] = stored
+    if not users:
+        raise ValueError(f"web.users_file {path} names nobody: write name:hash, or leave it unset")
     return users
 
 

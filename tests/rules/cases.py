@@ -12,7 +12,7 @@ Series = dict[str, str]  # series to values, as promtool reads them
 
 JOB: Final = {"job": "stream-metrics"}
 WORKER: Final = {**JOB, "instance": "worker-1:9464"}
-QUIET_MINUTES: Final = 75  # long enough for a baseline of an hour ago
+QUIET_MINUTES: Final = 100  # long enough for half an hour of baselines, of an hour ago
 
 
 @dataclass(frozen=True, slots=True)

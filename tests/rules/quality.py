@@ -60,6 +60,7 @@ class Subject:
     """An alert about a ratio: its series, what is healthy and what is bad, and of how many.
 
     ``noise``: how far the ratio goes up and down on a healthy day. ``few``: too few to tell.
+    ``judged``: the rule looks at the share of documents with a label beside.
     """
 
     alert: str
@@ -70,6 +71,7 @@ class Subject:
     noise: float
     volumes: Mapping[str, float]
     few: Mapping[str, float]
+    judged: bool = False
 
 
 RESULTS: Final = {"1m": 300.0, "5m": 1_500.0, "30m": 9_000.0, "24h": 200_000.0}
@@ -78,6 +80,8 @@ ITERATIONS: Final = {"5m": 100.0, "30m": 600.0, "24h": 14_000.0}
 FEW_ITERATIONS: Final = {"5m": 9.0, "30m": 18.0, "24h": 300.0}
 DECISIONS: Final = {"5m": 60.0, "1h": 700.0, "24h": 9_000.0}
 DOCUMENTS: Final = {"5m": 1_500.0, "1h": 18_000.0}
+ALL_DOCUMENTS: Final = {**DOCUMENTS, "24h": 200_000.0}
+JUDGED: Final = _parts("labelled_results", "unique_results")
 FEW_DOCUMENTS: Final = {"5m": 100.0, "1h": 190.0}
 FEW_DECISIONS: Final = {"5m": 4.0, "1h": 9.0, "24h": 100.0}
 
@@ -86,10 +90,10 @@ SUBJECTS: Final = (
             _parts("duplicate_results", "results"), 0.22, 0.6, 0.04, RESULTS, FEW_RESULTS),
     Subject("StreamMetricsEfficiencyDrop", ("critical",),
             _parts("settled_good_results", "settled_results"), 0.3, 0.1, 0.04, RESULTS,
-            FEW_RESULTS),
+            FEW_RESULTS, judged=True),
     Subject("StreamMetricsGainDrop", ("warning",),
             _parts("settled_gain", "settled_iterations"), 6.0, 2.0, 0.7, ITERATIONS,
-            FEW_ITERATIONS),
+            FEW_ITERATIONS, judged=True),
     Subject("StreamMetricsRetrievalMissed", ("critical",),
             _answers("gate_decisions", {"decision": "skip", "needed": "yes"},
                      {"decision": "search", "needed": "yes"}),
@@ -101,9 +105,21 @@ SUBJECTS: Final = (
     Subject("StreamMetricsRerankingWorse", ("warning",), _reranking, 1.1, 0.7, 0.08, DECISIONS,
             FEW_DECISIONS),
     Subject("StreamMetricsJudgedShareLow", ("warning",),
-            _parts("labelled_results", "unique_results"), 0.9, 0.4, 0.04, DOCUMENTS,
+            JUDGED, 0.9, 0.4, 0.04, DOCUMENTS,
             FEW_DOCUMENTS),
 )  # fmt: skip
+
+
+def labelled(name: str, usual: Sequence[tuple[int, float | None]], **labels: str) -> Series:
+    """An agent's share of documents with a label, as shares of 0.95; a day of it stays."""
+    made: Series = {}
+    for window, volume in ALL_DOCUMENTS.items():
+        levels = [
+            (n, share if share is None else 0.95 * (1 if window == "24h" else share), volume)
+            for n, share in usual
+        ]
+        made |= JUDGED(levels, agent=name, window=window, **labels)
+    return made
 
 
 def cases(subject: Subject) -> list[Case]:
@@ -124,12 +140,15 @@ def cases(subject: Subject) -> list[Case]:
                 for n, ratio in ratios
             ]
             made |= subject.series(levels, agent=name, window=window, **labels)
+        if subject.judged:
+            phases = [(n, None if ratio is None else 1.0) for n, ratio in ratios]
+            made |= labelled(name, phases, **labels)
         return made
 
     incident = ((QUIET_MINUTES, healthy), (BAD_MINUTES, bad), (AFTER_MINUTES, healthy))
     fired = [{"agent": "a", "severity": severity} for severity in subject.severities]
     early, late = QUIET_MINUTES + 4, QUIET_MINUTES + BAD_MINUTES - 1
-    over = QUIET_MINUTES + BAD_MINUTES + 14
+    over = QUIET_MINUTES + BAD_MINUTES + 17  # five of the older half, ten kept, and some
     end = QUIET_MINUTES + BAD_MINUTES + AFTER_MINUTES - 1
     silent = dict.fromkeys(range(QUIET_MINUTES, end, 5), ())
     noise = [(n, value) for n, value in wobbling(end, healthy, subject.noise)]
@@ -162,4 +181,66 @@ def cases(subject: Subject) -> list[Case]:
     ]  # fmt: skip
 
 
+def unjudged(subject: Subject) -> list[Case]:
+    """What labels that are missing must not do to a rule about settled iterations."""
+    end = QUIET_MINUTES + BAD_MINUTES
+    made: Series = labelled("a", [(QUIET_MINUTES, 1.0), (BAD_MINUTES, 0.1)])
+    for window, volume in subject.volumes.items():
+        bad = 0.0 if window != "24h" else subject.healthy
+        made |= subject.series(
+            [(QUIET_MINUTES, subject.healthy, volume), (BAD_MINUTES, bad, volume)],
+            agent="a", window=window,
+        )  # fmt: skip
+    silent = dict.fromkeys(range(QUIET_MINUTES, end, 5), ())
+    return [Case("is silent while labels are missing, and only what needs none is settled", made,
+                 silent)]  # fmt: skip
+
+
+def without_zeros() -> list[Case]:
+    """A worker with very many series leaves out those that are 0."""
+    series: Series = {}
+    for window, volume in DECISIONS.items():
+        of = {"agent": "a", "window": window, "route": "wiki"}
+        right, wrong = (0.9 * volume, 0.1 * volume)
+        then: Sequence[Phase] = [(BAD_MINUTES, GONE if window != "24h" else right)]
+        series |= gauge(f"{WINDOW}routed_searches", (QUIET_MINUTES, right), *then, correct="yes",
+                        **of)  # fmt: skip
+        bad = volume if window != "24h" else wrong
+        series |= gauge(f"{WINDOW}routed_searches", (QUIET_MINUTES, wrong), (BAD_MINUTES, bad),
+                        correct="no", **of)  # fmt: skip
+    fired = [{"agent": "a", "severity": "warning"}]
+    return [Case("fires where no right route is left, and so no series of them", series,
+                 {QUIET_MINUTES - 1: (), QUIET_MINUTES + 15: fired})]  # fmt: skip
+
+
+def of_others() -> list[Case]:
+    """Nothing is usual for what is added up under ``other``."""
+    series: Series = {}
+    for window, volume in RESULTS.items():
+        ratio = 0.6 if window != "24h" else 0.22
+        levels: Sequence[Level] = [(QUIET_MINUTES, 0.22, volume), (BAD_MINUTES, ratio, volume)]
+        series |= SUBJECTS[0].series(levels, agent="other", window=window)
+    silent = dict.fromkeys(range(QUIET_MINUTES, QUIET_MINUTES + BAD_MINUTES, 5), ())
+    return [Case("is silent about agents that are added up under `other`", series, silent)]
+
+
+def of_releases() -> list[Case]:
+    """Where releases are the dimension."""
+    series: Series = {}
+    for window, volume in RESULTS.items():
+        ratio = 0.6 if window != "24h" else 0.22
+        levels: Sequence[Level] = [(QUIET_MINUTES, 0.22, volume), (BAD_MINUTES, ratio, volume)]
+        series |= SUBJECTS[0].series(levels, release="v2", window=window)
+        series |= SUBJECTS[0].series([(QUIET_MINUTES + BAD_MINUTES, 0.22, volume)], release="v1",
+                                     window=window)  # fmt: skip
+    fired = [{"release": "v2", "severity": severity} for severity in ("critical", "warning")]
+    return [Case("names the release, where sums are by release", series,
+                 {QUIET_MINUTES - 1: (), QUIET_MINUTES + 10: fired})]  # fmt: skip
+
+
 CASES: Final = {subject.alert: cases(subject) for subject in SUBJECTS}
+for _subject in SUBJECTS:
+    if _subject.judged:
+        CASES[_subject.alert] += unjudged(_subject)
+CASES["StreamMetricsRoutingAccuracyDrop"] += without_zeros()
+CASES["SRRSpike"] += [*of_others(), *of_releases()]

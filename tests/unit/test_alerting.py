@@ -84,7 +84,7 @@ def test_an_alert_says_whom_it_is_for_and_what_it_is(alert: Alert) -> None:
 def test_an_alert_links_a_dashboard_that_is_there(alert: Alert) -> None:
     """With a variable that the dashboard has."""
     link = re.fullmatch(
-        r"http://localhost:3000/d/([\w-]+)(?:\?var-(\w+)=\{\{ \$labels\.\2 \}\})?",
+        r"http://localhost:3000/d/([\w-]+)(?:\?var-(\w+)=\{\{ \$labels\.\2 \| urlquery \}\})?",
         alert.value("dashboard_url"),
     )
 
