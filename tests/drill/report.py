@@ -13,6 +13,7 @@ from tests.drill.score import (
     Caught,
     FalseAlarms,
     alarm_table,
+    calm,
     catch_table,
     caught,
     false_alarms,
@@ -93,7 +94,8 @@ def _lines(groups: Sequence[Group], size: Size) -> Iterator[str]:
 def _outcome(group: Group) -> Iterator[str]:
     count = len(real(group.caught))
     less = real(group.caught, telling=False)
-    days = sum(len(drill.agents) * drill.minutes for drill in group.troubled) / WEEK
+    weeks = sum(int(m.sum()) for drill in group.troubled for m in calm(drill).values()) / WEEK
+    every = [one for one in group.caught if one.real]
     others = sum(len(woken_for_others(drill)) for drill in group.troubled)
     yield (
         f"- Incidents of real size, with traffic enough: {count}. Caught within {SOON} minutes of "
@@ -104,8 +106,12 @@ def _outcome(group: Group) -> Iterator[str]:
         f"of labelled data: {share_in_time(less):.1%} (plain rules: "
         f"{share_in_time(less, plain=True):.1%})."
     )
+    yield (
+        f"- All incidents of real size: {len(every)}. Caught within {SOON} minutes of labelled "
+        f"data: {share_in_time(every):.1%} (plain rules: {share_in_time(every, plain=True):.1%})."
+    )
     yield f"- False pages in healthy weeks, a month and agent: {group.pages_a_month:.2f}."
     yield (
-        f"- In worlds with incidents, alerts about agents that had none: {others} in {days:.0f} "
-        "agent-weeks."
+        f"- In worlds with incidents, alerts about agents that had none for a day: {others} in "
+        f"{weeks:.1f} agent-weeks."
     )

@@ -8,6 +8,9 @@ from math import sqrt
 from statistics import median
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tests.drill.evaluation import Firing
 from tests.drill.plan import KINDS, Kind
 from tests.drill.run import Drill
@@ -102,11 +105,10 @@ def _after(firings: Iterable[Firing], alert: str, incident: Incident) -> int | N
     start = (incident.start_us - START_US) // MINUTE
     end = (incident.end_us - START_US) // MINUTE + AFTERWARDS
     first = [
-        max(firing.start, start)
+        firing.start
         for firing in firings
         if firing.rule.name == alert
-        and firing.start < end
-        and firing.end > start
+        and start <= firing.start < end
         and incident.agent in (None, firing.labels.get("agent"))
     ]
     return min(first) - start if first else None
@@ -129,22 +131,26 @@ def false_alarms(drills: Sequence[Drill]) -> list[FalseAlarms]:
     ]  # fmt: skip
 
 
-def woken_for_others(drill: Drill) -> list[Firing]:
-    """Alerts about an agent, none of the plain rules, that began while its own day was healthy."""
-    troubled: dict[str, list[tuple[int, int]]] = {}
+def calm(drill: Drill) -> dict[str, NDArray[np.bool_]]:
+    """By agent, the minutes without an incident of its own or of all, and a day after the last."""
+    found = {agent.name: np.ones(drill.minutes, np.bool_) for agent in drill.agents}
     for incident in drill.incidents:
-        span = ((incident.start_us - START_US) // MINUTE, (incident.end_us - START_US) // MINUTE)
-        troubled.setdefault(incident.agent or "", []).append(span)
-    day = 1440
+        start = (incident.start_us - START_US) // MINUTE
+        end = (incident.end_us - START_US) // MINUTE + 1440
+        for agent in [incident.agent] if incident.agent is not None else list(found):
+            found[agent][start:end] = False
+    return found
+
+
+def woken_for_others(drill: Drill) -> list[Firing]:
+    """Alerts about an agent, none of the plain rules, that began in a calm minute of it."""
+    minutes = calm(drill)
     return [
         firing
         for firing in drill.firings
         if firing.rule.severity
         and (agent := firing.labels.get("agent")) is not None
-        and not any(
-            start <= firing.start < end + day
-            for start, end in (*troubled.get(agent, ()), *troubled.get("", ()))
-        )
+        and minutes[agent][firing.start]
     ]
 
 
