@@ -290,11 +290,6 @@ class LiveSystem:
             lambda: f"the state has not got {goal} records:\n{self.workers[0].log_tail()}",
         )
 
-    def refused(self) -> int:
-        """How many writes the store has refused, by the workers' logs: to a former owner
-        (``fenced``), or for other offsets than its own (``moved``)."""
-        return sum(worker.log.read_text().count('"write refused"') for worker in self.workers)
-
     async def command(self, *arguments: str) -> tuple[int, str]:
         """Run ``stream-metrics`` with the system's settings; exit code, and what it wrote: to
         standard output, or to standard error where the code is not 0."""
