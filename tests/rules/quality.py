@@ -213,24 +213,29 @@ def without_zeros() -> list[Case]:
                  {QUIET_MINUTES - 1: (), QUIET_MINUTES + 15: fired})]  # fmt: skip
 
 
-def of_others() -> list[Case]:
-    """Nothing is usual for what is added up under ``other``."""
+def spiking(**of: str) -> Series:
+    """SRR goes up, of an agent or of whatever else sums are by; the day stays healthy."""
     series: Series = {}
     for window, volume in RESULTS.items():
         ratio = 0.6 if window != "24h" else 0.22
         levels: Sequence[Level] = [(QUIET_MINUTES, 0.22, volume), (BAD_MINUTES, ratio, volume)]
-        series |= SUBJECTS[0].series(levels, agent="other", window=window)
+        series |= SUBJECTS[0].series(levels, window=window, **of)
+    return series
+
+
+def of_others() -> list[Case]:
+    """Nothing is usual for what is added up under ``other``."""
     silent = dict.fromkeys(range(QUIET_MINUTES, QUIET_MINUTES + BAD_MINUTES, 5), ())
-    return [Case("is silent about agents that are added up under `other`", series, silent)]
+    return [
+        Case("is silent about agents that are added up under `other`", spiking(agent="other"),
+             silent)
+    ]  # fmt: skip
 
 
 def of_releases() -> list[Case]:
     """Where releases are the dimension."""
-    series: Series = {}
+    series = spiking(release="v2")
     for window, volume in RESULTS.items():
-        ratio = 0.6 if window != "24h" else 0.22
-        levels: Sequence[Level] = [(QUIET_MINUTES, 0.22, volume), (BAD_MINUTES, ratio, volume)]
-        series |= SUBJECTS[0].series(levels, release="v2", window=window)
         series |= SUBJECTS[0].series([(QUIET_MINUTES + BAD_MINUTES, 0.22, volume)], release="v1",
                                      window=window)  # fmt: skip
     fired = [{"release": "v2", "severity": severity} for severity in ("critical", "warning")]

@@ -145,4 +145,6 @@ def page(title: str, lead: Child, sections: Iterable[Child]) -> str:
 
 @lru_cache
 def _style() -> str:
-    return files(__package__).joinpath("static/report.css").read_text(encoding="utf-8")
+    colours = files("stream_metrics.adapters.page") / "static" / "colours.css"
+    style = files(__package__) / "static" / "report.css"
+    return colours.read_text(encoding="utf-8") + style.read_text(encoding="utf-8")
