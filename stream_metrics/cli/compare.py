@@ -16,9 +16,9 @@ from stream_metrics.cli.common import UsageError, make_directory
 from stream_metrics.cli.compare_tables import as_markdown, print_comparison
 from stream_metrics.cli.gates import FailIfOption, fail_if_crossed, read_gates
 from stream_metrics.engine.row import canonical
+from stream_metrics.evaluation.estimates import UnknownDimension
 from stream_metrics.evaluation.gates import Figures
 from stream_metrics.evaluation.observed import UnknownFigure
-from stream_metrics.evaluation.report import UnknownDimension
 from stream_metrics.evaluation.versus import Method, Run, versus
 from stream_metrics.statistics.comparison import TEST_RESAMPLES, TESTS, Test
 from stream_metrics.statistics.resampling import SEED

@@ -30,8 +30,9 @@ from stream_metrics.evaluation.collection import (
     join,
     similarity_formulas,
 )
+from stream_metrics.evaluation.estimates import Block, Intervals, UnknownDimension
 from stream_metrics.evaluation.headline import PARTS, figures_of_report
-from stream_metrics.evaluation.report import Block, Intervals, UnknownDimension, retrieval_block
+from stream_metrics.evaluation.report import retrieval_block
 from stream_metrics.evaluation.scoring import Scored, metrics_of, score_rankings
 from stream_metrics.metrics.ranking.names import MetricNameError, RankedMetric
 from stream_metrics.settings import EvaluationSettings, masked

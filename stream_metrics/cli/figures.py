@@ -9,10 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from stream_metrics.evaluation.report import Block
+from stream_metrics.evaluation.estimates import LANGUAGE, Block
 from stream_metrics.evaluation.wording import number
 
-LANGUAGE: Final = "language"
 WIDTH: Final = 200
 """Columns where the output is no terminal."""
 

@@ -4,35 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import fsum
-from typing import Any, Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from stream_metrics.evaluation.estimates import (
+    Block,
+    Estimates,
+    Intervals,
+    Values,
+    dimensions_of,
+)
 from stream_metrics.evaluation.scoring import Place, Scored
 from stream_metrics.metrics.ranking.batch import STRATEGIES, Bools, Floats, Ints
 from stream_metrics.metrics.ranking.names import RankedMetric
-from stream_metrics.statistics.intervals import CONFIDENCE, RESAMPLES, Estimate, Method, estimate
-from stream_metrics.statistics.resampling import SEED
-from stream_metrics.statistics.several import spread_of_strata, stratum_note
 from stream_metrics.statistics.units import Units
-
-Block = dict[str, Any]
-
-MOST_STRATA: Final = 50
-"""Values that a dimension may have to be split by unasked."""
-
-
-class Intervals(NamedTuple):
-    """How intervals are made; ``wilson`` is for 0/1 metrics, others get the percentile interval."""
-
-    method: Method = "percentile"
-    confidence: float = CONFIDENCE
-    resample_count: int = RESAMPLES
-    seed: int = SEED
-
-
-class UnknownDimension(ValueError):
-    """No ranking has the dimension that figures are to be split by."""
 
 
 class _All(NamedTuple):
@@ -75,6 +61,7 @@ def retrieval_block(
             counts[place.strategy] += 1
     used = [name for name, count in counts.items() if count]
     figures = _Figures(whole, intervals)
+    split = dimensions_of(whole.places, dimensions, "query")
     retrieved, judged = whole.totals.tolist()
     return {
         "unit": whole.unit,
@@ -90,7 +77,7 @@ def retrieval_block(
             str(metric): figures.of_metric(column, used)
             for column, metric in enumerate(whole.metrics)
         },
-        "strata": {name: figures.of_strata(name) for name in _dimensions(whole.places, dimensions)},
+        "strata": {name: figures.of_strata(name) for name in split},
     }
 
 
@@ -109,26 +96,12 @@ def _together(parts: Sequence[Scored]) -> _All:
     )
 
 
-def _dimensions(places: Sequence[Place], asked: Sequence[str] | None) -> list[str]:
-    values: dict[str, set[str]] = {}
-    for place in places:
-        for name, value in place.dimensions.items():
-            values.setdefault(name, set()).add(value)
-    if asked is None:
-        return sorted(name for name, found in values.items() if 1 < len(found) <= MOST_STRATA)
-    for name in asked:
-        if name not in values:
-            known = ", ".join(sorted(values)) or "none"
-            raise UnknownDimension(f"no query has the dimension {name!r}; there are: {known}")
-    return list(dict.fromkeys(asked))
-
-
 class _Figures:
-    """Estimates over chosen rows of one column."""
+    """What a report says of each metric."""
 
     def __init__(self, whole: _All, intervals: Intervals | None) -> None:
         self._whole = whole
-        self._intervals = intervals
+        self._estimates = Estimates(whole.places, intervals)
         self._by_events = any(place.turn is not None for place in whole.places)
 
     def of_metric(self, column: int, strategies: Sequence[str]) -> Block:
@@ -136,11 +109,9 @@ class _Figures:
         places, relevant = self._whole.places, self._whole.with_relevant[:, column].tolist()
         known = [at for at, place in enumerate(places) if place.strategy is not None]
         with_relevant = [at for at in known if relevant[at]]
-        values = self._column(column)
-        block = self._shown(self._units(values, range(len(places))))
-        beside = block
-        if len(with_relevant) < len(known):
-            beside = self._shown(self._units(values, with_relevant))
+        values, over = self._column(column), self._estimates.over
+        block = over(values)
+        beside = over(values, with_relevant) if len(with_relevant) < len(known) else block
         block = {
             **block,
             "queries_with_relevant": len(with_relevant),
@@ -148,13 +119,11 @@ class _Figures:
             "over_queries_with_relevant": dict(beside),
         }
         if self._by_events:
-            block["macro_turn"] = self._shown(self._turns(values))
+            block["macro_turn"] = self._estimates.of_units(self._turns(values))
         if len(strategies) > 1:
             block["by_strategy"] = {
-                name: self._shown(
-                    self._units(
-                        values, [at for at, place in enumerate(places) if place.strategy == name]
-                    )
+                name: over(
+                    values, [at for at, place in enumerate(places) if place.strategy == name]
                 )
                 for name in strategies
             }
@@ -162,39 +131,16 @@ class _Figures:
 
     def of_strata(self, dimension: str) -> Block:
         """All metrics in each stratum of a dimension."""
-        places = self._whole.places
-        rows: dict[str, list[int]] = {}
-        for at, place in enumerate(places):
-            if dimension in place.dimensions:
-                rows.setdefault(place.dimensions[dimension], []).append(at)
-        names = sorted(rows)
-        sizes = {name: len({places[at].unit for at in rows[name]}) for name in names}
-        metrics = {}
-        for column, metric in enumerate(self._whole.metrics):
-            values = self._column(column)
-            found = {name: self._estimate(self._units(values, rows[name])) for name in names}
-            spread = spread_of_strata([one.mean for one in found.values()])
-            metrics[str(metric)] = {
-                "strata": {name: self._block(one) for name, one in found.items()},
-                "stratum_average": spread.average,
-                "cross_stratum_variance": spread.variance,
-            }
-        return {
-            "units": sizes,
-            "without": len(places) - sum(map(len, rows.values())),
-            "notes": {name: note for name in names if (note := stratum_note(sizes[name]))},
-            "metrics": metrics,
+        columns = {
+            str(metric): self._column(column) for column, metric in enumerate(self._whole.metrics)
         }
+        return self._estimates.of_strata(dimension, columns)
 
     def _column(self, column: int) -> list[float | None]:
         values = self._whole.values[:, column].tolist()
         return [None if value != value else value for value in values]
 
-    def _units(self, values: Sequence[float | None], rows: Sequence[int]) -> Units:
-        places = self._whole.places
-        return Units.of_values((places[at].unit, values[at]) for at in rows)
-
-    def _turns(self, values: Sequence[float | None]) -> Units:
+    def _turns(self, values: Values) -> Units:
         """Each turn's mean, a value a turn."""
         turns: dict[tuple[str, int | None], list[float]] = {}
         for place, value in zip(self._whole.places, values, strict=True):
@@ -203,25 +149,3 @@ class _Figures:
         return Units.of_values(
             (unit, fsum(found) / len(found)) for (unit, _), found in turns.items()
         )
-
-    def _shown(self, units: Units) -> Block:
-        return self._block(self._estimate(units))
-
-    def _estimate(self, units: Units) -> Estimate:
-        if self._intervals is None:
-            return Estimate(units.figure, units.n, units.size, units.sd, None, None, "percentile")
-        method, confidence, count, seed = self._intervals
-        if method == "wilson" and not (units.binary and units.single):
-            method = "percentile"
-        return estimate(units, method, confidence=confidence, resample_count=count, seed=seed)
-
-    def _block(self, found: Estimate) -> Block:
-        return {
-            "mean": found.mean,
-            "n": found.n,
-            "sd": found.sd,
-            "ci_low": found.ci_low,
-            "ci_high": found.ci_high,
-            "method": None if self._intervals is None else found.method,
-            "note": found.note,
-        }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from stream_metrics.evaluation.estimates import UnknownDimension
 from stream_metrics.evaluation.observed import (
     MEAN,
     READ,
@@ -15,7 +16,6 @@ from stream_metrics.evaluation.observed import (
     better_of,
     canonical_name,
 )
-from stream_metrics.evaluation.report import UnknownDimension
 from stream_metrics.statistics.comparison import TEST_RESAMPLES, Comparison, Test, compare
 from stream_metrics.statistics.intervals import CONFIDENCE, estimate
 from stream_metrics.statistics.resampling import SEED

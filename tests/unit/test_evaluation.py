@@ -22,12 +22,8 @@ from stream_metrics.evaluation.collection import (
     join,
     similarity_formulas,
 )
-from stream_metrics.evaluation.report import (
-    Block,
-    Intervals,
-    UnknownDimension,
-    retrieval_block,
-)
+from stream_metrics.evaluation.estimates import Block, Intervals, UnknownDimension
+from stream_metrics.evaluation.report import retrieval_block
 from stream_metrics.evaluation.scoring import Ranking, Scored, metrics_of, score_rankings
 from stream_metrics.metrics.ranking.batch import Judged
 from stream_metrics.metrics.ranking.live import live_metrics

@@ -1,0 +1,139 @@
+"""Means with intervals over chosen rows, and by stratum: what blocks of a report are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+from stream_metrics.statistics.intervals import CONFIDENCE, RESAMPLES, Estimate, Method, estimate
+from stream_metrics.statistics.resampling import SEED
+from stream_metrics.statistics.several import spread_of_strata, stratum_note
+from stream_metrics.statistics.units import Units
+
+Block = dict[str, Any]
+Values = Sequence[float | None]
+
+MOST_STRATA: Final = 50
+"""Values that a dimension may have to be split by unasked."""
+LANGUAGE: Final = "language"
+"""The dimension that comes first: a mean over several languages says little."""
+
+
+class Intervals(NamedTuple):
+    """How intervals are made; ``wilson`` is for 0/1 metrics, others get the percentile interval."""
+
+    method: Method = "percentile"
+    confidence: float = CONFIDENCE
+    resample_count: int = RESAMPLES
+    seed: int = SEED
+
+
+class UnknownDimension(ValueError):
+    """No row has the dimension that figures are to be split by."""
+
+
+class Placed(Protocol):
+    """Where a row belongs."""
+
+    @property
+    def unit(self) -> str:
+        """What is resampled."""
+
+    @property
+    def dimensions(self) -> Mapping[str, str]:
+        """What figures can be split by."""
+
+
+def dimensions_of(places: Sequence[Placed], asked: Sequence[str] | None, row: str) -> list[str]:
+    """The dimensions to split by: those asked for, or each with 2 to ``MOST_STRATA`` values.
+
+    Unasked, the language comes first, the others in the order of their names.
+
+    Args:
+        places: Of all rows.
+        asked: Dimensions by name. None: nobody asked.
+        row: What a row is called, for the message.
+
+    Raises:
+        UnknownDimension: No row has that dimension.
+    """
+    values: dict[str, set[str]] = {}
+    for place in places:
+        for name, value in place.dimensions.items():
+            values.setdefault(name, set()).add(value)
+    if asked is None:
+        found = [name for name, known in values.items() if 1 < len(known) <= MOST_STRATA]
+        return sorted(found, key=lambda name: (name != LANGUAGE, name))
+    for name in asked:
+        if name not in values:
+            known = ", ".join(sorted(values)) or "none"
+            raise UnknownDimension(f"no {row} has the dimension {name!r}; there are: {known}")
+    return list(dict.fromkeys(asked))
+
+
+class Estimates:
+    """Estimates over chosen rows of columns of values; None takes no part.
+
+    Args:
+        places: Of the rows, whose order changes nothing.
+        intervals: How to make them. None: no bounds.
+    """
+
+    def __init__(self, places: Sequence[Placed], intervals: Intervals | None) -> None:
+        self._places = places
+        self._intervals = intervals
+
+    def over(self, values: Values, rows: Sequence[int] | None = None) -> Block:
+        """The mean of a column over some rows, by default all."""
+        return self.of_units(self._units(values, range(len(values)) if rows is None else rows))
+
+    def of_units(self, units: Units) -> Block:
+        """The mean over units."""
+        return self._block(self._estimate(units))
+
+    def of_strata(self, dimension: str, columns: Mapping[str, Values]) -> Block:
+        """All columns, by the names of their metrics, in each stratum of a dimension."""
+        places = self._places
+        rows: dict[str, list[int]] = {}
+        for at, place in enumerate(places):
+            if dimension in place.dimensions:
+                rows.setdefault(place.dimensions[dimension], []).append(at)
+        names = sorted(rows)
+        sizes = {name: len({places[at].unit for at in rows[name]}) for name in names}
+        metrics = {}
+        for metric, values in columns.items():
+            found = {name: self._estimate(self._units(values, rows[name])) for name in names}
+            spread = spread_of_strata([one.mean for one in found.values()])
+            metrics[metric] = {
+                "strata": {name: self._block(one) for name, one in found.items()},
+                "stratum_average": spread.average,
+                "cross_stratum_variance": spread.variance,
+            }
+        return {
+            "units": sizes,
+            "without": len(places) - sum(map(len, rows.values())),
+            "notes": {name: note for name in names if (note := stratum_note(sizes[name]))},
+            "metrics": metrics,
+        }
+
+    def _units(self, values: Values, rows: Sequence[int]) -> Units:
+        return Units.of_values((self._places[at].unit, values[at]) for at in rows)
+
+    def _estimate(self, units: Units) -> Estimate:
+        if self._intervals is None:
+            return Estimate(units.figure, units.n, units.size, units.sd, None, None, "percentile")
+        method, confidence, count, seed = self._intervals
+        if method == "wilson" and not (units.binary and units.single):
+            method = "percentile"
+        return estimate(units, method, confidence=confidence, resample_count=count, seed=seed)
+
+    def _block(self, found: Estimate) -> Block:
+        return {
+            "mean": found.mean,
+            "n": found.n,
+            "sd": found.sd,
+            "ci_low": found.ci_low,
+            "ci_high": found.ci_high,
+            "method": None if self._intervals is None else found.method,
+            "note": found.note,
+        }
