@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final, Literal, NamedTuple
 
+from stream_metrics.metrics.generation import BY_NAME as ANSWERS
 from stream_metrics.metrics.ranking.names import MetricNameError
 from stream_metrics.metrics.ranking.registry import parse as parse_ranked
-from stream_metrics.metrics.registry import BY_NAME
+from stream_metrics.metrics.registry import BY_NAME, Metric
 from stream_metrics.statistics.units import Units
 
 Kind = Literal["conversations", "queries", "turns"]
@@ -176,8 +177,9 @@ def better_of(name: str) -> Better:
     plain = name.removesuffix(MEAN)
     if plain.startswith(ITERATIONS):
         plain = ITERATIONS
-    if plain in BY_NAME:
-        return BY_NAME[plain].better
+    described = _described(plain)
+    if described is not None:
+        return described.better
     try:
         return parse_ranked(plain).definition.metric.better
     except MetricNameError:
@@ -196,7 +198,15 @@ def title_of(name: str) -> str:
         return f"{BY_NAME[ITERATIONS].title} ({basis})"
     if plain == "labelled_share":
         return "Labelled share"
-    return (BY_NAME[plain].title if plain in BY_NAME else plain) + mean
+    described = _described(plain)
+    return (plain if described is None else described.title) + mean
+
+
+def _described(name: str) -> Metric | None:
+    """The description of a figure that has one name only, unlike those of rankings."""
+    if name in ANSWERS:
+        return ANSWERS[name].metric
+    return BY_NAME.get(name)
 
 
 def canonical_name(text: str, known: Sequence[str]) -> str:

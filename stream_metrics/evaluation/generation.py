@@ -1,0 +1,199 @@
+"""Answers and their scores: the rows of ``turns.jsonl``, and the block ``generation`` of a report.
+
+``score_turns`` makes rows, in any process; ``Generation`` takes rows, of any shard and in any
+order, and sums them up to the same block.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from math import isfinite, isnan, nan
+from typing import Any, Final, NamedTuple
+
+from stream_metrics.evaluation.estimates import Block, Estimates, Intervals, dimensions_of
+from stream_metrics.metrics.generation import (
+    BY_NAME,
+    LEXICAL,
+    SEMANTIC,
+    AnsweredTurn,
+    Similarity,
+    words_of,
+)
+from stream_metrics.metrics.text import base_language
+from stream_metrics.metrics.words import WORDS_VERSION
+
+Row = dict[str, Any]
+
+BATCH_TURNS: Final = 256
+"""Turns whose texts are held while a model judges them together."""
+
+_NO_MODELS: Final[Mapping[str, Similarity]] = {}
+
+
+class BadSimilarity(ValueError):
+    """A model gave other values than it was asked for; the message says which."""
+
+
+# -- rows -------------------------------------------------------------------------------------
+
+
+def score_turns(
+    turns: Iterable[AnsweredTurn],
+    models: Mapping[str, Similarity] = _NO_MODELS,
+    *,
+    batch_turns: int = BATCH_TURNS,
+) -> Iterator[Row]:
+    """The rows of ``turns.jsonl``, in the order of the turns.
+
+    Args:
+        turns: With an answer or without; one without has no score.
+        models: What judges semantic similarity, by the metric's name (``generation.SEMANTIC``).
+            Metrics without a model are not in the rows.
+        batch_turns: For how many turns a model is asked at a time.
+
+    Raises:
+        ValueError: A model is for a metric that needs none.
+        BadSimilarity: A model gave too few values, or one that is not finite.
+
+    >>> turn = AnsweredTurn("c", answer="the Nile", references=["Nile"], texts=["The Nile is long"])
+    >>> next(score_turns([turn]))["scores"]["exact_match"]
+    1.0
+    """
+    for name in models:
+        if name not in SEMANTIC:
+            raise ValueError(f"{name!r} takes no model; those that do are {', '.join(SEMANTIC)}")
+    left = iter(turns)
+    while batch := list(islice(left, batch_turns)):
+        judged = {name: _judged(name, models[name], batch) for name in SEMANTIC if name in models}
+        for at, turn in enumerate(batch):
+            row = _row(turn)
+            row["scores"] |= {name: values[at] for name, values in judged.items()}
+            yield row
+
+
+def _row(turn: AnsweredTurn) -> Row:
+    words = words_of(turn)
+    scores: dict[str, float | None] = {}
+    for name in LEXICAL:
+        compute = BY_NAME[name].compute
+        assert compute is not None
+        scores[name] = compute(words)
+    return {
+        "conversation_id": turn.conversation_id,
+        "turn": turn.turn,
+        "agent": turn.agent,
+        "dimensions": {name: turn.dimensions[name] for name in sorted(turn.dimensions)},
+        "n_tokens": None if words.answer is None else len(words.answer),
+        "n_references": len(words.references),
+        "n_texts": words.texts,
+        "scores": scores,
+    }
+
+
+def _judged(name: str, model: Similarity, turns: Sequence[AnsweredTurn]) -> list[float | None]:
+    """For each turn the highest similarity over its reference answers."""
+    asked = [
+        (at, (turn.answer, reference))
+        for at, turn in enumerate(turns)
+        if turn.answer is not None
+        for reference in turn.references
+    ]
+    pairs = list(dict.fromkeys(pair for _, pair in asked))
+    given = model.similarities(pairs) if pairs else []
+    if len(given) != len(pairs):
+        raise BadSimilarity(f"{name}: the model gave {len(given)} values for {len(pairs)} pairs")
+    by_pair = {pair: float(value) for pair, value in zip(pairs, given, strict=True)}
+    best: list[float | None] = [None] * len(turns)
+    for at, pair in asked:
+        value = by_pair[pair]
+        if not isfinite(value):
+            turn = turns[at]
+            raise BadSimilarity(
+                f"{name}: the model gave {value} for turn {turn.turn} of conversation "
+                f"{turn.conversation_id!r}; take another model"
+            )
+        found = best[at]
+        best[at] = value if found is None else max(found, value)
+    return best
+
+
+# -- the block of a report --------------------------------------------------------------------
+
+
+class _Place(NamedTuple):
+    unit: str
+    dimensions: Mapping[str, str]
+
+
+class Generation:
+    """Takes rows of ``turns.jsonl`` and makes the block ``generation`` of them.
+
+    Neither the order of the rows nor how they were cut into files changes a bit of it. Of a row its
+    scores are kept, the id of its conversation and its dimensions.
+    """
+
+    def __init__(self) -> None:
+        self._places: list[_Place] = []
+        self._values: dict[str, array[float]] = {}
+        self._counts: Counter[str] = Counter()
+        self._languages: Counter[str] = Counter()
+        self._known: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Take a row; raises ``KeyError`` for what is none."""
+        dimensions: dict[str, str] = row["dimensions"]
+        known = self._known.setdefault(tuple(sorted(dimensions.items())), dimensions)
+        scores: Mapping[str, float | None] = row["scores"]
+        for name in scores:
+            if name not in self._values:
+                self._values[name] = array("d", [nan] * len(self._places))
+        for name, values in self._values.items():
+            value = scores.get(name)
+            values.append(nan if value is None else value)
+        self._places.append(_Place(row["conversation_id"], known))
+        self._counts["without_answer"] += row["n_tokens"] is None
+        self._counts["empty_answer"] += row["n_tokens"] == 0
+        self._counts["without_reference"] += not row["n_references"]
+        self._counts["without_text"] += not row["n_texts"]
+        self._languages[base_language(known.get("language"))] += 1
+
+    def block(
+        self,
+        *,
+        intervals: Intervals | None = Intervals(),  # noqa: B008 - a value, never changed
+        dimensions: Sequence[str] | None = None,
+    ) -> Block | None:
+        """The block; None if no turn has an answer.
+
+        Args:
+            intervals: How to make them, by resampling conversations. None: no bounds.
+            dimensions: What to split by. None: each dimension with 2 to ``MOST_STRATA`` values, the
+                language first.
+
+        Raises:
+            UnknownDimension: No turn has that dimension.
+        """
+        if self._counts["without_answer"] == len(self._places):
+            return None
+        split = dimensions_of(self._places, dimensions, "turn")
+        names = [name for name in BY_NAME if name in self._values]
+        columns = {
+            name: [None if isnan(value) else value for value in self._values[name]]
+            for name in names
+        }
+        estimates = Estimates(self._places, intervals)
+        return {
+            "unit": "conversation",
+            "turns": len(self._places),
+            "turns_without_answer": self._counts["without_answer"],
+            "turns_with_empty_answer": self._counts["empty_answer"],
+            "turns_without_reference": self._counts["without_reference"],
+            "turns_without_text": self._counts["without_text"],
+            "words_version": WORDS_VERSION,
+            "languages": dict(sorted(self._languages.items())),
+            "metrics": {name: estimates.over(columns[name]) for name in names},
+            "strata": {name: estimates.of_strata(name, columns) for name in split},
+        }

@@ -1,0 +1,103 @@
+"""Metrics of answers, written down word by word from their definitions.
+
+Articles and stopwords are data, and given. Nothing else is shared with the code under test.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Collection, Sequence
+from fractions import Fraction
+
+ASCII_PUNCTUATION = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
+BY_CHARACTER = ("CJK UNIFIED", "HIRAGANA LETTER", "KATAKANA LETTER", "HANGUL SYLLABLE")
+
+
+def words(text: str, articles: Collection[str]) -> list[str]:
+    """The words that count, sign by sign."""
+    found: list[str] = []
+    word = ""
+    for sign in text.lower() + " ":
+        if sign in ASCII_PUNCTUATION or unicodedata.category(sign)[0] == "P":
+            continue
+        alone = unicodedata.name(sign, "").startswith(BY_CHARACTER)
+        if sign.isspace() or alone:
+            found += [word] if word else []
+            found += [sign] if alone else []
+            word = ""
+        else:
+            word += sign
+    return [one for one in found if one not in articles]
+
+
+def f1(left: Sequence[str], right: Sequence[str]) -> Fraction:
+    """Harmonic mean of the shares of each side that the other has, word against word."""
+    if not left and not right:
+        return Fraction(1)
+    rest, shared = list(right), 0
+    for word in left:
+        if word in rest:
+            rest.remove(word)
+            shared += 1
+    return _harmonic(shared, len(left), len(right))
+
+
+def subsequence_f1(left: Sequence[str], right: Sequence[str]) -> Fraction:
+    """The same of the words of the longest common subsequence."""
+    if not left and not right:
+        return Fraction(1)
+    return _harmonic(_longest(left, right), len(left), len(right))
+
+
+def _harmonic(shared: int, left: int, right: int) -> Fraction:
+    if not shared:
+        return Fraction(0)
+    precision, recall = Fraction(shared, left), Fraction(shared, right)
+    return 2 * precision * recall / (precision + recall)
+
+
+def _longest(left: Sequence[str], right: Sequence[str]) -> int:
+    table = [[0] * (len(right) + 1) for _ in range(len(left) + 1)]
+    for i, one in enumerate(left):
+        for j, other in enumerate(right):
+            table[i + 1][j + 1] = (
+                table[i][j] + 1 if one == other else max(table[i][j + 1], table[i + 1][j])
+            )
+    return table[-1][-1]
+
+
+def scores(
+    answer: str | None,
+    references: Sequence[str],
+    question: str | None,
+    texts: Sequence[str],
+    articles: Collection[str],
+    stopwords: Collection[str],
+) -> dict[str, Fraction | None]:
+    """All scores of a turn; None where undefined."""
+    names = (
+        "exact_match", "token_f1", "rouge_l", "answer_relevance", "support_coverage",
+        "support_density", "hallucination_rate",
+    )  # fmt: skip
+    found: dict[str, Fraction | None] = dict.fromkeys(names)
+    if answer is None:
+        return found
+    said = words(answer, articles)
+    goals = [words(reference, articles) for reference in references]
+    if goals:
+        found["exact_match"] = Fraction(any(said == goal for goal in goals))
+        found["token_f1"] = max(f1(said, goal) for goal in goals)
+        found["rouge_l"] = max(subsequence_f1(said, goal) for goal in goals)
+    if question is not None:
+        found["answer_relevance"] = f1(said, words(question, articles)) if said else Fraction(0)
+    read = [word for text in texts for word in words(text, articles)]
+    if not read:
+        return found
+    if not said:
+        return found | {"support_coverage": Fraction(0), "support_density": Fraction(0)}
+    content = {word for word in said if word not in stopwords}
+    if content:
+        there = [word for word in content if word in read]
+        found["support_coverage"] = Fraction(len(there), len(content))
+    density = Fraction(sum(word in read for word in said), len(said))
+    return found | {"support_density": density, "hallucination_rate": 1 - density}

@@ -1,0 +1,396 @@
+"""Metrics of answers: worked figures, an oracle, rows, and the block of a report."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream_metrics.evaluation.estimates import Intervals, UnknownDimension
+from stream_metrics.evaluation.generation import BadSimilarity, Generation, Row, score_turns
+from stream_metrics.evaluation.headline import figures_of_report
+from stream_metrics.evaluation.observed import better_of, of_scores, title_of
+from stream_metrics.metrics.generation import (
+    DEFINITIONS,
+    LEXICAL,
+    SEMANTIC,
+    AnsweredTurn,
+    UnknownGenerationMetric,
+    parse,
+)
+from stream_metrics.metrics.words import ARTICLES, STOPWORDS
+from tests.oracle import generation as oracle
+
+NO_LISTS = {"language": "none"}
+WORDS = ("the", "Nile", "nile", "Po", "is", "it", "der", "Fluss", "un", "東京", "は", "...", "it's")
+
+
+def scores(answer: str | None, *references: str, **texts: Any) -> dict[str, float | None]:
+    """Our scores of one turn."""
+    turn = AnsweredTurn("c", answer=answer, references=references, **texts)
+    found: dict[str, float | None] = next(score_turns([turn]))["scores"]
+    return found
+
+
+# -- worked figures ---------------------------------------------------------------------------
+
+
+def test_an_answer_is_worked_out_by_hand() -> None:
+    """Answer: the Nile is 6650 km long (5 tokens); reference: the Nile, 6650 km (3 tokens)."""
+    found = scores(
+        "The Nile is 6650 km long.",
+        "Nile, 6650 km",
+        question="How long is the Nile?",
+        texts=["The Nile\nA river of 6650 km."],
+    )
+
+    assert found == {
+        "exact_match": 0.0,
+        "token_f1": pytest.approx(2 * 3 / (5 + 3)),
+        "rouge_l": pytest.approx(2 * 3 / (5 + 3)),
+        "answer_relevance": pytest.approx(2 * 3 / (5 + 4)),
+        "support_coverage": pytest.approx(3 / 4),  # nile, 6650, km of these and long
+        "support_density": pytest.approx(3 / 5),
+        "hallucination_rate": pytest.approx(2 / 5),
+    }
+
+
+def test_rouge_l_is_that_of_the_published_example() -> None:
+    """The example of Google's rouge-score: 5 of 8 and of 9 tokens in order, articles kept."""
+    found = scores(
+        "The quick brown dog jumps on the log.",
+        "The quick brown fox jumps over the lazy dog",
+        dimensions=NO_LISTS,
+    )
+
+    assert found["rouge_l"] == pytest.approx(0.588235294117647)
+    assert found["token_f1"] == pytest.approx(0.705882352941176)
+
+
+def test_rouge_l_is_that_of_the_example_of_torchmetrics() -> None:
+    """Order counts for ROUGE-L (2 of 4) and not for token F1 (3 of 4)."""
+    found = scores("My name is John", "Is your name John")
+
+    assert (found["rouge_l"], found["token_f1"]) == (0.5, 0.75)
+
+
+def test_each_metric_takes_its_own_best_reference() -> None:
+    """One reference has all words in another order, the other half of them in the same."""
+    found = scores("a b c d", "d c b a", "a b", dimensions=NO_LISTS)
+
+    assert found["token_f1"] == 1.0
+    assert found["rouge_l"] == pytest.approx(2 * 2 / (4 + 2))
+
+
+@pytest.mark.parametrize(
+    ("language", "answer", "reference", "expected"),
+    [
+        ("de-AT", "Die Donau", "donau!", 1.0),
+        ("en", "Die Donau", "donau!", 0.0),
+        ("fr", "La Seine", "seine", 1.0),
+        ("ja", "東京、都", "東 京都", 1.0),
+        ("fi", "the Kemijoki", "Kemijoki", 0.0),
+    ],
+)
+def test_articles_are_those_of_the_language(
+    language: str, answer: str, reference: str, expected: float
+) -> None:
+    """A region changes nothing; a language without a list has no articles."""
+    found = scores(answer, reference, dimensions={"language": language})
+
+    assert found["exact_match"] == expected
+
+
+def test_content_words_are_those_that_are_no_stopwords_of_the_language() -> None:
+    """ "Ist" and "es" are stopwords in German only."""
+    texts = {"answer": "Ist es Wien", "texts": ["Wien"]}
+    found = [
+        next(score_turns([AnsweredTurn("c", dimensions={"language": name}, **texts)]))["scores"]  # type: ignore[arg-type]
+        for name in ("de", "en")
+    ]
+
+    assert [one["support_coverage"] for one in found] == [1.0, pytest.approx(1 / 3)]
+
+
+# -- edges ------------------------------------------------------------------------------------
+
+
+def test_an_empty_answer_scores_zero_and_hallucinates_nothing() -> None:
+    """Articles and punctuation alone are an empty answer too."""
+    for answer in ("", "The ..."):
+        found = scores(answer, "Nile", question="Nile?", texts=["Nile"])
+
+        assert found == {**dict.fromkeys(LEXICAL, 0.0), "hallucination_rate": None}
+
+
+def test_an_empty_answer_equals_an_empty_reference() -> None:
+    """If both sides normalise to nothing, they are the same."""
+    found = scores("the", "A!")
+
+    assert [found[name] for name in ("exact_match", "token_f1", "rouge_l")] == [1.0, 1.0, 1.0]
+
+
+def test_without_references_question_and_texts_nothing_is_defined() -> None:
+    """Nothing to compare with is no score, not a score of 0."""
+    assert scores("Nile") == dict.fromkeys(LEXICAL)
+
+
+def test_a_text_without_tokens_is_no_retrieved_text() -> None:
+    """Support is not defined where nothing could have supported it."""
+    found = scores("Nile", texts=["...", "The"])
+
+    assert (found["support_density"], found["hallucination_rate"]) == (None, None)
+
+
+def test_without_an_answer_nothing_is_defined() -> None:
+    """An answer that nobody recorded is not an empty one."""
+    assert scores(None, "Nile", question="Nile", texts=["Nile"]) == dict.fromkeys(LEXICAL)
+
+
+def test_an_answer_of_stopwords_has_no_coverage() -> None:
+    """Its tokens can be found, content words it has none."""
+    found = scores("It is.", texts=["It is the Nile"])
+
+    assert (found["support_coverage"], found["support_density"]) == (None, 1.0)
+
+
+# -- against the oracle -----------------------------------------------------------------------
+
+
+def texts() -> st.SearchStrategy[str]:
+    """Short texts whose words meet often, with signs that count and signs that do not."""
+    words = st.lists(st.sampled_from(WORDS), max_size=8).map(" ".join)
+    return words | st.text(st.sampled_from("ab éÉ'-.„“京カ한\t\u00a0"), max_size=12)
+
+
+@given(
+    st.none() | texts(),
+    st.lists(texts(), max_size=3),
+    st.none() | texts(),
+    st.lists(texts(), max_size=3),
+    st.sampled_from(["en", "de", "fr", "ja", "fi"]),
+)
+def test_scores_are_those_of_the_oracle(
+    answer: str | None, references: list[str], question: str | None, read: list[str], language: str
+) -> None:
+    """Whatever the texts: the definitions, carried out word by word, give the same."""
+    expected = oracle.scores(
+        answer,
+        references,
+        question,
+        read,
+        ARTICLES.get(language, ()),
+        STOPWORDS.get(language, ()),
+    )
+
+    found = scores(
+        answer, *references, question=question, texts=read, dimensions={"language": language}
+    )
+
+    assert {name: None if one is None else float(one) for name, one in expected.items()} == {
+        name: None if one is None else pytest.approx(one, abs=1e-12) for name, one in found.items()
+    }
+
+
+# -- names ------------------------------------------------------------------------------------
+
+
+def test_a_name_is_read_whatever_its_case() -> None:
+    """Every metric's name reads back; a wrong one gets a suggestion."""
+    assert [parse(one.name.upper()) for one in DEFINITIONS] == list(DEFINITIONS)
+    with pytest.raises(UnknownGenerationMetric, match="did you mean rouge_l"):
+        parse("rougel")
+
+
+def test_comparisons_know_which_way_is_better() -> None:
+    """Less hallucination is better, more of all else."""
+    better = {one.name: better_of(one.name) for one in DEFINITIONS}
+
+    assert better.pop("hallucination_rate") == "lower"
+    assert set(better.values()) == {"higher"}
+    assert title_of("token_f1") == "Token F1"
+
+
+# -- rows -------------------------------------------------------------------------------------
+
+
+def test_a_row_has_its_keys_in_order() -> None:
+    """As ``turns.jsonl`` has them, and ``compare`` reads them."""
+    turn = AnsweredTurn("c", 2, "agent", {"z": "1", "a": "2"}, "Nile", ["Po", ""], "?", ["Nile"])
+
+    row = next(score_turns([turn]))
+
+    assert list(row) == [
+        "conversation_id", "turn", "agent", "dimensions", "n_tokens", "n_references", "n_texts",
+        "scores",
+    ]  # fmt: skip
+    assert list(row["dimensions"]) == ["a", "z"]
+    assert list(row["scores"]) == list(LEXICAL)
+    assert of_scores(row).unit == "c"
+
+
+class Lengths:
+    """A model for which texts are similar by their lengths; notes what it was asked."""
+
+    def __init__(self, factor: float = 1.0) -> None:
+        self.factor = factor
+        self.asked: list[list[tuple[str, str]]] = []
+
+    def similarities(self, pairs: Any) -> list[float]:
+        """The difference of the lengths, negative."""
+        self.asked.append(list(pairs))
+        return [-abs(len(one) - len(other)) * self.factor for one, other in pairs]
+
+
+def test_a_model_is_asked_for_many_turns_at_a_time() -> None:
+    """Each pair once a batch; the best reference counts; nothing to ask about is null."""
+    model = Lengths()
+    turns = [
+        AnsweredTurn("a", answer="aa", references=["a", "aaaa"]),
+        AnsweredTurn("b", answer="aa", references=["a"]),
+        AnsweredTurn("c", answer="aa"),
+        AnsweredTurn("d", answer="aa", references=["aa"]),
+    ]
+
+    rows = list(score_turns(turns, {"sbert_similarity": model}, batch_turns=3))
+
+    assert [row["scores"]["sbert_similarity"] for row in rows] == [-1.0, -1.0, None, 0.0]
+    assert model.asked == [[("aa", "a"), ("aa", "aaaa")], [("aa", "aa")]]
+
+
+def test_a_model_that_gives_no_number_is_refused() -> None:
+    """The message says which turn."""
+    turns = [AnsweredTurn("c-7", 3, answer="aa", references=["a"])]
+
+    with pytest.raises(BadSimilarity, match=r"inf for turn 3 of conversation 'c-7'"):
+        list(score_turns(turns, {SEMANTIC[0]: Lengths(float("inf"))}))
+
+
+def test_a_model_is_for_a_semantic_metric() -> None:
+    """Exact match needs none."""
+    with pytest.raises(ValueError, match="'exact_match' takes no model"):
+        list(score_turns([], {"exact_match": Lengths()}))
+
+
+# -- the block --------------------------------------------------------------------------------
+
+
+def rows_of(seed: int, size: int = 40) -> list[Row]:
+    """Random turns, scored."""
+    drawn = random.Random(seed)
+
+    def text() -> str:
+        return " ".join(drawn.choices(WORDS, k=drawn.randint(0, 6)))
+
+    return list(
+        score_turns(
+            AnsweredTurn(
+                f"c{drawn.randint(0, 12)}",
+                turn,
+                None,
+                drawn.choice([{}, {"language": "de"}, {"language": "en", "difficulty": "hard"}]),
+                drawn.choice([None, text()]),
+                [text() for _ in range(drawn.randint(0, 2))],
+                drawn.choice([None, text()]),
+                [text() for _ in range(drawn.randint(0, 2))],
+            )
+            for turn in range(1, size + 1)
+        )
+    )
+
+
+def block_of(rows: list[Row], **options: Any) -> Any:
+    """The block over rows."""
+    found = Generation()
+    for row in rows:
+        found.add(row)
+    return found.block(**options)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_neither_order_nor_files_change_a_bit(seed: int) -> None:
+    """Rows of shards, read back from their files in any order, give the same block."""
+    rows = rows_of(seed)
+    again = [json.loads(json.dumps(row)) for row in rows]
+    random.Random(seed).shuffle(again)
+
+    assert json.dumps(block_of(again)) == json.dumps(block_of(rows))
+
+
+def test_a_block_counts_turns_and_what_they_lack() -> None:
+    """A mean is over the turns that have the score; the others are counted."""
+    turns = [
+        AnsweredTurn("a", answer="Nile", references=["Nile"], texts=["Nile"]),
+        AnsweredTurn("a", 2, answer="", references=["Nile"], dimensions={"language": "de-AT"}),
+        AnsweredTurn("b", answer="Po"),
+        AnsweredTurn("c"),
+    ]
+
+    block = block_of(list(score_turns(turns)), intervals=None)
+
+    counts = [
+        block[name]
+        for name in (
+            "turns", "turns_without_answer", "turns_with_empty_answer", "turns_without_reference",
+            "turns_without_text", "languages",
+        )
+    ]  # fmt: skip
+    assert counts == [4, 1, 1, 2, 3, {"de": 1, "en": 3}]
+    mean = block["metrics"]["exact_match"]
+    assert (mean["mean"], mean["n"], mean["ci_low"]) == (0.5, 2, None)
+
+
+def test_the_language_is_the_first_dimension_to_split_by() -> None:
+    """A mean over several languages says little; other dimensions follow by name."""
+    rows = list(
+        score_turns(
+            AnsweredTurn(f"c{at}", dimensions={"agent": side, "language": side, "z": side},
+                         answer="Nile", references=["Nile"])
+            for at, side in enumerate(("de", "en") * 3)
+        )
+    )  # fmt: skip
+
+    strata = block_of(rows)["strata"]
+
+    assert list(strata) == ["language", "agent", "z"]
+    assert strata["language"]["metrics"]["token_f1"]["stratum_average"] == 1.0
+
+
+def test_wilson_is_for_exact_match() -> None:
+    """With a turn a conversation exact match is a share; other metrics are not."""
+    turns = (
+        AnsweredTurn(f"c{at}", answer="Nile", references=["Nile x" if at % 2 else "Nile"])
+        for at in range(10)
+    )
+    metrics = block_of(list(score_turns(turns)), intervals=Intervals("wilson"))["metrics"]
+
+    methods = [metrics[name]["method"] for name in ("exact_match", "token_f1")]
+    assert methods == ["wilson", "percentile"]
+
+
+def test_without_any_answer_there_is_no_block() -> None:
+    """Traffic that records no answers has nothing to say of them."""
+    assert block_of([]) is None
+    assert block_of(list(score_turns([AnsweredTurn("c", references=["Nile"])]))) is None
+
+
+def test_a_dimension_that_no_turn_has_is_refused() -> None:
+    """The message has those there are."""
+    rows = list(score_turns([AnsweredTurn("c", answer="Nile", dimensions={"topic": "rivers"})]))
+
+    with pytest.raises(UnknownDimension, match=r"no turn has the dimension 'tpoic'.*: topic"):
+        block_of(rows, dimensions=["tpoic"])
+
+
+def test_a_report_has_the_means_by_name() -> None:
+    """So that --fail-if 'hallucination_rate>0.2' finds its figure."""
+    block = block_of(rows_of(1))
+
+    figures = figures_of_report({"generation": block})
+
+    mean = block["metrics"]["hallucination_rate"]["mean"]
+    assert figures["hallucination_rate"]["value"] == mean
