@@ -1,0 +1,203 @@
+"""Semantic similarity of answers by local models (the extra ``semantic``).
+
+``sbert`` and ``cross_encoder`` load a model that lies on this machine, by its path; nothing is
+fetched. ``SbertSimilarity`` and ``CrossEncoderSimilarity`` take any ``Encoder`` or ``PairScorer``,
+so that other models can be put in their place. ``HashedWords`` is one without weights.
+
+Values are rounded to ``DECIMALS``: the last bits of what a model computes depend on which texts it
+gets at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_metrics.metrics.text import tokens
+
+BATCH_TEXTS: Final = 32
+DECIMALS: Final = 6
+
+Floats = NDArray[np.float64]
+_T = TypeVar("_T")
+
+
+class Encoder(Protocol):
+    """Makes vectors of texts."""
+
+    def encode(self, texts: list[str]) -> Any:
+        """One vector a text, as rows of an array; no more than a batch is given at a time."""
+
+
+class PairScorer(Protocol):
+    """Scores texts by twos."""
+
+    def predict(self, pairs: list[tuple[str, str]]) -> Any:
+        """One number a pair; no more than a batch is given at a time."""
+
+
+class SbertSimilarity:
+    """Cosine of the embeddings of two texts, in [-1, 1]; 0.0 if one of them is all zeros.
+
+    Each distinct text is encoded once for all pairs of a call, texts of like length together.
+
+    Args:
+        encoder: The model.
+        batch_texts: How many texts it is given at a time.
+
+    Raises:
+        ValueError: The batch is smaller than 1; or, when asked, the encoder gives other than one
+            vector a text.
+
+    >>> SbertSimilarity(HashedWords()).similarities([("the Nile", "Nile"), ("Nile", "?")])
+    [1.0, 0.0]
+    """
+
+    def __init__(self, encoder: Encoder, *, batch_texts: int = BATCH_TEXTS) -> None:
+        self._encoder, self._size = encoder, _at_least_one(batch_texts)
+
+    def similarities(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """The cosine of each pair, in the order given."""
+        texts = sorted(
+            {text for pair in pairs for text in pair}, key=lambda text: (len(text), text)
+        )
+        vectors: dict[str, Floats] = {}
+        for batch in _batches(texts, self._size):
+            rows = np.asarray(self._encoder.encode(batch), dtype=np.float64)
+            if rows.ndim != 2 or len(rows) != len(batch):
+                raise ValueError(
+                    f"the encoder gave an array of shape {rows.shape} for {len(batch)} texts; "
+                    "one row a text is needed"
+                )
+            lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+            unit = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
+            vectors.update(zip(batch, unit, strict=True))
+        cosines = (float(vectors[one] @ vectors[other]) for one, other in pairs)
+        return [round(min(1.0, max(-1.0, cosine)), DECIMALS) + 0.0 for cosine in cosines]
+
+
+class CrossEncoderSimilarity:
+    """What a model that reads both texts says of a pair, on the model's own scale.
+
+    Args:
+        scorer: The model.
+        batch_pairs: How many pairs it is given at a time.
+
+    Raises:
+        ValueError: The batch is smaller than 1; or, when asked, the model gives other than one
+            number a pair.
+    """
+
+    def __init__(self, scorer: PairScorer, *, batch_pairs: int = BATCH_TEXTS) -> None:
+        self._scorer, self._size = scorer, _at_least_one(batch_pairs)
+
+    def similarities(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """The score of each pair, in the order given; each distinct pair is scored once."""
+        distinct = sorted(set(pairs), key=lambda pair: (len(pair[0]) + len(pair[1]), pair))
+        scores: dict[tuple[str, str], float] = {}
+        for batch in _batches(distinct, self._size):
+            found = np.asarray(self._scorer.predict(batch), dtype=np.float64)
+            if found.shape not in ((len(batch),), (len(batch), 1)):
+                raise ValueError(
+                    f"the cross-encoder gave an array of shape {found.shape} for {len(batch)} "
+                    "pairs; take a model with one label"
+                )
+            scores.update(zip(batch, found.reshape(-1).tolist(), strict=True))
+        return [round(scores[pair], DECIMALS) + 0.0 for pair in pairs]
+
+
+class HashedWords:
+    """An encoder without weights: each token counts at a place that its hash gives.
+
+    It knows no meaning. It shows what an ``Encoder`` is, and lets a pass over answers be tried
+    where no model is at hand.
+    """
+
+    def __init__(self, dimensions: int = 256) -> None:
+        self._dimensions = dimensions
+
+    def encode(self, texts: list[str]) -> Floats:
+        """One row a text; a text without tokens is all zeros."""
+        rows = np.zeros((len(texts), self._dimensions))
+        for row, text in zip(rows, texts, strict=True):
+            for token in tokens(text):
+                hashed = int.from_bytes(blake2b(token.encode(), digest_size=8).digest())
+                row[hashed % self._dimensions] += 1
+        return rows
+
+
+# -- sentence-transformers --------------------------------------------------------------------
+
+
+def sbert(path: Path, *, batch_texts: int = BATCH_TEXTS) -> SbertSimilarity:
+    """Similarity by the sentence-transformers model in the folder ``path``.
+
+    Raises:
+        FileNotFoundError: There is no such folder.
+        ModuleNotFoundError: sentence-transformers is not installed; the message says how to.
+    """
+    folder = _folder(path)
+    model = _library().SentenceTransformer(folder, local_files_only=True)
+    return SbertSimilarity(_Quiet(model), batch_texts=batch_texts)
+
+
+def cross_encoder(path: Path, *, batch_pairs: int = BATCH_TEXTS) -> CrossEncoderSimilarity:
+    """Similarity by the cross-encoder in the folder ``path``.
+
+    Raises:
+        FileNotFoundError: There is no such folder.
+        ModuleNotFoundError: sentence-transformers is not installed; the message says how to.
+    """
+    folder = _folder(path)
+    model = _library().CrossEncoder(folder, local_files_only=True)
+    return CrossEncoderSimilarity(_Quiet(model), batch_pairs=batch_pairs)
+
+
+class _Quiet:
+    """A model of sentence-transformers without its progress bars; a batch goes in as it is."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    def encode(self, texts: list[str]) -> Any:
+        return self._model.encode(texts, batch_size=len(texts), show_progress_bar=False)
+
+    def predict(self, pairs: list[tuple[str, str]]) -> Any:
+        return self._model.predict(pairs, batch_size=len(pairs), show_progress_bar=False)
+
+
+def _folder(path: Path) -> str:
+    if not path.is_dir():
+        raise FileNotFoundError(
+            f"{path}: no such folder; name one that holds a model, as its save method writes it"
+        )
+    return str(path)
+
+
+def _library() -> Any:
+    try:
+        import sentence_transformers
+    except ModuleNotFoundError as error:
+        if error.name != "sentence_transformers":
+            raise
+        raise ModuleNotFoundError(
+            "semantic similarity needs sentence-transformers: "
+            "pip install 'stream-metrics[semantic]'",
+            name="sentence_transformers",
+        ) from error
+    return sentence_transformers
+
+
+def _at_least_one(size: int) -> int:
+    if size < 1:
+        raise ValueError(f"a batch of {size}: it holds at least 1")
+    return size
+
+
+def _batches(items: list[_T], size: int) -> Iterator[list[_T]]:
+    return (items[at : at + size] for at in range(0, len(items), size))

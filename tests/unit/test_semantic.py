@@ -1,0 +1,129 @@
+"""Semantic similarity: batches, and what is said where a model is missing or gives nonsense."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stream_metrics.adapters.semantic import (
+    CrossEncoderSimilarity,
+    HashedWords,
+    SbertSimilarity,
+    cross_encoder,
+    sbert,
+)
+from stream_metrics.evaluation.generation import score_turns
+from stream_metrics.metrics.generation import AnsweredTurn
+
+PAIRS = [("the Nile", "Nile"), ("Nile", "Po"), ("Nile is long", "Nile"), ("Po", "Nile"), ("", "Po")]
+
+
+class Scripted(HashedWords):
+    """``HashedWords`` that notes its batches, and scores pairs by their lengths."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.batches: list[list[Any]] = []
+
+    def encode(self, texts: list[str]) -> Any:
+        """The vectors; the batch is noted."""
+        self.batches.append(texts)
+        return super().encode(texts)
+
+    def predict(self, pairs: list[tuple[str, str]]) -> Any:
+        """Length of the first text less that of the second, as a column; the batch is noted."""
+        self.batches.append(pairs)
+        return np.array([[len(one) - len(other)] for one, other in pairs])
+
+
+def test_each_distinct_text_is_encoded_once() -> None:
+    """Texts of like length go together, no more than the batch at a time."""
+    encoder = Scripted()
+
+    SbertSimilarity(encoder, batch_texts=2).similarities(PAIRS)
+
+    assert encoder.batches == [["", "Po"], ["Nile", "the Nile"], ["Nile is long"]]
+
+
+def test_each_distinct_pair_is_scored_once() -> None:
+    """Scores come back in the order of the pairs, whatever the batches."""
+    scorer = Scripted()
+
+    found = CrossEncoderSimilarity(scorer, batch_pairs=2).similarities([*PAIRS, PAIRS[0]])
+
+    assert found == [4.0, 2.0, 8.0, -2.0, -2.0, 4.0]
+    assert [len(batch) for batch in scorer.batches] == [2, 2, 1]
+
+
+def test_a_cosine_does_not_depend_on_the_batch() -> None:
+    """The same values for every size; a text without tokens is near to nothing."""
+    found = [SbertSimilarity(HashedWords(), batch_texts=size).similarities(PAIRS)
+             for size in (1, 2, 32)]  # fmt: skip
+
+    assert found[0] == found[1] == found[2]
+    assert found[0] == [1.0, 0.0, 0.57735, 0.0, 0.0]
+
+
+def test_a_turn_takes_the_best_reference() -> None:
+    """Through the rows: the reference with the same words, not the first one."""
+    turn = AnsweredTurn("c", answer="the Nile", references=["Po", "Nile"])
+
+    row = next(score_turns([turn], {"sbert_similarity": SbertSimilarity(HashedWords())}))
+
+    assert row["scores"]["sbert_similarity"] == 1.0
+
+
+def test_nothing_asked_is_nothing_computed() -> None:
+    """A model sees no empty batch."""
+    encoder = Scripted()
+
+    assert SbertSimilarity(encoder).similarities([]) == []
+    assert encoder.batches == []
+
+
+class Wrong:
+    """A model of another kind."""
+
+    def encode(self, texts: list[str]) -> Any:
+        """One vector for all texts."""
+        return np.zeros(8)
+
+    def predict(self, pairs: list[tuple[str, str]]) -> Any:
+        """Two labels."""
+        return np.zeros((len(pairs), 2))
+
+
+def test_a_model_of_another_kind_is_refused() -> None:
+    """One row a text, one number a pair: else the message has the shape."""
+    with pytest.raises(ValueError, match=r"shape \(8,\) for 2 texts"):
+        SbertSimilarity(Wrong()).similarities(PAIRS[:1])
+    with pytest.raises(ValueError, match=r"shape \(1, 2\) for 1 pairs; take a model with one"):
+        CrossEncoderSimilarity(Wrong()).similarities(PAIRS[:1])
+
+
+def test_a_batch_holds_at_least_one() -> None:
+    """A size of 0 would never end."""
+    with pytest.raises(ValueError, match="a batch of 0"):
+        SbertSimilarity(HashedWords(), batch_texts=0)
+
+
+@pytest.mark.parametrize("load", [sbert, cross_encoder])
+def test_without_the_extra_the_error_says_how_to_install_it(
+    load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where sentence-transformers was never installed."""
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'stream-metrics\[semantic\]'"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("load", [sbert, cross_encoder])
+def test_a_model_is_a_folder_of_this_machine(load: Any, tmp_path: Path) -> None:
+    """A name of a hub is no path, and nothing is fetched."""
+    with pytest.raises(FileNotFoundError, match="no such folder; name one that holds a model"):
+        load(tmp_path / "all-MiniLM-L6-v2")
