@@ -43,7 +43,7 @@ def conversation_rows(conversation: Conversation, turn_scope: str = "last") -> l
 
 def turn_row(conversation: Conversation, turn: Turn) -> Row:
     """One turn's row."""
-    agent, release = _origin(turn)
+    agent, release = origin_of(turn)
     iterations = turn.counted
     counts = [counts_of(iteration) for iteration in iterations]
     row: Row = {
@@ -77,7 +77,7 @@ def turn_row(conversation: Conversation, turn: Turn) -> Row:
     return row
 
 
-def _origin(turn: Turn) -> tuple[str, str | None]:
+def origin_of(turn: Turn) -> tuple[str, str | None]:
     """Agent and release of the highest iteration with a search or an explicit gate."""
     numbers = [n for n, it in turn.iterations.items() if it.searches or n in turn.gates]
     if not numbers:

@@ -1,0 +1,171 @@
+"""Answers and texts of turns, out of recorded events and what the engine made of them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stream_metrics.dedup.deduplicator import deduplicator
+from stream_metrics.engine.answers import MissingEvent, answered_turns
+from stream_metrics.engine.config import EngineConfig
+from stream_metrics.engine.state import Conversation
+from stream_metrics.engine.step import Observations, Step
+from stream_metrics.engine.taken import take
+from stream_metrics.events.decode import Event, decode
+from stream_metrics.metrics.generation import AnsweredTurn
+from tests import oracle
+from tests.strategies import KeyedRecord, streams
+
+NOON_S = 1_718_020_800
+
+
+class Read:
+    """Events as a replay reads them: through the engine, and once more for their texts."""
+
+    def __init__(self) -> None:
+        self.config = EngineConfig()
+        self.dedup = deduplicator(self.config.rules, b"")
+        self.step = Step(self.config, lambda _: self.dedup)
+        self.conversations: dict[str, Conversation] = {}
+        self.events: dict[str, list[Event]] = {}
+
+    def feed(self, value: bytes, key: bytes | None = None, stamp: int | None = None) -> None:
+        """Take a record; a bad one is left out."""
+        event = decode(value, key=key, timestamp_ms=stamp, limits=self.config.limits)
+        if isinstance(event, Event):
+            name = event.conversation_id
+            conversation = self.conversations.setdefault(name, Conversation(name))
+            self.step.apply(conversation, [take(event, self.dedup, "")], Observations())
+            self.events.setdefault(name, []).append(event)
+
+    def send(self, kind: str, second: int, **fields: Any) -> None:
+        """Take an event of conversation ``c``, turn 1 unless it says otherwise."""
+        body = {"type": kind, "event_id": f"{kind}-{second}", "conversation_id": "c", "turn": 1,
+                "occurred_at": NOON_S + second, **fields}  # fmt: skip
+        self.feed(json.dumps(body).encode())
+
+    def search(self, second: int, *results: dict[str, Any], **fields: Any) -> None:
+        """A search whose results have the given fields."""
+        found = [{"result_id": f"{second}-{n}", **one} for n, one in enumerate(results)]
+        sent = {"search_id": f"s{second}", "results": found}
+        self.send("search_iteration", second, **{"iteration": 1, "searches": [sent], **fields})
+
+    def turns(self, turn_scope: str = "last") -> list[AnsweredTurn]:
+        """What the turns of ``c`` said."""
+        return list(answered_turns(self.conversations["c"], self.events["c"], turn_scope))
+
+
+def test_a_turn_has_its_answer_and_the_texts_of_its_unique_results() -> None:
+    """Title, and content or else snippet; a duplicate has no text of its own."""
+    read = Read()
+    read.search(1, {"doc_id": "a", "title": "Nile", "content": "A river", "snippet": "short"})
+    read.search(2, {"doc_id": "a", "title": "other"}, {"doc_id": "b", "snippet": "Po"}, iteration=2)
+    read.send("turn_completed", 3, answer="6650 km", reference_answers=["6650", None],
+              question="How long?", dimensions={"language": "en", "topic": None})  # fmt: skip
+
+    (turn,) = read.turns()
+
+    assert turn == AnsweredTurn(
+        "c", 1, "default", {"language": "en"}, "6650 km", ["6650"], "How long?",
+        ["Nile\nA river", "Po"],
+    )  # fmt: skip
+
+
+def test_the_first_occurrence_in_canonical_order_gives_the_text() -> None:
+    """Also where it arrived last."""
+    read = Read()
+    read.search(2, {"doc_id": "a", "title": "later"}, iteration=2)
+    read.search(1, {"doc_id": "a", "title": "earlier"}, iteration=1)
+
+    assert read.turns()[0].texts == ["earlier"]
+
+
+def test_only_the_standing_events_speak() -> None:
+    """A search and an end that later versions replaced say nothing, whatever came first."""
+    read = Read()
+    read.send("turn_completed", 9, answer="new")
+    read.send("turn_completed", 8, answer="old", question="gone")
+    sent = {"search_id": "s", "results": [{"result_id": "r", "title": "old"}]}
+    read.send("search_iteration", 1, iteration=1, searches=[sent])
+    sent = {"search_id": "s", "results": [{"result_id": "r", "title": "new"}]}
+    read.send("search_iteration", 2, iteration=1, searches=[sent])
+
+    (turn,) = read.turns()
+
+    assert (turn.answer, turn.question, turn.texts) == ("new", None, ["new"])
+
+
+def test_of_searches_with_one_id_in_an_event_the_first_speaks() -> None:
+    """Also behind another search: places in the event are those of the event."""
+    read = Read()
+    searches = [
+        {"search_id": name, "results": [{"result_id": f"{name}-{at}", "title": f"{name} {at}"}]}
+        for at, name in enumerate(("x", "x", "y"))
+    ]
+    read.send("search_iteration", 1, iteration=1, searches=searches)
+
+    assert read.turns()[0].texts == ["x 0", "y 2"]
+
+
+def test_a_blank_content_is_none() -> None:
+    """The snippet stands in for it; a result without any text has none."""
+    read = Read()
+    read.search(1, {"content": " \n", "snippet": "Po"}, {"doc_id": "b"}, {"title": " "})
+
+    assert read.turns()[0].texts == ["Po"]
+
+
+def test_an_end_without_a_search_is_no_turn() -> None:
+    """Only a search iteration makes a turn exist; each turn that does has its own end."""
+    read = Read()
+    read.search(1, {"title": "one"})
+    read.send("turn_completed", 2, answer="first")
+    read.search(3, {"title": "two"}, turn=2)
+    read.send("turn_completed", 4, turn=3, answer="third")
+
+    assert [(turn.turn, turn.answer) for turn in read.turns("all")] == [(1, "first"), (2, None)]
+    assert [turn.turn for turn in read.turns()] == [2]
+
+
+def test_events_that_are_not_those_of_the_conversation_are_an_error() -> None:
+    """The message says which event is missing."""
+    read = Read()
+    read.search(1, {"title": "one"})
+    read.events["c"].clear()
+
+    with pytest.raises(MissingEvent, match="conversation 'c', turn 1: event 'search_iteration-1'"):
+        read.turns()
+
+
+@settings(max_examples=60)
+@given(streams(), st.randoms(use_true_random=False))
+def test_texts_are_those_of_the_oracle(stream: list[KeyedRecord], shuffled: Any) -> None:
+    """Whatever the events: a text for each result that the oracle finds unique, in its order."""
+    expected = oracle.evaluate([oracle.Record(v, k, t) for k, v, t in stream], turn_scope="all")
+    order = list(stream)
+    shuffled.shuffle(order)
+    read = Read()
+    for key, value, stamp in order:
+        read.feed(value, key, stamp)
+
+    found = {
+        (turn.conversation_id, turn.turn): turn.texts
+        for name in read.conversations
+        for turn in answered_turns(read.conversations[name], read.events[name], "all")
+    }
+
+    assert found == {(turn.conversation, turn.number): _texts(turn) for turn in expected.turns}
+
+
+def _texts(turn: oracle.Turn) -> list[str]:
+    unique = [one.raw for at, one in enumerate(turn.found) if turn.is_unique(at)]
+    texts = []
+    for raw in unique:
+        body = [raw.get(name) or "" for name in ("content", "snippet")]
+        parts = [raw.get("title") or "", next((one for one in body if one.strip()), "")]
+        texts.append("\n".join(one for one in parts if one.strip()))
+    return [text for text in texts if text]
