@@ -9,14 +9,14 @@ from typing import Any
 
 from stream_metrics.adapters.replay.parts import PARTS
 from stream_metrics.adapters.replay.run import Scale, Source, Task, run
-from stream_metrics.adapters.reports import BUCKETS, ROWS
+from stream_metrics.adapters.reports import BUCKETS, ROWS, TURNS
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.ports import Record
 from stream_metrics.traffic import TrafficProfile, generate
 from stream_metrics.worker.outcome import Options
 
-FILES = (ROWS, BUCKETS, "windows.json", "report.json", PARTS)
+FILES = (ROWS, BUCKETS, TURNS, "windows.json", "report.json", PARTS)
 CONFIG = {"metrics": {"dimension": "agent", "agents": [], "routes": []}}
 AT_ONCE = Scale(small_records=1_000_000)
 SPOOLED = Scale(small_records=0)

@@ -14,6 +14,7 @@ from stream_metrics.engine.row import Row, canonical
 
 ROWS: Final = "conversations.jsonl"
 QUERIES: Final = "queries.jsonl"
+TURNS: Final = "turns.jsonl"
 BUCKETS: Final = "buckets.jsonl"
 
 

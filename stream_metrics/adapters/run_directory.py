@@ -10,14 +10,14 @@ import msgspec
 
 from stream_metrics.adapters.collection.lines import read_bytes, read_lines
 from stream_metrics.adapters.files import InputError
-from stream_metrics.adapters.reports import QUERIES, ROWS
+from stream_metrics.adapters.reports import QUERIES, ROWS, TURNS
 from stream_metrics.evaluation.observed import READ, Kind, Observations, unit_of
 
 REPORT: Final = "report.json"
 FILES: Final[dict[Kind, str]] = {
     "conversations": ROWS,
     "queries": QUERIES,
-    "turns": "turns.jsonl",
+    "turns": TURNS,
 }
 
 

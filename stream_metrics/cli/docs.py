@@ -17,6 +17,7 @@ from pydantic.fields import FieldInfo
 
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.adapters.prometheus.windows import PREFIX
+from stream_metrics.cli.generation_docs import generation_section
 from stream_metrics.cli.ranked_docs import ranked_section
 from stream_metrics.engine.cells import CODES, Series
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
@@ -110,7 +111,13 @@ def metrics_page() -> str:
     for family in dict.fromkeys(metric.family for metric in METRICS):
         parts.append(f"## {family}\n")
         parts.extend(_metric(metric) for metric in METRICS if metric.family == family)
-    parts += [ranked_section(), _series_section(), _queries_section(), _operations_section()]
+    parts += [
+        ranked_section(),
+        generation_section(),
+        _series_section(),
+        _queries_section(),
+        _operations_section(),
+    ]
     parts.append(f"{GENERATED}\n")
     return "\n".join(parts)
 

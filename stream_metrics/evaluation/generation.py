@@ -46,10 +46,10 @@ def score_turns(
     *,
     batch_turns: int = BATCH_TURNS,
 ) -> Iterator[Row]:
-    """The rows of ``turns.jsonl``, in the order of the turns.
+    """The rows of ``turns.jsonl``: one for each turn that has an answer, in the order of the turns.
 
     Args:
-        turns: With an answer or without; one without has no score.
+        turns: With an answer or without.
         models: What judges semantic similarity, by the metric's name (``generation.SEMANTIC``).
             Metrics without a model are not in the rows.
         batch_turns: For how many turns a model is asked at a time.
@@ -65,7 +65,7 @@ def score_turns(
     for name in models:
         if name not in SEMANTIC:
             raise ValueError(f"{name!r} takes no model; those that do are {', '.join(SEMANTIC)}")
-    left = iter(turns)
+    left = (turn for turn in turns if turn.answer is not None)
     while batch := list(islice(left, batch_turns)):
         judged = {name: _judged(name, models[name], batch) for name in SEMANTIC if name in models}
         for at, turn in enumerate(batch):
@@ -86,7 +86,7 @@ def _row(turn: AnsweredTurn) -> Row:
         "turn": turn.turn,
         "agent": turn.agent,
         "dimensions": {name: turn.dimensions[name] for name in sorted(turn.dimensions)},
-        "n_tokens": None if words.answer is None else len(words.answer),
+        "n_tokens": len(words.answer or ()),
         "n_references": len(words.references),
         "n_texts": words.texts,
         "scores": scores,
@@ -96,9 +96,8 @@ def _row(turn: AnsweredTurn) -> Row:
 def _judged(name: str, model: Similarity, turns: Sequence[AnsweredTurn]) -> list[float | None]:
     """For each turn the highest similarity over its reference answers."""
     asked = [
-        (at, (turn.answer, reference))
+        (at, (turn.answer or "", reference))
         for at, turn in enumerate(turns)
-        if turn.answer is not None
         for reference in turn.references
     ]
     pairs = list(dict.fromkeys(pair for _, pair in asked))
@@ -154,8 +153,7 @@ class Generation:
             value = scores.get(name)
             values.append(nan if value is None else value)
         self._places.append(_Place(row["conversation_id"], known))
-        self._counts["without_answer"] += row["n_tokens"] is None
-        self._counts["empty_answer"] += row["n_tokens"] == 0
+        self._counts["empty_answer"] += not row["n_tokens"]
         self._counts["without_reference"] += not row["n_references"]
         self._counts["without_text"] += not row["n_texts"]
         self._languages[base_language(known.get("language"))] += 1
@@ -166,7 +164,7 @@ class Generation:
         intervals: Intervals | None = Intervals(),  # noqa: B008 - a value, never changed
         dimensions: Sequence[str] | None = None,
     ) -> Block | None:
-        """The block; None if no turn has an answer.
+        """The block; None without any row.
 
         Args:
             intervals: How to make them, by resampling conversations. None: no bounds.
@@ -176,7 +174,7 @@ class Generation:
         Raises:
             UnknownDimension: No turn has that dimension.
         """
-        if self._counts["without_answer"] == len(self._places):
+        if not self._places:
             return None
         split = dimensions_of(self._places, dimensions, "turn")
         names = [name for name in BY_NAME if name in self._values]
@@ -188,7 +186,6 @@ class Generation:
         return {
             "unit": "conversation",
             "turns": len(self._places),
-            "turns_without_answer": self._counts["without_answer"],
             "turns_with_empty_answer": self._counts["empty_answer"],
             "turns_without_reference": self._counts["without_reference"],
             "turns_without_text": self._counts["without_text"],

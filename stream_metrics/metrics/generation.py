@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import lru_cache
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 from stream_metrics.metrics.registry import Metric
 from stream_metrics.metrics.text import base_language, overlap_f1, tokens
@@ -176,22 +175,9 @@ def _best(words: Words, score: Callable[[list[str], list[str]], float]) -> float
 def _subsequence_f1(left: list[str], right: list[str]) -> float:
     if not left or not right:
         return float(not left and not right)
-    return 2 * int(_lcs()(left, right)) / (len(left) + len(right))
+    from rapidfuzz.distance import LCSseq  # late: the live worker does without
 
-
-@lru_cache(maxsize=1)
-def _lcs() -> Callable[..., Any]:
-    """The length of the longest common subsequence (the extra ``eval``)."""
-    try:
-        from rapidfuzz.distance import LCSseq
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "rapidfuzz":
-            raise
-        raise ModuleNotFoundError(
-            "ROUGE-L needs rapidfuzz: pip install 'stream-metrics[eval]'", name="rapidfuzz"
-        ) from error
-    similarity: Callable[..., Any] = LCSseq.similarity
-    return similarity
+    return 2 * int(LCSseq.similarity(left, right)) / (len(left) + len(right))
 
 
 # -- semantic similarity ----------------------------------------------------------------------

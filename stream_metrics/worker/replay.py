@@ -23,7 +23,7 @@ from stream_metrics.engine.windows import (
     windows_document,
 )
 from stream_metrics.events.decode import BadRecord
-from stream_metrics.events.wire import Forget
+from stream_metrics.events.wire import Forget, TurnCompleted
 from stream_metrics.metrics.decisions import Rerank, RerankSums
 from stream_metrics.ports import Record
 from stream_metrics.worker.outcome import REJECTED_LISTED, Options, Outcome, Rejected
@@ -43,7 +43,8 @@ class _Seen:
 class Replay:
     """Feed records, then ask for rows, and for windows and counts or the ``Outcome`` of both.
 
-    Of the records that could not be used, the first are listed in ``rejected``.
+    Of the records that could not be used, the first are listed in ``rejected``. ``answered`` are
+    the conversations for which some answer was recorded.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Replay:
         dedup = deduplicator(self.config.rules, b"")
         self._intake = Intake(dedup, "", self.config.limits)
         self._step = Step(self.config, lambda _: dedup)
+        self.answered: set[str] = set()
         self._conversations: dict[str, Conversation] = {}
         self._seen: dict[str, _Seen] = {}
         self._chunk: dict[str, list[Taken]] = {}
@@ -118,6 +120,8 @@ class Replay:
             seen.forget = version if seen.forget is None else max(seen.forget, version)
         else:
             seen.any_event = True
+            if type(event.payload) is TurnCompleted and event.payload.answer is not None:
+                self.answered.add(event.conversation_id)
             seen.events.add((event.event_id, event.occurred_us, event.turn))
 
     def rows(self) -> list[Row]:

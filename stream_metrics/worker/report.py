@@ -131,9 +131,13 @@ class Report:
         self._routed_correct += row.routing.correct
 
     def document(
-        self, outcome: Outcome, source: Sequence[str], config: dict[str, Any]
+        self,
+        outcome: Outcome,
+        source: Sequence[str],
+        config: dict[str, Any],
+        generation: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """The content of ``report.json``."""
+        """The content of ``report.json``; ``generation`` is its block of that name."""
         totals = {name: sum(self._counts[name]) for name in _COUNTED}
         found = estimate_all(self._figures())
         return {
@@ -157,7 +161,7 @@ class Report:
             "routing": routing_row(dict(self._routes), self._routed_labelled, self._routed_correct),
             "reranking": outcome.reranks.row(),
             "retrieval": None,
-            "generation": None,
+            "generation": generation,
             "bad_records": {
                 "count": outcome.invalid,
                 "first": [

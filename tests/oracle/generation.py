@@ -67,21 +67,19 @@ def _longest(left: Sequence[str], right: Sequence[str]) -> int:
 
 
 def scores(
-    answer: str | None,
+    answer: str,
     references: Sequence[str],
     question: str | None,
     texts: Sequence[str],
     articles: Collection[str],
     stopwords: Collection[str],
 ) -> dict[str, Fraction | None]:
-    """All scores of a turn; None where undefined."""
+    """All scores of a turn with an answer; None where undefined."""
     names = (
         "exact_match", "token_f1", "rouge_l", "answer_relevance", "support_coverage",
         "support_density", "hallucination_rate",
     )  # fmt: skip
     found: dict[str, Fraction | None] = dict.fromkeys(names)
-    if answer is None:
-        return found
     said = words(answer, articles)
     goals = [words(reference, articles) for reference in references]
     if goals:

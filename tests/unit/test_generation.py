@@ -21,6 +21,7 @@ from stream_metrics.metrics.generation import (
     AnsweredTurn,
     UnknownGenerationMetric,
     parse,
+    words_of,
 )
 from stream_metrics.metrics.words import ARTICLES, STOPWORDS
 from tests.oracle import generation as oracle
@@ -29,7 +30,7 @@ NO_LISTS = {"language": "none"}
 WORDS = ("the", "Nile", "nile", "Po", "is", "it", "der", "Fluss", "un", "東京", "は", "...", "it's")
 
 
-def scores(answer: str | None, *references: str, **texts: Any) -> dict[str, float | None]:
+def scores(answer: str, *references: str, **texts: Any) -> dict[str, float | None]:
     """Our scores of one turn."""
     turn = AnsweredTurn("c", answer=answer, references=references, **texts)
     found: dict[str, float | None] = next(score_turns([turn]))["scores"]
@@ -146,9 +147,14 @@ def test_a_text_without_tokens_is_no_retrieved_text() -> None:
     assert (found["support_density"], found["hallucination_rate"]) == (None, None)
 
 
-def test_without_an_answer_nothing_is_defined() -> None:
-    """An answer that nobody recorded is not an empty one."""
-    assert scores(None, "Nile", question="Nile", texts=["Nile"]) == dict.fromkeys(LEXICAL)
+def test_without_an_answer_there_is_no_row() -> None:
+    """An answer that nobody recorded is not an empty one; it has no scores."""
+    turn = AnsweredTurn("c", references=["Nile"], question="Nile", texts=["Nile"])
+    words = words_of(turn)
+
+    assert [one.compute(words) for one in DEFINITIONS if one.compute] == [None] * len(LEXICAL)
+    rows = score_turns([turn, AnsweredTurn("d", answer="Po")])
+    assert [row["conversation_id"] for row in rows] == ["d"]
 
 
 def test_an_answer_of_stopwords_has_no_coverage() -> None:
@@ -168,14 +174,14 @@ def texts() -> st.SearchStrategy[str]:
 
 
 @given(
-    st.none() | texts(),
+    texts(),
     st.lists(texts(), max_size=3),
     st.none() | texts(),
     st.lists(texts(), max_size=3),
     st.sampled_from(["en", "de", "fr", "ja", "fi"]),
 )
 def test_scores_are_those_of_the_oracle(
-    answer: str | None, references: list[str], question: str | None, read: list[str], language: str
+    answer: str, references: list[str], question: str | None, read: list[str], language: str
 ) -> None:
     """Whatever the texts: the definitions, carried out word by word, give the same."""
     expected = oracle.scores(
@@ -335,11 +341,11 @@ def test_a_block_counts_turns_and_what_they_lack() -> None:
     counts = [
         block[name]
         for name in (
-            "turns", "turns_without_answer", "turns_with_empty_answer", "turns_without_reference",
-            "turns_without_text", "languages",
+            "turns", "turns_with_empty_answer", "turns_without_reference", "turns_without_text",
+            "languages",
         )
     ]  # fmt: skip
-    assert counts == [4, 1, 1, 2, 3, {"de": 1, "en": 3}]
+    assert counts == [3, 1, 1, 2, {"de": 1, "en": 2}]
     mean = block["metrics"]["exact_match"]
     assert (mean["mean"], mean["n"], mean["ci_low"]) == (0.5, 2, None)
 

@@ -9,13 +9,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import msgspec
 
-from stream_metrics.adapters.reports import bucket_line, write_lines
+from stream_metrics.adapters.reports import TURNS, bucket_line, write_lines
 from stream_metrics.engine.history import History
 from stream_metrics.engine.windows import Sums, add
+from stream_metrics.evaluation.generation import Generation
 from stream_metrics.worker.report import Figures, Report
 
 FAN_IN: Final = 256
@@ -28,17 +29,40 @@ _ROW: Final = msgspec.json.Decoder(Figures)
 _Row = tuple[str, int, int, Figures, bytes]
 
 
+class _TurnPlace(msgspec.Struct, gc=False, frozen=True):
+    """Where a row of an answered turn belongs."""
+
+    conversation_id: str
+    turn: int
+
+
+_TURN: Final = msgspec.json.Decoder(_TurnPlace)
+_Turn = tuple[str, int, bytes]
+
+
 class BadRows(Exception):
     """Files of a replay that cannot be merged; the message says which and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a part has found: rows and buckets in order; ``name`` is what errors call it."""
+    """What a part has found: rows, buckets and answered turns, each in order.
+
+    ``name`` is what errors call it.
+    """
 
     rows: Path
     buckets: Path
+    turns: Path
     name: str
+
+    @classmethod
+    def beside(cls, folder: Path, stem: str, name: str) -> Self:
+        """The three files of a folder whose names begin with ``stem``."""
+        rows, buckets, turns = (
+            folder / f"{stem}.{what}.jsonl" for what in ("rows", "buckets", "turns")
+        )
+        return cls(rows, buckets, turns, name)
 
 
 @contextmanager
@@ -51,11 +75,10 @@ def few(sources: Sequence[Found], history: History, folder: Path) -> Iterator[li
         left = list(sources)
         while len(left) > FAN_IN:
             some, left = left[:FAN_IN], left[FAN_IN:]
-            whole = Found(
-                Path(place, f"{len(left)}.rows"), Path(place, f"{len(left)}.buckets"), "the parts"
-            )
+            whole = Found.beside(Path(place), str(len(left)), "the parts")
             write_lines(whole.rows, merged_rows(some, None))
             write_lines(whole.buckets, bucket_lines(merged_buckets(some), history))
+            write_lines(whole.turns, merged_turns(some))
             left.append(whole)
         yield left
 
@@ -83,6 +106,26 @@ def taken(lines: Iterable[str], report: Report) -> Iterator[str]:
     """Lines that are in order already; ``report`` is given each row."""
     for line in lines:
         report.add(_ROW.decode(line))
+        yield line
+
+
+def merged_turns(sources: Sequence[Found]) -> Iterator[str]:
+    """The lines of all answered turns by conversation, then turn; raises ``BadRows``."""
+    streams = [_turns(source.turns) for source in sources]
+    for _, _, line in heapq.merge(*streams, key=_place_of_turn):
+        yield line.decode()
+
+
+def scored_turns(lines: Iterable[str], generation: Generation) -> Iterator[str]:
+    """Lines of answered turns; ``generation`` is given each.
+
+    Raises ``BadRows`` for a line that is no row.
+    """
+    for number, line in enumerate(lines, 1):
+        try:
+            generation.add(msgspec.json.decode(line))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise BadRows(f"{TURNS}, line {number}: no row of a replay: {error}") from error
         yield line
 
 
@@ -127,6 +170,23 @@ def _rows(path: Path, at: int) -> Iterator[_Row]:
             raise BadRows(f"{path}, line {number}: rows are not in their order")
         last = place
         yield row.conversation_id, row.turn, at, row, line
+
+
+def _place_of_turn(turn: _Turn) -> tuple[str, int]:
+    return turn[:2]
+
+
+def _turns(path: Path) -> Iterator[_Turn]:
+    last = ("", 0)
+    for number, line in _lines(path):
+        try:
+            place = _TURN.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise BadRows(f"{path}, line {number}: no row of a replay: {error}") from error
+        if (place.conversation_id, place.turn) <= last:
+            raise BadRows(f"{path}, line {number}: rows are not in their order")
+        last = (place.conversation_id, place.turn)
+        yield *last, line
 
 
 def _place(bucket: Bucket) -> tuple[int, str]:

@@ -22,10 +22,13 @@ from stream_metrics.adapters.replay.merge import (
     few,
     merged_buckets,
     merged_rows,
+    merged_turns,
+    scored_turns,
 )
-from stream_metrics.adapters.reports import BUCKETS, ROWS, write_json, write_lines
+from stream_metrics.adapters.reports import BUCKETS, ROWS, TURNS, write_json, write_lines
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.windows import parse_window
+from stream_metrics.evaluation.generation import Generation
 from stream_metrics.worker.outcome import Options, Outcome, merged
 from stream_metrics.worker.report import Report
 
@@ -85,14 +88,15 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """All that a report is made of: the outcome, and rows and buckets as they pass by.
+    """All that a report is made of: the outcome, and rows, buckets and turns as they pass by.
 
-    ``rows`` are lines, and fill ``report``.
+    ``rows`` are lines, and fill ``report``; ``turns`` are lines.
     """
 
     outcome: Outcome
     rows: Iterable[str]
     buckets: Iterable[Bucket]
+    turns: Iterable[str]
     report: Report
 
 
@@ -104,7 +108,9 @@ def finish(out: Path, part: Part, whole: Whole) -> dict[str, Any]:
     history = options.history(outcome.last_event_us)
     write_lines(out / BUCKETS, bucket_lines(whole.buckets, history, windows.take))
     write_json(out, "windows.json", windows.document())
-    content = whole.report.document(outcome, part.source, part.config)
+    generation = Generation()
+    write_lines(out / TURNS, scored_turns(whole.turns, generation))
+    content = whole.report.document(outcome, part.source, part.config, generation.block())
     write_json(out, "report.json", content)
     write_json(
         out,
@@ -134,7 +140,9 @@ def finish_merged(
     """Write the files of a report of many sources, by way of ``folder``; its content."""
     report = Report(stratify)
     with few(sources, part.options.history(0), folder) as left:
-        whole = Whole(outcome, merged_rows(left, report), merged_buckets(left), report)
+        whole = Whole(
+            outcome, merged_rows(left, report), merged_buckets(left), merged_turns(left), report
+        )
         return finish(out, part, whole)
 
 
@@ -172,7 +180,8 @@ def merge(directories: Sequence[Path], out: Path, stratify: Sequence[str] = ()) 
     found = [read(directory) for directory in directories]
     whole = _whole(directories, [part for part, _ in found])
     sources = [
-        Found(directory / ROWS, directory / BUCKETS, str(directory)) for directory in directories
+        Found(directory / ROWS, directory / BUCKETS, directory / TURNS, str(directory))
+        for directory in directories
     ]
     outcomes = [one for _, one in found]
     if len({part.source for part, _ in found}) > 1:

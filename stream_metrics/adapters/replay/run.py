@@ -32,9 +32,11 @@ from stream_metrics.adapters.replay.pieces import (
     lines_of,
     outcome_of,
     pieces_of,
+    turn_lines,
 )
 from stream_metrics.adapters.replay.pool import compute_all
 from stream_metrics.adapters.replay.spool import Piece, Place, SpoolWriter, place_of
+from stream_metrics.adapters.replay.texts import Held
 from stream_metrics.dedup.deduplicator import deduplicator
 from stream_metrics.engine.taken import Intake
 from stream_metrics.events.decode import BadRecord
@@ -253,7 +255,9 @@ def _at_once(task: Task, records: list[_Dealt]) -> dict[str, Any]:
     report = Report(task.stratify)
     found, history = engine.outcome_and_history()
     rows, outcome = taken(lines_of(engine), report), merged([found], task.options)
-    return finish(task.out, _part(task), Whole(outcome, rows, history.buckets(), report))
+    turns = turn_lines(engine, Held([record for _, _, record in records]))
+    whole = Whole(outcome, rows, history.buckets(), turns, report)
+    return finish(task.out, _part(task), whole)
 
 
 def _from_spool(task: Task, work: Work, manifest: Manifest, progress: Progress) -> dict[str, Any]:

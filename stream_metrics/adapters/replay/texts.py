@@ -8,7 +8,7 @@ has it, and beside it the events that it was made of.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Protocol, Self
@@ -90,17 +90,24 @@ class Told(NamedTuple):
     events: dict[int, list[Event]]
 
 
-def conversations_with_events(records: Again, engine: Replay, limits: Limits) -> Iterator[Told]:
+def conversations_with_events(
+    records: Again, engine: Replay, limits: Limits, wanted: Collection[str] | None = None
+) -> Iterator[Told]:
     """Every conversation of ``engine``, which has been fed ``records``, by code point of its id.
 
-    In memory are the places of all records, and the events of one conversation.
+    With ``wanted`` only those of these ids. In memory are the places of their records, and the
+    events of one conversation.
     """
     places: dict[str, array[int]] = {}
     for place, record in records.each():
         key = key_of(record.value, record.timestamp_ms, limits)
         if not isinstance(key, BadRecord):
-            places.setdefault(key.decode(), array("q")).append(place)
+            name = key.decode()
+            if wanted is None or name in wanted:
+                places.setdefault(name, array("q")).append(place)
     for conversation in engine.conversations():
+        if wanted is not None and conversation.conversation_id not in wanted:
+            continue
         read = (records.at(place) for place in places[conversation.conversation_id])
         yield Told(conversation, _by_turn(read, limits))
 

@@ -1,0 +1,139 @@
+"""Answers through a replay: turns.jsonl, the block generation, and what merges of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_metrics.adapters.replay import parts
+from stream_metrics.adapters.replay.merge import BadRows
+from stream_metrics.adapters.reports import TURNS
+from stream_metrics.adapters.run_directory import read_observations
+from stream_metrics.evaluation.generation import Generation
+from stream_metrics.ports import Record
+from tests.replays import AT_ONCE, IN_PARTS, SPOOLED, replayed
+
+NOON_S = 1_718_020_800
+
+
+def record(kind: str, conversation: str, second: int, **fields: Any) -> Record:
+    """A record of turn 1 unless it says otherwise."""
+    body = {"type": kind, "event_id": f"{kind}-{second}", "conversation_id": conversation,
+            "turn": 1, "occurred_at": NOON_S + second, **fields}  # fmt: skip
+    return Record(json.dumps(body).encode(), conversation.encode(), None)
+
+
+def search(conversation: str, second: int, title: str, **fields: Any) -> Record:
+    """A search with one result."""
+    sent = {"search_id": f"s{second}", "results": [{"result_id": f"r{second}", "title": title}]}
+    fields = {"iteration": 1, "searches": [sent], **fields}
+    return record("search_iteration", conversation, second, **fields)
+
+
+def answered(size: int = 30) -> list[Record]:
+    """Conversations of two turns; the second of every third has no answer."""
+    records = []
+    for number in range(size):
+        name = f"c{number:02}"
+        for turn in (1, 2):
+            records.append(search(name, 10 * turn, f"Nile {number}", turn=turn))
+            if turn == 1 or number % 3:
+                language = {"language": "de" if number % 2 else "en"}
+                answer, references = f"the Nile {turn}", ["Nile 2", f"Po {number}"]
+                records.append(
+                    record("turn_completed", name, 10 * turn + 1, turn=turn, answer=answer,
+                           reference_answers=references, dimensions=language)
+                )  # fmt: skip
+    return records
+
+
+def rows_in(files: dict[str, bytes]) -> list[dict[str, Any]]:
+    """The rows of ``turns.jsonl``."""
+    return [json.loads(line) for line in files[TURNS].splitlines()]
+
+
+def test_a_turn_with_a_row_and_an_answer_is_scored(tmp_path: Path) -> None:
+    """With the scope ``last`` the highest turn, with ``all`` each that has an answer."""
+    last = rows_in(replayed(answered(), tmp_path / "last", AT_ONCE))
+    every = rows_in(replayed(answered(), tmp_path / "all", AT_ONCE, turn_scope="all"))
+
+    assert [(row["conversation_id"], row["turn"]) for row in last] == [
+        (f"c{number:02}", 2) for number in range(30) if number % 3
+    ]
+    assert len(every) == 30 + len(last)
+    assert last[0]["scores"]["exact_match"] == 0.0  # c01 is German: "the" is no article
+    assert last[1]["scores"]["exact_match"] == 1.0
+    assert last[1]["scores"]["support_density"] == 1.0
+
+
+@pytest.mark.parametrize("turn_scope", ["last", "all"])
+def test_a_spool_changes_nothing(tmp_path: Path, turn_scope: str) -> None:
+    """In memory, by way of the disk, and in pieces: the same bytes."""
+    found = [
+        replayed(answered(), tmp_path / str(at), scale, turn_scope=turn_scope)
+        for at, scale in enumerate((AT_ONCE, SPOOLED, IN_PARTS))
+    ]
+
+    assert found[0] == found[1] == found[2]
+
+
+def test_members_merge_to_the_bytes_of_one(tmp_path: Path) -> None:
+    """The block is that of all rows, whichever member found them."""
+    whole = replayed(answered(), tmp_path / "whole", AT_ONCE)
+    shares = [tmp_path / f"{index}" for index in (1, 2, 3)]
+    for index, share in enumerate(shares, 1):
+        replayed(answered(), share, AT_ONCE, member=(index, 3))
+
+    out = tmp_path / "merged"
+    out.mkdir()
+    parts.merge(shares, out)
+
+    for name in (TURNS, "report.json"):
+        assert (out / name).read_bytes() == whole[name]
+
+
+def test_the_report_sums_the_rows_up(tmp_path: Path) -> None:
+    """The block is what the rows give; comparisons read the same rows."""
+    files = replayed(answered(), tmp_path, AT_ONCE)
+    generation = Generation()
+    for row in rows_in(files):
+        generation.add(row)
+
+    block = json.loads(files["report.json"])["generation"]
+
+    assert block == json.loads(json.dumps(generation.block()))
+    assert list(block["strata"]) == ["language"]
+    figure = read_observations(tmp_path)["turns"].figure("exact_match").figure
+    assert figure == block["metrics"]["exact_match"]["mean"]
+
+
+def test_without_answers_there_is_no_block(tmp_path: Path) -> None:
+    """Traffic that records none has an empty file of turns."""
+    files = replayed([search("c", 1, "Nile")], tmp_path, AT_ONCE)
+
+    assert files[TURNS] == b""
+    assert json.loads(files["report.json"])["generation"] is None
+
+
+def test_a_forgotten_answer_is_not_scored(tmp_path: Path) -> None:
+    """Nothing of it is read again."""
+    forget = {"type": "forget", "event_id": "f", "conversation_id": "c01"}
+    forget["occurred_at"] = NOON_S + 100  # type: ignore[assignment]
+    records = [*answered(2), Record(json.dumps(forget).encode(), b"c01", None)]
+
+    assert rows_in(replayed(records, tmp_path, AT_ONCE, turn_scope="all")) == rows_in(
+        replayed(answered(1), tmp_path / "first", AT_ONCE, turn_scope="all")
+    )
+
+
+def test_a_line_that_is_no_row_is_named(tmp_path: Path) -> None:
+    """Merging says which file and line a foreign line is in."""
+    replayed(answered(4), tmp_path, AT_ONCE)
+    with (tmp_path / TURNS).open("a") as file:
+        file.write('{"conversation_id": 1}\n')
+
+    with pytest.raises(BadRows, match=r"turns\.jsonl, line 3: no row of a replay"):
+        parts.merge([tmp_path], tmp_path)
