@@ -11,7 +11,6 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
-from functools import lru_cache
 from string import punctuation
 from typing import Final
 
@@ -26,9 +25,17 @@ _CJK: Final = re.compile(
 )
 
 
-@lru_cache(maxsize=1 << 16)
-def _is_punctuation(sign: str) -> bool:
-    return sign in punctuation or unicodedata.category(sign).startswith("P")
+class _Kept(dict[int, int | None]):
+    """By code point, itself, or None for punctuation; filled as signs are met."""
+
+    def __missing__(self, code: int) -> int | None:
+        sign = chr(code)
+        out = sign in punctuation or unicodedata.category(sign).startswith("P")
+        self[code] = None if out else code
+        return self[code]
+
+
+_KEPT: Final = _Kept()
 
 
 def base_language(language: str | None) -> str:
@@ -53,7 +60,7 @@ def tokens(text: str, language: str | None = None) -> list[str]:
     >>> tokens("東京 tower", "ja")
     ['東', '京', 'tower']
     """
-    kept = "".join(sign for sign in text.lower() if not _is_punctuation(sign))
+    kept = text.lower().translate(_KEPT)
     articles = ARTICLES.get(base_language(language), frozenset())
     return [token for token in _CJK.sub(r" \1 ", kept).split() if token not in articles]
 
