@@ -10,14 +10,18 @@ gets at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from hashlib import blake2b
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_metrics.evaluation.generation import BadSimilarity
+from stream_metrics.metrics.generation import Similarity
 from stream_metrics.metrics.text import tokens
 
 BATCH_TEXTS: Final = 32
@@ -25,6 +29,10 @@ DECIMALS: Final = 6
 
 Floats = NDArray[np.float64]
 _T = TypeVar("_T")
+
+
+class BadModel(Exception):
+    """A folder that holds no model of the kind that is needed; the message says why."""
 
 
 class Encoder(Protocol):
@@ -51,8 +59,8 @@ class SbertSimilarity:
         batch_texts: How many texts it is given at a time.
 
     Raises:
-        ValueError: The batch is smaller than 1; or, when asked, the encoder gives other than one
-            vector a text.
+        ValueError: The batch is smaller than 1.
+        BadSimilarity: When asked: the encoder gives other than one vector a text.
 
     >>> SbertSimilarity(HashedWords()).similarities([("the Nile", "Nile"), ("Nile", "?")])
     [1.0, 0.0]
@@ -70,7 +78,7 @@ class SbertSimilarity:
         for batch in _batches(texts, self._size):
             rows = np.asarray(self._encoder.encode(batch), dtype=np.float64)
             if rows.ndim != 2 or len(rows) != len(batch):
-                raise ValueError(
+                raise BadSimilarity(
                     f"the encoder gave an array of shape {rows.shape} for {len(batch)} texts; "
                     "one row a text is needed"
                 )
@@ -89,8 +97,8 @@ class CrossEncoderSimilarity:
         batch_pairs: How many pairs it is given at a time.
 
     Raises:
-        ValueError: The batch is smaller than 1; or, when asked, the model gives other than one
-            number a pair.
+        ValueError: The batch is smaller than 1.
+        BadSimilarity: When asked: the model gives other than one number a pair.
     """
 
     def __init__(self, scorer: PairScorer, *, batch_pairs: int = BATCH_TEXTS) -> None:
@@ -103,7 +111,7 @@ class CrossEncoderSimilarity:
         for batch in _batches(distinct, self._size):
             found = np.asarray(self._scorer.predict(batch), dtype=np.float64)
             if found.shape not in ((len(batch),), (len(batch), 1)):
-                raise ValueError(
+                raise BadSimilarity(
                     f"the cross-encoder gave an array of shape {found.shape} for {len(batch)} "
                     "pairs; take a model with one label"
                 )
@@ -139,11 +147,10 @@ def sbert(path: Path, *, batch_texts: int = BATCH_TEXTS) -> SbertSimilarity:
 
     Raises:
         FileNotFoundError: There is no such folder.
+        BadModel: It holds no such model.
         ModuleNotFoundError: sentence-transformers is not installed; the message says how to.
     """
-    folder = _folder(path)
-    model = _library().SentenceTransformer(folder, local_files_only=True)
-    return SbertSimilarity(_Quiet(model), batch_texts=batch_texts)
+    return SbertSimilarity(_loaded("SentenceTransformer", path), batch_texts=batch_texts)
 
 
 def cross_encoder(path: Path, *, batch_pairs: int = BATCH_TEXTS) -> CrossEncoderSimilarity:
@@ -151,11 +158,39 @@ def cross_encoder(path: Path, *, batch_pairs: int = BATCH_TEXTS) -> CrossEncoder
 
     Raises:
         FileNotFoundError: There is no such folder.
+        BadModel: It holds no such model.
         ModuleNotFoundError: sentence-transformers is not installed; the message says how to.
     """
-    folder = _folder(path)
-    model = _library().CrossEncoder(folder, local_files_only=True)
-    return CrossEncoderSimilarity(_Quiet(model), batch_pairs=batch_pairs)
+    return CrossEncoderSimilarity(_loaded("CrossEncoder", path), batch_pairs=batch_pairs)
+
+
+_LOADERS: Final[Mapping[str, Callable[[Path], Similarity]]] = {
+    "sbert_similarity": sbert,
+    "cross_encoder_similarity": cross_encoder,
+}
+
+
+@lru_cache(maxsize=1)
+def models_of(folders: tuple[tuple[str, str], ...]) -> Mapping[str, Similarity]:
+    """The models in folders, by the name of the metric; loaded once a process.
+
+    Raises:
+        BadModel: A folder holds no such model.
+        FileNotFoundError, ModuleNotFoundError: As ``check_model`` says before.
+    """
+    return {name: _LOADERS[name](Path(folder)) for name, folder in folders}
+
+
+def check_model(path: Path) -> None:
+    """See whether a model could be loaded, without doing so.
+
+    Raises:
+        FileNotFoundError: There is no such folder.
+        ModuleNotFoundError: sentence-transformers is not installed; the message says how to.
+    """
+    _folder(path)
+    if find_spec("sentence_transformers") is None:
+        raise _missing()
 
 
 class _Quiet:
@@ -169,6 +204,16 @@ class _Quiet:
 
     def predict(self, pairs: list[tuple[str, str]]) -> Any:
         return self._model.predict(pairs, batch_size=len(pairs), show_progress_bar=False)
+
+
+def _loaded(kind: str, path: Path) -> _Quiet:
+    folder = _folder(path)
+    library = _library()
+    try:
+        return _Quiet(getattr(library, kind)(folder, local_files_only=True))
+    except (AttributeError, KeyError, OSError, RuntimeError, TypeError, ValueError) as error:
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        raise BadModel(f"{path}: no {kind} can be loaded from this folder: {first}") from error
 
 
 def _folder(path: Path) -> str:
@@ -185,12 +230,15 @@ def _library() -> Any:
     except ModuleNotFoundError as error:
         if error.name != "sentence_transformers":
             raise
-        raise ModuleNotFoundError(
-            "semantic similarity needs sentence-transformers: "
-            "pip install 'stream-metrics[semantic]'",
-            name="sentence_transformers",
-        ) from error
+        raise _missing() from error
     return sentence_transformers
+
+
+def _missing() -> ModuleNotFoundError:
+    return ModuleNotFoundError(
+        "semantic similarity needs sentence-transformers: pip install 'stream-metrics[semantic]'",
+        name="sentence_transformers",
+    )
 
 
 def _at_least_one(size: int) -> int:

@@ -32,21 +32,11 @@ over turns in `report.json`, with intervals by resampling conversations.
 """
 
 _SEMANTIC: Final = """\
-SBERT and cross-encoder similarity need a model in a folder of this machine, and
-`pip install 'stream-metrics[semantic]'`. They are not part of a replay yet; `score_turns` takes
-them:
-
-```python
-from pathlib import Path
-
-from stream_metrics.adapters.semantic import sbert
-from stream_metrics.evaluation.generation import score_turns
-
-rows = score_turns(turns, {"sbert_similarity": sbert(Path("models/all-MiniLM-L6-v2"))})
-```
-
-Texts go to the model as they are, in batches. Values are rounded to six decimals, as the last bits
-depend on which texts a model gets at a time.
+SBERT and cross-encoder similarity are computed where `--sbert` or `--cross-encoder` names the
+folder of a model on this machine; they need `pip install 'stream-metrics[semantic]'`. Nothing is
+fetched. Texts go to the model as they are, in batches, an empty answer too. Values are rounded to
+six decimals, as the last bits depend on which texts a model gets at a time. That makes a replay's
+bytes the same in practice; unlike for all other figures it is no guarantee.
 """
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,6 +25,7 @@ from stream_metrics.adapters.replay.run import InUse, Scale, Source, StrictlyBad
 from stream_metrics.adapters.replay.spool import SpoolDamaged
 from stream_metrics.adapters.reports import write_text
 from stream_metrics.adapters.row_parquet import write_row_parquet
+from stream_metrics.adapters.semantic import BadModel, check_model
 from stream_metrics.cli.common import (
     ConfigOption,
     NowOption,
@@ -38,6 +39,7 @@ from stream_metrics.cli.gates import FailIfOption, fail_if_crossed, read_gates
 from stream_metrics.cli.progress import shown_progress
 from stream_metrics.cli.sending import IntoKafkaOption, ShiftOption, SpeedOption, send_again
 from stream_metrics.cli.sources import SinceOption, Sources, UntilOption
+from stream_metrics.evaluation.generation import BadSimilarity
 from stream_metrics.evaluation.headline import PARTS, REPLAY_FIGURES, figures_of_report
 from stream_metrics.settings import Settings, masked
 from stream_metrics.worker.outcome import Options
@@ -58,6 +60,26 @@ FormatOption = Annotated[
     typer.Option(
         "--format",
         help="[bold]parquet[/bold]: conversations.parquet as well, beside conversations.jsonl.",
+    ),
+]
+
+
+SbertOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--sbert",
+        metavar="FOLDER",
+        help="Judge answers by the sentence-transformers model in this folder, too.",
+        show_default=False,
+    ),
+]
+CrossEncoderOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--cross-encoder",
+        metavar="FOLDER",
+        help="Judge answers by the cross-encoder in this folder, too.",
+        show_default=False,
     ),
 ]
 
@@ -97,6 +119,8 @@ def replay(
     ] = None,
     stratify: StratifyOption = None,
     rows_as: FormatOption = "jsonl",
+    sbert: SbertOption = None,
+    cross_encoder: CrossEncoderOption = None,
     restart: Annotated[
         bool, typer.Option("--restart", help="Begin anew, even if a killed replay could go on.")
     ] = False,
@@ -108,10 +132,11 @@ def replay(
 ) -> None:
     """Run recorded events through the engine and write the report.
 
-    Writes conversations.jsonl, windows.json, buckets.jsonl, report.json, report.html, parts.json
-    (the same bytes for the same input and settings) and run.json into --out. Memory is bounded; a
-    large input is spooled to --out meanwhile. Killed, the same command goes on where it was. With
-    --into-kafka nothing is computed here: the records go to the input topics, for workers to read.
+    Writes conversations.jsonl, turns.jsonl, windows.json, buckets.jsonl, report.json, report.html,
+    parts.json (the same bytes for the same input and settings) and run.json into --out. Memory is
+    bounded; a large input is spooled to --out meanwhile. Killed, the same command goes on where it
+    was. With --into-kafka nothing is computed here: the records go to the input topics, for workers
+    to read.
     """
     settings = load_settings(config)
     gates = read_gates(fail_if, REPLAY_FIGURES, PARTS)
@@ -129,6 +154,7 @@ def replay(
         raise UsageError(
             "--speed and --shift go with --into-kafka: a replay into files never waits"
         )
+    models = _models(sbert_similarity=sbert, cross_encoder_similarity=cross_encoder)
     options = Options(
         settings.engine_config(),
         scope,
@@ -136,12 +162,13 @@ def replay(
         tuple(settings.metrics.routes),
         tuple(settings.metrics.window_specs()),
         parse_now(now),
+        models,
     )
     task = Task(
         Source(source.names, source.identity, source.records),
         options,
         out,
-        _shown(settings),
+        _shown(settings, models),
         _member(member),
         strict,
         _strata(stratify),
@@ -232,6 +259,8 @@ def _explained(out: Path) -> Iterator[None]:
         yield
     except (BadRows, InUse, SpoolDamaged, StrictlyBad, WorkerDied, parts.BadPart) as error:
         raise UsageError(str(error)) from error
+    except (BadModel, BadSimilarity) as error:
+        raise UsageError(str(error)) from error
     except OSError as error:
         raise UsageError(f"{error.filename or out}: {error.strerror}") from error
 
@@ -272,10 +301,26 @@ def _strata(names: list[str] | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names or ()))
 
 
-def _shown(settings: Settings) -> dict[str, Any]:
-    """The settings that the figures depend on."""
+def _models(**folders: Path | None) -> tuple[tuple[str, str], ...]:
+    """The folders that are given, by the name of the metric; raises ``UsageError``."""
+    found = []
+    for name, folder in folders.items():
+        if folder is not None:
+            try:
+                check_model(folder)
+            except (FileNotFoundError, ModuleNotFoundError) as error:
+                raise UsageError(str(error)) from error
+            found.append((name, str(folder.resolve())))
+    return tuple(found)
+
+
+def _shown(settings: Settings, models: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """The settings that the figures depend on; of models the names of their folders."""
     shown = masked(settings)
-    return {part: shown[part] for part in ("dedup", "limits", "metrics")}
+    found = {part: shown[part] for part in ("dedup", "limits", "metrics")}
+    if models:
+        found["models"] = {name: Path(folder).name for name, folder in models}
+    return found
 
 
 def _summary(report: dict[str, Any], out: Path) -> None:

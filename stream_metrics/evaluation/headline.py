@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from stream_metrics.evaluation.observed import BASES, ITERATIONS, MACRO, MEAN
-from stream_metrics.metrics.generation import LEXICAL
+from stream_metrics.metrics.generation import BY_NAME as ANSWERS
 
 PARTS: Final = ("value", "n", "sd", "ci_low", "ci_high")
 MICRO: Final = {
@@ -32,7 +32,7 @@ REPLAY_FIGURES: Final = (
     "routing_accuracy",
     "reranking_improvement",
     *(f"counts.{name}" for name in COUNTS),
-    *LEXICAL,
+    *ANSWERS,
 )
 """What the report of a replay has, whatever was replayed."""
 
@@ -79,7 +79,7 @@ def _replayed(report: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
     found["reranking_improvement"] = _parts(reranking, "improvement")
     for name, count in (report.get("counts") or {}).items():
         found[f"counts.{name}"] = {"value": count}
-    return found | {name: _parts({}, "mean") for name in LEXICAL}
+    return found | {name: _parts({}, "mean") for name in ANSWERS}
 
 
 def _parts(one: Mapping[str, Any], key: str) -> dict[str, float | None]:

@@ -36,7 +36,8 @@ class Rejected:
 class Options:
     """What a replay computes, beside its input: the same for all that is merged.
 
-    ``now_us``: the time of the window sums; None is the largest event time.
+    ``now_us``: the time of the window sums; None is the largest event time. ``models``: the folders
+    of the models that judge answers, by the name of the metric.
     """
 
     config: EngineConfig
@@ -45,6 +46,7 @@ class Options:
     routes: tuple[str, ...]
     windows: tuple[Window, ...]
     now_us: int | None = None
+    models: tuple[tuple[str, str], ...] = ()
 
     def names(self, agents: Iterable[str], routes: Iterable[str]) -> Names:
         """Which of the agents (or releases) and routes that were found have series of their own."""

@@ -8,14 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from stream_metrics.adapters.semantic import (
     CrossEncoderSimilarity,
     HashedWords,
     SbertSimilarity,
+    check_model,
     cross_encoder,
     sbert,
 )
+from stream_metrics.cli import app
+from stream_metrics.cli.common import UsageError
 from stream_metrics.evaluation.generation import score_turns
 from stream_metrics.metrics.generation import AnsweredTurn
 
@@ -111,7 +115,7 @@ def test_a_batch_holds_at_least_one() -> None:
         SbertSimilarity(HashedWords(), batch_texts=0)
 
 
-@pytest.mark.parametrize("load", [sbert, cross_encoder])
+@pytest.mark.parametrize("load", [sbert, cross_encoder, check_model])
 def test_without_the_extra_the_error_says_how_to_install_it(
     load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,8 +126,21 @@ def test_without_the_extra_the_error_says_how_to_install_it(
         load(tmp_path)
 
 
-@pytest.mark.parametrize("load", [sbert, cross_encoder])
+@pytest.mark.parametrize("load", [sbert, cross_encoder, check_model])
 def test_a_model_is_a_folder_of_this_machine(load: Any, tmp_path: Path) -> None:
     """A name of a hub is no path, and nothing is fetched."""
     with pytest.raises(FileNotFoundError, match="no such folder; name one that holds a model"):
         load(tmp_path / "all-MiniLM-L6-v2")
+
+
+@pytest.mark.parametrize("option", ["--sbert", "--cross-encoder"])
+def test_a_replay_says_before_it_reads_that_a_model_is_missing(option: str, tmp_path: Path) -> None:
+    """The error is one of usage, and nothing is written."""
+    (tmp_path / "in.jsonl").write_text("")
+    command = ["replay", str(tmp_path / "in.jsonl"), "--out", str(tmp_path / "out")]
+
+    done = CliRunner().invoke(app, [*command, option, str(tmp_path / "model")])
+
+    assert isinstance(done.exception, UsageError)
+    assert "model: no such folder" in str(done.exception)
+    assert not (tmp_path / "out").exists()

@@ -48,6 +48,7 @@ def fingerprint(
         options.turn_scope,
         options.now_us,
         [window.name for window in options.windows],
+        options.models,
         member,
         _boot(),
     ]

@@ -7,7 +7,7 @@ there is done.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -19,6 +19,7 @@ from stream_metrics.adapters.replay.merge import Found
 from stream_metrics.adapters.replay.spool import Piece, read_spool, spool_path
 from stream_metrics.adapters.replay.texts import Again, OnDisk, conversations_with_events
 from stream_metrics.adapters.reports import bucket_line, write_lines, write_text
+from stream_metrics.adapters.semantic import models_of
 from stream_metrics.engine.answers import answered_turns
 from stream_metrics.engine.row import canonical
 from stream_metrics.evaluation.generation import score_turns
@@ -68,7 +69,7 @@ def compute(work: Work, piece: Piece) -> Piece:
     found = found_in(work.folder, piece)
     write_lines(found.rows, lines_of(engine))
     with OnDisk(work.folder, piece) as records:
-        write_lines(found.turns, turn_lines(engine, records))
+        write_lines(found.turns, turn_lines(engine, records, work.options.models))
     outcome, history = engine.outcome_and_history()
     write_lines(found.buckets, map(bucket_line, history.lines()))
     content = {"fingerprint": work.fingerprint, "outcome": outcome.as_data()}
@@ -81,10 +82,13 @@ def lines_of(engine: Replay) -> Iterator[str]:
     return (canonical(row) + "\n" for row in engine.each_row())
 
 
-def turn_lines(engine: Replay, records: Again) -> Iterator[str]:
+def turn_lines(
+    engine: Replay, records: Again, models: Sequence[tuple[str, str]] = ()
+) -> Iterator[str]:
     """The rows of turns with an answer as canonical lines, after ``engine`` was fed ``records``.
 
-    Records are read again only if there is an answer among them.
+    Records are read again, and ``models`` (folders by the name of the metric) loaded, only if there
+    is an answer among them.
     """
     if not engine.answered:
         return
@@ -96,7 +100,7 @@ def turn_lines(engine: Replay, records: Again) -> Iterator[str]:
             conversation, chain.from_iterable(events.values()), engine.options.turn_scope
         )
     )
-    for row in score_turns(turns):
+    for row in score_turns(turns, models_of(tuple(models))):
         yield canonical(row) + "\n"
 
 

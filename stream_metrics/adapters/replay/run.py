@@ -255,7 +255,7 @@ def _at_once(task: Task, records: list[_Dealt]) -> dict[str, Any]:
     report = Report(task.stratify)
     found, history = engine.outcome_and_history()
     rows, outcome = taken(lines_of(engine), report), merged([found], task.options)
-    turns = turn_lines(engine, Held([record for _, _, record in records]))
+    turns = turn_lines(engine, Held([record for _, _, record in records]), task.options.models)
     whole = Whole(outcome, rows, history.buckets(), turns, report)
     return finish(task.out, _part(task), whole)
 
