@@ -23,10 +23,12 @@ from stream_metrics.metrics.generation import (
     words_of,
 )
 from stream_metrics.metrics.text import base_language
-from stream_metrics.metrics.words import WORDS_VERSION
+from stream_metrics.metrics.words import ARTICLES, WORDS_VERSION
 
 Row = dict[str, Any]
 
+OTHER: Final = "other"
+"""Languages that have no lists of articles and stopwords, together."""
 BATCH_TURNS: Final = 256
 """Turns whose texts are held while a model judges them together."""
 
@@ -156,7 +158,8 @@ class Generation:
         self._counts["empty_answer"] += not row["n_tokens"]
         self._counts["without_reference"] += not row["n_references"]
         self._counts["without_text"] += not row["n_texts"]
-        self._languages[base_language(known.get("language"))] += 1
+        language = base_language(known.get("language"))
+        self._languages[language if language in ARTICLES else OTHER] += 1
 
     def block(
         self,

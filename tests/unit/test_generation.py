@@ -332,7 +332,7 @@ def test_a_block_counts_turns_and_what_they_lack() -> None:
     turns = [
         AnsweredTurn("a", answer="Nile", references=["Nile"], texts=["Nile"]),
         AnsweredTurn("a", 2, answer="", references=["Nile"], dimensions={"language": "de-AT"}),
-        AnsweredTurn("b", answer="Po"),
+        AnsweredTurn("b", answer="Po", dimensions={"language": "fi"}),
         AnsweredTurn("c"),
     ]
 
@@ -345,7 +345,7 @@ def test_a_block_counts_turns_and_what_they_lack() -> None:
             "languages",
         )
     ]  # fmt: skip
-    assert counts == [3, 1, 1, 2, {"de": 1, "en": 2}]
+    assert counts == [3, 1, 1, 2, {"de": 1, "en": 1, "other": 1}]
     mean = block["metrics"]["exact_match"]
     assert (mean["mean"], mean["n"], mean["ci_low"]) == (0.5, 2, None)
 

@@ -82,12 +82,13 @@ PAGES = [(evaluated, "report.html"), (compared, "compare.html")]
 
 
 def test_a_replay_has_every_part(replayed: Path) -> None:
-    """Headline, distributions, iterations, worst conversations, strata, data quality, settings."""
+    """Figures of searches, then answers, the language first as there are several; settings."""
     page = Read((replayed / "report.html").read_text(encoding="utf-8"))
 
     assert page.headings == [
         "Headline", "Distributions", "By iteration", "Worst conversations", "By agent",
-        "By release", "Data quality", "Settings",
+        "By release", "Data quality", "Answers by language", "Answers", "Answers by category",
+        "Answers by difficulty", "Settings",
     ]  # fmt: skip
 
 
@@ -134,6 +135,21 @@ def test_every_picture_has_words_and_a_table(replayed: Path) -> None:
         assert "<table>" in figure
 
 
+def test_answers_stand_apart_from_the_headline(replayed: Path) -> None:
+    """Their means are those of the report; without any answer nothing is said of answers."""
+    report = json.loads((replayed / "report.json").read_text())
+    found = report["generation"]["metrics"]["support_density"]
+    page = Read((replayed / "report.html").read_text(encoding="utf-8"))
+    report["generation"] = None
+    (replayed / "report.json").write_text(json.dumps(report))
+
+    without = Read(write_report_page(replayed).read_text(encoding="utf-8"))
+
+    assert f"[{found['ci_low']:.4f}, {found['ci_high']:.4f}]" in page.text
+    assert "Support density" in page.text
+    assert "Support density" not in without.text
+
+
 def test_names_of_the_input_are_text(replayed: Path) -> None:
     """Conversation, agent, source, setting and message of a hostile producer do nothing."""
     rows = [
@@ -146,6 +162,11 @@ def test_names_of_the_input_are_text(replayed: Path) -> None:
     report = json.loads((replayed / "report.json").read_text())
     report["source"] = [HOSTILE]
     report["config"] = {HOSTILE: HOSTILE}
+    strata = report["generation"]["strata"]
+    strata[HOSTILE] = strata.pop("difficulty")
+    strata[HOSTILE]["units"] = {HOSTILE: 1}
+    for one in strata[HOSTILE]["metrics"].values():
+        one["strata"] = {HOSTILE: next(iter(one["strata"].values()))}
     report["bad_records"] = {"first": [{"record": 1, "reason": HOSTILE, "message": HOSTILE}]}
     (replayed / "report.json").write_text(json.dumps(report))
 

@@ -21,10 +21,12 @@ from stream_metrics.adapters.html.markup import (
 from stream_metrics.adapters.html.pictures import Line, histogram, lines
 from stream_metrics.adapters.reports import QUERIES, ROWS, write_text
 from stream_metrics.adapters.run_directory import read_report, read_rows
+from stream_metrics.evaluation.estimates import LANGUAGE
 from stream_metrics.evaluation.gathered import Conversations, Queries, Stratum
 from stream_metrics.evaluation.headline import figures_of_report
 from stream_metrics.evaluation.observed import better_of, title_of
 from stream_metrics.evaluation.wording import interval, number
+from stream_metrics.metrics.generation import BY_NAME as ANSWERS
 
 PAGE: Final = "report.html"
 MOST_HISTOGRAMS: Final = 6
@@ -55,6 +57,8 @@ def report_page(directory: Path, report: Report) -> str:
         sections += _replay(report, _conversations(directory / ROWS))
     if report.get("retrieval") is not None:
         sections += _retrieval(report["retrieval"], directory / QUERIES)
+    if report.get("generation") is not None:
+        sections += _generation(report["generation"])
     sections.append(_settings(report))
     return page(title, ["Of ", element("bdi", source), "."], sections)
 
@@ -75,7 +79,7 @@ def _conversations(path: Path) -> Conversations:
 def _replay(report: Report, rows: Conversations) -> list[Child]:
     figures = figures_of_report(report)
     counts = report["counts"]
-    shown = [one for one in figures if not one.startswith("counts.")]
+    shown = [one for one in figures if not one.startswith("counts.") and one not in ANSWERS]
     sections: list[Child] = [
         section(
             "Headline",
@@ -285,16 +289,16 @@ def _worst_queries(rows: Queries, shown: Sequence[str]) -> Safe:
     return section("Worst queries", card(element("h3", caption), table(caption, titles, cells)))
 
 
-def _stratified(dimension: str, strata: Report, names: Sequence[str]) -> Safe:
+def _stratified(dimension: str, strata: Report, names: Sequence[str], by: str = "By") -> Safe:
     units = strata["units"]
-    caption = f"By {dimension}"
+    caption = f"{by} {dimension}"
     titles = ("Metric", *(f"{one} (n={n:,})" for one, n in units.items()), "Average", "Variance")
     cells = []
     for one in names:
         found = strata["metrics"][one]
         cells.append(
             (
-                one,
+                title_of(one),
                 *(
                     joined(number(found["strata"][stratum]["mean"]), element("br"),
                            interval({**found["strata"][stratum]}))
@@ -323,6 +327,39 @@ def _judgements(block: Report) -> Safe:
         *((f"Relevance by {one}", f"{n:,}") for one, n in block["strategy_counts"].items() if n),
     ]
     return section("Data quality", card(table("Data quality", ("What", "Count"), cells)))
+
+
+# -- of answers -------------------------------------------------------------------------------
+
+
+def _generation(block: Report) -> list[Child]:
+    """Means of answers; the strata of several languages come first."""
+    names = list(block["metrics"])
+    figures = figures_of_report({"generation": block})
+    means = section(
+        "Answers",
+        card(_figures_table(names, figures)),
+        card(table("Turns with an answer", ("What", "Count"), _answered(block))),
+        lead="Answers against reference answers, the question and what was retrieved; means over "
+        "turns. Support is overlap of words, whatever the answer means.",
+    )
+    strata = {
+        dimension: _stratified(dimension, found, names, "Answers by")
+        for dimension, found in block["strata"].items()
+    }
+    first = [strata.pop(LANGUAGE)] if LANGUAGE in strata else []
+    return [*first, means, *strata.values()]
+
+
+def _answered(block: Report) -> list[tuple[str, str]]:
+    languages = ", ".join(f"{one}: {n:,}" for one, n in block["languages"].items())
+    return [
+        ("Turns with an answer", f"{block['turns']:,}"),
+        ("Answers without a word", f"{block['turns_with_empty_answer']:,}"),
+        ("Turns without reference answers", f"{block['turns_without_reference']:,}"),
+        ("Turns without retrieved texts", f"{block['turns_without_text']:,}"),
+        ("Languages whose articles and stopwords were taken", languages),
+    ]
 
 
 # -- of both ----------------------------------------------------------------------------------
