@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.mutations.of_answers import ANSWERS
 from tests.mutations.of_delivery import DELIVERY
 from tests.mutations.of_figures import FIGURES
 from tests.mutations.of_moves import MOVES
 from tests.mutations.of_recordings import RECORDINGS
 
-MUTATIONS: Final = (*FIGURES, *DELIVERY, *MOVES, *RECORDINGS)
+MUTATIONS: Final = (*FIGURES, *DELIVERY, *MOVES, *RECORDINGS, *ANSWERS)

@@ -1,0 +1,59 @@
+"""Broken builds that score answers by other texts than those that count."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutations.mutation import Edit, Mutation
+
+PASS: Final = "stream_metrics/engine/answers.py"
+METRICS: Final = "stream_metrics/metrics/generation.py"
+MERGE: Final = "stream_metrics/adapters/replay/merge.py"
+
+TEXTS: Final = "tests/unit/test_answers.py::test_texts_are_those_of_the_oracle"
+SCORES: Final = "tests/unit/test_generation.py::test_scores_are_those_of_the_oracle"
+MEMBERS: Final = "tests/unit/test_replay_answers.py::test_members_merge_to_the_bytes_of_one"
+
+ANSWERS: Final = (
+    Mutation(
+        "texts of duplicates count",
+        "an answer is supported by results that repeat others, too",
+        (
+            Edit(
+                PASS,
+                "        for position in turn.firsts:\n",
+                "        for position in range(len(turn.documents)):\n",
+            ),
+        ),
+        TEXTS,
+        "assert found == {",
+    ),
+    Mutation(
+        "the first reference answer counts",
+        "an answer is compared with one reference answer, not with the best",
+        (
+            Edit(
+                METRICS,
+                "    return max(score(answer, reference) for reference in words.references)\n",
+                "    return max(score(answer, reference) for reference in words.references[:1])\n",
+            ),
+        ),
+        SCORES,
+        "in expected.items()",
+    ),
+    Mutation(
+        "answered turns one member after the other",
+        "the rows of a replay group's members are put together out of order",
+        (
+            Edit(
+                MERGE,
+                "    for _, _, line in heapq.merge(*streams, key=_place_of_turn):\n"
+                "        yield line.decode()\n",
+                "    for stream in streams:\n"
+                "        yield from (line.decode() for *_, line in stream)\n",
+            ),
+        ),
+        MEMBERS,
+        "whole[name]",
+    ),
+)
