@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
+import numpy as np
+
 from stream_metrics.statistics.intervals import CONFIDENCE, RESAMPLES, Estimate, Method, estimate
 from stream_metrics.statistics.resampling import SEED
 from stream_metrics.statistics.several import spread_of_strata, stratum_note
-from stream_metrics.statistics.units import Units
+from stream_metrics.statistics.units import Floats, Integers, Units
 
 Block = dict[str, Any]
-Values = Sequence[float | None]
 
 MOST_STRATA: Final = 50
 """Values that a dimension may have to be split by unasked."""
@@ -72,7 +73,7 @@ def dimensions_of(places: Sequence[Placed], asked: Sequence[str] | None, row: st
 
 
 class Estimates:
-    """Estimates over chosen rows of columns of values; None takes no part.
+    """Estimates over chosen rows of columns of values; NaN takes no part.
 
     Args:
         places: Of the rows, whose order changes nothing.
@@ -82,16 +83,19 @@ class Estimates:
     def __init__(self, places: Sequence[Placed], intervals: Intervals | None) -> None:
         self._places = places
         self._intervals = intervals
+        numbers = {unit: at for at, unit in enumerate(sorted({place.unit for place in places}))}
+        self._unit = np.array([numbers[place.unit] for place in places], dtype=np.int64)
+        self._by_unit = np.argsort(self._unit, kind="stable")
 
-    def over(self, values: Values, rows: Sequence[int] | None = None) -> Block:
+    def over(self, values: Floats, rows: Sequence[int] | None = None) -> Block:
         """The mean of a column over some rows, by default all."""
-        return self.of_units(self._units(values, range(len(values)) if rows is None else rows))
+        return self.of_units(self._units(values, self._by_unit if rows is None else self._in(rows)))
 
     def of_units(self, units: Units) -> Block:
         """The mean over units."""
         return self._block(self._estimate(units))
 
-    def of_strata(self, dimension: str, columns: Mapping[str, Values]) -> Block:
+    def of_strata(self, dimension: str, columns: Mapping[str, Floats]) -> Block:
         """All columns, by the names of their metrics, in each stratum of a dimension."""
         places = self._places
         rows: dict[str, list[int]] = {}
@@ -99,10 +103,11 @@ class Estimates:
             if dimension in place.dimensions:
                 rows.setdefault(place.dimensions[dimension], []).append(at)
         names = sorted(rows)
+        chosen = {name: self._in(rows[name]) for name in names}
         sizes = {name: len({places[at].unit for at in rows[name]}) for name in names}
         metrics = {}
         for metric, values in columns.items():
-            found = {name: self._estimate(self._units(values, rows[name])) for name in names}
+            found = {name: self._estimate(self._units(values, chosen[name])) for name in names}
             spread = spread_of_strata([one.mean for one in found.values()])
             metrics[metric] = {
                 "strata": {name: self._block(one) for name, one in found.items()},
@@ -116,8 +121,14 @@ class Estimates:
             "metrics": metrics,
         }
 
-    def _units(self, values: Values, rows: Sequence[int]) -> Units:
-        return Units.of_values((self._places[at].unit, values[at]) for at in rows)
+    def _in(self, rows: Sequence[int]) -> Integers:
+        """The rows in the order of their units."""
+        chosen = np.array(rows, dtype=np.int64)
+        ordered: Integers = chosen[np.argsort(self._unit[chosen], kind="stable")]
+        return ordered
+
+    def _units(self, values: Floats, rows: Integers) -> Units:
+        return Units.of_columns(self._unit[rows], values[rows])
 
     def _estimate(self, units: Units) -> Estimate:
         if self._intervals is None:

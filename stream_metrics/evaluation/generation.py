@@ -10,8 +10,10 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from math import isfinite, isnan, nan
+from math import isfinite, nan
 from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 from stream_metrics.evaluation.estimates import Block, Estimates, Intervals, dimensions_of
 from stream_metrics.metrics.generation import (
@@ -181,10 +183,7 @@ class Generation:
             return None
         split = dimensions_of(self._places, dimensions, "turn")
         names = [name for name in BY_NAME if name in self._values]
-        columns = {
-            name: [None if isnan(value) else value for value in self._values[name]]
-            for name in names
-        }
+        columns = {name: np.array(self._values[name]) for name in names}
         estimates = Estimates(self._places, intervals)
         return {
             "unit": "conversation",

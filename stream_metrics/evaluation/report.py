@@ -12,7 +12,6 @@ from stream_metrics.evaluation.estimates import (
     Block,
     Estimates,
     Intervals,
-    Values,
     dimensions_of,
 )
 from stream_metrics.evaluation.scoring import Place, Scored
@@ -136,15 +135,14 @@ class _Figures:
         }
         return self._estimates.of_strata(dimension, columns)
 
-    def _column(self, column: int) -> list[float | None]:
-        values = self._whole.values[:, column].tolist()
-        return [None if value != value else value for value in values]
+    def _column(self, column: int) -> Floats:
+        return self._whole.values[:, column]
 
-    def _turns(self, values: Values) -> Units:
+    def _turns(self, values: Floats) -> Units:
         """Each turn's mean, a value a turn."""
         turns: dict[tuple[str, int | None], list[float]] = {}
-        for place, value in zip(self._whole.places, values, strict=True):
-            if value is not None:
+        for place, value in zip(self._whole.places, values.tolist(), strict=True):
+            if value == value:
                 turns.setdefault((place.unit, place.turn), []).append(value)
         return Units.of_values(
             (unit, fsum(found) / len(found)) for (unit, _), found in turns.items()
