@@ -7,7 +7,14 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
-from stream_metrics.statistics.intervals import CONFIDENCE, RESAMPLES, Estimate, Method, estimate
+from stream_metrics.statistics.intervals import (
+    CONFIDENCE,
+    RESAMPLES,
+    Estimate,
+    Method,
+    estimate,
+    estimate_all,
+)
 from stream_metrics.statistics.resampling import SEED
 from stream_metrics.statistics.several import spread_of_strata, stratum_note
 from stream_metrics.statistics.units import Floats, Integers, Units
@@ -91,9 +98,14 @@ class Estimates:
         """The mean of a column over some rows, by default all."""
         return self.of_units(self._units(values, self._by_unit if rows is None else self._in(rows)))
 
+    def over_all(self, columns: Mapping[str, Floats]) -> dict[str, Block]:
+        """The means of several columns, over all rows."""
+        units = {name: self._units(values, self._by_unit) for name, values in columns.items()}
+        return {name: self._block(found) for name, found in self._estimates(units).items()}
+
     def of_units(self, units: Units) -> Block:
         """The mean over units."""
-        return self._block(self._estimate(units))
+        return self._block(self._estimates({"": units})[""])
 
     def of_strata(self, dimension: str, columns: Mapping[str, Floats]) -> Block:
         """All columns, by the names of their metrics, in each stratum of a dimension."""
@@ -105,9 +117,15 @@ class Estimates:
         names = sorted(rows)
         chosen = {name: self._in(rows[name]) for name in names}
         sizes = {name: len({places[at].unit for at in rows[name]}) for name in names}
+        by_stratum = {
+            name: self._estimates(
+                {metric: self._units(values, chosen[name]) for metric, values in columns.items()}
+            )
+            for name in names
+        }
         metrics = {}
-        for metric, values in columns.items():
-            found = {name: self._estimate(self._units(values, chosen[name])) for name in names}
+        for metric in columns:
+            found = {name: by_stratum[name][metric] for name in names}
             spread = spread_of_strata([one.mean for one in found.values()])
             metrics[metric] = {
                 "strata": {name: self._block(one) for name, one in found.items()},
@@ -130,13 +148,26 @@ class Estimates:
     def _units(self, values: Floats, rows: Integers) -> Units:
         return Units.of_columns(self._unit[rows], values[rows])
 
-    def _estimate(self, units: Units) -> Estimate:
+    def _estimates(self, figures: Mapping[str, Units]) -> dict[str, Estimate]:
+        """Those of all figures; percentile intervals share their drawings."""
         if self._intervals is None:
-            return Estimate(units.figure, units.n, units.size, units.sd, None, None, "percentile")
+            return {
+                name: Estimate(one.figure, one.n, one.size, one.sd, None, None, "percentile")
+                for name, one in figures.items()
+            }
         method, confidence, count, seed = self._intervals
-        if method == "wilson" and not (units.binary and units.single):
-            method = "percentile"
-        return estimate(units, method, confidence=confidence, resample_count=count, seed=seed)
+        apart = {
+            name: estimate(one, method, confidence=confidence, resample_count=count, seed=seed)
+            for name, one in figures.items()
+            if method != "percentile" and (method != "wilson" or (one.binary and one.single))
+        }
+        together = estimate_all(
+            {name: one for name, one in figures.items() if name not in apart},
+            confidence=confidence,
+            resample_count=count,
+            seed=seed,
+        )
+        return {name: apart[name] if name in apart else together[name] for name in figures}
 
     def _block(self, found: Estimate) -> Block:
         return {

@@ -193,6 +193,6 @@ class Generation:
             "turns_without_text": self._counts["without_text"],
             "words_version": WORDS_VERSION,
             "languages": dict(sorted(self._languages.items())),
-            "metrics": {name: estimates.over(columns[name]) for name in names},
+            "metrics": estimates.over_all(columns),
             "strata": {name: estimates.of_strata(name, columns) for name in split},
         }

@@ -66,8 +66,16 @@ def estimate(
     return _estimate(units, method, confidence, resample_count, seed)
 
 
-def estimate_all(figures: Mapping[str, Units], *, seed: int = SEED) -> dict[str, Estimate]:
-    """What ``estimate`` gives for each figure; those of as many units share one drawing.
+def estimate_all(
+    figures: Mapping[str, Units],
+    *,
+    confidence: float = CONFIDENCE,
+    resample_count: int = RESAMPLES,
+    seed: int = SEED,
+) -> dict[str, Estimate]:
+    """What ``estimate`` gives for each figure, with percentile intervals.
+
+    Figures of as many units share one drawing.
 
     >>> units = Units.of_values([("a", 1.0), ("b", 0.0), ("c", 0.5)])
     >>> estimate_all({"one": units, "two": units})["two"] == estimate(units)
@@ -80,10 +88,12 @@ def estimate_all(figures: Mapping[str, Units], *, seed: int = SEED) -> dict[str,
     for size, names in by_size.items():
         drawn: list[Floats | None] = [None] * len(names)
         if size >= 2:
-            drawn[:] = _resampled_together([figures[name] for name in names], RESAMPLES, seed, 0)
+            drawn[:] = _resampled_together(
+                [figures[name] for name in names], resample_count, seed, 0
+            )
         for name, values in zip(names, drawn, strict=True):
             units = figures[name]
-            found[name] = _estimate(units, "percentile", CONFIDENCE, RESAMPLES, seed, values)
+            found[name] = _estimate(units, "percentile", confidence, resample_count, seed, values)
     return {name: found[name] for name in figures}
 
 
