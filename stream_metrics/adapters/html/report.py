@@ -126,7 +126,11 @@ def _tile(one: str, found: Mapping[str, float | None]) -> Safe:
     )
 
 
-def _figures_table(names: Sequence[str], figures: Mapping[str, Mapping[str, Any]]) -> Safe:
+def _figures_table(
+    names: Sequence[str],
+    figures: Mapping[str, Mapping[str, Any]],
+    caption: str = "Figures with intervals",
+) -> Safe:
     rows = []
     for one in names:
         found = figures[one]
@@ -142,9 +146,7 @@ def _figures_table(names: Sequence[str], figures: Mapping[str, Mapping[str, Any]
                 "-" if n is None else f"{n:,}",
             )
         )
-    return table(
-        "Figures with intervals", ("Figure", "Better", "Value", "95% CI", "SD", "n"), rows, words=2
-    )
+    return table(caption, ("Figure", "Better", "Value", "95% CI", "SD", "n"), rows, words=2)
 
 
 def _iterations(rows: Conversations) -> Safe:
@@ -338,7 +340,7 @@ def _generation(block: Report) -> list[Child]:
     figures = figures_of_report({"generation": block})
     means = section(
         "Answers",
-        card(_figures_table(names, figures)),
+        card(_figures_table(names, figures, "Answers with intervals")),
         card(table("Turns with an answer", ("What", "Count"), _answered(block))),
         lead="Answers against reference answers, the question and what was retrieved; means over "
         "turns. Support is overlap of words, whatever the answer means.",
