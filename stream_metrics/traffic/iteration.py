@@ -111,6 +111,9 @@ class TurnMaker:
         repeat = repeat_chance(self._agent.repeat_base, number)
         same_pages = max(self._again, self._agent.trouble("same_pages", at_us))
         wanted = 0 if chance() < _FINDS_NOTHING else profile.results_per_search
+        empty = self._agent.trouble("empty_index", at_us)
+        if empty and chance() < empty:
+            wanted = 0
         off_topic = self._agent.trouble("off_topic", at_us)
         topical = not (off_topic and chance() < off_topic)
         hits = self._retriever.search(selected, wanted, repeat, same_pages, topical=topical)

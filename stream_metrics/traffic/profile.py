@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 Stream = Literal["events", "labels"]
 IncidentKind = Literal[
     "same_pages", "rewriter_loops", "off_topic", "gate_skips", "router_stuck", "reranker_inverted",
-    "labels_late",
+    "labels_late", "empty_index",
 ]  # fmt: skip
 Rhythm = Literal["flat", "working_day"]
 
@@ -44,7 +44,8 @@ class Incident:
     - ``gate_skips``: that an iteration is skipped though a search was needed;
     - ``router_stuck``: that a search goes to the agent's first route whatever the query;
     - ``reranker_inverted``: that the worst results of a search come first;
-    - ``labels_late``: that a label event comes a quarter to three quarters of an hour late.
+    - ``labels_late``: that a label event comes a quarter to three quarters of an hour late;
+    - ``empty_index``: that a search returns nothing.
     """
 
     agent: str

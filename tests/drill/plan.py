@@ -41,6 +41,7 @@ class Kind(NamedTuple):
 _SRR: Final = Ratio(("d",), ("r",))
 _SRE: Final = Ratio(("sg",), ("sr",))
 _GAIN: Final = Ratio(("sG",), ("si",))
+_RESULTS: Final = Ratio(("r",), ("s",))
 _MISSED: Final = Ratio(("q|skip|yes",), ("q|skip|yes", "q|skip|no", "q|search|yes", "q|search|no"))
 _ROUTED: Final = Ratio(("R|any|yes",), ("R|any|yes", "R|any|no"))
 _RERANKED: Final = Ratio(("ks|shown",), ("ks|baseline",))
@@ -54,6 +55,8 @@ KINDS: Final = (
          "StreamMetricsEfficiencyDrop", "PlainEfficiency", True, ratio=_SRE),
     Kind("off_topic", "searches miss their topic: gain", (0.4, 0.7, 1.0), 0.7,
          "StreamMetricsGainDrop", "PlainGain", True, ratio=_GAIN),
+    Kind("empty_index", "an index returns nothing", (0.3, 0.7, 1.0), 0.7,
+         "StreamMetricsResultsDrop", "PlainResults", ratio=_RESULTS),
     Kind("gate_skips", "the gate is stuck on skip", (0.3, 0.6, 0.95), 0.6,
          "StreamMetricsRetrievalMissed", "PlainMissed", True, ratio=_MISSED),
     Kind("router_stuck", "the router is stuck on one route", (0.4, 0.7, 1.0), 0.7,
@@ -70,7 +73,7 @@ KINDS: Final = (
          "StreamMetricsConsumerLagGrowing", "PlainLag"),
 )  # fmt: skip
 
-_OF_AGENTS: Final = tuple(dict.fromkeys((k.name, k.strengths) for k in KINDS[:7]))
+_OF_AGENTS: Final = tuple(dict.fromkeys((k.name, k.strengths) for k in KINDS[:8]))
 _OF_ALL: Final = ("labeller_down", "labels_late", "consumer_stalled")
 
 

@@ -76,6 +76,8 @@ class Subject:
 
 RESULTS: Final = {"1m": 300.0, "5m": 1_500.0, "30m": 9_000.0, "24h": 200_000.0}
 FEW_RESULTS: Final = {"1m": 20.0, "5m": 90.0, "30m": 190.0, "24h": 4_000.0}
+SEARCHES: Final = {"5m": 150.0, "30m": 900.0, "24h": 20_000.0}
+FEW_SEARCHES: Final = {"5m": 9.0, "30m": 18.0, "24h": 400.0}
 ITERATIONS: Final = {"5m": 100.0, "30m": 600.0, "24h": 14_000.0}
 FEW_ITERATIONS: Final = {"5m": 9.0, "30m": 18.0, "24h": 300.0}
 DECISIONS: Final = {"5m": 60.0, "1h": 700.0, "24h": 9_000.0}
@@ -88,6 +90,8 @@ FEW_DECISIONS: Final = {"5m": 4.0, "1h": 9.0, "24h": 100.0}
 SUBJECTS: Final = (
     Subject("SRRSpike", ("critical", "warning"),
             _parts("duplicate_results", "results"), 0.22, 0.6, 0.04, RESULTS, FEW_RESULTS),
+    Subject("StreamMetricsResultsDrop", ("critical",),
+            _parts("results", "searches"), 10.0, 1.0, 1.0, SEARCHES, FEW_SEARCHES),
     Subject("StreamMetricsEfficiencyDrop", ("critical",),
             _parts("settled_good_results", "settled_results"), 0.3, 0.1, 0.04, RESULTS,
             FEW_RESULTS, judged=True),
@@ -213,6 +217,38 @@ def without_zeros() -> list[Case]:
                  {QUIET_MINUTES - 1: (), QUIET_MINUTES + 15: fired})]  # fmt: skip
 
 
+def searching(searches: Mapping[str, float], *short: Phase, long: Sequence[Phase] = ()) -> Series:
+    """An agent's searches, and results: of five minutes, of 30 (else the same), and of a day."""
+    series: Series = {}
+    of_window = {"5m": short, "30m": long or short, "24h": [(sum(n for n, _ in short), 10.0)]}
+    for window, phases in of_window.items():
+        of, total = {"agent": "a", "window": window}, searches[window]
+        results = [(n, found if found is None else found * total) for n, found in phases]
+        made = gauge(f"{WINDOW}results", *results, **of)
+        series |= made | gauge(f"{WINDOW}searches", *[(n, total) for n, _ in phases], **of)
+    return series
+
+
+def of_an_index() -> list[Case]:
+    """An index that is empty, and one that had bad luck."""
+    fired = [{"agent": "a", "severity": "critical"}]
+    silent = dict.fromkeys(range(QUIET_MINUTES, QUIET_MINUTES + BAD_MINUTES, 5), ())
+    empty = searching(SEARCHES, (QUIET_MINUTES, 10.0), (BAD_MINUTES, GONE))
+    quiet = {"5m": 5.0, "30m": 30.0, "24h": 1_000.0}
+    late = [(QUIET_MINUTES + 15, 10.0), (BAD_MINUTES, 0.0)]  # 30 minutes take a while to be empty
+    unlucky = (QUIET_MINUTES, 10.0), (4, 4.0), (BAD_MINUTES - 4, 10.0)
+    return [
+        Case("fires where nothing is found, and so no series of results is left", empty,
+             {QUIET_MINUTES - 1: (), QUIET_MINUTES + 4: fired}),
+        Case("fires where there are 30 searches in half an hour",
+             searching(quiet, (QUIET_MINUTES, 10.0), (BAD_MINUTES + 15, 0.0), long=late),
+             {QUIET_MINUTES + 14: (), QUIET_MINUTES + 19: fired}),
+        Case("is silent on less than half of 20 searches, which chance may bring",
+             searching({**SEARCHES, "5m": 20.0}, *unlucky,
+                       long=[(QUIET_MINUTES + BAD_MINUTES, 10.0)]), silent),
+    ]  # fmt: skip
+
+
 def spiking(**of: str) -> Series:
     """SRR goes up, of an agent or of whatever else sums are by; the day stays healthy."""
     series: Series = {}
@@ -248,4 +284,5 @@ for _subject in SUBJECTS:
     if _subject.judged:
         CASES[_subject.alert] += unjudged(_subject)
 CASES["StreamMetricsRoutingAccuracyDrop"] += without_zeros()
+CASES["StreamMetricsResultsDrop"] += of_an_index()
 CASES["SRRSpike"] += [*of_others(), *of_releases()]

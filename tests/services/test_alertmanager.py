@@ -87,8 +87,15 @@ async def held_back(alertmanager: Alertmanager) -> list[str]:
                 alert("StreamMetricsEfficiencyDrop", "critical", agent="a"),
                 alert("StreamMetricsEfficiencyDrop", "critical", agent="b"),
                 alert("StreamMetricsGainDrop", "warning", agent="b"),
+                alert("StreamMetricsResultsDrop", "critical", agent="c"),
+                alert("StreamMetricsGainDrop", "warning", agent="c"),
             ],
-            ["SRRSpike a", "StreamMetricsEfficiencyDrop a", "StreamMetricsGainDrop b"],
+            [
+                "SRRSpike a",
+                "StreamMetricsEfficiencyDrop a",
+                "StreamMetricsGainDrop b",
+                "StreamMetricsGainDrop c",
+            ],
             id="of the same agent",
         ),
         pytest.param(

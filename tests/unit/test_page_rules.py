@@ -92,6 +92,21 @@ def test_a_drop_is_far_below_what_is_usual(
     assert agent(name, {}, {part: 0, whole: 300}, {}).level == UNKNOWN
 
 
+@pytest.mark.parametrize(
+    ("short", "long", "level"),
+    [(0, 0, CRITICAL), (40, 40, CRITICAL), (0, 60, OK), (60, 40, OK), (100, 100, OK)],
+)
+def test_results_drop_where_searches_find_less_than_half(short: int, long: int, level: str) -> None:
+    """In both windows, also where they find nothing at all."""
+    usual = {"r": 10_000, "s": 1_000}
+
+    found = agent("results_drop", {"r": short, "s": 10}, {"r": 10 * long, "s": 100}, usual)
+
+    assert found.level == level
+    assert agent("results_drop", {}, {"r": 0, "s": 49}, usual).level == UNKNOWN
+    assert agent("results_drop", {}, {"r": 0, "s": 100}, {}).level == UNKNOWN
+
+
 def test_missed_retrievals_are_skips_that_were_needed() -> None:
     """More than a fifth of the labelled decisions is a warning."""
     assert agent("missed_retrievals", {}, {"q|skip|yes": 21, "q|search|yes": 79}, {}).level == (
@@ -226,6 +241,7 @@ def test_rules_speak_of_windows_that_are_kept_by_default() -> None:
         ("SRRSpike", f"> {conditions.SRR_CRITICAL:g}"),
         ("SRRSpike", f"> {conditions.SRR_OF_USUAL:g} *"),
         ("SRRSpike", f">= {conditions.RESULTS}"),
+        ("StreamMetricsResultsDrop", f"< {conditions.RESULTS_DROP:g} *"),
         ("StreamMetricsEfficiencyDrop", f"< {conditions.DROP_WARNING:g} *"),
         ("StreamMetricsGainDrop", f"< {conditions.DROP_WARNING:g} *"),
         ("StreamMetricsRetrievalMissed", f"> {conditions.MISSED_WARNING:g}"),

@@ -364,6 +364,19 @@ def test_searches_off_the_topic_find_little_that_is_good() -> None:
     assert shares[True] < 0.5 * shares[False]
 
 
+def test_an_empty_index_returns_nothing() -> None:
+    """With the incident's probability, of its agent only; others nearly always find something."""
+    incident = Incident("it-desk", 0, 1e6, "empty_index", 0.7)
+    profile = replace(SMALL, conversations=200, incidents=(incident,))
+    empty: dict[bool, list[bool]] = {True: [], False: []}
+    for event, found in searches(profile):
+        empty[event["agent"] == "it-desk"] += [not search["results"] for search in found]
+
+    shares = {there: sum(of) / len(of) for there, of in empty.items()}
+    assert shares[True] == pytest.approx(0.7, abs=0.05)
+    assert shares[False] < 0.03
+
+
 def test_an_inverted_reranker_shows_the_worst_first() -> None:
     """Inline gains fall with the rank, and rise where the reranker is inverted."""
     incident = Incident("it-desk", 0, 1e6, "reranker_inverted", 1.0)

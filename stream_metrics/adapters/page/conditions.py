@@ -30,6 +30,7 @@ SRR_CRITICAL: Final = 0.4
 SRR_OF_USUAL: Final = 1.5
 DROP_WARNING: Final = 0.8  # of what is usual
 DROP_CRITICAL: Final = 0.5
+RESULTS_DROP: Final = 0.5  # of what is usual
 MISSED_WARNING: Final = 0.2
 ROUTING_DROP: Final = 0.1  # below what is usual
 RERANK_WARNING: Final = 0.98  # of the order before
@@ -103,6 +104,17 @@ def srr_spike(sums: Window3) -> Finding:
         level = CRITICAL if lesser > SRR_CRITICAL else WARNING
     repeats = f"{share(long['value'])} of its results in {LONG} repeat what the turn had already"
     return Finding(level, f"{repeats}; over {BASELINE} it is {share(before)}")
+
+
+def results_drop(sums: Window3) -> Finding:
+    """Searches find far less than usual, in the short and the long window, or nothing."""
+    short, long, usual = map(figures.found, (sums.short, sums.long, sums.baseline))
+    if long["whole"] < DECISIONS or not usual["value"]:
+        return Finding(UNKNOWN, f"{long['whole']} searches in {LONG}, {DECISIONS} are needed")
+    now = long["value"] if short["value"] is None else short["value"]
+    low = max(now, long["value"]) < RESULTS_DROP * usual["value"]
+    why = f"a search returns {long['value']:.1f} results in {LONG}; over {BASELINE} it is"
+    return Finding(CRITICAL if low else OK, f"{why} {usual['value']:.1f}")
 
 
 def drop(of: Callable[[Sums], figures.Figure], enough: int, words: str, of_what: str) -> AgentRule:

@@ -34,6 +34,11 @@ def srr(sums: Mapping[str, int]) -> Figure:
     return figure(sums.get("d", 0), sums.get("r", 0))
 
 
+def found(sums: Mapping[str, int]) -> Figure:
+    """Results by search; a search that finds nothing counts."""
+    return figure(sums.get("r", 0), sums.get("s", 0))
+
+
 def sre(sums: Mapping[str, int]) -> Figure:
     """Good new results of all results, of settled iterations."""
     return figure(sums.get("sg", 0), sums.get("sr", 0))

@@ -29,6 +29,7 @@ from stream_metrics.adapters.page.conditions import (
     MISSED_WARNING,
     RERANK_WARNING,
     RESULTS,
+    RESULTS_DROP,
     ROUTING_DROP,
     SHORT,
     SRR_CRITICAL,
@@ -49,6 +50,7 @@ from stream_metrics.adapters.page.conditions import (
     not_ready,
     offset_gaps,
     reranking_worse,
+    results_drop,
     routing_drop,
     share,
     srr_spike,
@@ -76,6 +78,13 @@ RULES: Final = (
         "Did an index, a query rewriter or a prompt change? The worst conversations show what "
         "repeats.",
         of_agent=srr_spike,
+    ),
+    Rule(
+        "results_drop", "Results drop",
+        f"results a search of {SHORT} and {LONG} below {share(RESULTS_DROP)} of those of "
+        f"{BASELINE}, from {DECISIONS} searches on",
+        "Is an index empty, or does a source answer with nothing?",
+        of_agent=results_drop,
     ),
     Rule(
         "sre_drop", "SRE drop",
