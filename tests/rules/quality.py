@@ -217,6 +217,34 @@ def without_zeros() -> list[Case]:
                  {QUIET_MINUTES - 1: (), QUIET_MINUTES + 15: fired})]  # fmt: skip
 
 
+def of_new_rerankers() -> list[Case]:
+    """Agents without a day of their own: only the order before reranking tells."""
+    minutes = 60
+
+    def new(*ratios: tuple[int, float], searches: float = 700.0, name: str = "a") -> Series:
+        made: Series = {}
+        for window, total in {"5m": searches / 12, "1h": searches}.items():
+            levels: Sequence[Level] = [(n, ratio, total) for n, ratio in ratios]
+            made |= _reranking(levels, agent=name, window=window)
+        return made
+
+    fired = [{"agent": "a", "severity": "warning"}]
+    silent = dict.fromkeys(range(0, minutes, 5), ())
+    return [
+        Case("fires where a new agent's reranker is bad from the first day, and resolves",
+             new((minutes, 0.9), (30, 1.1)), {5: fired, minutes - 1: fired, minutes + 12: ()}),
+        Case("is silent about a new agent whose reranker is good", new((minutes, 1.1)), silent),
+        Case("is silent where a new agent's reranker changes nothing", new((minutes, 0.98)),
+             silent),
+        Case("is silent on 40 searches that chance may have made worse",
+             new((minutes, 0.87), searches=40), silent),
+        Case("is silent where a new agent has 29 reranked searches in an hour",
+             new((minutes, 0.5), searches=29), silent),
+        Case("is silent about other agents' rerankers, added up under `other`",
+             new((minutes, 0.7), name="other"), silent),
+    ]  # fmt: skip
+
+
 def searching(searches: Mapping[str, float], *short: Phase, long: Sequence[Phase] = ()) -> Series:
     """An agent's searches, and results: of five minutes, of 30 (else the same), and of a day."""
     series: Series = {}
@@ -285,4 +313,5 @@ for _subject in SUBJECTS:
         CASES[_subject.alert] += unjudged(_subject)
 CASES["StreamMetricsRoutingAccuracyDrop"] += without_zeros()
 CASES["StreamMetricsResultsDrop"] += of_an_index()
+CASES["StreamMetricsRerankingWorse"] += of_new_rerankers()
 CASES["SRRSpike"] += [*of_others(), *of_releases()]
