@@ -11,6 +11,7 @@ import pytest
 
 from tests.rules import drift, quality, workers
 from tests.rules.cases import Case, document
+from tests.rules.needed import rules_for
 
 RULES = Path(__file__).parents[2] / "deploy" / "prometheus"
 FILES = ("recording.rules.yml", "usual.rules.yml", "bounds.rules.yml", "alerts.rules.yml")
@@ -24,22 +25,31 @@ def test_every_alert_has_cases() -> None:
     assert set(re.findall(r"- alert: (\w+)", text)) == set(CASES)
 
 
+def test_all_files_are_loaded_as_they_are(promtool_path: str) -> None:
+    """The cases have parts of them only."""
+    ask(promtool_path, "check", "rules", *(str(RULES / name) for name in FILES))
+
+
 @pytest.mark.parametrize("alert", CASES)
 def test_the_rule_keeps_its_claims(alert: str, promtool_path: str, tmp_path: Path) -> None:
     """Each case of the alert fires and is silent as it says."""
-    file = tmp_path / f"{alert}.test.json"  # JSON is YAML
-    paths = [RULES / name for name in FILES]
+    rules = rules_for(alert, {name: (RULES / name).read_text(encoding="utf-8") for name in FILES})
+    for name, part in rules.items():
+        (tmp_path / name).write_text(part, encoding="utf-8")
     groups = [
-        group
-        for path in paths
-        for group in re.findall(r"^  - name: (\S+)", path.read_text(encoding="utf-8"), re.M)
+        group for part in rules.values() for group in re.findall(r"^  - name: (\S+)", part, re.M)
     ]
-    text = json.dumps(document(CASES[alert], [str(path) for path in paths], groups, alert))
+    file = tmp_path / f"{alert}.test.json"  # JSON is YAML
+    text = json.dumps(document(CASES[alert], list(rules), groups, alert))
     file.write_text(text, encoding="utf-8")
 
+    ask(promtool_path, "test", "rules", str(file))
+
+
+def ask(promtool: str, *arguments: str) -> None:
+    """Run promtool; fails with what it says."""
     run = subprocess.run(
-        [promtool_path, "test", "rules", str(file)],
-        capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
+        [promtool, *arguments], capture_output=True, text=True, timeout=600, check=False
+    )
 
     assert run.returncode == 0, run.stdout + run.stderr
