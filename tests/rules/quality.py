@@ -217,6 +217,15 @@ def without_zeros() -> list[Case]:
                  {QUIET_MINUTES - 1: (), QUIET_MINUTES + 15: fired})]  # fmt: skip
 
 
+def of_busy_and_quiet() -> list[Case]:
+    """What is usual is of documents, not of minutes."""
+    few_labels, all_labels = (20, 0.4, 15_000.0), (20, 1.0, 300.0)
+    levels: Sequence[Level] = [few_labels, all_labels, (QUIET_MINUTES - 20, 0.4, 1_500.0)]
+    silent = dict.fromkeys(range(QUIET_MINUTES - 5, QUIET_MINUTES + 20, 5), ())
+    return [Case("is silent where quiet minutes had many labels, and most documents never had",
+                 JUDGED(levels, agent="a", window="5m"), silent)]  # fmt: skip
+
+
 def of_new_rerankers() -> list[Case]:
     """Agents without a day of their own: only the order before reranking tells."""
     minutes = 60
@@ -313,5 +322,6 @@ for _subject in SUBJECTS:
         CASES[_subject.alert] += unjudged(_subject)
 CASES["StreamMetricsRoutingAccuracyDrop"] += without_zeros()
 CASES["StreamMetricsResultsDrop"] += of_an_index()
+CASES["StreamMetricsJudgedShareLow"] += of_busy_and_quiet()
 CASES["StreamMetricsRerankingWorse"] += of_new_rerankers()
 CASES["SRRSpike"] += [*of_others(), *of_releases()]
