@@ -86,6 +86,7 @@ ALL_DOCUMENTS: Final = {**DOCUMENTS, "24h": 200_000.0}
 JUDGED: Final = _parts("labelled_results", "unique_results")
 FEW_DOCUMENTS: Final = {"5m": 100.0, "1h": 190.0}
 FEW_DECISIONS: Final = {"5m": 4.0, "1h": 9.0, "24h": 100.0}
+FEW_OF_THE_GATE: Final = {"5m": 2.0, "1h": 4.0, "24h": 100.0}
 
 SUBJECTS: Final = (
     Subject("SRRSpike", ("critical", "warning"),
@@ -101,7 +102,7 @@ SUBJECTS: Final = (
     Subject("StreamMetricsRetrievalMissed", ("critical",),
             _answers("gate_decisions", {"decision": "skip", "needed": "yes"},
                      {"decision": "search", "needed": "yes"}),
-            0.03, 0.6, 0.03, DECISIONS, FEW_DECISIONS),
+            0.03, 0.6, 0.03, DECISIONS, FEW_OF_THE_GATE),
     Subject("StreamMetricsRoutingAccuracyDrop", ("warning",),
             _answers("routed_searches", {"route": "wiki", "correct": "yes"},
                      {"route": "wiki", "correct": "no"}),
@@ -316,10 +317,33 @@ def of_releases() -> list[Case]:
                  {QUIET_MINUTES - 1: (), QUIET_MINUTES + 10: fired})]  # fmt: skip
 
 
+def of_a_handful() -> list[Case]:
+    """Four decisions in five minutes, of an agent whose gate misses three of a hundred."""
+    gate = next(one for one in SUBJECTS if one.alert == "StreamMetricsRetrievalMissed")
+
+    def missed(share: float) -> Series:
+        series: Series = {}
+        for window, volume in {"5m": 4.0, "1h": 40.0, "24h": 1_000.0}.items():
+            then = share if window == "5m" else gate.healthy
+            levels = [(QUIET_MINUTES, gate.healthy, volume), (BAD_MINUTES, then, volume)]
+            series |= gate.series(levels, agent="a", window=window)
+        return series
+
+    end = QUIET_MINUTES + BAD_MINUTES
+    fired = [{"agent": "a", "severity": "critical"}]
+    return [
+        Case("fires when three of a handful are missed", missed(0.75),
+             {QUIET_MINUTES - 1: (), QUIET_MINUTES + 7: fired, end - 1: fired}),
+        Case("is silent when one of a handful is missed", missed(0.25),
+             dict.fromkeys(range(QUIET_MINUTES, end, 5), ())),
+    ]  # fmt: skip
+
+
 CASES: Final = {subject.alert: cases(subject) for subject in SUBJECTS}
 for _subject in SUBJECTS:
     if _subject.judged:
         CASES[_subject.alert] += unjudged(_subject)
+CASES["StreamMetricsRetrievalMissed"] += of_a_handful()
 CASES["StreamMetricsRoutingAccuracyDrop"] += without_zeros()
 CASES["StreamMetricsResultsDrop"] += of_an_index()
 CASES["StreamMetricsJudgedShareLow"] += of_busy_and_quiet()
