@@ -1,4 +1,4 @@
-"""Hold the drill: ``python -m tests.drill --tuning 1 11 --held-out 21 22 --out page.md``."""
+"""Hold the drill: ``python -m tests.drill --tuning 1 11 --held-out 31 32 --out page.md``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import asyncio
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -22,19 +23,31 @@ def main() -> int:
     """Simulate, write the page, and say whether what is promised was kept (exit code 1: not)."""
     parser = argparse.ArgumentParser(prog="python -m tests.drill", description=__doc__)
     parser.add_argument("--tuning", type=int, nargs="*", default=[1, 11], metavar="SEED")
-    parser.add_argument("--held-out", type=int, nargs="*", default=[21, 22], metavar="SEED")
+    parser.add_argument("--held-out", type=int, nargs="*", default=[31, 32], metavar="SEED")
     parser.add_argument("--agents", type=int, default=STANDARD.agents)
     parser.add_argument("--days", type=int, default=STANDARD.days, help="of each simulated world")
     parser.add_argument("--turns", type=int, default=STANDARD.turns_each, help="in each library")
     parser.add_argument("--out", type=Path, help="write the page there, not to standard output")
+    parser.add_argument("--processes", type=int, default=1, help="seeds simulated at a time")
     asked = parser.parse_args()
     size = Size(asked.agents, asked.days, asked.turns)
-    shelf = Libraries(size.turns_each)
-    groups = [
-        asyncio.run(_held(title, seeds, size, shelf))
-        for title, seeds in (("Tuning", asked.tuning), ("Held out", asked.held_out))
-        if seeds
-    ]
+    seeds = {"Held out": asked.held_out, "Tuning": asked.tuning}
+    with ProcessPoolExecutor(asked.processes) as pool:
+        worlds = {
+            (title, seed): pool.submit(_held, title, seed, size)
+            for title, of in seeds.items()
+            for seed in of
+        }
+        groups = [
+            Group(
+                title,
+                tuple(of),
+                [worlds[title, seed].result()[0] for seed in of],
+                [worlds[title, seed].result()[1] for seed in of],
+            )
+            for title, of in seeds.items()
+            if of
+        ]
     text = page(groups, size)
     if asked.out:
         asked.out.write_text(text, encoding="utf-8")
@@ -43,18 +56,16 @@ def main() -> int:
     return 0 if all(group.kept for group in groups) else 1
 
 
-async def _held(title: str, seeds: Sequence[int], size: Size, shelf: Libraries) -> Group:
-    """Two worlds a seed: one in which nothing is wrong, one with incidents."""
-    worlds: dict[bool, list[Drill]] = {True: [], False: []}
-    for seed in seeds:
-        for healthy in worlds:
-            with tempfile.TemporaryDirectory(prefix="drill-") as place:
-                say = _saying(
-                    f"{title.lower()}, seed {seed}, {'healthy' if healthy else 'troubled'}"
-                )
-                drill = await run(seed, size, Path(place), shelf, healthy=healthy, say=say)
-                worlds[healthy].append(drill)
-    return Group(title, tuple(seeds), worlds[True], worlds[False])
+def _held(title: str, seed: int, size: Size) -> tuple[Drill, Drill]:
+    """The worlds of a seed: one in which nothing is wrong, and one with incidents."""
+    shelf = Libraries(size.turns_each)
+    found = []
+    for healthy in (True, False):
+        with tempfile.TemporaryDirectory(prefix="drill-") as place:
+            say = _saying(f"{title.lower()}, seed {seed}, {'healthy' if healthy else 'troubled'}")
+            drill = asyncio.run(run(seed, size, Path(place), shelf, healthy=healthy, say=say))
+            found.append(drill)
+    return found[0], found[1]
 
 
 def _saying(what: str) -> Callable[[str], None]:

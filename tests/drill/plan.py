@@ -12,6 +12,7 @@ from tests.drill.power import Ratio
 from tests.drill.world import DAY, HOUR, MINUTE, START_US, Agent, Incident, busyness
 
 WARM_UP_DAYS: Final = 2
+SOON: Final = 10  # minutes of labelled data in which an incident is to be caught
 LASTS_US: Final = 90 * MINUTE
 _APART_US: Final = 27 * HOUR  # so that the last one has left the baseline
 _WITHIN_US: Final = 12 * HOUR

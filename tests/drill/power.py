@@ -1,4 +1,4 @@
-"""What traffic can show at all: how far an incident moves a ratio, by what chance does."""
+"""What traffic can show at all: from how many turns an incident can be told from chance."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from tests.drill.world import MINUTE, Agent, Libraries, harder
 
 Reals = NDArray[np.float64]
 MOST: Final = 0.9  # of the labels
+STEPS: Final = 1_024  # of the grid on which what a turn adds lies
+CHANCE: Final = 3.167e-5  # beyond four standard deviations, on one side
+POWER: Final = 0.95
 
 
 class Ratio(NamedTuple):
@@ -22,15 +25,49 @@ class Ratio(NamedTuple):
     below: tuple[str, ...]
 
 
-def effect(shelf: Libraries, agent: Agent, condition: Condition, ratio: Ratio) -> float:
-    """How far a condition moves the agent's ratio, in standard errors of one turn.
+def tells(shelf: Libraries, agent: Agent, condition: Condition, ratio: Ratio, turns: int) -> bool:
+    """Whether a test that knew both conditions would tell them apart from so many turns.
 
-    Of ``n`` turns it is that many standard errors times the root of ``n``: a ratio of sums over
-    turns has the variance of ``above - ratio * below``, by the mean of ``below`` squared.
+    The test adds up ``above - usual * below`` over the turns, where ``usual`` is the healthy ratio.
+    It calls so much as chance brings once in 31,600 healthy stretches (four standard deviations on
+    one side) an incident; of 100 incidents it has to find 95. The distribution of the sum is worked
+    out, not taken for a normal one: of a handful of turns it is none.
     """
-    usual, spread = _moments(shelf, agent, Condition(HEALTHY), ratio)
-    then, _ = _moments(shelf, agent, condition, ratio)
-    return abs(then - usual) / spread
+    if turns < 1:
+        return False
+    up, down, weight = _turns(shelf, agent, Condition(HEALTHY), ratio)
+    usual = float(weight @ up) / float(weight @ down)
+    healthy = up - usual * down
+    then_up, then_down, then_weight = _turns(shelf, agent, condition, ratio)
+    then = then_up - usual * then_down
+    sign = 1.0 if float(then_weight @ then) > 0 else -1.0
+    low = float(min((sign * healthy).min(), (sign * then).min()))
+    high = float(max((sign * healthy).max(), (sign * then).max()))
+    step = (high - low) / STEPS
+    if step == 0.0:
+        return False
+    by_chance = sum_of(grid_of(sign * healthy, weight, low, step), turns)
+    in_trouble = sum_of(grid_of(sign * then, then_weight, low, step), turns)
+    beyond = np.cumsum(by_chance[::-1])[::-1]
+    critical = int(np.searchsorted(-beyond, -CHANCE))
+    return float(in_trouble[critical:].sum()) >= POWER
+
+
+def grid_of(values: Reals, weight: Reals, low: float, step: float) -> Reals:
+    """The distribution on a grid; a value between two points is shared so that the mean stays."""
+    at = np.clip((values - low) / step, 0, STEPS)
+    below = np.minimum(np.floor(at).astype(int), STEPS - 1)
+    upper = at - below
+    grid = np.bincount(below, weight * (1 - upper), STEPS + 1)
+    return np.asarray(grid + np.bincount(below + 1, weight * upper, STEPS + 1), np.float64)
+
+
+def sum_of(grid: Reals, turns: int) -> Reals:
+    """The distribution of the sum of so many independent turns, by the Fourier transform."""
+    size = STEPS * turns + 1
+    length = 1 << (size - 1).bit_length()
+    found = np.fft.irfft(np.fft.rfft(grid, length) ** turns, length)[:size]
+    return np.asarray(np.clip(found, 0, None), np.float64)
 
 
 def label_delay_minutes(shelf: Libraries, habits: Habits) -> int:
@@ -40,10 +77,10 @@ def label_delay_minutes(shelf: Libraries, habits: Habits) -> int:
     return int(np.quantile(delays_us, MOST)) // MINUTE
 
 
-def _moments(
+def _turns(
     shelf: Libraries, agent: Agent, condition: Condition, ratio: Ratio
-) -> tuple[float, float]:
-    """The ratio of very many turns, and its standard error of one."""
+) -> tuple[Reals, Reals, Reals]:
+    """By turn of the agent's libraries: what it adds above and below, and how often it comes."""
     above, below, weights = [], [], []
     for habits, share in (
         (agent.habits, 1 - agent.hard_share),
@@ -53,10 +90,7 @@ def _moments(
         above.append(_by_turn(library, ratio.above))
         below.append(_by_turn(library, ratio.below))
         weights.append(np.full(len(library), share / len(library)))
-    up, down, weight = map(np.concatenate, (above, below, weights))
-    mean = float(weight @ down)
-    value = float(weight @ up) / mean
-    return value, float(np.sqrt(weight @ (up - value * down) ** 2)) / mean
+    return np.concatenate(above), np.concatenate(below), np.concatenate(weights)
 
 
 def _by_turn(library: Turns, codes: Iterable[str]) -> Reals:

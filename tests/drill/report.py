@@ -6,9 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from scipy.stats import binomtest
+
+from tests.drill.plan import SOON
 from tests.drill.run import Drill, Size
 from tests.drill.score import (
-    SOON,
+    PAGE,
     WEEK,
     Caught,
     FalseAlarms,
@@ -17,14 +20,14 @@ from tests.drill.score import (
     catch_table,
     caught,
     false_alarms,
+    late_table,
     real,
     share_in_time,
     woken_for_others,
 )
 
 CAUGHT_AT_LEAST: Final = 0.95
-PAGES_A_MONTH: Final = 1.0
-PAGE: Final = "critical"
+PAGES_A_MONTH: Final = 1.0  # about an agent in a month of it, and about the system as a whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,11 @@ class Group:
         return false_alarms(self.healthy)
 
     @property
+    def paging(self) -> set[str]:
+        """The alerts that wake somebody, of one of their severities at least."""
+        return {rule.name for d in self.troubled for rule in d.rules if rule.severity == PAGE}
+
+    @property
     def share_caught(self) -> float:
         """Of the incidents of real size, the share caught within ten minutes of labelled data."""
         return share_in_time(real(self.caught))
@@ -57,14 +65,23 @@ class Group:
         return share_in_time(real(self.caught), plain=True)
 
     @property
+    def pages_a_month_and_agent(self) -> float:
+        """False pages about an agent in a month of it, of all alerts together."""
+        return sum(one.a_month_and_agent for one in self.false_alarms if one.severity == PAGE)
+
+    @property
     def pages_a_month(self) -> float:
-        """False pages in a month of one agent, of all alerts together."""
+        """False pages about no agent in a month, of all alerts together."""
         return sum(one.a_month for one in self.false_alarms if one.severity == PAGE)
 
     @property
     def kept(self) -> bool:
-        """Whether both promises held."""
-        return self.share_caught >= CAUGHT_AT_LEAST and self.pages_a_month <= PAGES_A_MONTH
+        """Whether all promises held."""
+        return (
+            self.share_caught >= CAUGHT_AT_LEAST
+            and self.pages_a_month_and_agent <= PAGES_A_MONTH
+            and self.pages_a_month <= PAGES_A_MONTH
+        )
 
 
 def page(groups: Sequence[Group], size: Size) -> str:
@@ -88,18 +105,33 @@ def _lines(groups: Sequence[Group], size: Size) -> Iterator[str]:
         yield ""
         yield from catch_table(group.caught)
         yield ""
+        yield "Of real size, with traffic enough, and late or missed:"
+        yield ""
+        yield from late_table(group.caught)
+        yield ""
         yield from alarm_table(group.false_alarms)
 
 
+def _wilson(hits: int, of: int) -> tuple[float, float]:
+    """The 95% interval of a share; all of it if there is nothing."""
+    if not of:
+        return 0.0, 1.0
+    found = binomtest(hits, of).proportion_ci(method="wilson")
+    return float(found.low), float(found.high)
+
+
 def _outcome(group: Group) -> Iterator[str]:
-    count = len(real(group.caught))
+    enough = real(group.caught)
+    count = len(enough)
+    low, high = _wilson(sum(one.in_time for one in enough), count)
     less = real(group.caught, telling=False)
     weeks = sum(int(m.sum()) for drill in group.troubled for m in calm(drill).values()) / WEEK
     every = [one for one in group.caught if one.real]
     others = sum(len(woken_for_others(drill)) for drill in group.troubled)
     yield (
         f"- Incidents of real size, with traffic enough: {count}. Caught within {SOON} minutes of "
-        f"labelled data: {group.share_caught:.1%} (plain rules: {group.share_of_plain:.1%})."
+        f"labelled data: {group.share_caught:.1%} (95% CI {low:.1%} to {high:.1%}; plain rules: "
+        f"{group.share_of_plain:.1%})."
     )
     yield (
         f"- Incidents of real size, with less traffic: {len(less)}. Caught within {SOON} minutes "
@@ -110,7 +142,15 @@ def _outcome(group: Group) -> Iterator[str]:
         f"- All incidents of real size: {len(every)}. Caught within {SOON} minutes of labelled "
         f"data: {share_in_time(every):.1%} (plain rules: {share_in_time(every, plain=True):.1%})."
     )
-    yield f"- False pages in healthy weeks, a month and agent: {group.pages_a_month:.2f}."
+    paged = [one for one in real(group.caught) if one.kind.alert in group.paging]
+    yield (
+        f"- Of those with traffic enough, {len(paged)} have an alert that pages. It paged for "
+        f"{sum(one.paged for one in paged)} of them; the others are messages for working hours."
+    )
+    yield (
+        f"- False pages in healthy weeks: {group.pages_a_month_and_agent:.2f} a month and agent "
+        f"about agents; {group.pages_a_month:.2f} a month about the system as a whole."
+    )
     yield (
         f"- In worlds with incidents, alerts about agents that had none for a day: {others} in "
         f"{weeks:.1f} agent-weeks."

@@ -10,8 +10,8 @@ import numpy as np
 
 from tests.drill.evaluation import ALERTS, PLAIN, RECORDING, Firing, Rule, Weeks
 from tests.drill.library import Condition, Numbers
-from tests.drill.plan import KINDS, Kind, deploys, incidents
-from tests.drill.power import effect, label_delay_minutes
+from tests.drill.plan import KINDS, SOON, Kind, deploys, incidents
+from tests.drill.power import label_delay_minutes, tells
 from tests.drill.series import TARGET, Series, asked_for, window_series
 from tests.drill.sums import arrivals
 from tests.drill.world import (
@@ -34,9 +34,9 @@ TOPICS = ("search-iterations", "relevance-labels")
 class Drill:
     """What happened and what fired. ``turns``: an agent's turns by minute of their start.
 
-    ``rules``: all that could have fired. ``effects``: how far each incident of an agent moves its
-    ratio, in standard errors of one turn, by ``Incident`` and alert. ``label_minutes``: after
-    how many nine of ten of an agent's labels have come.
+    ``rules``: all that could have fired. ``telling``: whether half of an incident's first ten
+    minutes' turns tell it from chance, by ``Incident`` and alert. ``label_minutes``: after how
+    many nine of ten of an agent's labels have come.
     """
 
     agents: Sequence[Agent]
@@ -45,7 +45,7 @@ class Drill:
     rules: Sequence[Rule]
     firings: Sequence[Firing]
     turns: dict[str, Numbers]
-    effects: Mapping[tuple[Incident, str], float]
+    telling: Mapping[tuple[Incident, str], bool]
     label_minutes: Mapping[str, int]
 
 
@@ -70,7 +70,7 @@ async def run(
     """Simulate ``size.days`` of ``size.agents`` agents, with incidents unless ``healthy``."""
     rng = np.random.default_rng(seed)
     minutes = size.days * DAY // MINUTE
-    agents = roster(size.agents)
+    agents = roster(size.agents, seed)
     planned = [] if healthy else incidents(agents, size.days, rng)
     released = deploys(size.days, rng)
     asked = asked_for(path.read_text() for path in (*RECORDING, ALERTS))
@@ -91,27 +91,33 @@ async def run(
     await weeks.record()
     say("alerts")
     rules, fired = await weeks.fire((ALERTS, PLAIN))
-    effects = _effects(agents, planned, shelf)
+    telling = _telling(agents, planned, turns, shelf)
     delays = {agent.name: label_delay_minutes(shelf, agent.habits) for agent in agents}
-    return Drill(agents, minutes, planned, rules, fired, turns, effects, delays)
+    return Drill(agents, minutes, planned, rules, fired, turns, telling, delays)
 
 
-def _effects(
-    agents: Sequence[Agent], planned: Sequence[Incident], shelf: Libraries
-) -> dict[tuple[Incident, str], float]:
+def _telling(
+    agents: Sequence[Agent],
+    planned: Sequence[Incident],
+    turns: Mapping[str, Numbers],
+    shelf: Libraries,
+) -> dict[tuple[Incident, str], bool]:
     by_name = {agent.name: agent for agent in agents}
     kinds: dict[str, list[Kind]] = {}
     for kind in KINDS:
         kinds.setdefault(kind.name, []).append(kind)
-    return {
-        (incident, kind.alert): effect(
-            shelf, by_name[incident.agent], Condition(kind.name, incident.strength), kind.ratio
-        )
-        for incident in planned
-        if incident.agent is not None
-        for kind in kinds[incident.kind]
-        if kind.ratio is not None
-    }
+    found = {}
+    for incident in planned:
+        if incident.agent is None:
+            continue
+        start = (incident.start_us - START_US) // MINUTE
+        count = int(turns[incident.agent][start : start + SOON].sum()) // 2
+        condition = Condition(incident.kind, incident.strength)
+        for kind in kinds[incident.kind]:
+            if kind.ratio is not None:
+                agent = by_name[incident.agent]
+                found[incident, kind.alert] = tells(shelf, agent, condition, kind.ratio, count)
+    return found
 
 
 def _operations(

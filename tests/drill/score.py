@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from math import sqrt
 from statistics import median
 from typing import Final
 
@@ -12,13 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.drill.evaluation import Firing
-from tests.drill.plan import KINDS, Kind
+from tests.drill.plan import KINDS, SOON, Kind
 from tests.drill.run import Drill
 from tests.drill.world import MINUTE, START_US, Incident
 
-SOON: Final = 10  # minutes
-# Four standard errors keep chance from waking people, 1.65 more are for 95 incidents of 100.
-TELLING: Final = 5.65  # standard errors, of the turns of half of ``SOON``
+PAGE: Final = "critical"
 AFTERWARDS: Final = 15  # minutes that an alert may come after the end
 WEEK: Final = 7 * 1440
 WEEKS_A_MONTH: Final = 365.25 / 12 / 7
@@ -29,7 +27,8 @@ class Caught:
     """One incident, and how many minutes after its start its alert and the plain rule fired.
 
     ``telling``: whether there was traffic enough to tell it from chance. ``due``: the minutes
-    after which ten minutes of labelled data were there.
+    after which ten minutes of labelled data were there. ``turns``: its agent's in the first ten
+    minutes, None of incidents of all. ``paged``: whether somebody was woken, not only told.
     """
 
     kind: Kind
@@ -38,6 +37,8 @@ class Caught:
     due: int
     minutes: int | None
     plain: int | None
+    turns: int | None
+    paged: bool
 
     @property
     def real(self) -> bool:
@@ -57,18 +58,33 @@ class Caught:
 
 @dataclass(frozen=True, slots=True)
 class FalseAlarms:
-    """How often an alert fired in weeks in which nothing was wrong, over all agents."""
+    """How often an alert fired in weeks in which nothing was wrong.
+
+    ``of_agents``: that name an agent. ``of_system``: that name none. ``agent_weeks``: of the agents
+    together; ``weeks``: of the system.
+    """
 
     alert: str
     severity: str
-    alarms: int
+    of_agents: int
+    of_system: int
+    agent_weeks: float
     weeks: float
-    """Of the agents together."""
+
+    @property
+    def alarms(self) -> int:
+        """All of them."""
+        return self.of_agents + self.of_system
+
+    @property
+    def a_month_and_agent(self) -> float:
+        """Alarms about an agent in a month of it."""
+        return self.of_agents / self.agent_weeks * WEEKS_A_MONTH
 
     @property
     def a_month(self) -> float:
-        """Alarms in a month of one agent."""
-        return self.alarms / self.weeks * WEEKS_A_MONTH
+        """Alarms about no agent in a month of the system."""
+        return self.of_system / self.weeks * WEEKS_A_MONTH
 
 
 def caught(drill: Drill) -> list[Caught]:
@@ -81,26 +97,27 @@ def caught(drill: Drill) -> list[Caught]:
                 Caught(
                     kind,
                     incident,
-                    _telling(drill, incident, kind),
+                    drill.telling.get((incident, kind.alert), True),
                     SOON + (drill.label_minutes[incident.agent or ""] if late else 0),
                     _after(drill.firings, kind.alert, incident),
                     _after(drill.firings, kind.plain, incident),
+                    _turns(drill, incident),
+                    _after(drill.firings, kind.alert, incident, PAGE) is not None,
                 )
             )
     return found
 
 
-def _telling(drill: Drill, incident: Incident, kind: Kind) -> bool:
-    """Whether half of the first ten minutes' turns tell the incident from chance."""
-    effect = drill.effects.get((incident, kind.alert))
-    if effect is None or incident.agent is None:
-        return True
+def _turns(drill: Drill, incident: Incident) -> int | None:
+    if incident.agent is None:
+        return None
     start = (incident.start_us - START_US) // MINUTE
-    turns = int(drill.turns[incident.agent][start : start + SOON].sum())
-    return effect * sqrt(turns / 2) >= TELLING
+    return int(drill.turns[incident.agent][start : start + SOON].sum())
 
 
-def _after(firings: Iterable[Firing], alert: str, incident: Incident) -> int | None:
+def _after(
+    firings: Iterable[Firing], alert: str, incident: Incident, severity: str | None = None
+) -> int | None:
     """Minutes until the alert fires for the incident's agent; None if it does not."""
     start = (incident.start_us - START_US) // MINUTE
     end = (incident.end_us - START_US) // MINUTE + AFTERWARDS
@@ -108,6 +125,7 @@ def _after(firings: Iterable[Firing], alert: str, incident: Incident) -> int | N
         firing.start
         for firing in firings
         if firing.rule.name == alert
+        and severity in (None, firing.rule.severity)
         and start <= firing.start < end
         and incident.agent in (None, firing.labels.get("agent"))
     ]
@@ -117,18 +135,19 @@ def _after(firings: Iterable[Firing], alert: str, incident: Incident) -> int | N
 def false_alarms(drills: Sequence[Drill]) -> list[FalseAlarms]:
     """What fired in drills without incidents, by alert and severity; silent rules too."""
     rules = {(rule.name, rule.severity) for drill in drills for rule in drill.rules}
-    weeks = sum(len(drill.agents) * drill.minutes / WEEK for drill in drills)
+    fired = Counter(
+        (f.rule.name, f.rule.severity, f.labels.get("agent") is not None)
+        for drill in drills
+        for f in drill.firings
+    )
+    agent_weeks = sum(len(drill.agents) * drill.minutes / WEEK for drill in drills)
+    weeks = sum(drill.minutes / WEEK for drill in drills)
     return [
         FalseAlarms(
-            name, severity,
-            sum(
-                (f.rule.name, f.rule.severity) == (name, severity)
-                for drill in drills for f in drill.firings
-            ),
-            weeks,
+            *rule, fired[*rule, True], fired[*rule, False], agent_weeks=agent_weeks, weeks=weeks
         )
-        for name, severity in sorted(rules)
-    ]  # fmt: skip
+        for rule in sorted(rules)
+    ]
 
 
 def calm(drill: Drill) -> dict[str, NDArray[np.bool_]]:
@@ -178,6 +197,27 @@ def catch_table(found: Sequence[Caught]) -> list[str]:
     return lines
 
 
+def late_table(found: Sequence[Caught]) -> list[str]:
+    """One row for each incident of real size, with traffic enough, that was late or missed."""
+    lines = [
+        "| what went wrong | strength | agent | turns in ten minutes | due after | alert after | "
+        "plain rule after |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for one in real(found):
+        if not one.in_time:
+            turns = "-" if one.turns is None else str(one.turns)
+            lines.append(
+                f"| {one.kind.says} | {one.incident.strength:g} | {one.incident.agent or 'all'} | "
+                f"{turns} | {one.due} | {_when(one.minutes)} | {_when(one.plain)} |"
+            )
+    return lines
+
+
+def _when(minutes: int | None) -> str:
+    return "missed" if minutes is None else f"{minutes}"
+
+
 def _ours(one: Caught) -> bool:
     return one.in_time
 
@@ -189,13 +229,14 @@ def _plain(one: Caught) -> bool:
 def alarm_table(found: Sequence[FalseAlarms]) -> list[str]:
     """The rows of the table of false alarms."""
     lines = [
-        "| alert | severity | false alarms | agent-weeks | a month and agent |",
+        "| alert | severity | false alarms | about an agent: a month and agent | "
+        "about no agent: a month |",
         "|---|---|---|---|---|",
     ]
     for one in found:
         lines.append(
-            f"| {one.alert} | {one.severity or 'plain rule'} | {one.alarms} | {one.weeks:.0f} | "
-            f"{one.a_month:.2f} |"
+            f"| {one.alert} | {one.severity or 'plain rule'} | {one.alarms} | "
+            f"{one.a_month_and_agent:.2f} | {one.a_month:.2f} |"
         )
     return lines
 

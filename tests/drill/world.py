@@ -19,6 +19,14 @@ HOUR: Final = 60 * MINUTE
 DAY: Final = 24 * HOUR
 START_US: Final = 1_767_571_200 * SECOND  # 2026-01-05, a Monday, midnight UTC
 
+_KINDS: Final = (
+    Habits(0.25, (1, 6), 10, 30.0, 0.12),
+    Habits(0.12, (1, 3), 10, 60.0, 0.06),
+    Habits(0.40, (2, 8), 10, 20.0, 0.12),
+    Habits(0.20, (1, 5), 5, 120.0, 0.25),
+    Habits(0.30, (1, 4), 10, 600.0, 0.10),
+)
+_PACE: Final = (24.0, 8.0, 3.0, 1.0)  # turns a minute at the busiest
 HARDER: Final = 1.6  # how many more duplicates a hard question makes
 DRIFT_STEPS: Final = 12
 
@@ -67,20 +75,29 @@ class Placed:
     deltas: Numbers
 
 
-def roster(count: int) -> list[Agent]:
-    """``count`` agents of five kinds, from busy to quiet, with quick and with slow labels."""
-    kinds = (
-        Habits(0.25, (1, 6), 10, 30.0, 0.12, 1),
-        Habits(0.12, (1, 3), 10, 60.0, 0.06, 2),
-        Habits(0.40, (2, 8), 10, 20.0, 0.12, 3),
-        Habits(0.20, (1, 5), 5, 120.0, 0.25, 4),
-        Habits(0.30, (1, 4), 10, 600.0, 0.10, 5),
-    )
-    pace = (12.0, 6.0, 3.0, 1.0)
+def roster(count: int, seed: int) -> list[Agent]:
+    """``count`` agents of five kinds, from busy to quiet, with quick and with slow labels.
+
+    The seed draws how much each kind repeats itself and skips, how slow its labels are, and its
+    documents and questions, so that other seeds have other agents.
+    """
+    rng = np.random.default_rng([seed, 1])
+    kinds = [_drawn(kind, rng) for kind in _KINDS]
     return [
-        Agent(f"agent-{at:02}", kinds[at % len(kinds)], pace[at // len(kinds) % len(pace)])
+        Agent(f"agent-{at:02}", kinds[at % len(kinds)], _PACE[at // len(kinds) % len(_PACE)])
         for at in range(count)
     ]
+
+
+def _drawn(kind: Habits, rng: Generator) -> Habits:
+    """Habits like these: a quarter more duplicates or a fifth less, and so on."""
+    return replace(
+        kind,
+        duplicates=round(min(0.45, kind.duplicates * rng.uniform(0.8, 1.25)), 3),
+        label_delay_seconds=round(kind.label_delay_seconds * rng.uniform(0.6, 1.3), 1),
+        gate_skips=round(kind.gate_skips * rng.uniform(0.75, 1.3), 3),
+        seed=int(rng.integers(1, 1 << 31)),
+    )
 
 
 def busyness(at_us: Numbers) -> NDArray[np.float64]:

@@ -13,6 +13,7 @@ from stream_metrics.engine.windows import parse_window
 from tests.drill.evaluation import Firing, Rule, firings
 from tests.drill.library import Condition
 from tests.drill.plan import KINDS, incidents
+from tests.drill.power import STEPS, grid_of, sum_of, tells
 from tests.drill.report import Group, page
 from tests.drill.run import Drill, Size
 from tests.drill.score import caught, false_alarms, real, woken_for_others
@@ -98,7 +99,7 @@ def test_turns_begin_under_the_condition_of_their_time() -> None:
 
 def test_an_incident_changes_the_turns_of_its_time_only() -> None:
     """Its agent repeats itself more while it lasts."""
-    agent = Agent("a", roster(1)[0].habits, turns_per_minute=12.0)
+    agent = Agent("a", roster(1, 1)[0].habits, turns_per_minute=12.0)
     incident = Incident("same_pages", "a", START_US + 10 * HOUR, START_US + 11 * HOUR, 0.9)
     placed = place(agent, [incident], 12 * 60, np.random.default_rng(1), Libraries(25))
 
@@ -113,7 +114,7 @@ def test_an_incident_changes_the_turns_of_its_time_only() -> None:
 
 def test_incidents_of_an_agent_leave_it_a_day_of_its_own() -> None:
     """So that one is not in the baseline of the next; every kind that an agent may have occurs."""
-    agents = roster(20)
+    agents = roster(20, 3)
     planned = incidents(agents, 28, np.random.default_rng(3))
 
     for agent in agents:
@@ -124,10 +125,9 @@ def test_incidents_of_an_agent_leave_it_a_day_of_its_own() -> None:
 
 def drill(planned: list[Incident], fired: list[Firing]) -> Drill:
     """Two days of two busy agents."""
-    agents, minutes = roster(2), 2 * DAY // MINUTE
+    agents, minutes = roster(2, 1), 2 * DAY // MINUTE
     turns = {agent.name: np.full(minutes, 12) for agent in agents}
-    effects = {(incident, RULE.name): 2.0 for incident in planned}
-    return Drill(agents, minutes, planned, [RULE, PLAIN], fired, turns, effects, {})
+    return Drill(agents, minutes, planned, [RULE, PLAIN], fired, turns, {}, {})
 
 
 def spike(minute: int) -> Incident:
@@ -157,8 +157,8 @@ def test_what_fires_in_a_healthy_world_is_a_false_alarm() -> None:
     found = {one.alert: one for one in false_alarms([drill([], [Firing(RULE, LABELS, 9, 20)])])}
 
     assert (found["SRRSpike"].alarms, found["PlainRedundancy"].alarms) == (1, 0)
-    assert found["SRRSpike"].weeks == pytest.approx(4 / 7)
-    assert found["SRRSpike"].a_month == pytest.approx(365.25 / 12 / 4)
+    assert found["SRRSpike"].agent_weeks == pytest.approx(4 / 7)
+    assert found["SRRSpike"].a_month_and_agent == pytest.approx(365.25 / 12 / 4)
 
 
 def test_the_page_says_whether_the_promises_were_kept() -> None:
@@ -175,11 +175,49 @@ def test_the_page_says_whether_the_promises_were_kept() -> None:
     assert not group.kept
     assert good.kept
     assert (
-        "traffic enough: 2. Caught within 10 minutes of labelled data: 50.0% (plain rules: 0.0%)"
-        in text
+        "traffic enough: 2. Caught within 10 minutes of labelled data: 50.0% "
+        "(95% CI 9.5% to 90.5%; plain rules: 0.0%)" in text
+    )
+    assert (
+        "| an index returns the same pages | 0.8 | agent-00 | 120 | 10 | missed | missed |" in text
     )
     assert "| an index returns the same pages | 0.8 (real) | 2 | 50% | missed (missed) |" in text
-    assert "| SRRSpike | critical | 1 | 1 | 7.61 |" in text
+    assert "| SRRSpike | critical | 1 | 7.61 | 0.00 |" in text
+
+
+def test_pages_about_the_system_are_not_shared_out_among_agents() -> None:
+    """One in two days is 15 a month, however many agents there are."""
+    group = Group("Held out", (1,), [drill([], [Firing(RULE, {}, 9, 20)])], [drill([], [])])
+
+    assert group.pages_a_month_and_agent == 0
+    assert group.pages_a_month == pytest.approx(365.25 / 12 / 2)
+
+
+def test_an_incident_is_told_from_so_many_turns_as_the_sum_of_them_needs() -> None:
+    """A gate that skips nearly all shows in some turns, not in one; a healthy day never does."""
+    shelf, agent = Libraries(200), roster(1, 1)[0]
+    missed = next(kind.ratio for kind in KINDS if kind.name == "gate_skips")
+    assert missed is not None
+
+    told = [tells(shelf, agent, Condition("gate_skips", 0.95), missed, n) for n in (0, 1, 20)]
+
+    assert told == [False, False, True]
+    assert not tells(shelf, agent, Condition(), missed, 200)
+
+
+def test_the_distribution_of_a_sum_is_worked_out() -> None:
+    """Seven turns: what convolution gives; values between points keep their mean."""
+    rng = np.random.default_rng(2)
+    values, weight = rng.normal(0, 1, 50), np.full(50, 1 / 50)
+    low, step = float(values.min()), float(np.ptp(values)) / STEPS
+
+    grid = grid_of(values, weight, low, step)
+    by_hand = np.ones(1)
+    for _ in range(7):
+        by_hand = np.convolve(by_hand, grid)
+
+    assert grid @ (low + step * np.arange(STEPS + 1)) == pytest.approx(values.mean())
+    assert np.abs(sum_of(grid, 7) - by_hand).max() < 1e-15
 
 
 def test_nothing_shown_is_no_promise_kept() -> None:
