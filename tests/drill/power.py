@@ -19,10 +19,11 @@ POWER: Final = 0.95
 
 
 class Ratio(NamedTuple):
-    """A ratio of window sums, by the codes of its parts."""
+    """A ratio of window sums, by the codes of its parts; its alert waits for ``least`` below."""
 
     above: tuple[str, ...]
     below: tuple[str, ...]
+    least: int
 
 
 def tells(shelf: Libraries, agent: Agent, condition: Condition, ratio: Ratio, turns: int) -> bool:
@@ -31,11 +32,12 @@ def tells(shelf: Libraries, agent: Agent, condition: Condition, ratio: Ratio, tu
     The test adds up ``above - usual * below`` over the turns, where ``usual`` is the healthy ratio.
     It calls so much as chance brings once in 31,600 healthy stretches (four standard deviations on
     one side) an incident; of 100 incidents it has to find 95. The distribution of the sum is worked
-    out, not taken for a normal one: of a handful of turns it is none.
+    out, not taken for a normal one: of a handful of turns it is none. So many turns must have as
+    much as the alert waits for, too.
     """
-    if turns < 1:
-        return False
     up, down, weight = _turns(shelf, agent, Condition(HEALTHY), ratio)
+    if turns < 1 or turns * float(weight @ down) < ratio.least:
+        return False
     usual = float(weight @ up) / float(weight @ down)
     healthy = up - usual * down
     then_up, then_down, then_weight = _turns(shelf, agent, condition, ratio)
