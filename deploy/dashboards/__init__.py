@@ -2,5 +2,6 @@
 
 ``python -m deploy.dashboards`` writes ``grafana/dashboards``; a test compares the committed copies.
 ``promql`` writes queries and knows every family and its labels, ``panels`` makes Grafana's JSON,
-``boards`` says what is on which dashboard, ``thresholds`` where panels draw lines.
+``boards`` says what is on which dashboard. Lines on panels are at
+``stream_metrics.adapters.page.thresholds``.
 """

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from deploy.dashboards import thresholds
 from deploy.dashboards.__main__ import FOLDER, files
 from deploy.dashboards.promql import families, select
+from stream_metrics.adapters.page import thresholds
 from stream_metrics.adapters.prometheus.windows import PREFIX
 from stream_metrics.engine.cells import CODES
 from tests.shown.linter import RULES, SELECTOR, Rule, panels
@@ -162,7 +162,7 @@ def test_every_family_of_windows_is_on_a_dashboard() -> None:
     [
         ("SRRSpike", thresholds.SRR_WARNING),
         ("SRRSpike", thresholds.SRR_CRITICAL),
-        ("RetrievalMissed", thresholds.MISSED_SEARCHES),
+        ("RetrievalMissed", thresholds.MISSED["5m"]),
         ("DeadLetters", thresholds.DEAD_LETTER_SHARE),
         ("ConsumerLagGrowing", thresholds.LAG_SECONDS),
         ("StateNearLimit", thresholds.MEMORY_SHARE),

@@ -7,7 +7,7 @@ from typing import Final
 from deploy.dashboards.boards.common import AGENT
 from deploy.dashboards.panels import Board, Panel, Query, Row
 from deploy.dashboards.promql import share, window
-from deploy.dashboards.thresholds import MISSED_SEARCHES
+from stream_metrics.adapters.page.thresholds import MISSED
 
 DECISION_WINDOWS: Final = ("1h", "5m", "24h")
 
@@ -42,7 +42,7 @@ DECISIONS = Board(
                     [Query(
                         share(_gate(decision="skip", needed="yes"), _gate(needed=_ANSWERED)), AGENT
                     )],
-                    "percentunit", thresholds=(MISSED_SEARCHES,), maximum=1,
+                    "percentunit", thresholds=(MISSED["5m"],), maximum=1,
                 ),
                 Panel(
                     "Needless searches",

@@ -7,7 +7,12 @@ from typing import Final
 from deploy.dashboards.boards.common import AGENT, turn_mean
 from deploy.dashboards.panels import Board, Panel, Query, Row
 from deploy.dashboards.promql import ratio, select, window
-from deploy.dashboards.thresholds import LAG_SECONDS, RERANKING, SRR_CRITICAL, SRR_WARNING
+from stream_metrics.adapters.page.thresholds import (
+    LAG_SECONDS,
+    RERANKING,
+    SRR_CRITICAL,
+    SRR_WARNING,
+)
 
 ALL_WINDOWS: Final = ("5m", "1m", "30m", "1h", "6h", "24h")
 METRIC: Final = "{{metric}}"

@@ -21,10 +21,13 @@ from stream_metrics import __version__
 from stream_metrics.adapters.health import Health
 from stream_metrics.adapters.page import conditions, figures, rules
 from stream_metrics.adapters.page.operating import History, Operating, read
+from stream_metrics.adapters.page.thresholds import BASELINE, SRR_WARNING
+from stream_metrics.adapters.page.worker import Worker
 from stream_metrics.adapters.prometheus.windows import RunningSums
 from stream_metrics.engine.config import OTHER
 from stream_metrics.engine.windows import DEFAULT_WINDOWS, Sums, Window, Windows, add
 
+DEFAULT: Final = "1h"  # the window that is shown unless another is asked for
 KEPT: Final = 64  # documents at once; there are fewer clients
 
 
@@ -98,7 +101,7 @@ class Board:
         specs = {spec.name: spec for spec in self.inputs.specs}
         if window is None:
             ordered = sorted(self.inputs.specs, key=lambda spec: spec.length_us)
-            return View(specs.get(conditions.LONG, ordered[len(ordered) // 2]), agent)
+            return View(specs.get(DEFAULT, ordered[len(ordered) // 2]), agent)
         if window not in specs:
             raise ValueError(f"no window {window!r} is kept; there are {', '.join(specs)}")
         return View(specs[window], agent)
@@ -148,7 +151,7 @@ class Board:
         operating = read(inputs.registry, look.clock)
         sums = self._sums(window.name, view.agent)
         states = rules.judge(
-            self._of_agents(view.agent), conditions.Worker(operating, self.history, look.reasons)
+            self._of_agents(view.agent), Worker(operating, self.history, look.reasons)
         )
         decisions = figures.decisions_window(inputs.specs, window)
         return {
@@ -165,7 +168,7 @@ class Board:
                 name: sums.get(code, 0)
                 for code, name in (("r", "results"), ("i", "iterations"), ("t", "turns"))
             },
-            "figures": _headline(sums, self._sums(conditions.BASELINE, view.agent), window),
+            "figures": _headline(sums, self._sums(BASELINE, view.agent), window),
             "agents": self._agents(window.name, states),
             "series": self._series(window, view.agent, look, figures.core_series),
             "decisions": decisions
@@ -176,6 +179,7 @@ class Board:
             },
             "operating": _operations(operating),
             "lag": self.history.lag(),
+            "limits": {"srr": SRR_WARNING},
             "rules": states,
         }
 
@@ -195,15 +199,10 @@ class Board:
         named = sorted((found | {*self.inputs.agents}) - {OTHER})
         return [*named, OTHER] if OTHER in found else named
 
-    def _of_agents(self, agent: str | None) -> Mapping[str, conditions.Window3]:
+    def _of_agents(self, agent: str | None) -> Mapping[str, conditions.ByWindow]:
         """The sums that rules judge: of one agent, or of each."""
         return {
-            name: conditions.Window3(
-                *(
-                    self._sums(w, name)
-                    for w in (conditions.SHORT, conditions.LONG, conditions.BASELINE)
-                )
-            )
+            name: {spec.name: self._sums(spec.name, name) for spec in self.inputs.specs}
             for name in (self._known() if agent is None else [agent])
         }
 
@@ -255,7 +254,7 @@ def _headline(sums: Sums, usual: Sums, window: Window) -> dict[str, Any]:
         "gain": figures.gain,
         "coverage": figures.coverage,
     }
-    other = window.name != conditions.BASELINE
+    other = window.name != BASELINE
     return {
         name: {**of(sums), "usual": of(usual)["value"] if other else None}
         for name, of in chosen.items()

@@ -1,17 +1,45 @@
-"""The conditions of the page's rules, each a function from figures to a finding in words.
+"""The conditions of the page's rules on agents: those of the alerts, on this worker's own windows.
 
-Ratios are of the long window unless a rule says otherwise; what is usual is the same agent's over
-the baseline window. With too little to go by a condition says so instead of guessing.
+A condition looks at one window, or at two together, and is met by what lies beyond a limit there.
+What is usual is the same agent's last day. With too little to go by a rule says so instead of
+guessing. Left out is what the page does not have: windows of ten minutes, the last day as it was an
+hour ago, and how far chance alone goes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from stream_metrics.adapters.page import figures
-from stream_metrics.adapters.page.operating import History, Operating, increase
+from stream_metrics.adapters.page.thresholds import (
+    BASELINE,
+    COVERED,
+    DECISIONS,
+    DROPS,
+    EVEN_RERANKED,
+    EVEN_SPREAD,
+    ITERATIONS,
+    LABELLED_OF_USUAL,
+    MISSED,
+    RERANKED,
+    RERANKING,
+    RERANKING_DROP,
+    RESULTS,
+    RESULTS_DROPS,
+    ROUTING_DROP,
+    SEARCHES,
+    SRR_CRITICAL,
+    SRR_OF_USUAL,
+    SRR_WARNING,
+    SRR_WINDOWS,
+    USUAL_DECISIONS,
+    USUAL_ITERATIONS,
+    USUAL_RERANKED,
+    USUAL_RESULTS,
+    USUAL_SEARCHES,
+)
 from stream_metrics.engine.windows import Sums
 
 OK: Final = "ok"
@@ -19,32 +47,6 @@ WARNING: Final = "warning"
 CRITICAL: Final = "critical"
 UNKNOWN: Final = "unknown"  # not enough to go by
 LEVELS: Final = (CRITICAL, WARNING, OK, UNKNOWN)  # the worst first; unknown is no fault
-
-SHORT: Final = "5m"
-LONG: Final = "1h"
-BASELINE: Final = "24h"
-
-# Where Prometheus has an alert for it, the threshold is that alert's; a test compares.
-SRR_WARNING: Final = 0.25
-SRR_CRITICAL: Final = 0.4
-SRR_OF_USUAL: Final = 1.5
-DROP_WARNING: Final = 0.8  # of what is usual
-DROP_CRITICAL: Final = 0.5
-RESULTS_DROP: Final = 0.5  # of what is usual
-MISSED_WARNING: Final = 0.2
-ROUTING_DROP: Final = 0.1  # below what is usual
-RERANK_WARNING: Final = 0.98  # of the order before
-COVERAGE_WARNING: Final = 0.3
-RESULTS: Final = 200  # enough for a share of results
-DECISIONS: Final = 50  # enough for a share of labelled decisions, searches or iterations
-LAG_WARNING_SECONDS: Final = 120.0
-LAG_CRITICAL_SECONDS: Final = 300.0
-DEAD_WARNING: Final = 0.02
-DEAD_CRITICAL: Final = 0.1
-MEMORY_WARNING: Final = 0.8
-MEMORY_CRITICAL: Final = 0.9
-RECENT_SECONDS: Final = 300.0
-LETTERS: Final = 5  # dead letters that make a share of them worth a word
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,26 +58,41 @@ class Finding:
     agent: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Window3:
-    """An agent's sums over the short, the long and the baseline window."""
-
-    short: Sums = field(default_factory=dict)
-    long: Sums = field(default_factory=dict)
-    baseline: Sums = field(default_factory=dict)
+ByWindow = Mapping[str, Sums]  # an agent's sums in each window that is kept
+AgentRule = Callable[[ByWindow], Finding]
 
 
 @dataclass(frozen=True, slots=True)
-class Worker:
-    """The worker's operations: now, before, and the reasons why it is not ready."""
+class Measure:
+    """A ratio, and how many of ``what`` make it worth judging: ``counted`` says how many there are.
 
-    now: Operating
-    history: History
-    reasons: Mapping[str, str]
+    ``enough`` is for the window judged, ``enough_usual`` for the baseline. ``say`` puts a value
+    into words, ``says`` that and a window into a sentence.
+    """
+
+    of: Callable[[Sums], figures.Figure]
+    what: str
+    enough: int
+    enough_usual: int
+    says: str
+    say: Callable[[float], str]
+    counted: Callable[[Sums], int]
 
 
-AgentRule = Callable[[Window3], Finding]
-WorkerRule = Callable[[Worker], Finding]
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What an alert asks of one window, or of two: ``beyond`` of all, and many in the last.
+
+    ``beyond`` is asked for a value and the usual one. ``labels``: the window in which labels must
+    have come, not much fewer than in the baseline. ``alone``: ``beyond`` is asked for a value and
+    how many it is of instead, so many at least, and nothing need be usual.
+    """
+
+    level: str
+    windows: tuple[str, ...]
+    beyond: Callable[[float, float], bool]
+    labels: str | None = None
+    alone: int | None = None
 
 
 def share(value: float) -> str:
@@ -87,159 +104,187 @@ def share(value: float) -> str:
     return f"{value:.0%}"
 
 
-# -- agents ---------------------------------------------------------------------------------------
+def rule(measure: Measure, conditions: Sequence[Condition]) -> AgentRule:
+    """A rule of ``conditions``, the worst first: the first that is met is what it finds."""
+    longest = conditions[-1].windows[-1]
 
-
-def srr_spike(sums: Window3) -> Finding:
-    """Short and long window above the threshold, and above 1.5 times what is usual."""
-    short, long = figures.srr(sums.short), figures.srr(sums.long)
-    usual = figures.srr(sums.baseline)
-    if long["whole"] < RESULTS:
-        return Finding(UNKNOWN, f"{long['whole']} results in {LONG}, {RESULTS} are needed")
-    now, before = short["value"], usual["value"] or 0.0
-    lesser = min(long["value"], long["value"] if now is None else now)
-    spike = now is not None and lesser > SRR_OF_USUAL * before
-    level = OK
-    if spike and lesser > SRR_WARNING:
-        level = CRITICAL if lesser > SRR_CRITICAL else WARNING
-    repeats = f"{share(long['value'])} of its results in {LONG} repeat what the turn had already"
-    return Finding(level, f"{repeats}; over {BASELINE} it is {share(before)}")
-
-
-def results_drop(sums: Window3) -> Finding:
-    """Searches find far less than usual, in the short and the long window, or nothing."""
-    short, long, usual = map(figures.found, (sums.short, sums.long, sums.baseline))
-    if long["whole"] < DECISIONS or not usual["value"]:
-        return Finding(UNKNOWN, f"{long['whole']} searches in {LONG}, {DECISIONS} are needed")
-    now = long["value"] if short["value"] is None else short["value"]
-    low = max(now, long["value"]) < RESULTS_DROP * usual["value"]
-    why = f"a search returns {long['value']:.1f} results in {LONG}; over {BASELINE} it is"
-    return Finding(CRITICAL if low else OK, f"{why} {usual['value']:.1f}")
-
-
-def drop(of: Callable[[Sums], figures.Figure], enough: int, words: str, of_what: str) -> AgentRule:
-    """A figure of settled iterations far below what is usual, in the short and the long window."""
-
-    def judge(sums: Window3) -> Finding:
-        short, long, usual = of(sums.short), of(sums.long), of(sums.baseline)
-        if long["whole"] < enough or not usual["value"]:
-            return Finding(
-                UNKNOWN, f"{long['whole']} labelled {of_what} in {LONG}, {enough} are needed"
-            )
-        now = long["value"] if short["value"] is None else short["value"]
-        greater = max(now, long["value"]) / usual["value"]
-        level = OK
-        if greater < DROP_WARNING:
-            level = CRITICAL if greater < DROP_CRITICAL else WARNING
-        why = f"{words} is {long['value']:.2f} in {LONG}; over {BASELINE} it is"
-        return Finding(level, f"{why} {usual['value']:.2f}")
+    def judge(sums: ByWindow) -> Finding:
+        day = sums.get(BASELINE, {})
+        usual, known = measure.of(day)["value"], measure.counted(day)
+        if known < measure.enough_usual:
+            usual = None
+        able = [c for c in conditions if _able(c, measure, sums, usual)]
+        if not able and usual is None:
+            why = f"{known} {measure.what} in {BASELINE}, {measure.enough_usual} are needed"
+            return Finding(UNKNOWN, f"{why} to know what is usual")
+        if not able:
+            why = f"{measure.counted(sums.get(longest, {}))} {measure.what} in {longest}"
+            return Finding(UNKNOWN, f"{why}, {measure.enough} are needed")
+        met = [c for c in able if _met(c, measure, sums, usual)]
+        trusted = [c for c in met if _labelled(c, sums)]
+        chosen = (trusted or met or able[-1:])[0]
+        value = measure.of(_last(sums, chosen))["value"]
+        if value is None:
+            return Finding(UNKNOWN, f"nothing to compare in {chosen.windows[-1]}")
+        why = measure.says.format(measure.say(value), chosen.windows[-1])
+        if usual is not None:
+            why += f"; over {BASELINE} it is {measure.say(usual)}"
+        if met and not trusted:
+            return Finding(UNKNOWN, f"{why}, but few labels have come in {met[0].labels}")
+        return Finding(chosen.level if trusted else OK, why)
 
     return judge
 
 
-def missed_retrievals(sums: Window3) -> Finding:
-    """The gate skips searches that were needed."""
-    missed = figures.gate(sums.long)["missed_share"]
-    if missed["whole"] < DECISIONS:
-        return Finding(
-            UNKNOWN, f"{missed['whole']} labelled decisions in {LONG}, {DECISIONS} are needed"
-        )
-    level = WARNING if missed["value"] > MISSED_WARNING else OK
-    return Finding(
-        level, f"the gate skipped a search that was needed in {share(missed['value'])} of cases"
+def _last(sums: ByWindow, condition: Condition) -> Sums:
+    """The sums of the condition's longest window."""
+    return sums.get(condition.windows[-1], {})
+
+
+def _able(condition: Condition, measure: Measure, sums: ByWindow, usual: float | None) -> bool:
+    """Whether there is enough to ask the condition."""
+    count = measure.counted(_last(sums, condition))
+    if condition.alone is not None:
+        return count >= condition.alone
+    return usual is not None and count >= measure.enough
+
+
+def _met(condition: Condition, measure: Measure, sums: ByWindow, usual: float | None) -> bool:
+    values = [measure.of(sums.get(window, {}))["value"] for window in condition.windows]
+    beside = usual if condition.alone is None else measure.counted(_last(sums, condition))
+    return all(
+        value is not None and beside is not None and condition.beyond(value, beside)
+        for value in values
     )
 
 
-def routing_drop(sums: Window3) -> Finding:
-    """The router chooses the best route less often than usual."""
-    long = figures.routing(sums.long)["accuracy"]
-    usual = figures.routing(sums.baseline)["accuracy"]
-    if long["whole"] < DECISIONS or not usual["value"]:
-        return Finding(
-            UNKNOWN, f"{long['whole']} labelled routes in {LONG}, {DECISIONS} are needed"
-        )
-    level = WARNING if long["value"] < usual["value"] - ROUTING_DROP else OK
-    why = f"{share(long['value'])} of searches in {LONG} took the best route"
-    return Finding(level, f"{why}; over {BASELINE} it is {share(usual['value'])}")
+def _labelled(condition: Condition, sums: ByWindow) -> bool:
+    """Whether enough labels have come for settled iterations to stand for the others."""
+    if condition.labels is None:
+        return True
+    now = figures.coverage(sums.get(condition.labels, {}))["value"]
+    usual = figures.coverage(sums.get(BASELINE, {}))["value"]
+    return now is not None and usual is not None and now > LABELLED_OF_USUAL * usual
 
 
-def reranking_worse(sums: Window3) -> Finding:
-    """The order shown is worse than the one before reranking."""
-    searches = sums.long.get("kc", 0)
-    value = figures.reranking(sums.long)["value"]
-    if searches < DECISIONS or value is None:
-        return Finding(UNKNOWN, f"{searches} reranked searches in {LONG}, {DECISIONS} are needed")
-    level = WARNING if value < RERANK_WARNING else OK
-    words = "better" if value >= 1 else "worse"
-    return Finding(level, f"NDCG after reranking is {share(abs(value - 1))} {words} than before it")
+# -- what the alerts ask ---------------------------------------------------------------------------
 
 
-def labels_missing(sums: Window3) -> Finding:
-    """Labels have stopped, or too few results have one."""
-    long, usual = figures.coverage(sums.long), figures.coverage(sums.baseline)
+def _whole(of: Callable[[Sums], figures.Figure]) -> Callable[[Sums], int]:
+    return lambda sums: int(of(sums)["whole"])
+
+
+def _spike(limit: float) -> Callable[[float, float], bool]:
+    return lambda value, usual: value > limit and value > SRR_OF_USUAL * usual
+
+
+def _drops(level: str) -> list[Condition]:
+    return [
+        Condition(level, (window,), _below_usual(part), labels) for window, part, labels in DROPS
+    ]
+
+
+def _below_usual(part: float) -> Callable[[float, float], bool]:
+    return lambda value, usual: value < part * usual
+
+
+def _above(limit: float) -> Callable[[float, float], bool]:
+    return lambda value, _: value > limit
+
+
+def _under_usual(by: float) -> Callable[[float, float], bool]:
+    return lambda value, usual: value < usual - by
+
+
+def missed_share(sums: Sums) -> figures.Figure:
+    """Searches that were skipped and needed, of labelled gate decisions."""
+    missed: figures.Figure = figures.gate(sums)["missed_share"]
+    return missed
+
+
+def routing_accuracy(sums: Sums) -> figures.Figure:
+    """Searches that took the best route, of those whose best route is known."""
+    accuracy: figures.Figure = figures.routing(sums)["accuracy"]
+    return accuracy
+
+
+srr_spike: Final = rule(
+    Measure(
+        figures.srr, "results", RESULTS, USUAL_RESULTS,
+        "{} of its results in {} repeat what the turn had already", share, _whole(figures.srr),
+    ),
+    [
+        Condition(level, windows, _spike(limit))
+        for level, limit in ((CRITICAL, SRR_CRITICAL), (WARNING, SRR_WARNING))
+        for windows in SRR_WINDOWS
+    ],
+)  # fmt: skip
+
+results_drop: Final = rule(
+    Measure(
+        figures.found, "searches", SEARCHES, USUAL_SEARCHES,
+        "a search returns {} results in {}", "{:.1f}".format, _whole(figures.found),
+    ),
+    [Condition(CRITICAL, (window,), _below_usual(part)) for window, part in RESULTS_DROPS],
+)  # fmt: skip
+
+sre_drop: Final = rule(
+    Measure(
+        figures.sre, "labelled results", RESULTS, USUAL_RESULTS,
+        "SRE is {} in {}", "{:.2f}".format, _whole(figures.sre),
+    ),
+    _drops(CRITICAL),
+)  # fmt: skip
+
+gain_drop: Final = rule(
+    Measure(
+        figures.gain, "labelled iterations", ITERATIONS, USUAL_ITERATIONS,
+        "good gain an iteration is {} in {}", "{:.2f}".format, _whole(figures.gain),
+    ),
+    _drops(WARNING),
+)  # fmt: skip
+
+missed_retrievals: Final = rule(
+    Measure(
+        missed_share, "labelled decisions", DECISIONS, USUAL_DECISIONS,
+        "the gate skipped a search that was needed in {} of the cases of {}",
+        share, _whole(missed_share),
+    ),
+    [Condition(CRITICAL, (window,), _above(limit)) for window, limit in MISSED.items()],
+)  # fmt: skip
+
+routing_drop: Final = rule(
+    Measure(
+        routing_accuracy, "labelled routes", DECISIONS, USUAL_DECISIONS,
+        "{} of the searches of {} took the best route", share, _whole(routing_accuracy),
+    ),
+    [Condition(WARNING, (window,), _under_usual(by)) for window, by in ROUTING_DROP.items()],
+)  # fmt: skip
+
+reranking_worse: Final = rule(
+    Measure(
+        figures.reranking, "reranked searches", RERANKED, USUAL_RERANKED,
+        "NDCG after reranking is {} of that before in {}", share, lambda sums: sums.get("kc", 0),
+    ),
+    [
+        Condition(WARNING, ("5m",), lambda value, _: value < RERANKING),
+        Condition(WARNING, ("1h",), _under_usual(RERANKING_DROP)),
+        Condition(
+            WARNING, ("1h",), lambda value, count: value < RERANKING - EVEN_SPREAD / count**0.5,
+            alone=EVEN_RERANKED,
+        ),
+    ],
+)  # fmt: skip
+
+
+def labels_missing(sums: ByWindow) -> Finding:
+    """Far fewer documents of an hour have a label than in the baseline; no alert asks this."""
+    long = figures.coverage(sums.get(COVERED, {}))
+    usual = figures.coverage(sums.get(BASELINE, {}))
     if not usual["part"]:
         return Finding(UNKNOWN, f"no label has come in {BASELINE}")
     if long["whole"] < RESULTS:
-        return Finding(UNKNOWN, f"{long['whole']} documents in {LONG}, {RESULTS} are needed")
-    if not long["part"]:
-        return Finding(CRITICAL, f"no document of {LONG} has a label; labels have stopped")
-    level = WARNING if long["value"] < COVERAGE_WARNING else OK
-    return Finding(level, f"{share(long['value'])} of the documents of {LONG} have a label")
-
-
-# -- the worker -----------------------------------------------------------------------------------
-
-
-def not_ready(worker: Worker) -> Finding:
-    """Whatever keeps the worker from reading and writing."""
-    if not worker.reasons:
-        return Finding(OK, "the worker reads and writes")
-    return Finding(CRITICAL, "; ".join(f"{n}: {why}" for n, why in sorted(worker.reasons.items())))
-
-
-def lag(worker: Worker) -> Finding:
-    """The worker is behind the end of its topics."""
-    seconds, records = worker.now.lag_seconds, worker.now.lag_records
-    if seconds is None or records is None:
-        return Finding(UNKNOWN, "no partition is read from Kafka")
-    level = OK
-    if seconds > LAG_WARNING_SECONDS:
-        level = CRITICAL if seconds > LAG_CRITICAL_SECONDS else WARNING
-    return Finding(level, f"{records:,.0f} records, {seconds:,.0f} s behind the end of the topics")
-
-
-def dead_letters(worker: Worker) -> Finding:
-    """The share of records that were turned away, in the last five minutes."""
-    before = worker.history.since(worker.now.at - RECENT_SECONDS)
-    grown = increase(worker.now, before, ("dead_letters", "events"))
-    dead, records = grown["dead_letters"], grown["dead_letters"] + grown["events"]
-    if not records:
-        return Finding(UNKNOWN, "no record was read in the last 5 minutes")
-    level = OK
-    if dead >= LETTERS and dead / records > DEAD_WARNING:
-        level = CRITICAL if dead / records > DEAD_CRITICAL else WARNING
-    why = f"{dead:,.0f} of {records:,.0f} records were turned away in the last 5 minutes"
-    return Finding(level, why)
-
-
-def memory(worker: Worker) -> Finding:
-    """Redis comes near its memory limit."""
-    used, limit = worker.now.memory_bytes, worker.now.memory_limit_bytes
-    if not used:
-        return Finding(UNKNOWN, "Redis has not said how much memory it uses")
-    if not limit:
-        return Finding(OK, f"Redis uses {used / 2**20:,.0f} MiB; it has no limit of its own")
-    level = OK
-    if used / limit > MEMORY_WARNING:
-        level = CRITICAL if used / limit > MEMORY_CRITICAL else WARNING
-    return Finding(
-        level, f"Redis uses {share(used / limit)} of its limit of {limit / 2**20:,.0f} MiB"
-    )
-
-
-def offset_gaps(worker: Worker) -> Finding:
-    """Records between state and log are gone."""
-    gaps = worker.now.offset_gaps
-    if gaps:
-        return Finding(CRITICAL, f"{gaps:,.0f} times records that the state needs were gone")
-    return Finding(OK, "all records that the state needs were there")
+        return Finding(UNKNOWN, f"{long['whole']} documents in {COVERED}, {RESULTS} are needed")
+    level = OK if long["value"] > LABELLED_OF_USUAL * usual["value"] else WARNING
+    why = f"{share(long['value'])} of the documents of {COVERED} have a label"
+    return Finding(level, f"{why}; over {BASELINE} it is {share(usual['value'])}")

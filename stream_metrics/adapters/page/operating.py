@@ -23,6 +23,7 @@ _READ: Final = (
     "offset_gaps_total",
     "redis_memory_bytes",
     "redis_memory_limit_bytes",
+    "halted_partitions",
 )
 
 
@@ -44,6 +45,7 @@ class Operating:
     offset_gaps: float = 0.0
     memory_bytes: float = 0.0
     memory_limit_bytes: float = 0.0
+    halted_partitions: float = 0.0
 
 
 def read(registry: CollectorRegistry, at: float) -> Operating:
@@ -75,7 +77,11 @@ class History:
 
     def since(self, at: float) -> Operating | None:
         """The oldest sample that is not older than ``at``."""
-        return next((sample for sample in self._samples if sample.at >= at), None)
+        return next((sample for sample in tuple(self._samples) if sample.at >= at), None)
+
+    def before(self, at: float) -> Operating | None:
+        """The newest sample that is not newer than ``at``."""
+        return next((sample for sample in reversed(tuple(self._samples)) if sample.at <= at), None)
 
     def lag(self) -> dict[str, Any]:
         """The lag of each sample, the oldest first."""

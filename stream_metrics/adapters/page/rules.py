@@ -1,7 +1,7 @@
 """What is wrong, and why, in words: the alert rules' conditions on this worker's own sums.
 
-Prometheus asks the same of all workers together and waits a while before it alerts; the page judges
-at once, and sees the partitions of its own worker only.
+Prometheus asks the same of all workers together, of ten minutes beside, and of more than chance,
+and waits before it alerts; the page judges at once, and sees the partitions of its own worker only.
 """
 
 from __future__ import annotations
@@ -10,60 +10,68 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from stream_metrics.adapters.page import figures
+from stream_metrics.adapters.page import conditions, worker
 from stream_metrics.adapters.page.conditions import (
-    BASELINE,
-    COVERAGE_WARNING,
-    DEAD_CRITICAL,
-    DEAD_WARNING,
-    DECISIONS,
-    DROP_CRITICAL,
-    DROP_WARNING,
-    LAG_CRITICAL_SECONDS,
-    LAG_WARNING_SECONDS,
-    LETTERS,
     LEVELS,
-    LONG,
-    MEMORY_CRITICAL,
-    MEMORY_WARNING,
-    MISSED_WARNING,
-    RERANK_WARNING,
+    UNKNOWN,
+    AgentRule,
+    ByWindow,
+    Finding,
+    share,
+)
+from stream_metrics.adapters.page.thresholds import (
+    BASELINE,
+    COVERED,
+    DEAD_LETTER_RECORDS,
+    DEAD_LETTER_SECONDS,
+    DEAD_LETTER_SHARE,
+    DECISIONS,
+    DROPS,
+    EVEN_RERANKED,
+    GAP_SECONDS,
+    ITERATIONS,
+    LABELLED_OF_USUAL,
+    LAG_GROWS_SECONDS,
+    LAG_LONG_SECONDS,
+    LAG_SECONDS,
+    LAG_STAYS_SECONDS,
+    MEMORY_SHARE,
+    MISSED,
+    RERANKED,
+    RERANKING_DROP,
     RESULTS,
-    RESULTS_DROP,
+    RESULTS_DROPS,
     ROUTING_DROP,
-    SHORT,
+    SEARCHES,
     SRR_CRITICAL,
     SRR_OF_USUAL,
     SRR_WARNING,
-    UNKNOWN,
-    AgentRule,
-    Finding,
-    Window3,
-    Worker,
-    WorkerRule,
-    dead_letters,
-    drop,
-    labels_missing,
-    lag,
-    memory,
-    missed_retrievals,
-    not_ready,
-    offset_gaps,
-    reranking_worse,
-    results_drop,
-    routing_drop,
-    share,
-    srr_spike,
+    SRR_WINDOWS,
+    USUAL_DECISIONS,
+    USUAL_ITERATIONS,
+    USUAL_RERANKED,
+    USUAL_RESULTS,
+    USUAL_SEARCHES,
 )
+from stream_metrics.adapters.page.worker import Worker, WorkerRule
 from stream_metrics.engine.config import OTHER
+
+_DROP: Final = " or ".join(f"below {part:g} of that of {BASELINE} in {w}" for w, part, _ in DROPS)
+_RESULTS_DROP: Final = " or ".join(
+    f"below {part:g} of those of {BASELINE} in {w}" for w, part in RESULTS_DROPS
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule by its name; ``fires`` says when, ``look`` where to look then, in words."""
+    """A rule by its name; ``fires`` says when, ``look`` where to look then, in words.
+
+    ``alert`` names the alert that asks the same; None where no alert does.
+    """
 
     name: str
     title: str
+    alert: str | None
     fires: str
     look: str
     of_agent: AgentRule | None = None
@@ -72,99 +80,110 @@ class Rule:
 
 RULES: Final = (
     Rule(
-        "srr_spike", "SRR spike",
-        f"SRR of {SHORT} and {LONG} above {share(SRR_WARNING)} ({share(SRR_CRITICAL)}: critical) "
-        f"and above {SRR_OF_USUAL:g} times that of {BASELINE}, from {RESULTS} results on",
+        "srr_spike", "SRR spike", "SRRSpike",
+        f"SRR of {', or of '.join(' and '.join(pair) for pair in SRR_WINDOWS)}, above "
+        f"{share(SRR_WARNING)} ({share(SRR_CRITICAL)}: critical) and above {SRR_OF_USUAL:g} times "
+        f"that of {BASELINE}, from {RESULTS} results on ({USUAL_RESULTS} in {BASELINE})",
         "Did an index, a query rewriter or a prompt change? The worst conversations show what "
         "repeats.",
-        of_agent=srr_spike,
+        of_agent=conditions.srr_spike,
     ),
     Rule(
-        "results_drop", "Results drop",
-        f"results a search of {SHORT} and {LONG} below {share(RESULTS_DROP)} of those of "
-        f"{BASELINE}, from {DECISIONS} searches on",
+        "results_drop", "Results drop", "StreamMetricsResultsDrop",
+        f"results by search {_RESULTS_DROP}, from {SEARCHES} searches on ({USUAL_SEARCHES} in "
+        f"{BASELINE})",
         "Is an index empty, or does a source answer with nothing?",
-        of_agent=results_drop,
+        of_agent=conditions.results_drop,
     ),
     Rule(
-        "sre_drop", "SRE drop",
-        f"SRE of {SHORT} and {LONG} below {share(DROP_WARNING)} ({share(DROP_CRITICAL)}: critical) "
-        f"of that of {BASELINE}, settled iterations only, from {RESULTS} results on",
+        "sre_drop", "SRE drop", "StreamMetricsEfficiencyDrop",
+        f"SRE {_DROP}, settled iterations only, from {RESULTS} results on ({USUAL_RESULTS} in "
+        f"{BASELINE}), while labels come",
         "Did a source go missing, or the labeller change? The worst conversations show where it "
         "is low.",
-        of_agent=drop(figures.sre, RESULTS, "SRE", "results"),
+        of_agent=conditions.sre_drop,
     ),
     Rule(
-        "gain_drop", "Gain drop",
-        f"good gain an iteration of {SHORT} and {LONG} below {share(DROP_WARNING)} "
-        f"({share(DROP_CRITICAL)}: critical) of that of {BASELINE}, from {DECISIONS} iterations on",
+        "gain_drop", "Gain drop", "StreamMetricsGainDrop",
+        f"good gain an iteration {_DROP}, settled iterations only, from {ITERATIONS} on "
+        f"({USUAL_ITERATIONS} in {BASELINE}), while labels come",
         'Do later iterations bring less? The worst conversations show wasted ones.',
-        of_agent=drop(figures.gain, DECISIONS, "good gain an iteration", "iterations"),
+        of_agent=conditions.gain_drop,
     ),
     Rule(
-        "missed_retrievals", "Missed retrievals",
-        f"more than {share(MISSED_WARNING)} of labelled gate decisions of {LONG} skip a search "
-        f"that was needed, from {DECISIONS} on",
+        "missed_retrievals", "Missed retrievals", "StreamMetricsRetrievalMissed",
+        f"more than {' or '.join(f'{share(limit)} in {w}' for w, limit in MISSED.items())} of "
+        f"labelled gate decisions skip a search that was needed, from {DECISIONS} on "
+        f"({USUAL_DECISIONS} in {BASELINE})",
         'Was the gate, or its threshold, changed?',
-        of_agent=missed_retrievals,
+        of_agent=conditions.missed_retrievals,
     ),
     Rule(
-        "routing_drop", "Routing drop",
-        f"routing accuracy of {LONG} {100 * ROUTING_DROP:.0f} points below that of {BASELINE}, "
-        f"from {DECISIONS} labelled searches on",
+        "routing_drop", "Routing drop", "StreamMetricsRoutingAccuracyDrop",
+        f"routing accuracy "
+        f"{' or '.join(f'{100 * by:.0f} points in {w}' for w, by in ROUTING_DROP.items())} below "
+        f"that of {BASELINE}, from {DECISIONS} labelled searches on ({USUAL_DECISIONS} in "
+        f"{BASELINE})",
         "Did a route's source change, or the router?",
-        of_agent=routing_drop,
+        of_agent=conditions.routing_drop,
     ),
     Rule(
-        "reranking_worse", "Reranking made worse",
-        f"NDCG after reranking below {share(RERANK_WARNING)} of that before, from {DECISIONS} "
-        "searches on",
+        "reranking_worse", "Reranking made worse", "StreamMetricsRerankingWorse",
+        f"NDCG after reranking below that before in 5m, or {100 * RERANKING_DROP:.0f} points of it "
+        f"less in 1h than over {BASELINE}, from {RERANKED} searches on ({USUAL_RERANKED} in "
+        f"{BASELINE}); or below that before in 1h by more than chance, from {EVEN_RERANKED} on",
         'Was the reranker, or its model, changed?',
-        of_agent=reranking_worse,
+        of_agent=conditions.reranking_worse,
     ),
     Rule(
-        "labels_missing", "Labels missing",
-        f"less than {share(COVERAGE_WARNING)} of the documents of {LONG} labelled (none: "
-        f"critical), from {RESULTS} documents on, where labels came within {BASELINE}",
+        "labels_missing", "Labels missing", None,
+        f"the share of the documents of {COVERED} that have a label is below "
+        f"{LABELLED_OF_USUAL:g} of that of {BASELINE}, from {RESULTS} documents on; labels that "
+        "always come later look the same, which the alerts about labels know",
         'Is the labeller up, and does it send to the topic that is read?',
-        of_agent=labels_missing,
+        of_agent=conditions.labels_missing,
     ),
-    Rule("not_ready", "Worker not ready", "/readyz gives a reason",
-        'docs/delivery.md says what each reason means.', of_worker=not_ready),
+    Rule("not_ready", "Worker not ready", None, "/readyz gives a reason",
+        'docs/delivery.md says what each reason means.', of_worker=worker.not_ready),
     Rule(
-        "lag", "Consumer lag",
-        f"more than {LAG_WARNING_SECONDS:.0f} s behind ({LAG_CRITICAL_SECONDS:.0f} s: critical)",
+        "lag", "Consumer lag", "StreamMetricsConsumerLagGrowing",
+        f"more than {LAG_SECONDS} s behind; critical if further than "
+        f"{LAG_GROWS_SECONDS // 60} minutes ago, or if more than {LAG_LONG_SECONDS} s and hardly "
+        f"nearer than {LAG_STAYS_SECONDS // 60} minutes ago",
         'Is there more traffic than workers can take, or does Redis answer slowly?',
-        of_worker=lag,
+        of_worker=worker.lag,
     ),
     Rule(
-        "dead_letters", "Dead letters",
-        f"more than {share(DEAD_WARNING)} ({share(DEAD_CRITICAL)}: critical) of the records of the "
-        f"last 5 minutes turned away, {LETTERS} at least",
+        "dead_letters", "Dead letters", "StreamMetricsDeadLetters",
+        f"more than {share(DEAD_LETTER_SHARE)} of the records of the last "
+        f"{DEAD_LETTER_SECONDS // 60} minutes turned away, from {DEAD_LETTER_RECORDS} records on",
         'stream-metrics dlq list says which records, and why.',
-        of_worker=dead_letters,
+        of_worker=worker.dead_letters,
     ),
     Rule(
-        "memory", "State near its limit",
-        f"Redis above {share(MEMORY_WARNING)} ({share(MEMORY_CRITICAL)}: critical) of maxmemory",
+        "memory", "State near its limit", "StreamMetricsStateNearLimit",
+        f"Redis above {share(MEMORY_SHARE)} of maxmemory",
         'Give Redis more memory, or shorten state.ttl; beyond the limit nothing is written.',
-        of_worker=memory,
+        of_worker=worker.memory,
     ),
-    Rule("offset_gaps", "Offset gap", "records that the state needs are gone",
+    Rule("offset_gaps", "Offset gap", "StreamMetricsOffsetGap",
+        f"records that the state needs were gone within {GAP_SECONDS // 60} minutes, or a "
+        "partition stands still by policy",
         'docs/delivery.md says what to do about a halted partition.',
-        of_worker=offset_gaps),
+        of_worker=worker.offset_gaps),
 )  # fmt: skip
 
 
-def judge(agents: Mapping[str, Window3], worker: Worker) -> list[dict[str, Any]]:
+def judge(agents: Mapping[str, ByWindow], now: Worker) -> list[dict[str, Any]]:
     """The state of every rule: its worst level, and what it found, the worst first."""
     states = []
     for rule in RULES:
-        found = sorted(_findings(rule, agents, worker), key=lambda f: LEVELS.index(f.level))
+        found = sorted(_findings(rule, agents, now), key=lambda f: LEVELS.index(f.level))
         states.append(
             {
                 "name": rule.name,
                 "title": rule.title,
+                "alert": rule.alert,
                 "fires": rule.fires,
                 "look": rule.look,
                 "of": "agent" if rule.of_agent else "worker",
@@ -175,9 +194,9 @@ def judge(agents: Mapping[str, Window3], worker: Worker) -> list[dict[str, Any]]
     return states
 
 
-def _findings(rule: Rule, agents: Mapping[str, Window3], worker: Worker) -> Iterator[Finding]:
+def _findings(rule: Rule, agents: Mapping[str, ByWindow], now: Worker) -> Iterator[Finding]:
     if rule.of_worker is not None:
-        yield rule.of_worker(worker)
+        yield rule.of_worker(now)
     elif rule.of_agent is not None:
         for agent, sums in agents.items():
             if agent != OTHER:  # a mixture has no usual behaviour

@@ -22,10 +22,11 @@ export class Chart {
   /**
    * `kind` is "lines" or "bars", `limit` the largest possible value, `format` says a value;
    * `whole`: values are whole numbers.
-   * `threshold` is drawn as a line and explained in the legend: `{value, text}`.
+   * `threshold`, if it is set, is drawn as a line and explained in the legend: `{value, text}`.
    */
-  constructor({ title, about, kind = "lines", limit = null, whole = false, format, axis = format, threshold = null }) {
-    Object.assign(this, { title, kind, limit, whole, format, axis, threshold });
+  constructor({ title, about, kind = "lines", limit = null, whole = false, format, axis = format }) {
+    Object.assign(this, { title, kind, limit, whole, format, axis });
+    this.threshold = null;
     this.data = null;
     this.key = ""; // what is drawn, so that nothing is drawn twice
     this.chosen = null;

@@ -6,7 +6,7 @@ import { count, duration, mean, percent, span } from "./words.js";
 
 const CHARTS = {
   srr: new Chart({ title: "Redundancy (SRR)", about: "Share of results that repeat what the turn had. Lower is better.",
-    limit: 1, format: percent, threshold: { value: 0.25, text: "warning above 25\u202f%" } }),
+    limit: 1, format: percent }),
   results: new Chart({ title: "Results", about: "New and repeated ones, as they came.", kind: "bars", whole: true, format: count }),
   sre: new Chart({ title: "Efficiency (SRE)", about: "Share of results that are new and good, where labels are there. Higher is better.",
     limit: 1, format: percent }),
@@ -31,6 +31,7 @@ export function showCharts(state) {
     ({ ...base, series: [{ name, values, tone }], now, none });
   setText($("course-text"), `Each point is over ${span(series.smoothed_seconds)} that end there, `
     + "by the time of the search. A late label corrects the past, so lines may change.");
+  CHARTS.srr.threshold = { value: state.limits.srr, text: `warning above ${percent(state.limits.srr)}` };
   CHARTS.srr.update(line("SRR", series.srr, percent(figures.srr.value), quiet));
   CHARTS.results.update({ ...base, none: quiet, now: count(state.sums.results), series: [
     { name: "new", values: series.unique, tone: "tone-1" },

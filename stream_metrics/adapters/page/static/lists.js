@@ -79,7 +79,8 @@ export function showRules(state) {
     if (wrong.length) said.push(el("p", {}, rule.look));
     return el("li", { class: "card", data: { level: rule.level } },
       el("div", { class: "rule-head" }, el("h3", {}, rule.title), levelMark(rule.level)),
-      ...said, el("p", { class: "muted" }, `Fires: ${rule.fires}.`));
+      ...said, el("p", { class: "muted" }, `Fires: ${rule.fires}.`),
+      el("p", { class: "muted" }, rule.alert ? `As the alert ${rule.alert}.` : "No alert asks this."));
   }));
 }
 

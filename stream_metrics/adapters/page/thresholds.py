@@ -1,0 +1,45 @@
+"""What is much, and what is enough: the thresholds of page and dashboards, which are the alerts'.
+
+The alerts themselves are ``deploy/prometheus/alerts.rules.yml``;
+``tests/services/test_page_alerts.py`` puts the same figures before both. Ratios have no unit.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+BASELINE: Final = "24h"  # the window that says what is usual
+
+# SRR, of a short and a long window together.
+SRR_WINDOWS: Final = (("1m", "5m"), ("5m", "30m"))
+SRR_WARNING, SRR_CRITICAL = 0.25, 0.4
+SRR_OF_USUAL: Final = 1.5
+
+RESULTS_DROPS: Final = (("5m", 0.5), ("30m", 0.5))  # results by search, of what is usual
+
+# SRE and gain: window, share of what is usual, and the window whose labels must have come.
+DROPS: Final = (("5m", 0.8, "5m"), ("30m", 0.85, "1h"))
+LABELLED_OF_USUAL: Final = 0.4  # with fewer labels settled iterations say nothing of the others
+COVERED: Final = "1h"  # the window whose labels the page asks for, where alerts know more
+
+MISSED: Final = {"5m": 0.2, "1h": 0.1}  # of labelled gate decisions
+ROUTING_DROP: Final = {"5m": 0.1, "1h": 0.05}  # below what is usual
+RERANKING: Final = 1.0  # of the NDCG before, in 5m
+RERANKING_DROP: Final = 0.05  # below what is usual, in 1h
+EVEN_SPREAD: Final = 1.0  # in 1h so much below RERANKING, divided by the root of the searches
+
+# How many make a ratio worth judging, in its own window and in the baseline.
+RESULTS, USUAL_RESULTS = 200, 1_000
+ITERATIONS, USUAL_ITERATIONS = 20, 100
+DECISIONS, USUAL_DECISIONS = 10, 100
+SEARCHES, USUAL_SEARCHES = 20, 100
+RERANKED, USUAL_RERANKED = 10, 100
+EVEN_RERANKED: Final = 30  # where no usual is asked for
+
+LAG_SECONDS, LAG_GROWS_SECONDS = 120, 180  # so much, and more than so long ago
+LAG_LONG_SECONDS, LAG_STAYS_SECONDS, LAG_STAYS = 900, 600, 0.95  # or this share of it
+DEAD_LETTER_SHARE: Final = 0.02
+DEAD_LETTER_SECONDS: Final = 600
+DEAD_LETTER_RECORDS: Final = 100  # read in that time
+MEMORY_SHARE: Final = 0.8
+GAP_SECONDS: Final = 900
