@@ -159,6 +159,12 @@ class Subject:
                 yield self._agent(str(part), windows, self.of(part, MANY))
             for count in (self.enough, self.enough - 1):
                 yield self._agent(f"of {count}", windows, self._worst(count))
+            # From nothing to more than is usual: what chance explains, and what not.
+            most = max(1, -(-self.usual // MANY))
+            for count in (self.enough, 4 * self.enough):
+                for eighths in range(9):
+                    part = count * most * eighths // 8
+                    yield self._agent(f"{part} of {count}", windows, self.of(part, count))
         every = {window for windows in self.limits for window in windows}
         for known in (self.enough_usual, self.enough_usual - 1):
             yield self._agent(f"with {known} usual", sorted(every), self._worst(MANY), known)
@@ -248,11 +254,6 @@ _SRE: Final = frozenset({("StreamMetricsEfficiencyDrop", "critical")})
 _NONE: Final[Judged] = frozenset()
 
 UNKNOWN_TO_PAGE: Final = (
-    Unknown(
-        Agent("chance", missed(20_000, MANY), {"5m": missed(4, 16), "1h": missed(4, 16)}),
-        page=_MISSED,
-        alerts=_NONE,
-    ),
     Unknown(
         # Each five minutes for themselves are too few.
         Agent(

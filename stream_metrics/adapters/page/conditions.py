@@ -2,8 +2,8 @@
 
 A condition looks at one window, or at two together, and is met by what lies beyond a limit there.
 What is usual is the same agent's last day. With too little to go by a rule says so instead of
-guessing. Left out is what the page does not have: windows of ten minutes, the last day as it was an
-hour ago, and how far chance alone goes.
+guessing. Left out is what the page does not have: windows of ten minutes, and the last day as it
+was an hour ago.
 """
 
 from __future__ import annotations
@@ -13,13 +13,21 @@ from dataclasses import dataclass
 from typing import Final
 
 from stream_metrics.adapters.page import figures
+from stream_metrics.adapters.page.chance import (
+    Bound,
+    mean_below,
+    relative_below,
+    share_above,
+    skewed_above,
+    skewed_below,
+    spread_below,
+)
 from stream_metrics.adapters.page.thresholds import (
     BASELINE,
     COVERED,
     DECISIONS,
     DROPS,
     EVEN_RERANKED,
-    EVEN_SPREAD,
     ITERATIONS,
     LABELLED_OF_USUAL,
     MISSED,
@@ -66,8 +74,9 @@ AgentRule = Callable[[ByWindow], Finding]
 class Measure:
     """A ratio, and how many of ``what`` make it worth judging: ``counted`` says how many there are.
 
-    ``enough`` is for the window judged, ``enough_usual`` for the baseline. ``say`` puts a value
-    into words, ``says`` that and a window into a sentence.
+    ``enough`` is for the window judged, ``enough_usual`` for the baseline. ``chance`` is how far
+    chance goes, up if ``high`` ratios are bad. ``say`` puts a value into words, ``says`` that and
+    a window into a sentence.
     """
 
     of: Callable[[Sums], figures.Figure]
@@ -77,6 +86,8 @@ class Measure:
     says: str
     say: Callable[[float], str]
     counted: Callable[[Sums], int]
+    chance: Bound
+    high: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +95,15 @@ class Condition:
     """What an alert asks of one window, or of two: ``beyond`` of all, and many in the last.
 
     ``beyond`` is asked for a value and the usual one. ``labels``: the window in which labels must
-    have come, not much fewer than in the baseline. ``alone``: ``beyond`` is asked for a value and
-    how many it is of instead, so many at least, and nothing need be usual.
+    have come, not much fewer than in the baseline. ``even``: a value that stands for what is usual,
+    and how many there must be then.
     """
 
     level: str
     windows: tuple[str, ...]
     beyond: Callable[[float, float], bool]
     labels: str | None = None
-    alone: int | None = None
+    even: tuple[float, int] | None = None
 
 
 def share(value: float) -> str:
@@ -121,17 +132,20 @@ def rule(measure: Measure, conditions: Sequence[Condition]) -> AgentRule:
             why = f"{measure.counted(sums.get(longest, {}))} {measure.what} in {longest}"
             return Finding(UNKNOWN, f"{why}, {measure.enough} are needed")
         met = [c for c in able if _met(c, measure, sums, usual)]
-        trusted = [c for c in met if _labelled(c, sums)]
-        chosen = (trusted or met or able[-1:])[0]
+        certain = [c for c in met if _no_chance(c, measure, sums, usual)]
+        trusted = [c for c in certain if _labelled(c, sums)]
+        chosen = (trusted or certain or met or able[-1:])[0]
         value = measure.of(_last(sums, chosen))["value"]
         if value is None:
             return Finding(UNKNOWN, f"nothing to compare in {chosen.windows[-1]}")
         why = measure.says.format(measure.say(value), chosen.windows[-1])
         if usual is not None:
             why += f"; over {BASELINE} it is {measure.say(usual)}"
-        if met and not trusted:
-            return Finding(UNKNOWN, f"{why}, but few labels have come in {met[0].labels}")
-        return Finding(chosen.level if trusted else OK, why)
+        if trusted:
+            return Finding(chosen.level, why)
+        if certain:
+            return Finding(UNKNOWN, f"{why}, but few labels have come in {chosen.labels}")
+        return Finding(OK, f"{why}, which may be chance" if met else why)
 
     return judge
 
@@ -143,19 +157,29 @@ def _last(sums: ByWindow, condition: Condition) -> Sums:
 
 def _able(condition: Condition, measure: Measure, sums: ByWindow, usual: float | None) -> bool:
     """Whether there is enough to ask the condition."""
-    count = measure.counted(_last(sums, condition))
-    if condition.alone is not None:
-        return count >= condition.alone
-    return usual is not None and count >= measure.enough
+    _, enough = condition.even or (usual, measure.enough)
+    known = condition.even is not None or usual is not None
+    return known and measure.counted(_last(sums, condition)) >= enough
 
 
 def _met(condition: Condition, measure: Measure, sums: ByWindow, usual: float | None) -> bool:
+    compared, _ = condition.even or (usual, 0)
     values = [measure.of(sums.get(window, {}))["value"] for window in condition.windows]
-    beside = usual if condition.alone is None else measure.counted(_last(sums, condition))
     return all(
-        value is not None and beside is not None and condition.beyond(value, beside)
+        value is not None and compared is not None and condition.beyond(value, compared)
         for value in values
     )
+
+
+def _no_chance(condition: Condition, measure: Measure, sums: ByWindow, usual: float | None) -> bool:
+    """Whether the longest window of a condition that is met lies beyond what chance explains."""
+    compared, _ = condition.even or (usual, 0)
+    last = _last(sums, condition)
+    value = measure.of(last)["value"]
+    if value is None or compared is None:
+        return False
+    bound = measure.chance(compared, measure.counted(last))
+    return bool(value > bound if measure.high else value < bound)
 
 
 def _labelled(condition: Condition, sums: ByWindow) -> bool:
@@ -212,6 +236,7 @@ srr_spike: Final = rule(
     Measure(
         figures.srr, "results", RESULTS, USUAL_RESULTS,
         "{} of its results in {} repeat what the turn had already", share, _whole(figures.srr),
+        share_above(4.5, 4), high=True,
     ),
     [
         Condition(level, windows, _spike(limit))
@@ -224,6 +249,7 @@ results_drop: Final = rule(
     Measure(
         figures.found, "searches", SEARCHES, USUAL_SEARCHES,
         "a search returns {} results in {}", "{:.1f}".format, _whole(figures.found),
+        relative_below(4, 0.75),
     ),
     [Condition(CRITICAL, (window,), _below_usual(part)) for window, part in RESULTS_DROPS],
 )  # fmt: skip
@@ -232,6 +258,7 @@ sre_drop: Final = rule(
     Measure(
         figures.sre, "labelled results", RESULTS, USUAL_RESULTS,
         "SRE is {} in {}", "{:.2f}".format, _whole(figures.sre),
+        skewed_below(4, 2.5),
     ),
     _drops(CRITICAL),
 )  # fmt: skip
@@ -240,6 +267,7 @@ gain_drop: Final = rule(
     Measure(
         figures.gain, "labelled iterations", ITERATIONS, USUAL_ITERATIONS,
         "good gain an iteration is {} in {}", "{:.2f}".format, _whole(figures.gain),
+        mean_below(4, 6),
     ),
     _drops(WARNING),
 )  # fmt: skip
@@ -248,7 +276,7 @@ missed_retrievals: Final = rule(
     Measure(
         missed_share, "labelled decisions", DECISIONS, USUAL_DECISIONS,
         "the gate skipped a search that was needed in {} of the cases of {}",
-        share, _whole(missed_share),
+        share, _whole(missed_share), skewed_above(4, 1, least=0.02), high=True,
     ),
     [Condition(CRITICAL, (window,), _above(limit)) for window, limit in MISSED.items()],
 )  # fmt: skip
@@ -257,6 +285,7 @@ routing_drop: Final = rule(
     Measure(
         routing_accuracy, "labelled routes", DECISIONS, USUAL_DECISIONS,
         "{} of the searches of {} took the best route", share, _whole(routing_accuracy),
+        skewed_below(4, 1, most=0.98),
     ),
     [Condition(WARNING, (window,), _under_usual(by)) for window, by in ROUTING_DROP.items()],
 )  # fmt: skip
@@ -265,13 +294,13 @@ reranking_worse: Final = rule(
     Measure(
         figures.reranking, "reranked searches", RERANKED, USUAL_RERANKED,
         "NDCG after reranking is {} of that before in {}", share, lambda sums: sums.get("kc", 0),
+        spread_below(4, 0.25),
     ),
     [
         Condition(WARNING, ("5m",), lambda value, _: value < RERANKING),
         Condition(WARNING, ("1h",), _under_usual(RERANKING_DROP)),
         Condition(
-            WARNING, ("1h",), lambda value, count: value < RERANKING - EVEN_SPREAD / count**0.5,
-            alone=EVEN_RERANKED,
+            WARNING, ("1h",), lambda value, _: value < RERANKING, even=(RERANKING, EVEN_RERANKED)
         ),
     ],
 )  # fmt: skip

@@ -1,7 +1,7 @@
 """What is wrong, and why, in words: the alert rules' conditions on this worker's own sums.
 
-Prometheus asks the same of all workers together, of ten minutes beside, and of more than chance,
-and waits before it alerts; the page judges at once, and sees the partitions of its own worker only.
+Prometheus asks the same of all workers together, and of ten minutes beside, and waits before it
+alerts; the page judges at once, and sees the partitions of its own worker only.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ RULES: Final = (
         "reranking_worse", "Reranking made worse", "StreamMetricsRerankingWorse",
         f"NDCG after reranking below that before in 5m, or {100 * RERANKING_DROP:.0f} points of it "
         f"less in 1h than over {BASELINE}, from {RERANKED} searches on ({USUAL_RERANKED} in "
-        f"{BASELINE}); or below that before in 1h by more than chance, from {EVEN_RERANKED} on",
+        f"{BASELINE}); or below that before in 1h, from {EVEN_RERANKED} on",
         'Was the reranker, or its model, changed?',
         of_agent=conditions.reranking_worse,
     ),

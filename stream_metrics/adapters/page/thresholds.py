@@ -26,7 +26,6 @@ MISSED: Final = {"5m": 0.2, "1h": 0.1}  # of labelled gate decisions
 ROUTING_DROP: Final = {"5m": 0.1, "1h": 0.05}  # below what is usual
 RERANKING: Final = 1.0  # of the NDCG before, in 5m
 RERANKING_DROP: Final = 0.05  # below what is usual, in 1h
-EVEN_SPREAD: Final = 1.0  # in 1h so much below RERANKING, divided by the root of the searches
 
 # How many make a ratio worth judging, in its own window and in the baseline.
 RESULTS, USUAL_RESULTS = 200, 1_000
@@ -34,7 +33,7 @@ ITERATIONS, USUAL_ITERATIONS = 20, 100
 DECISIONS, USUAL_DECISIONS = 10, 100
 SEARCHES, USUAL_SEARCHES = 20, 100
 RERANKED, USUAL_RERANKED = 10, 100
-EVEN_RERANKED: Final = 30  # where no usual is asked for
+EVEN_RERANKED: Final = 30  # where RERANKING stands for what is usual, in 1h
 
 LAG_SECONDS, LAG_GROWS_SECONDS = 120, 180  # so much, and more than so long ago
 LAG_LONG_SECONDS, LAG_STAYS_SECONDS, LAG_STAYS = 900, 600, 0.95  # or this share of it
