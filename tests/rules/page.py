@@ -14,11 +14,13 @@ from stream_metrics.adapters.page.thresholds import (
     ITERATIONS,
     RERANKED,
     RESULTS,
+    ROUTES,
     SEARCHES,
     USUAL_DECISIONS,
     USUAL_ITERATIONS,
     USUAL_RERANKED,
     USUAL_RESULTS,
+    USUAL_ROUTES,
     USUAL_SEARCHES,
 )
 from stream_metrics.adapters.page.worker import Worker
@@ -201,7 +203,7 @@ SUBJECTS: Final = (
     ),
     Subject(
         "best routes", routing, 900_000, {("5m",): (800_000,), ("1h",): (850_000,)},
-        DECISIONS, USUAL_DECISIONS,
+        ROUTES, USUAL_ROUTES,
     ),
     Subject(
         "NDCG", reranking, 1_100_000, {("5m",): (MANY,), ("1h",): (1_050_000,)},

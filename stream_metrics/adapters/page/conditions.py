@@ -14,11 +14,11 @@ from typing import Final
 
 from stream_metrics.adapters.page import figures
 from stream_metrics.adapters.page.chance import (
-    Bound,
+    Surely,
+    few_above,
     mean_below,
     relative_below,
     share_above,
-    skewed_above,
     skewed_below,
     spread_below,
 )
@@ -36,6 +36,7 @@ from stream_metrics.adapters.page.thresholds import (
     RERANKING_DROP,
     RESULTS,
     RESULTS_DROPS,
+    ROUTES,
     ROUTING_DROP,
     SEARCHES,
     SRR_CRITICAL,
@@ -46,6 +47,7 @@ from stream_metrics.adapters.page.thresholds import (
     USUAL_ITERATIONS,
     USUAL_RERANKED,
     USUAL_RESULTS,
+    USUAL_ROUTES,
     USUAL_SEARCHES,
 )
 from stream_metrics.engine.windows import Sums
@@ -74,9 +76,8 @@ AgentRule = Callable[[ByWindow], Finding]
 class Measure:
     """A ratio, and how many of ``what`` make it worth judging: ``counted`` says how many there are.
 
-    ``enough`` is for the window judged, ``enough_usual`` for the baseline. ``chance`` is how far
-    chance goes, up if ``high`` ratios are bad. ``say`` puts a value into words, ``says`` that and
-    a window into a sentence.
+    ``enough`` is for the window judged, ``enough_usual`` for the baseline. ``surely`` says
+    what is no chance. ``say`` puts a value into words, ``says`` that and a window into a sentence.
     """
 
     of: Callable[[Sums], figures.Figure]
@@ -86,8 +87,7 @@ class Measure:
     says: str
     say: Callable[[float], str]
     counted: Callable[[Sums], int]
-    chance: Bound
-    high: bool = False
+    surely: Surely
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +178,7 @@ def _no_chance(condition: Condition, measure: Measure, sums: ByWindow, usual: fl
     value = measure.of(last)["value"]
     if value is None or compared is None:
         return False
-    bound = measure.chance(compared, measure.counted(last))
-    return bool(value > bound if measure.high else value < bound)
+    return measure.surely(value, compared, measure.counted(last))
 
 
 def _labelled(condition: Condition, sums: ByWindow) -> bool:
@@ -236,7 +235,7 @@ srr_spike: Final = rule(
     Measure(
         figures.srr, "results", RESULTS, USUAL_RESULTS,
         "{} of its results in {} repeat what the turn had already", share, _whole(figures.srr),
-        share_above(4.5, 4), high=True,
+        share_above(4.5, 4),
     ),
     [
         Condition(level, windows, _spike(limit))
@@ -276,14 +275,14 @@ missed_retrievals: Final = rule(
     Measure(
         missed_share, "labelled decisions", DECISIONS, USUAL_DECISIONS,
         "the gate skipped a search that was needed in {} of the cases of {}",
-        share, _whole(missed_share), skewed_above(4, 1, least=0.02), high=True,
+        share, _whole(missed_share), few_above(4, least=0.02),
     ),
     [Condition(CRITICAL, (window,), _above(limit)) for window, limit in MISSED.items()],
 )  # fmt: skip
 
 routing_drop: Final = rule(
     Measure(
-        routing_accuracy, "labelled routes", DECISIONS, USUAL_DECISIONS,
+        routing_accuracy, "labelled routes", ROUTES, USUAL_ROUTES,
         "{} of the searches of {} took the best route", share, _whole(routing_accuracy),
         skewed_below(4, 1, most=0.98),
     ),

@@ -41,6 +41,7 @@ from stream_metrics.adapters.page.thresholds import (
     RERANKING_DROP,
     RESULTS,
     RESULTS_DROPS,
+    ROUTES,
     ROUTING_DROP,
     SEARCHES,
     SRR_CRITICAL,
@@ -51,6 +52,7 @@ from stream_metrics.adapters.page.thresholds import (
     USUAL_ITERATIONS,
     USUAL_RERANKED,
     USUAL_RESULTS,
+    USUAL_ROUTES,
     USUAL_SEARCHES,
 )
 from stream_metrics.adapters.page.worker import Worker, WorkerRule
@@ -122,7 +124,7 @@ RULES: Final = (
         "routing_drop", "Routing drop", "StreamMetricsRoutingAccuracyDrop",
         f"routing accuracy "
         f"{' or '.join(f'{100 * by:.0f} points in {w}' for w, by in ROUTING_DROP.items())} below "
-        f"that of {BASELINE}, from {DECISIONS} labelled searches on ({USUAL_DECISIONS} in "
+        f"that of {BASELINE}, from {ROUTES} labelled searches on ({USUAL_ROUTES} in "
         f"{BASELINE})",
         "Did a route's source change, or the router?",
         of_agent=conditions.routing_drop,

@@ -30,7 +30,8 @@ RERANKING_DROP: Final = 0.05  # below what is usual, in 1h
 # How many make a ratio worth judging, in its own window and in the baseline.
 RESULTS, USUAL_RESULTS = 200, 1_000
 ITERATIONS, USUAL_ITERATIONS = 20, 100
-DECISIONS, USUAL_DECISIONS = 10, 100
+DECISIONS, USUAL_DECISIONS = 5, 100
+ROUTES, USUAL_ROUTES = 10, 100
 SEARCHES, USUAL_SEARCHES = 20, 100
 RERANKED, USUAL_RERANKED = 10, 100
 EVEN_RERANKED: Final = 30  # where RERANKING stands for what is usual, in 1h
