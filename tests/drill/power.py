@@ -26,6 +26,14 @@ class Ratio(NamedTuple):
     least: int
 
 
+def change(shelf: Libraries, agent: Agent, condition: Condition, ratio: Ratio) -> float:
+    """The agent's ratio under a condition, over very many turns, by its healthy one."""
+    up, down, weight = _turns(shelf, agent, Condition(HEALTHY), ratio)
+    then_up, then_down, then_weight = _turns(shelf, agent, condition, ratio)
+    usual = float(weight @ up) / float(weight @ down)
+    return float(then_weight @ then_up) / float(then_weight @ then_down) / usual
+
+
 def tells(shelf: Libraries, agent: Agent, condition: Condition, ratio: Ratio, turns: int) -> bool:
     """Whether a test that knew both conditions would tell them apart from so many turns.
 

@@ -11,7 +11,7 @@ import numpy as np
 from tests.drill.evaluation import ALERTS, PLAIN, RECORDING, Firing, Rule, Weeks
 from tests.drill.library import Condition, Numbers
 from tests.drill.plan import KINDS, SOON, Kind, deploys, incidents
-from tests.drill.power import label_delay_minutes, tells
+from tests.drill.power import change, label_delay_minutes, tells
 from tests.drill.series import TARGET, Series, asked_for, window_series
 from tests.drill.sums import arrivals
 from tests.drill.world import (
@@ -35,8 +35,9 @@ class Drill:
     """What happened and what fired. ``turns``: an agent's turns by minute of their start.
 
     ``rules``: all that could have fired. ``telling``: whether half of an incident's first ten
-    minutes' turns tell it from chance, by ``Incident`` and alert. ``label_minutes``: after how
-    many nine of ten of an agent's labels have come.
+    minutes' turns tell it from chance, by ``Incident`` and alert. ``changes``: how many times its
+    healthy ratio the agent's is, likewise. ``label_minutes``: after how many nine of ten of an
+    agent's labels have come.
     """
 
     agents: Sequence[Agent]
@@ -46,6 +47,7 @@ class Drill:
     firings: Sequence[Firing]
     turns: dict[str, Numbers]
     telling: Mapping[tuple[Incident, str], bool]
+    changes: Mapping[tuple[Incident, str], float]
     label_minutes: Mapping[str, int]
 
 
@@ -91,22 +93,22 @@ async def run(
     await weeks.record()
     say("alerts")
     rules, fired = await weeks.fire((ALERTS, PLAIN))
-    telling = _telling(agents, planned, turns, shelf)
+    telling, changes = _sizes(agents, planned, turns, shelf)
     delays = {agent.name: label_delay_minutes(shelf, agent.habits) for agent in agents}
-    return Drill(agents, minutes, planned, rules, fired, turns, telling, delays)
+    return Drill(agents, minutes, planned, rules, fired, turns, telling, changes, delays)
 
 
-def _telling(
+def _sizes(
     agents: Sequence[Agent],
     planned: Sequence[Incident],
     turns: Mapping[str, Numbers],
     shelf: Libraries,
-) -> dict[tuple[Incident, str], bool]:
+) -> tuple[dict[tuple[Incident, str], bool], dict[tuple[Incident, str], float]]:
     by_name = {agent.name: agent for agent in agents}
     kinds: dict[str, list[Kind]] = {}
     for kind in KINDS:
         kinds.setdefault(kind.name, []).append(kind)
-    found = {}
+    telling, changes = {}, {}
     for incident in planned:
         if incident.agent is None:
             continue
@@ -116,8 +118,10 @@ def _telling(
         for kind in kinds[incident.kind]:
             if kind.ratio is not None:
                 agent = by_name[incident.agent]
-                found[incident, kind.alert] = tells(shelf, agent, condition, kind.ratio, count)
-    return found
+                which = (incident, kind.alert)
+                telling[which] = tells(shelf, agent, condition, kind.ratio, count)
+                changes[which] = change(shelf, agent, condition, kind.ratio)
+    return telling, changes
 
 
 def _operations(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from statistics import median
 from typing import Final
 
@@ -26,6 +27,7 @@ WEEKS_A_MONTH: Final = 365.25 / 12 / 7
 class Caught:
     """One incident, and how many minutes after its start its alert and the plain rule fired.
 
+    ``change``: how many times its healthy ratio its agent's is, None of incidents of all.
     ``telling``: whether there was traffic enough to tell it from chance. ``due``: the minutes
     after which ten minutes of labelled data were there. ``turns``: its agent's in the first ten
     minutes, None of incidents of all. ``paged``: whether somebody was woken, not only told.
@@ -34,6 +36,7 @@ class Caught:
     kind: Kind
     incident: Incident
     telling: bool
+    change: float | None
     due: int
     minutes: int | None
     plain: int | None
@@ -43,7 +46,8 @@ class Caught:
     @property
     def real(self) -> bool:
         """Whether it was of real size from its first minute on."""
-        return self.incident.strength >= self.kind.real and not self.kind.slow
+        large = self.change is None or self.change >= self.kind.times
+        return self.incident.strength >= self.kind.real and large and not self.kind.slow
 
     @property
     def in_time(self) -> bool:
@@ -98,6 +102,7 @@ def caught(drill: Drill) -> list[Caught]:
                     kind,
                     incident,
                     drill.telling.get((incident, kind.alert), True),
+                    drill.changes.get((incident, kind.alert)),
                     SOON + (drill.label_minutes[incident.agent or ""] if late else 0),
                     _after(drill.firings, kind.alert, incident),
                     _after(drill.firings, kind.plain, incident),
@@ -181,11 +186,11 @@ def catch_table(found: Sequence[Caught]) -> list[str]:
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for kind in KINDS:
-        for strength in kind.strengths:
-            of = [c for c in found if c.kind == kind and c.incident.strength == strength]
+        of_kind = [one for one in found if one.kind == kind]
+        for strength, size in product(kind.strengths, ("", " (too small)", " (real)")):
+            of = [c for c in of_kind if c.incident.strength == strength and _size(c) == size]
             if not of:
                 continue
-            size = " (real)" if strength >= kind.real else ""
             enough, less = [c for c in of if c.telling], [c for c in of if not c.telling]
             ours = [c.minutes for c in enough]
             plain = [c.plain for c in enough]
@@ -195,6 +200,13 @@ def catch_table(found: Sequence[Caught]) -> list[str]:
                 f"{len(less)} | {_share(less, _ours)} | {_share(less, _plain)} |"
             )
     return lines
+
+
+def _size(one: Caught) -> str:
+    """What the table says of its size: of real strength, it may still move its agent too little."""
+    if one.incident.strength < one.kind.real:
+        return ""
+    return " (real)" if one.real or one.kind.slow else " (too small)"
 
 
 def late_table(found: Sequence[Caught]) -> list[str]:

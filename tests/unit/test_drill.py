@@ -127,7 +127,7 @@ def drill(planned: list[Incident], fired: list[Firing]) -> Drill:
     """Two days of two busy agents."""
     agents, minutes = roster(2, 1), 2 * DAY // MINUTE
     turns = {agent.name: np.full(minutes, 12) for agent in agents}
-    return Drill(agents, minutes, planned, [RULE, PLAIN], fired, turns, {}, {})
+    return Drill(agents, minutes, planned, [RULE, PLAIN], fired, turns, {}, {}, {})
 
 
 def spike(minute: int) -> Incident:
