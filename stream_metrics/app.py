@@ -24,11 +24,10 @@ from mode import Service
 from mode.types import ServiceT
 from pydantic import ValidationError
 
-from stream_metrics.adapters.auth import BasicAuth
 from stream_metrics.adapters.kafka.rights import KafkaRefused
 from stream_metrics.adapters.kafka.topics import TopicsUnfit
 from stream_metrics.adapters.redis.errors import StoreRefused
-from stream_metrics.adapters.web import add_pages, ssl_context
+from stream_metrics.adapters.web import add_pages, guard, ssl_context
 from stream_metrics.engine.codec import UnknownSchema
 from stream_metrics.logs import configure_logs
 from stream_metrics.ports import OnHold
@@ -122,7 +121,6 @@ def create_app(settings: Settings | None = None) -> App:
     web = web_options(settings)
     for warning in web.warnings():
         log.warning("web", problem=warning)
-    middlewares = [BasicAuth(web.users)] if web.users else []
     app = App(
         settings.kafka.group_id,
         broker="kafka://",
@@ -132,7 +130,7 @@ def create_app(settings: Settings | None = None) -> App:
         web_host=web.host,
         web_port=web.port,
         web_ssl_context=ssl_context(web),
-        web_application_options={"middlewares": middlewares},
+        web_application_options={"middlewares": [guard(web)]},
         web_tables_enabled=False,
         web_router_enabled=False,
         web_stats_enabled=False,

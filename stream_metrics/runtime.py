@@ -98,6 +98,7 @@ def web_options(settings: Settings) -> WebOptions:
         web.tls_key,
         read_secret(web.tls_key_password, web.tls_key_password_file),
         users,
+        web.allowed_hosts,
     )
 
 

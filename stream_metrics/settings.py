@@ -457,6 +457,19 @@ class WebSettings(_Part):
     )
     users_file: Path | None = None
     """The same in a file, a `name:hash` a line; users of both are let in."""
+    allowed_hosts: tuple[str, ...] = Field(
+        (),
+        description="without users: names with a dot under which the page is served, beside the "
+        "machine's own; `.example.org` is all names below it",
+    )
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _names_only(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
+        for host in hosts:
+            if not re.fullmatch(r"\.?[\w-]+(\.[\w-]+)*", host):
+                raise ValueError(f"{host!r}: write a name alone, without a scheme and a port")
+        return hosts
 
     @field_validator("watchdog_seconds")
     @classmethod

@@ -10,7 +10,7 @@ import asyncio
 import ipaddress
 import json
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,7 @@ from prometheus_client.exposition import choose_encoder
 
 from stream_metrics.adapters.auth import KNOWN, BasicAuth, check_users
 from stream_metrics.adapters.health import Health
+from stream_metrics.adapters.hosts import HostNames
 from stream_metrics.adapters.prometheus.windows import WindowCollector
 from stream_metrics.adapters.tls import OwnCertificate
 
@@ -87,7 +88,8 @@ class WebOptions:
     """Where the pages are served and who may see them; ``ValueError`` for users without a hash.
 
     ``users``: names and the hashes of their passwords, each from ``auth.hash_password``. Without
-    users the pages are open.
+    users the pages are open, but the page is served under ``allowed_hosts`` and names that are ours
+    anyway only (``hosts.HostNames``).
     """
 
     host: str = "127.0.0.1"
@@ -96,6 +98,7 @@ class WebOptions:
     tls_key: Path | None = None
     tls_key_password: str | None = field(default=None, repr=False)
     users: Mapping[str, str] = field(default_factory=dict, repr=False)
+    allowed_hosts: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         check_users(self.users)
@@ -174,12 +177,19 @@ def ssl_context(options: WebOptions) -> ssl.SSLContext | None:
     return None if options.tls_certificate is None else context
 
 
+def guard(options: WebOptions) -> BasicAuth | HostNames:
+    """What looks at every request before it is answered."""
+    if options.users:
+        return BasicAuth(options.users)
+    return HostNames([options.host, *options.allowed_hosts])
+
+
 async def serve(options: WebOptions, app: web.Application) -> web.AppRunner:
     """Serve ``app``; ``await runner.cleanup()`` ends it. ``runner.addresses`` has the port."""
-    if options.users:
-        auth = BasicAuth(options.users)
-        app.middlewares.insert(0, auth)
-        app.on_cleanup.append(auth.close)
+    guarded = guard(options)
+    app.middlewares.insert(0, guarded)
+    if isinstance(guarded, BasicAuth):
+        app.on_cleanup.append(guarded.close)
     context = ssl_context(options)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()

@@ -20,6 +20,7 @@ from deploy.local.waiting import wait_until
 from stream_metrics.adapters.auth import hash_password
 from stream_metrics.adapters.page import server, worst
 from stream_metrics.adapters.page.worst import WAITING, Busy
+from stream_metrics.settings import WebSettings
 from tests.page import Showcase
 from tests.unit.test_worst import searched
 
@@ -215,6 +216,67 @@ async def test_users_are_asked_for_on_every_route() -> None:
                 assert answer.status == 401, path
             async with client.get(path, headers={"Authorization": f"Basic {token}"}) as answer:
                 assert answer.status == 200, path
+
+
+@pytest.mark.parametrize("path", ["/", "/page.js", *API])
+@pytest.mark.parametrize("host", ["evil.test", "evil.test:9464", "localhost.evil.test", "[.]"])
+async def test_a_foreign_name_is_not_served(path: str, host: str) -> None:
+    """A site whose name was made to point here (DNS rebinding) cannot read the page."""
+    async with (
+        asking(await Showcase.new(*EVENTS)) as client,
+        client.get(path, headers={"Host": host}) as answer,
+    ):
+        assert answer.status == 403
+        text = await answer.text()
+
+    assert "web.allowed_hosts" in text
+    assert host not in text
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "localhost", "LOCALHOST:9464", "worker.localhost", "localhost.", "127.0.0.1:9464",
+        "[::1]:80", "10.1.2.3", "worker-1:9464", "a.example.org", "b.example.org:443",
+    ],
+)  # fmt: skip
+async def test_names_of_ours_are_served(host: str) -> None:
+    """Addresses, names without a dot, and those that are allowed."""
+    allowed = ("a.example.org", ".EXAMPLE.org")
+    async with (
+        asking(await Showcase.new(*EVENTS), allowed_hosts=allowed) as client,
+        client.get("/api/state", headers={"Host": host}) as answer,
+    ):
+        assert answer.status == 200
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/healthz", "/readyz"])
+async def test_machines_ask_under_any_name(path: str) -> None:
+    """Prometheus and orchestrators have names of their own for a worker."""
+    async with (
+        asking(await Showcase.new(*EVENTS)) as client,
+        client.get(path, headers={"Host": "worker-1.workers.svc.cluster.local"}) as answer,
+    ):
+        assert answer.status == 200
+
+
+async def test_with_users_any_name_is_served() -> None:
+    """A foreign site has no password of ours."""
+    users = {"someone": hash_password("correct horse", cost=4)}
+    token = base64.b64encode(b"someone:correct horse").decode()
+    headers = {"Host": "metrics.example.org", "Authorization": f"Basic {token}"}
+    async with (
+        asking(await Showcase.new(), users=users) as client,
+        client.get("/api/state", headers=headers) as answer,
+    ):
+        assert answer.status == 200
+
+
+@pytest.mark.parametrize("host", ["http://a.example.org", "a.example.org:80", "*", "a..b", ""])
+def test_an_allowed_host_is_a_name(host: str) -> None:
+    """A whole address in its place would never match."""
+    with pytest.raises(ValueError, match="write a name alone"):
+        WebSettings(allowed_hosts=(host,))
 
 
 async def test_the_worst_conversations_are_those_of_the_window_and_agent() -> None:
