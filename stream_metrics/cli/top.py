@@ -19,7 +19,6 @@ from stream_metrics.adapters.redis.connect import connect
 from stream_metrics.adapters.redis.errors import StoreRefused
 from stream_metrics.cli.common import (
     ConfigOption,
-    NowOption,
     UsageError,
     load_settings,
     parse_now,
@@ -71,7 +70,14 @@ def top(
     min_results: Annotated[
         int, typer.Option(min=1, help="Rank SRR and SRE from so many results on.")
     ] = 10,
-    now: NowOption = None,
+    now: Annotated[
+        str | None,
+        typer.Option(
+            help="End of the window: RFC 3339 or microseconds. Default: the largest event time, "
+            "but not after the latest record.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
     config: ConfigOption = None,
 ) -> None:
@@ -111,7 +117,7 @@ def top(
 async def _top(settings: Settings, request_at: Any, rankings: tuple[str, ...]) -> dict[str, Any]:
     store = connect(redis_options(settings))
     try:
-        last_us = await _last_event_us(store)
+        last_us = await _end_us(store)
         if last_us is None:
             raise UsageError(
                 f"namespace {settings.namespace!r} holds no state; is redis.namespace the worker's?"
@@ -123,11 +129,17 @@ async def _top(settings: Settings, request_at: Any, rankings: tuple[str, ...]) -
         await store.close()
 
 
-async def _last_event_us(store: StateStore) -> int | None:
-    """The largest event time that was read; None if the namespace is empty."""
+async def _end_us(store: StateStore) -> int | None:
+    """The largest event time that was read; None if the namespace is empty.
+
+    Not after the latest record, which never runs ahead of the worker's clock: one producer whose
+    clock does would leave every window empty.
+    """
     states = [await store.describe(number) for number in await store.partitions()]
-    times = [place.event_time_us for state in states for place in state.positions.values()]
-    return max(times, default=0) if states else None
+    places = [place for state in states for place in state.positions.values()]
+    event_us = max((place.event_time_us for place in places), default=0)
+    record_us = max((place.record_time_ms for place in places), default=0) * 1000
+    return (min(event_us, record_us) if record_us else event_us) if states else None
 
 
 def _show(document: dict[str, Any], dimension: str, rankings: tuple[str, ...]) -> None:

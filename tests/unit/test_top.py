@@ -95,6 +95,18 @@ def test_the_window_ends_with_the_last_event(namespace: RedisOptions) -> None:
     assert "0 conversations" in run("--now", "2024-06-10T14:00:00Z").stdout
 
 
+@pytest.mark.parametrize("ahead_seconds", [3_600, 86_000])
+def test_one_clock_that_is_ahead_hides_nothing(namespace: RedisOptions, ahead_seconds: int) -> None:
+    """Without --now the window does not end after the latest record."""
+    ahead = searched("ahead", 1, ["a", "a"], NOON_S + ahead_seconds)
+    fill(namespace, *EVENTS, ahead)
+
+    done = run()
+
+    assert "2 conversations" in done.stdout
+    assert "ahead" not in done.stdout
+
+
 def test_json_has_the_ranking_asked_for(namespace: RedisOptions) -> None:
     """With --json there is one object, with figures as numbers."""
     fill(namespace, *EVENTS)
