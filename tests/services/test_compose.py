@@ -70,6 +70,16 @@ def test_every_service_that_runs_on_is_watched_and_bounded(services: dict[str, S
         assert bool(service["healthcheck"].get("disable")) == (name in UNWATCHED), name
 
 
+def test_redis_has_room_for_a_rewrite(services: dict[str, Service]) -> None:
+    """Its container holds maxmemory twice, as a fork that shares nothing any more, and more."""
+    conf = (REPOSITORY / "deploy/redis/redis.conf").read_text(encoding="utf-8")
+    found = re.search(r"^maxmemory (\d+)mb$", conf, re.M)
+    assert found is not None
+    limit = int(services["redis"]["deploy"]["resources"]["limits"]["memory"])
+
+    assert limit >= 3 * int(found[1]) << 20
+
+
 def test_nothing_starts_before_what_it_needs_is_healthy(services: dict[str, Service]) -> None:
     """Each wait is for health, or for the end of what ends; workers wait for all they need."""
     for service in services.values():
