@@ -292,6 +292,42 @@ async def test_the_worst_conversations_are_those_of_the_window_and_agent() -> No
     assert body["complete"] is True
 
 
+async def test_the_worst_conversations_of_other_are_those_without_series() -> None:
+    """Who asks for ``other`` sees the conversations of agents beyond the cap, by their names."""
+    events = [searched(f"c-{n}", 1, ["a"] * 10, agent=f"agent-{n:03}") for n in range(60)]
+    async with (
+        asking(await Showcase.new(*events)) as client,
+        client.get("/api/worst", params={"window": "1h", "agent": "other"}) as answer,
+    ):
+        body = await answer.json()
+
+    assert body["conversations"] == 10
+    assert {row["agents"][0] for row in body["highest_srr"]} == {
+        f"agent-{n:03}" for n in range(50, 60)
+    }
+
+
+async def test_an_agent_that_nobody_knows_has_no_conversations() -> None:
+    """The answer is whole and empty, and asking makes no such agent."""
+    async with asking(await Showcase.new(*EVENTS)) as client:
+        async with client.get("/api/worst", params={"agent": "nobody"}) as answer:
+            body = await answer.json()
+        async with client.get("/api/state") as answer:
+            agents = [row["agent"] for row in (await answer.json())["agents"]]
+
+    assert (body["conversations"], body["complete"], body["highest_srr"]) == (0, True, [])
+    assert agents == ["first", "second"]
+
+
+async def test_the_answers_kept_are_bounded() -> None:
+    """Asking for ever new agents does not grow what is kept."""
+    showcase = await Showcase.new(*EVENTS, kept_seconds=3_600.0)
+    for number in range(worst.KEPT + 5):
+        await showcase.worst.document(showcase.board.view("1h", f"agent-{number}"))
+
+    assert len(showcase.worst._kept) == worst.KEPT
+
+
 async def test_the_worst_conversations_without_a_store_are_a_503() -> None:
     """While Redis does not answer the reason is told, and nothing is invented."""
     showcase = await Showcase.new(*EVENTS)

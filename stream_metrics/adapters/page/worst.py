@@ -17,6 +17,7 @@ from stream_metrics.worker.worst import Request, latest
 
 CONVERSATIONS: Final = 5_000  # read for one answer at most
 KEPT_SECONDS: Final = 15.0
+KEPT: Final = 64  # answers at once
 WAITING: Final = 8  # answers that are asked for and not begun
 
 
@@ -72,7 +73,8 @@ class WorstConversations:
                     if now - at < self._kept_seconds
                 }
                 if view not in self._kept:
-                    self._kept[view] = (time.monotonic(), await self._answer(view))
+                    answer = (time.monotonic(), await self._answer(view))
+                    self._kept = {**dict(list(self._kept.items())[1 - KEPT :]), view: answer}
                 return self._kept[view][1]
         finally:
             self._waiting -= 1
