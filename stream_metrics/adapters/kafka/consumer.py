@@ -435,14 +435,21 @@ class LiveConsumer:
             self._halt(partition.number, damaged(damage))
 
     async def _lost(self, partition: StatePartition, lost: Lost) -> None:
-        """The store refused: look again whether we are the owner, and from where to go on."""
+        """The store refused: look again whether we are the owner, and from where to go on.
+
+        Where another is, the group has most likely given all away, and we are the last to hear of
+        it. Nothing of ours is shown until the brokers have answered: sums over workers would count
+        it twice.
+        """
         log.warning("write refused", partition=partition.number, reason=lost.why)
-        if lost.why == "fenced":
-            self._operations.fenced()
-        else:
-            self._operations.rewound()
         self._active.pop(partition.number, None)
         self._kept.pop(partition.number, None)
+        if lost.why == "fenced":
+            self._operations.fenced()
+            self._set_aside()
+            self._group.look_again()
+            return
+        self._operations.rewound()
         consumer = self._group.consumer
         held = set(self._places(partition.number))
         if held <= consumer.assignment() and not self._group.changed:
