@@ -27,7 +27,7 @@ PIN := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes
 	--no-emit-find-links --no-config --quiet --custom-compile-command "make lock"
 
 .PHONY: help setup demo test test-unit test-services check format stack bench bench-replay bounds profile services \
-	tools kernel dashboards panels docs lock clean campaign mutations fuzz drill
+	tools kernel dashboards panels docs lock clean campaign mutations fuzz drill calibration
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -131,6 +131,10 @@ campaign: services ## Let seeded faults strike a live system under load; some mi
 # DRILL has options, such as DRILL="--tuning 1 --held-out --agents 5 --days 4" for a look in minutes.
 drill: services ## Hold the alert rules against simulated weeks of traffic and incidents; long
 	@$(BIN)/python -m tests.drill --out docs/alerts-run.md $(DRILL)
+
+# CALIBRATION has options, such as CALIBRATION="--simulations 1000 --draws 1000" for a look in a minute.
+calibration: setup ## Simulate how often intervals hold and tests find, and write docs/calibration.md; long
+	@$(BIN)/python -m tests.calibration --out docs/calibration.md $(CALIBRATION)
 
 # MUTATIONS names the builds; without it all are made.
 mutations: services ## Break the source on purpose and see each broken build caught; some minutes

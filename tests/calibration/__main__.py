@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from itertools import repeat
+from datetime import UTC, datetime
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
 
+from benchmarks.machine import commit
+from stream_metrics.statistics.comparison import TEST_RESAMPLES
+from tests.calibration.page import Run, page, table
 from tests.calibration.shapes import CLUSTERED, SHAPES, Shape
 from tests.calibration.study import (
     Rate,
@@ -19,55 +26,51 @@ from tests.calibration.study import (
 
 SIZES = (9, 20, 50, 200, 500)
 TEST_SIZES = (20, 50, 200)
+Study = Callable[[Shape, int], list[Rate]]
 
 
 def main() -> int:
-    """Print the tables; 1 if a promise is not kept."""
+    """Print the tables, and write them to a page; 1 if a promise is not kept."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--simulations", type=int, default=10_000, help="of each cell")
+    parser.add_argument("--draws", type=int, default=TEST_RESAMPLES, help="of each test")
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="at a time")
+    parser.add_argument("--out", type=Path, help="the page to write, such as docs/calibration.md")
     asked = parser.parse_args()
+    today = datetime.now(UTC).date()
+    versions = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy"))
+    versions += f", commit {commit()}"
+    tables: list[str] = []
     found: list[Rate] = []
+    of_pairs = partial(false_positives, simulations=asked.simulations, resample_count=asked.draws)
+    of_others = partial(
+        false_positives_unpaired, simulations=asked.simulations, resample_count=asked.draws
+    )
+    holding = partial(coverage, simulations=asked.simulations)
+    every = (*SHAPES, *CLUSTERED)
     with ProcessPoolExecutor(asked.processes) as pool:
 
-        def run(
-            study: Callable[[Shape, int, int], list[Rate]],
-            shapes: Iterable[Shape],
-            sizes: Sequence[int],
-            title: str,
-        ) -> None:
+        def run(study: Study, shapes: Iterable[Shape], sizes: Sequence[int], title: str) -> None:
             cells = [(shape, n) for shape in shapes for n in sizes]
-            results = pool.map(study, *zip(*cells, strict=True), repeat(asked.simulations))
-            rates = [rate for one in results for rate in one]
+            rates = [rate for one in pool.map(study, *zip(*cells, strict=True)) for rate in one]
             found.extend(rates)
-            print(table(title, rates, sizes), flush=True)
+            tables.append(table(title, rates, sizes))
+            print(tables[-1], flush=True)
 
-        run(coverage, SHAPES, SIZES, "Coverage of 95% intervals")
-        run(coverage, CLUSTERED, SIZES, "Coverage, several searches a conversation")
-        run(false_positives, (*SHAPES, *CLUSTERED), TEST_SIZES, "False positives at 5%, paired")
-        run(
-            false_positives_unpaired, (*SHAPES, *CLUSTERED), TEST_SIZES,
-            "False positives at 5%, n units against 2 n others",
-        )  # fmt: skip
+        run(holding, SHAPES, SIZES, "Coverage of 95% intervals, a value a unit")
+        run(holding, CLUSTERED, SIZES, "Coverage of 95% intervals, several searches a conversation")
+        run(of_pairs, every, TEST_SIZES, "False positives at 5%, paired")
+        run(of_others, every, TEST_SIZES, "False positives at 5%, n units against 2 n others")
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    minutes = (spent.ru_utime + spent.ru_stime) / 60
+    print(f"{minutes:.1f} CPU minutes")
+    if asked.out is not None:
+        about = Run(today, asked.simulations, asked.draws, minutes, versions)
+        asked.out.write_text(page(about, tables, found), encoding="utf-8")
     wrong = [rate for rate in found if missed(rate)]
     for rate in wrong:
         print(f"MISSED: {rate.shape.name}, n = {rate.n}, {rate.what}: {rate.rate:.2%}")
     return int(bool(wrong))
-
-
-def table(title: str, rates: Sequence[Rate], sizes: Sequence[int]) -> str:
-    """A Markdown table: a row a shape and method, a column a size."""
-    lines = [
-        f"### {title}",
-        "",
-        "| data | method | " + " | ".join(f"n = {n}" for n in sizes) + " |",
-    ]
-    lines.append("|---|---|" + "---|" * len(sizes))
-    cells = {(rate.shape.name, rate.what, rate.n): rate.rate for rate in rates}
-    for shape, what in dict.fromkeys((rate.shape.name, rate.what) for rate in rates):
-        row = " | ".join(f"{cells[shape, what, n]:.1%}" for n in sizes)
-        lines.append(f"| {shape} | {what} | {row} |")
-    return "\n".join([*lines, ""])
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from stream_metrics.statistics.comparison import TOLERANCE, Test
+from stream_metrics.statistics.comparison import TEST_RESAMPLES, TOLERANCE, Test
 from stream_metrics.statistics.intervals import RESAMPLES, TIE, Method
 from stream_metrics.statistics.resampling import changes, resamples
 from stream_metrics.statistics.unpaired import UnpairedTest
@@ -25,8 +25,8 @@ from tests.calibration.shapes import Floats, Generator, Shape
 
 Booleans = NDArray[np.bool_]
 ALPHA: Final = 0.05
-TEST_RESAMPLES: Final = 1_000
-AT_A_TIME: Final = 2_000
+AT_A_TIME: Final = 2_000_000
+"""Figures of resamples that are held at a time, of all data sets together."""
 
 # What is promised, at how many units.
 COVERAGE: Final = (0.93, 0.97)
@@ -76,6 +76,7 @@ class Data:
     def __init__(self, sums: Floats, counts: Floats) -> None:
         self.sums, self.counts = sums, counts
         self.n = len(sums)
+        self.single = bool((counts == 1).all())
         self.means = sums / counts
         self.figure = sums.sum(axis=0) / counts.sum(axis=0)
 
@@ -178,7 +179,7 @@ def coverage(shape: Shape, n: int, simulations: int) -> list[Rate]:
     """How often each interval holds the true figure."""
     generator = generator_of(shape, n, "coverage")
     held: dict[str, int] = {}
-    for sets in _blocks(simulations):
+    for sets in _blocks(simulations, RESAMPLES):
         data = drawn(shape, generator, n, sets)
         found: dict[str, tuple[Floats, Floats]] = dict(intervals(data).items())
         if not shape.binary:
@@ -203,11 +204,17 @@ def _p(statistics: Floats, observed: Floats) -> Floats:
 def _errors(weight: Floats, sides: tuple[Data, ...]) -> tuple[Floats, Floats]:
     """Difference (or figure, of one side) and its standard error in each weighting of the units.
 
-    The squared residuals of the ratios, summed, are a quadratic form in the sums of products.
+    The squared residuals of the ratios, summed, are a quadratic form in the sums of products. Of
+    units with one value each only the squares of their differences are left of it.
     """
+    n = sides[0].n
+    if all(side.single for side in sides):
+        values = sides[0].sums - sides[1].sums if len(sides) == 2 else sides[0].sums
+        figure = weight @ values / n
+        squares = weight @ values**2 - n * figure**2
+        return figure, np.sqrt(np.maximum(squares, 0.0) / ((n - 1) * n))
     columns = [column for side in sides for column in side.columns]
     sums = [weight @ column for column in columns]
-    n = sides[0].n
     factors, figure = [], np.zeros_like(sums[0])
     for side in range(len(sides)):
         sign, (above, below) = (-1) ** side, sums[2 * side : 2 * side + 2]
@@ -227,9 +234,9 @@ def _studentised(distances: Floats, errors: Floats, scale: Floats) -> Floats:
     return np.where(none, beyond, distances / np.where(none, 1.0, errors))
 
 
-def paired_p(one: Data, other: Data) -> dict[Test, Floats]:
-    """The p-value of each data set by each test; 1 where the data allow none."""
-    count, n = TEST_RESAMPLES, one.n
+def paired_p(one: Data, other: Data, count: int = TEST_RESAMPLES) -> dict[Test, Floats]:
+    """The p-value of each data set by each test, by ``count`` draws; 1 where the data allow none."""
+    n = one.n
     differences = one.means - other.means
     scale = np.abs(differences).max(axis=0)
     observed, error = (found[0] for found in _errors(np.ones((1, n)), (one, other)))
@@ -254,9 +261,8 @@ def paired_p(one: Data, other: Data) -> dict[Test, Floats]:
     return {test: np.where(varied, p, 1.0) for test, p in found.items()}
 
 
-def unpaired_p(one: Data, other: Data) -> dict[UnpairedTest, Floats]:
+def unpaired_p(one: Data, other: Data, count: int = TEST_RESAMPLES) -> dict[UnpairedTest, Floats]:
     """The same of samples without shared units."""
-    count = TEST_RESAMPLES
     scale = np.maximum(np.abs(one.means).max(axis=0), np.abs(other.means).max(axis=0))
     sides = []
     for stream, side in enumerate((one, other)):
@@ -278,30 +284,37 @@ def unpaired_p(one: Data, other: Data) -> dict[UnpairedTest, Floats]:
     return {"bootstrap": np.where(spread, bootstrap, 1.0), "welch": welch, "pooled_t": pooled}
 
 
-def false_positives(shape: Shape, n: int, simulations: int) -> list[Rate]:
+def false_positives(
+    shape: Shape, n: int, simulations: int, resample_count: int = TEST_RESAMPLES
+) -> list[Rate]:
     """How often each test finds two systems different that are not."""
     generator = generator_of(shape, n, "false positives")
     found: dict[str, int] = {}
-    for sets in _blocks(simulations):
-        for test, p in paired_p(*drawn_pair(shape, generator, n, sets)).items():
+    for sets in _blocks(simulations, resample_count):
+        pair = drawn_pair(shape, generator, n, sets)
+        for test, p in paired_p(*pair, resample_count).items():
             found[test] = found.get(test, 0) + int((p < ALPHA).sum())
     return _rates("false positives", shape, n, found, simulations)
 
 
-def false_positives_unpaired(shape: Shape, n: int, simulations: int) -> list[Rate]:
+def false_positives_unpaired(
+    shape: Shape, n: int, simulations: int, resample_count: int = TEST_RESAMPLES
+) -> list[Rate]:
     """The same for samples that share no units: n of one system, 2 n of the other."""
     generator = generator_of(shape, n, "unpaired")
     found: dict[str, int] = {}
-    for sets in _blocks(simulations):
+    for sets in _blocks(simulations, resample_count):
         one, other = drawn(shape, generator, n, sets), drawn(shape, generator, 2 * n, sets)
-        for test, p in unpaired_p(one, other).items():
+        for test, p in unpaired_p(one, other, resample_count).items():
             found[test] = found.get(test, 0) + int((p < ALPHA).sum())
     return _rates("false positives", shape, n, found, simulations)
 
 
-def _blocks(simulations: int) -> Iterator[int]:
-    for start in range(0, simulations, AT_A_TIME):
-        yield min(AT_A_TIME, simulations - start)
+def _blocks(simulations: int, resample_count: int) -> Iterator[int]:
+    """How many data sets to make at a time."""
+    most = max(1, AT_A_TIME // resample_count)
+    for start in range(0, simulations, most):
+        yield min(most, simulations - start)
 
 
 def _rates(

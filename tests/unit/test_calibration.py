@@ -11,7 +11,6 @@ from stream_metrics.statistics.units import Units
 from stream_metrics.statistics.unpaired import significance_unpaired
 from tests.calibration.shapes import CLUSTERED, SHAPES, Shape
 from tests.calibration.study import (
-    TEST_RESAMPLES,
     Data,
     coverage,
     drawn,
@@ -26,7 +25,8 @@ from tests.calibration.study import (
 )
 
 ALL = (*SHAPES, *CLUSTERED)
-SETS = 25
+SETS = 200
+DRAWS = 1_000
 # Promises are kept in the full simulation; a short one may miss them by chance, but not by much.
 ERRORS = 3.5
 
@@ -48,8 +48,8 @@ def test_simulated_intervals_are_the_real_ones(shape: Shape, n: int) -> None:
             continue
         real = [estimate(units(data, at, shape), method) for at in range(SETS)]
 
-        assert low.tolist() == pytest.approx([one.ci_low for one in real], abs=1e-9)
-        assert high.tolist() == pytest.approx([one.ci_high for one in real], abs=1e-9)
+        assert low.tolist() == pytest.approx([one.ci_low for one in real], abs=1e-12)
+        assert high.tolist() == pytest.approx([one.ci_high for one in real], abs=1e-12)
 
 
 @pytest.mark.parametrize("shape", ALL, ids=lambda shape: shape.name)
@@ -59,15 +59,16 @@ def test_simulated_tests_are_the_real_ones(shape: Shape, n: int) -> None:
     generator = generator_of(shape, n, "check")
     pair = drawn_pair(shape, generator, n, SETS)
     apart = drawn(shape, generator, n, SETS), drawn(shape, generator, n + 5, SETS)
+    in_pairs, of_others = paired_p(*pair, DRAWS), unpaired_p(*apart, DRAWS)
     for at in range(SETS):
         one, other = (units(data, at, shape) for data in pair)
-        for test, p in paired_p(*pair).items():
-            real = significance(one, other, test, resample_count=TEST_RESAMPLES).p
-            assert p[at] == pytest.approx(1.0 if real is None else real, abs=1e-9)
+        for test, p in in_pairs.items():
+            real = significance(one, other, test, resample_count=DRAWS).p
+            assert p[at] == pytest.approx(1.0 if real is None else real, abs=1e-12)
         one, other = (units(data, at, shape) for data in apart)
-        for unpaired, p in unpaired_p(*apart).items():
-            real = significance_unpaired(one, other, unpaired, resample_count=TEST_RESAMPLES).p
-            assert p[at] == pytest.approx(1.0 if real is None else real, abs=1e-9)
+        for unpaired, p in of_others.items():
+            real = significance_unpaired(one, other, unpaired, resample_count=DRAWS).p
+            assert p[at] == pytest.approx(1.0 if real is None else real, abs=1e-12)
 
 
 @pytest.mark.parametrize("shape", ALL, ids=lambda shape: shape.name)
@@ -83,7 +84,8 @@ def test_intervals_hold_the_true_value(shape: Shape) -> None:
 @pytest.mark.parametrize("n", [20, 50])
 def test_tests_find_few_differences_that_are_not_there(shape: Shape, n: int) -> None:
     """Of 1,000 comparisons of equals at most 60 or so are called significant."""
-    rates = false_positives(shape, n, 1_000) + false_positives_unpaired(shape, n, 1_000)
+    rates = false_positives(shape, n, 1_000, DRAWS)
+    rates += false_positives_unpaired(shape, n, 1_000, DRAWS)
 
     assert [rate for rate in rates if missed(rate, ERRORS)] == []
     assert len(rates) == 8
