@@ -235,7 +235,7 @@ def _studentised(distances: Floats, errors: Floats, scale: Floats) -> Floats:
 
 
 def paired_p(one: Data, other: Data, count: int = TEST_RESAMPLES) -> dict[Test, Floats]:
-    """The p-value of each data set by each test, by ``count`` draws; 1 where the data allow none."""
+    """The p-value of each data set by each test of ``count`` draws; 1 where the data allow none."""
     n = one.n
     differences = one.means - other.means
     scale = np.abs(differences).max(axis=0)
