@@ -47,8 +47,10 @@ from stream_metrics.events.limits import Limits
 from stream_metrics.metrics.ranking.batch import CELLS
 from stream_metrics.metrics.ranking.live import live_metrics
 from stream_metrics.metrics.ranking.registry import parse_all
+from stream_metrics.statistics.comparison import TEST_RESAMPLES, Test
 from stream_metrics.statistics.intervals import CONFIDENCE, RESAMPLES, Method
 from stream_metrics.statistics.resampling import SEED
+from stream_metrics.statistics.several import ALPHA, Correction
 
 
 class _Part(BaseModel):
@@ -399,7 +401,7 @@ class MetricSettings(_Part):
 
 
 class EvaluationSettings(_Part):
-    """How `stream-metrics evaluate` scores rankings."""
+    """How rankings are scored, and how intervals are made."""
 
     metrics: tuple[str, ...] = Field(("default",), min_length=1)
     """Names of ranked metrics, such as `ndcg@10`, or of suites: `default`, `chatbot`, `answers`,
@@ -413,7 +415,8 @@ class EvaluationSettings(_Part):
     """Whether means come with intervals."""
     interval: Method = "percentile"
     """The kind of interval: quantiles of the bootstrap, those corrected for bias and skewness,
-    Student's t, or (for 0/1 metrics; others get `percentile`) Wilson's."""
+    Student's t (of means), or Wilson's (of 0/1 metrics). The last two are of figures with a value a
+    unit; others get `percentile`."""
     confidence: float = Field(CONFIDENCE, gt=0, lt=1)
     """How often an interval is to hold the true value."""
     resamples: int = Field(RESAMPLES, ge=1)
@@ -430,6 +433,30 @@ class EvaluationSettings(_Part):
     def _metrics(cls, metrics: tuple[str, ...]) -> tuple[str, ...]:
         parse_all(metrics)
         return metrics
+
+
+UnpairedChoice = Literal["auto", "bootstrap", "welch", "pooled_t"]
+
+
+class ComparisonSettings(_Part):
+    """How `stream-metrics compare` tests differences. Flags of the command weigh more."""
+
+    metrics: tuple[str, ...] = ()
+    """The figures to compare, such as `srr` or `ndcg@10`; none: all that runs have in common."""
+    significance_testing: bool = True
+    """Whether differences are tested; false: they have intervals and effect sizes only."""
+    test: Test = "bootstrap"
+    """The test where runs share units."""
+    unpaired_test: UnpairedChoice = "auto"
+    """The one where they share none; `auto`: Welch's, but the bootstrap for quotients of sums and
+    units with several values."""
+    alpha: float = Field(ALPHA, ge=0.0001, le=0.5)
+    """The level of significance."""
+    correction: Correction = "holm"
+    """How p-values are adjusted for all the tests of a comparison, so that the level holds for
+    them together."""
+    resamples: int = Field(TEST_RESAMPLES, ge=100)
+    """Draws of a test that resamples; the seed is `evaluation.seed`."""
 
 
 class WebSettings(_Part):
@@ -506,6 +533,7 @@ class Settings(BaseSettings):
     limits: LimitSettings = LimitSettings()
     metrics: MetricSettings = MetricSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
+    comparison: ComparisonSettings = ComparisonSettings()
     web: WebSettings = WebSettings()
     log: LogSettings = LogSettings()
     force: bool = Field(False, description="start in spite of a Redis that may evict state")

@@ -12,9 +12,10 @@ from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
 from stream_metrics.adapters.kafka.rights import KafkaRefused, explain
+from stream_metrics.evaluation.estimates import Intervals
 from stream_metrics.events.times import parse_rfc3339
 from stream_metrics.runtime import check_settings
-from stream_metrics.settings import Settings
+from stream_metrics.settings import EvaluationSettings, Settings
 
 
 class UsageError(Exception):
@@ -54,6 +55,13 @@ def load_settings(config: Path | None) -> Settings:
     except (ValueError, OSError) as error:
         raise UsageError(f"settings: {error}") from error
     return settings
+
+
+def intervals_of(chosen: EvaluationSettings) -> Intervals | None:
+    """How the settings make intervals; None if there are to be none."""
+    if not chosen.confidence_intervals:
+        return None
+    return Intervals(chosen.interval, chosen.confidence, chosen.resamples, chosen.seed)
 
 
 def kafka_reason(settings: Settings, error: Exception) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, get_args
+from typing import Annotated, Any, Final, TypeVar, get_args
 
 import typer
 from rich.console import Console
@@ -12,28 +12,38 @@ from rich.console import Console
 from stream_metrics.adapters.html.comparison import comparison_page
 from stream_metrics.adapters.reports import write_json, write_text
 from stream_metrics.adapters.run_directory import read_observations, read_report
-from stream_metrics.cli.common import UsageError, make_directory
+from stream_metrics.cli.common import (
+    ConfigOption,
+    UsageError,
+    intervals_of,
+    load_settings,
+    make_directory,
+)
 from stream_metrics.cli.compare_tables import as_markdown, print_comparison
 from stream_metrics.cli.gates import FailIfOption, fail_if_crossed, read_gates
 from stream_metrics.engine.row import canonical
 from stream_metrics.evaluation.estimates import UnknownDimension
-from stream_metrics.evaluation.gates import Figures
+from stream_metrics.evaluation.gates import Figures, Gate
 from stream_metrics.evaluation.observed import UnknownFigure
-from stream_metrics.evaluation.versus import Method, Run, versus
-from stream_metrics.statistics.comparison import TEST_RESAMPLES, TESTS, Test
-from stream_metrics.statistics.resampling import SEED
-from stream_metrics.statistics.several import ALPHA
-from stream_metrics.statistics.unpaired import UNPAIRED_TESTS, UnpairedTest
+from stream_metrics.evaluation.remarks import Run
+from stream_metrics.evaluation.versus import Method, versus
+from stream_metrics.settings import Settings, UnpairedChoice
+from stream_metrics.statistics.comparison import TESTS
+from stream_metrics.statistics.several import CORRECTIONS
+from stream_metrics.statistics.unpaired import UNPAIRED_TESTS
 
 FORMATS: Final = ("table", "md", "json")
 COMPARISON: Final = "compare.json"
 PAGE: Final = "compare.html"
 AUTO: Final = "auto"
+UNPAIRED: Final[tuple[UnpairedChoice, ...]] = get_args(UnpairedChoice)
 PARTS: Final = (
     "value", "n", "ci_low", "ci_high", "difference", "difference_low", "difference_high", "effect",
     "p", "p_adjusted", "worse",
 )  # fmt: skip
 """What ``--fail-if`` may ask a figure for."""
+TESTED: Final = ("p", "p_adjusted", "worse")
+"""The parts that a test gives."""
 
 
 def compare(
@@ -44,21 +54,27 @@ def compare(
     metric: Annotated[
         list[str] | None,
         typer.Option(
-            help="A figure, such as srr or ndcg@10. May be given several times. Default: all that "
-            "are in the first and in another.",
+            help="A figure, such as srr or ndcg@10. May be given several times. Default: "
+            "`comparison.metrics`; without it all that are in the first and in another.",
             show_default=False,
         ),
     ] = None,
     test: Annotated[
-        str, typer.Option(help=f"Where units are shared: {', '.join(TESTS)}.")
-    ] = "bootstrap",
+        str | None,
+        typer.Option(
+            help=f"Where units are shared: {', '.join(TESTS)}. Default: `comparison.test`.",
+            show_default=False,
+        ),
+    ] = None,
     unpaired_test: Annotated[
-        str,
+        str | None,
         typer.Option(
             help=f"Where none are: {', '.join(UNPAIRED_TESTS)}; {AUTO}: welch, but bootstrap for "
-            "quotients of sums and units with several values."
+            "quotients of sums and units with several values. Default: "
+            "`comparison.unpaired_test`.",
+            show_default=False,
         ),
-    ] = AUTO,
+    ] = None,
     stratify: Annotated[
         list[str] | None,
         typer.Option(
@@ -68,12 +84,34 @@ def compare(
         ),
     ] = None,
     alpha: Annotated[
-        float, typer.Option(min=0.0001, max=0.5, help="The level of significance.")
-    ] = ALPHA,
+        float | None,
+        typer.Option(
+            min=0.0001,
+            max=0.5,
+            help="The level of significance. Default: `comparison.alpha`.",
+            show_default=False,
+        ),
+    ] = None,
+    correction: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Of the p-values for each other: {', '.join(CORRECTIONS)}. Default: "
+            "`comparison.correction`.",
+            show_default=False,
+        ),
+    ] = None,
     resamples: Annotated[
-        int, typer.Option(min=100, help="Draws of a test that resamples.")
-    ] = TEST_RESAMPLES,
-    seed: Annotated[int, typer.Option(min=0, help="Of the draws.")] = SEED,
+        int | None,
+        typer.Option(
+            min=100,
+            help="Draws of a test that resamples. Default: `comparison.resamples`.",
+            show_default=False,
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, help="Of the draws. Default: `evaluation.seed`.", show_default=False),
+    ] = None,
     format_: Annotated[
         str, typer.Option("--format", help="table, md or json.", show_default=True)
     ] = "table",
@@ -82,21 +120,26 @@ def compare(
         typer.Option(help=f"Directory for {COMPARISON} and {PAGE}.", show_default=False),
     ] = None,
     fail_if: FailIfOption = None,
+    config: ConfigOption = None,
 ) -> None:
     """Compare runs: values, differences, intervals and tests of them.
 
     Units that both have, conversations or queries, are compared in pairs. p-values are adjusted
-    (Holm) over all figures and runs; name the few figures that matter with --metric.
+    over all figures and runs; name the few figures that matter with --metric.
     """
+    settings = load_settings(config)
     gates = read_gates(fail_if, None, PARTS)
     if format_ not in FORMATS:
         raise UsageError(f"--format {format_!r}: use {', '.join(FORMATS)}")
-    method = _method(test, unpaired_test, alpha, resamples, seed)
+    method = _method(settings, test, unpaired_test, correction, alpha, resamples, seed)
+    _check_tested(gates, method)
     runs = _runs(directories)
+    metrics = metric or settings.comparison.metrics or None
     try:
-        found = versus(runs, method, metrics=metric or None, dimensions=stratify or ())
+        found = versus(runs, method, metrics=metrics, dimensions=stratify or ())
     except UnknownFigure as error:
-        raise UsageError(f"--metric: {error}") from error
+        where = "--metric" if metric or not metrics else "setting comparison.metrics"
+        raise UsageError(f"{where}: {error}") from error
     except UnknownDimension as error:
         raise UsageError(f"--stratify: {error}") from error
     except (ValueError, ModuleNotFoundError) as error:
@@ -116,14 +159,53 @@ def compare(
     fail_if_crossed(gates, figures_of_comparison(found), PARTS)
 
 
-def _method(test: str, unpaired: str, alpha: float, resamples: int, seed: int) -> Method:
-    paired = next((one for one in get_args(Test) if one == test), None)
-    other = next((one for one in get_args(UnpairedTest) if one == unpaired), None)
-    if paired is None:
-        raise UsageError(f"--test {test!r}: use {', '.join(TESTS)}")
-    if other is None and unpaired != AUTO:
-        raise UsageError(f"--unpaired-test {unpaired!r}: use {', '.join((AUTO, *UNPAIRED_TESTS))}")
-    return Method(paired, other, alpha, resamples, seed)
+def _method(
+    settings: Settings,
+    test: str | None,
+    unpaired: str | None,
+    correction: str | None,
+    alpha: float | None,
+    resamples: int | None,
+    seed: int | None,
+) -> Method:
+    """What the flags say, and for the rest the settings."""
+    chosen = settings.comparison
+    other = _one_of(UNPAIRED, "--unpaired-test", unpaired, chosen.unpaired_test)
+    intervals = intervals_of(settings.evaluation)
+    seed = settings.evaluation.seed if seed is None else seed
+    return Method(
+        _one_of(TESTS, "--test", test, chosen.test),
+        None if other == AUTO else other,
+        chosen.alpha if alpha is None else alpha,
+        resamples or chosen.resamples,
+        seed,
+        _one_of(CORRECTIONS, "--correction", correction, chosen.correction),
+        None if intervals is None else intervals._replace(seed=seed),
+        chosen.significance_testing,
+    )
+
+
+_Word = TypeVar("_Word", bound=str)
+
+
+def _one_of(known: Sequence[_Word], flag: str, given: str | None, setting: _Word) -> _Word:
+    """The value of a flag that takes some words only; that of the setting if it is not given."""
+    if given is None:
+        return setting
+    for one in known:
+        if one == given:
+            return one
+    raise UsageError(f"{flag} {given!r}: use {', '.join(known)}")
+
+
+def _check_tested(gates: Sequence[Gate], method: Method) -> None:
+    """Refuse conditions about tests that are not made."""
+    for gate in gates:
+        if not method.tested and gate.left.rpartition(".")[2] in TESTED:
+            raise UsageError(
+                f"--fail-if {gate.text!r}: nothing is tested, as comparison.significance_testing "
+                "is false"
+            )
 
 
 def _runs(directories: Sequence[Path]) -> list[Run]:

@@ -12,15 +12,39 @@ from rich.text import Text
 from stream_metrics.cli.common import printable
 from stream_metrics.cli.figures import WIDTH
 from stream_metrics.evaluation.observed import title_of
-from stream_metrics.evaluation.wording import about, interval, number, p_value, signed, significance
+from stream_metrics.evaluation.wording import (
+    about,
+    adjusted_title,
+    interval,
+    interval_title,
+    number,
+    p_value,
+    signed,
+    significance,
+)
 
 Block = dict[str, Any]
 
-VALUES: Final = ("Metric", "Better", "Run", "Value", "95% CI", "n")
-DIFFERENCES: Final = (
-    "Comparison", "Metric", "Difference", "95% CI", "p", "p (Holm)", "Significant", "Effect", "n",
-)  # fmt: skip
 _MARKS: Final = r"\`*_[]<>|~#"
+
+
+class Titles(NamedTuple):
+    """Those of the columns: of values, and of differences."""
+
+    values: tuple[str, ...]
+    differences: tuple[str, ...]
+
+
+def titles_of(found: Block) -> Titles:
+    """What the columns of a comparison hold."""
+    interval_, adjusted = interval_title(found["confidence"]), adjusted_title(found["correction"])
+    return Titles(
+        ("Metric", "Better", "Run", "Value", interval_, "n"),
+        (
+            "Comparison", "Metric", "Difference", interval_, "p", adjusted, "Significant", "Effect",
+            "n",
+        ),
+    )  # fmt: skip
 
 
 class Shown(NamedTuple):
@@ -43,6 +67,7 @@ def shown_parts(found: Block) -> Iterator[Shown]:
 
 def print_comparison(found: Block) -> None:
     """Print a comparison for a terminal."""
+    titles = titles_of(found)
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = WIDTH
@@ -53,23 +78,24 @@ def print_comparison(found: Block) -> None:
         console.print()
         if part.title:
             console.print(Text(printable(part.title), style="bold"))
-        console.print(_table(VALUES, part.values))
+        console.print(_table(titles.values, part.values))
         console.print()
-        console.print(_table(DIFFERENCES, part.differences))
+        console.print(_table(titles.differences, part.differences))
         for remark in part.remarks:
             console.print(printable(remark), markup=False)
 
 
 def as_markdown(found: Block) -> str:
     """A comparison in Markdown, for a review or an issue."""
+    titles = titles_of(found)
     lines = [_escaped(about(found)), ""]
     lines += [f"- {_escaped(note)}" for note in found["notes"]]
     lines += [""] if found["notes"] else []
     for part in shown_parts(found):
         if part.title:
             lines += [f"### {_escaped(part.title)}", ""]
-        lines += [*_markdown(VALUES, part.values), "", *_markdown(DIFFERENCES, part.differences)]
-        lines += [""]
+        lines += [*_markdown(titles.values, part.values), ""]
+        lines += [*_markdown(titles.differences, part.differences), ""]
         if part.remarks:
             lines += [*(f"- {_escaped(remark)}" for remark in part.remarks), ""]
     return "\n".join(lines)

@@ -19,7 +19,13 @@ from stream_metrics.adapters.collection.sources import Truth, read_run, read_tru
 from stream_metrics.adapters.hpo import HumanPhenotypeOntology
 from stream_metrics.adapters.html.report import write_report_page
 from stream_metrics.adapters.reports import QUERIES, write_json, write_rows, write_text
-from stream_metrics.cli.common import ConfigOption, UsageError, load_settings, make_directory
+from stream_metrics.cli.common import (
+    ConfigOption,
+    UsageError,
+    intervals_of,
+    load_settings,
+    make_directory,
+)
 from stream_metrics.cli.figures import print_retrieval
 from stream_metrics.cli.gates import FailIfOption, fail_if_crossed, read_gates
 from stream_metrics.evaluation.collection import (
@@ -30,7 +36,7 @@ from stream_metrics.evaluation.collection import (
     join,
     similarity_formulas,
 )
-from stream_metrics.evaluation.estimates import Block, Intervals, UnknownDimension
+from stream_metrics.evaluation.estimates import Block, UnknownDimension
 from stream_metrics.evaluation.headline import PARTS, figures_of_report
 from stream_metrics.evaluation.report import retrieval_block
 from stream_metrics.evaluation.scoring import Scored, metrics_of, score_rankings
@@ -269,14 +275,11 @@ def _joined(read: _Read, judging: Judging, chosen: EvaluationSettings, reading: 
 def _scored(
     read: _Read, joined: Joined, chosen: EvaluationSettings, stratify: list[str] | None
 ) -> tuple[Scored, Block]:
-    intervals = None
-    if chosen.confidence_intervals:
-        intervals = Intervals(chosen.interval, chosen.confidence, chosen.resamples, chosen.seed)
     with _as_usage():
         scored = score_rankings(joined.rankings, read.metrics, cells=chosen.batch_results)
         block = retrieval_block(
             [scored],
-            intervals=intervals,
+            intervals=intervals_of(chosen),
             dimensions=stratify,
             missing=joined.missing,
             dropped=joined.dropped,

@@ -28,12 +28,50 @@ LANGUAGE: Final = "language"
 
 
 class Intervals(NamedTuple):
-    """How intervals are made; ``wilson`` is for 0/1 metrics, others get the percentile interval."""
+    """How intervals are made.
+
+    ``wilson`` is for 0/1 metrics and ``t`` for means, both with one value a unit; other figures get
+    the percentile interval.
+    """
 
     method: Method = "percentile"
     confidence: float = CONFIDENCE
     resample_count: int = RESAMPLES
     seed: int = SEED
+
+
+def estimated(figures: Mapping[str, Units], intervals: Intervals | None) -> dict[str, Estimate]:
+    """Each figure with its interval; percentile intervals share their drawings.
+
+    Args:
+        figures: By name.
+        intervals: How to make them. None: no bounds.
+    """
+    if intervals is None:
+        return {
+            name: Estimate(one.figure, one.n, one.size, one.sd, None, None, "percentile")
+            for name, one in figures.items()
+        }
+    method, confidence, count, seed = intervals
+    apart = {
+        name: estimate(one, method, confidence=confidence, resample_count=count, seed=seed)
+        for name, one in figures.items()
+        if _suits(method, one)
+    }
+    together = estimate_all(
+        {name: one for name, one in figures.items() if name not in apart},
+        confidence=confidence,
+        resample_count=count,
+        seed=seed,
+    )
+    return {name: apart[name] if name in apart else together[name] for name in figures}
+
+
+def _suits(method: Method, units: Units) -> bool:
+    """Whether an interval other than the percentile one is of this figure."""
+    if method == "wilson":
+        return units.binary and units.single
+    return units.single if method == "t" else method != "percentile"
 
 
 class UnknownDimension(ValueError):
@@ -149,25 +187,7 @@ class Estimates:
         return Units.of_columns(self._unit[rows], values[rows])
 
     def _estimates(self, figures: Mapping[str, Units]) -> dict[str, Estimate]:
-        """Those of all figures; percentile intervals share their drawings."""
-        if self._intervals is None:
-            return {
-                name: Estimate(one.figure, one.n, one.size, one.sd, None, None, "percentile")
-                for name, one in figures.items()
-            }
-        method, confidence, count, seed = self._intervals
-        apart = {
-            name: estimate(one, method, confidence=confidence, resample_count=count, seed=seed)
-            for name, one in figures.items()
-            if method != "percentile" and (method != "wilson" or (one.binary and one.single))
-        }
-        together = estimate_all(
-            {name: one for name, one in figures.items() if name not in apart},
-            confidence=confidence,
-            resample_count=count,
-            seed=seed,
-        )
-        return {name: apart[name] if name in apart else together[name] for name in figures}
+        return estimated(figures, self._intervals)
 
     def _block(self, found: Estimate) -> Block:
         return {

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypedDict
 
-from stream_metrics.evaluation.estimates import UnknownDimension
+from stream_metrics.evaluation.estimates import Intervals, UnknownDimension, estimated
 from stream_metrics.evaluation.observed import (
     MEAN,
     READ,
     Better,
     Kind,
-    Observations,
     UnknownFigure,
     better_of,
     canonical_name,
 )
+from stream_metrics.evaluation.remarks import Rows, Run, about_rows, notes_of
 from stream_metrics.statistics.comparison import TEST_RESAMPLES, Comparison, Test, compare
-from stream_metrics.statistics.intervals import CONFIDENCE, estimate
 from stream_metrics.statistics.resampling import SEED
-from stream_metrics.statistics.several import ALPHA, FEW, MODERATE, holm
+from stream_metrics.statistics.several import ALPHA, Correction, adjusted
 from stream_metrics.statistics.units import Units
 from stream_metrics.statistics.unpaired import UnpairedTest, compare_unpaired
 
@@ -31,20 +30,6 @@ FIGURE_TESTS: Final = ("bootstrap", "plain_bootstrap", "permutation")
 """Tests of the figure itself, whatever it is."""
 
 
-class Run(NamedTuple):
-    """One directory.
-
-    Attributes:
-        name: As it is shown.
-        files: Its rows, by the kind of file.
-        report: Its ``report.json``; empty if it has none.
-    """
-
-    name: str
-    files: Mapping[Kind, Observations]
-    report: Mapping[str, Any]
-
-
 class Method(NamedTuple):
     """How runs are compared.
 
@@ -54,7 +39,12 @@ class Method(NamedTuple):
             ``bootstrap`` for what Welch's test is not about: quotients of sums, and units with
             several values.
         alpha: The level of significance.
-        resample_count, seed: Of tests that resample.
+        resample_count: Of tests that resample.
+        seed: Of those tests, and of the intervals of differences.
+        correction: How the p-values of a family are adjusted.
+        intervals: Of values and differences; those of differences are percentile intervals. None:
+            no bounds.
+        tested: Whether differences are tested at all.
     """
 
     paired: Test = "bootstrap"
@@ -62,6 +52,9 @@ class Method(NamedTuple):
     alpha: float = ALPHA
     resample_count: int = TEST_RESAMPLES
     seed: int = SEED
+    correction: Correction = "holm"
+    intervals: Intervals | None = Intervals()
+    tested: bool = True
 
 
 def versus(
@@ -73,7 +66,7 @@ def versus(
 ) -> Block:
     """Compare runs with the first: the content of ``compare.json``.
 
-    The p-values of all figures and runs are one family (Holm). Each stratum is one of its own.
+    The p-values of all figures and runs are one family. Each stratum is one of its own.
 
     Args:
         runs: Two or more.
@@ -114,12 +107,8 @@ def versus(
             }
             for run in runs
         ],
-        "test": method.paired,
-        "unpaired_test": method.unpaired or "auto",
-        "alpha": method.alpha,
-        "confidence": CONFIDENCE,
-        "resamples": method.resample_count,
-        "notes": _notes(runs, by_kind),
+        **_shown_method(method),
+        "notes": notes_of(runs, by_kind),
         "family": _family(names, by_kind, chosen, method),
         "strata": {
             dimension: {
@@ -131,14 +120,28 @@ def versus(
     }
 
 
-_Rows = Mapping[Kind, Sequence[Observations | None]]
+def _shown_method(method: Method) -> Block:
+    """What of the method is part of the content."""
+    intervals = method.intervals
+    return {
+        "significance_testing": method.tested,
+        "test": method.paired,
+        "unpaired_test": method.unpaired or "auto",
+        "alpha": method.alpha,
+        "correction": method.correction,
+        "resamples": method.resample_count,
+        "seed": method.seed,
+        "interval": None if intervals is None else intervals.method,
+        "confidence": None if intervals is None else intervals.confidence,
+        "interval_resamples": None if intervals is None else intervals.resample_count,
+    }
 
 
 def _listed(kinds: Any) -> str:
     return " and ".join(sorted(kinds)) or "nothing"
 
 
-def _chosen(first: str, by_kind: _Rows, metrics: Sequence[str] | None) -> dict[Kind, list[str]]:
+def _chosen(first: str, by_kind: Rows, metrics: Sequence[str] | None) -> dict[Kind, list[str]]:
     """The figures of each kind: those that the first run and another have."""
     shared: dict[Kind, list[str]] = {}
     anywhere: dict[str, None] = {}
@@ -172,7 +175,7 @@ def _chosen(first: str, by_kind: _Rows, metrics: Sequence[str] | None) -> dict[K
 
 
 def _family(
-    names: Sequence[str], by_kind: _Rows, chosen: Mapping[Kind, Sequence[str]], method: Method
+    names: Sequence[str], by_kind: Rows, chosen: Mapping[Kind, Sequence[str]], method: Method
 ) -> Block:
     """Every figure of every kind, with p-values that are adjusted together."""
     tables: Block = {}
@@ -191,10 +194,10 @@ def _family(
             figures = [None if one is None else one.figure(name) for one in several]
             block = _metric(names, name, figures, shared, method)
             tables[kind]["metrics"][name] = block
-            if block["better"] != "neither":
+            if method.tested and block["better"] != "neither":
                 tested += block["comparisons"]
-    adjusted = holm([one["p"] for one in tested])
-    for one, p in zip(tested, adjusted, strict=True):
+    corrected = adjusted([one["p"] for one in tested], method.correction)
+    for one, p in zip(tested, corrected, strict=True):
         one["p_adjusted"] = p
         one["significant"] = None if p is None else p < method.alpha
     for table in tables.values():
@@ -226,7 +229,7 @@ def _metric(
 
 
 def _value(units: Units, method: Method) -> Block:
-    found = estimate(units, seed=method.seed)
+    found = estimated({"": units}, method.intervals)[""]
     return {
         "value": found.mean,
         "n": found.n,
@@ -241,18 +244,8 @@ def _compared(
     run: str, units: Units, first: Units, better: Better, method: Method, *, paired: bool
 ) -> Block:
     both = len(set(units.keys) & set(first.keys))
-    found: Comparison
-    if paired:
-        found = compare(
-            units, first, method.paired, resample_count=method.resample_count, seed=method.seed
-        )
-    else:
-        by_figure: UnpairedTest = "welch" if units.single and first.single else "bootstrap"
-        test = method.unpaired or by_figure
-        found = compare_unpaired(
-            units, first, test, resample_count=method.resample_count, seed=method.seed
-        )
-    tested = better != "neither"
+    tested = method.tested and better != "neither"
+    found = _comparison(units, first, method, paired=paired, tested=tested)
     return {
         "run": run,
         "paired": paired,
@@ -267,16 +260,42 @@ def _compared(
         "effect": found.effect,
         "effect_size": "d_z" if paired else "hedges_g",
         "test": found.test,
-        "statistic": found.statistic if tested else None,
-        "p": found.p if tested else None,
+        "statistic": found.statistic,
+        "p": found.p,
         "p_adjusted": None,
         "significant": None,
-        "reason": _reason(found, units, first) if tested else NOT_TESTED,
+        "reason": _reason(found, units, first, better) if method.tested else None,
     }
 
 
-def _reason(found: Comparison, units: Units, first: Units) -> str | None:
+class _Options(TypedDict):
+    confidence: float | None
+    interval_resamples: int
+    resample_count: int
+    seed: int
+
+
+def _comparison(
+    units: Units, first: Units, method: Method, *, paired: bool, tested: bool
+) -> Comparison:
+    intervals = method.intervals or Intervals()
+    options: _Options = {
+        "confidence": None if method.intervals is None else intervals.confidence,
+        "interval_resamples": intervals.resample_count,
+        "resample_count": method.resample_count,
+        "seed": method.seed,
+    }
+    if paired:
+        return compare(units, first, method.paired if tested else None, **options)
+    by_figure: UnpairedTest = "welch" if units.single and first.single else "bootstrap"
+    test = method.unpaired or by_figure
+    return compare_unpaired(units, first, test if tested else None, **options)
+
+
+def _reason(found: Comparison, units: Units, first: Units, better: Better) -> str | None:
     """Why p is not there, or what else it is of than the figure."""
+    if better == "neither":
+        return NOT_TESTED
     if found.p is None or found.test in FIGURE_TESTS or (units.single and first.single):
         return found.reason
     return found.reason or OF_MEANS
@@ -292,7 +311,7 @@ def _verdict(one: Block, better: Better) -> str | None:
 # -- strata -----------------------------------------------------------------------------------
 
 
-def _check(dimension: str, by_kind: _Rows) -> None:
+def _check(dimension: str, by_kind: Rows) -> None:
     known = {
         name
         for several in by_kind.values()
@@ -306,7 +325,7 @@ def _check(dimension: str, by_kind: _Rows) -> None:
         raise UnknownDimension(f"no row has the dimension {dimension!r}; there are: {there}")
 
 
-def _strata(by_kind: _Rows, dimension: str) -> list[str]:
+def _strata(by_kind: Rows, dimension: str) -> list[str]:
     """The strata that the first run and another have rows of."""
     found = set()
     for first, *others in by_kind.values():
@@ -319,101 +338,13 @@ def _strata(by_kind: _Rows, dimension: str) -> list[str]:
 
 
 def _of_stratum(
-    names: Sequence[str], by_kind: _Rows, chosen: Mapping[Kind, Sequence[str]], method: Method
+    names: Sequence[str], by_kind: Rows, chosen: Mapping[Kind, Sequence[str]], method: Method
 ) -> Block:
-    return {**_family(names, by_kind, chosen, method), "notes": _about_rows(names, by_kind)}
+    return {**_family(names, by_kind, chosen, method), "notes": about_rows(names, by_kind)}
 
 
-def _stratum(by_kind: _Rows, dimension: str, stratum: str) -> _Rows:
+def _stratum(by_kind: Rows, dimension: str, stratum: str) -> Rows:
     return {
         kind: [None if one is None else one.strata(dimension).get(stratum) for one in several]
         for kind, several in by_kind.items()
     }
-
-
-# -- what to know before reading --------------------------------------------------------------
-
-
-def _notes(runs: Sequence[Run], by_kind: _Rows) -> list[str]:
-    """Small samples, runs without shared units, other configurations and other sources."""
-    notes = _about_rows([run.name for run in runs], by_kind)
-    for run in runs[1:]:
-        notes += _about_settings(runs[0], run)
-    return notes
-
-
-def _about_rows(names: Sequence[str], by_kind: _Rows) -> list[str]:
-    """What each run lacks, and what is too small."""
-    notes = []
-    for kind, (one, *others) in by_kind.items():
-        for run, other in zip(names[1:], others, strict=True):
-            if one is None or other is None:
-                notes.append(f"{names[0] if one is None else run} has no rows of {kind}")
-            else:
-                notes += _about_units(names[0], run, kind, one, other)
-    return notes
-
-
-def _about_units(
-    first: str, run: str, kind: Kind, one: Observations, other: Observations
-) -> list[str]:
-    shared = len(one.units & other.units)
-    about = f"{run} and {first}, {kind}"
-    if not shared:
-        fewest = min(len(one.units), len(other.units))
-        small = f"; with {fewest:,} units on one side only large ones are seen"
-        return [
-            f"{about}: no {one.unit} is in both. The differences are unpaired"
-            + (small if fewest < MODERATE else "")
-        ]
-    found = []
-    alone = len(one.units) - shared, len(other.units) - shared
-    if any(alone):
-        found.append(
-            f"{about}: {shared:,} shared units; {alone[0]:,} only in {first}, {alone[1]:,} only in "
-            f"{run}. Differences are of shared units, values of all"
-        )
-    if shared < FEW:
-        found.append(f"{about}: {shared:,} shared units: fewer than {FEW} are a warning, no result")
-    elif shared < MODERATE:
-        found.append(
-            f"{about}: {shared:,} shared units: with fewer than {MODERATE} only differences of "
-            "some size are seen"
-        )
-    return found
-
-
-def _about_settings(first: Run, run: Run) -> list[str]:
-    notes = []
-    if not (first.report and run.report):
-        missing = [one.name for one in (first, run) if not one.report]
-        return [f"{' and '.join(missing)}: no report.json, so settings are not compared"]
-    mine, theirs = (_flat(one.report.get("config") or {}) for one in (first, run))
-    for key in sorted(mine.keys() | theirs.keys()):
-        if mine.get(key) != theirs.get(key):
-            notes.append(
-                f"setting {key}: {_shown(mine.get(key))} in {first.name}, "
-                f"{_shown(theirs.get(key))} in {run.name}"
-            )
-    sources = [one.report.get("source") for one in (first, run)]
-    if sources[0] != sources[1]:
-        notes.append(
-            f"sources: {_shown(sources[0])} in {first.name}, {_shown(sources[1])} in {run.name}"
-        )
-    return notes
-
-
-def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in config.items():
-        if isinstance(value, Mapping):
-            found |= _flat(value, f"{prefix}{key}.")
-        else:
-            found[prefix + key] = value
-    return found
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, list):
-        return ", ".join(map(str, value)) or "none"
-    return "none" if value is None else str(value)

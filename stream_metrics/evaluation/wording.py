@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 Block = dict[str, Any]
+
+_CORRECTIONS: Final = {"holm": "Holm", "bonferroni": "Bonferroni"}
+
+
+def interval_title(confidence: float | None) -> str:
+    """The title of a column of intervals; None: there are none.
+
+    >>> interval_title(0.95), interval_title(0.999), interval_title(None)
+    ('95% CI', '99.9% CI', 'CI')
+    """
+    return "CI" if confidence is None else f"{100 * confidence:g}% CI"
+
+
+def adjusted_title(correction: str) -> str:
+    """The title of a column of adjusted p-values.
+
+    >>> adjusted_title("holm"), adjusted_title("none")
+    ('p (Holm)', 'p (unadjusted)')
+    """
+    return f"p ({_CORRECTIONS.get(correction, 'unadjusted')})"
 
 
 def about(found: Block) -> str:
     """What was done, in one line."""
     others = ", ".join(run["name"] for run in found["runs"][1:])
+    which = f"{others} against {found['runs'][0]['name']}"
+    if not found["significance_testing"]:
+        return f"{which}; nothing is tested"
     tests = dict.fromkeys(
         f"{'paired' if one['paired'] else 'unpaired'} {one['test']}"
         for table in found["family"]["tables"].values()
@@ -17,9 +40,11 @@ def about(found: Block) -> str:
         for one in block["comparisons"]
         if one["p"] is not None
     )
+    name = _CORRECTIONS.get(found["correction"])
+    adjusted = f"adjusted ({name}) over {found['family']['size']}" if name else "not adjusted"
     return (
-        f"{others} against {found['runs'][0]['name']}; tests: {', '.join(tests) or 'none'}; p "
-        f"adjusted (Holm) over {found['family']['size']}, significant below {found['alpha']:g}"
+        f"{which}; tests: {', '.join(tests) or 'none'}; p {adjusted}, significant below "
+        f"{found['alpha']:g}"
     )
 
 

@@ -31,10 +31,10 @@ class Comparison(NamedTuple):
         n: Units that both have (in an unpaired comparison: of both together).
         a, b: The two figures over those units.
         difference: a − b.
-        ci_low, ci_high: Its interval; None for fewer than two units.
+        ci_low, ci_high: Its interval; None for fewer than two units, or if none was asked for.
         effect: The difference in standard deviations: d_z of the units' differences, Hedges' g of
             an unpaired comparison. None without spread.
-        test: What p comes from.
+        test: What p comes from; None if no test was asked for.
         statistic: What the test looks at; None where it has none of its own.
         p: Two-sided. None: no test was made, and ``reason`` says why.
         reason: Why p is None, or what is special about it.
@@ -47,7 +47,7 @@ class Comparison(NamedTuple):
     ci_low: float | None
     ci_high: float | None
     effect: float | None
-    test: str
+    test: str | None
     statistic: float | None
     p: float | None
     reason: str | None = None
@@ -59,6 +59,9 @@ class Significance(NamedTuple):
     statistic: float | None
     p: float | None
     reason: str | None
+
+
+UNTESTED: Final = Significance(None, None, "no test was asked for")
 
 
 class Pairs(NamedTuple):
@@ -83,9 +86,10 @@ class Pairs(NamedTuple):
 def compare(
     a: Units,
     b: Units,
-    test: Test = "bootstrap",
+    test: Test | None = "bootstrap",
     *,
-    confidence: float = CONFIDENCE,
+    confidence: float | None = CONFIDENCE,
+    interval_resamples: int = RESAMPLES,
     resample_count: int = TEST_RESAMPLES,
     seed: int = SEED,
 ) -> Comparison:
@@ -98,7 +102,9 @@ def compare(
             of the difference itself, which finds too much under 50 units. ``permutation``: both
             systems change places in a unit with probability 1/2, in all 2^n ways if those are no
             more than ``resample_count``. ``t``, ``wilcoxon``: of the units' mean differences.
-        confidence: Of the interval, the percentile bootstrap's.
+            None: no test is made.
+        confidence: Of the interval, the percentile bootstrap's. None: there is none.
+        interval_resamples: How many resamples the interval is of.
         resample_count: How many draws the test makes.
         seed: Of the draws.
 
@@ -113,13 +119,15 @@ def compare(
     """
     shared = sorted(set(a.keys) & set(b.keys))
     a, b = a.only(shared), b.only(shared)
-    found = significance(a, b, test, resample_count=resample_count, seed=seed)
+    found = UNTESTED
+    if test is not None:
+        found = significance(a, b, test, resample_count=resample_count, seed=seed)
     if a.figure is None or b.figure is None:
         return Comparison(0, None, None, None, None, None, None, test, *found)
     pairs = Pairs(a.sums, a.counts, b.sums, b.counts)
     low = high = None
-    if len(shared) > 1:
-        low, high = between(_resampled(pairs, RESAMPLES, seed), confidence)
+    if len(shared) > 1 and confidence is not None:
+        low, high = between(_resampled(pairs, interval_resamples, seed), confidence)
     return Comparison(
         len(shared),
         a.figure,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import fsum
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, get_args
 
 from stream_metrics.statistics.intervals import Estimate, Method, estimate
 from stream_metrics.statistics.resampling import SEED
 from stream_metrics.statistics.units import Units
 
+Correction = Literal["holm", "bonferroni", "none"]
+CORRECTIONS: Final[tuple[Correction, ...]] = get_args(Correction)
 ALPHA: Final = 0.05
 FEW: Final = 50
 """Units below which a stratum's figures come with a warning."""
@@ -33,6 +35,37 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
         largest = max(largest, min(1.0, p * (len(p_values) - place)))
         adjusted[at] = largest
     return adjusted
+
+
+def bonferroni(p_values: Sequence[float | None]) -> list[float | None]:
+    """Adjust the p-values of one family of tests by its size, at most to 1.
+
+    A test that was not made (None) stays None, and counts in the size.
+
+    >>> bonferroni([0.01, None, 0.5])
+    [0.03, None, 1.0]
+    """
+    return [None if p is None else min(1.0, p * len(p_values)) for p in p_values]
+
+
+def adjusted(
+    p_values: Sequence[float | None], correction: Correction = "holm"
+) -> list[float | None]:
+    """The p-values of one family of tests, so that all together find something that is not there
+    no more often than one test alone; ``none`` leaves them as they are.
+
+    Raises:
+        ValueError: There is no such correction.
+
+    >>> adjusted([0.02, 0.03], "bonferroni"), adjusted([0.02, 0.03]), adjusted([0.02], "none")
+    ([0.04, 0.06], [0.04, 0.04], [0.02])
+    """
+    if correction not in CORRECTIONS:
+        known = ", ".join(CORRECTIONS)
+        raise ValueError(f"no correction is called {correction!r}; there are {known}")
+    if correction == "none":
+        return list(p_values)
+    return holm(p_values) if correction == "holm" else bonferroni(p_values)
 
 
 class Strata(NamedTuple):

@@ -10,6 +10,7 @@ import numpy as np
 from stream_metrics.statistics.comparison import (
     FEWEST,
     TEST_RESAMPLES,
+    UNTESTED,
     Comparison,
     Significance,
     errors,
@@ -30,9 +31,10 @@ UNPAIRED_TESTS: Final[tuple[UnpairedTest, ...]] = get_args(UnpairedTest)
 def compare_unpaired(
     a: Units,
     b: Units,
-    test: UnpairedTest = "welch",
+    test: UnpairedTest | None = "welch",
     *,
-    confidence: float = CONFIDENCE,
+    confidence: float | None = CONFIDENCE,
+    interval_resamples: int = RESAMPLES,
     resample_count: int = TEST_RESAMPLES,
     seed: int = SEED,
 ) -> Comparison:
@@ -43,8 +45,9 @@ def compare_unpaired(
         b: Those of the one it is compared with.
         test: ``welch``: Welch's t-test of the units' means. ``bootstrap``: of the studentised
             difference, units of each drawn on their own. ``pooled_t``: Student's, for samples of
-            equal variance.
-        confidence: Of the interval, the percentile bootstrap's.
+            equal variance. None: no test is made.
+        confidence: Of the interval, the percentile bootstrap's. None: there is none.
+        interval_resamples: How many resamples the interval is of.
         resample_count: How many draws the bootstrap test makes.
         seed: Of the draws.
 
@@ -57,15 +60,18 @@ def compare_unpaired(
     >>> round(found.difference, 3), round(found.p, 5), round(found.effect, 3)
     (0.34, 0.00089, 3.069)
     """
-    found = significance_unpaired(a, b, test, resample_count=resample_count, seed=seed)
+    found = UNTESTED
+    if test is not None:
+        found = significance_unpaired(a, b, test, resample_count=resample_count, seed=seed)
     n = a.size + b.size
     if a.figure is None or b.figure is None:
         return Comparison(n, a.figure, b.figure, None, None, None, None, test, *found)
     low = high = effect = None
     if min(a.size, b.size) > 1:
-        figures = resampled(a, RESAMPLES, seed) - resampled(b, RESAMPLES, seed, stream=1)
-        low, high = between(figures, confidence)
         effect = hedges_g(a.means, b.means)
+        if confidence is not None:
+            drawn = resampled(a, interval_resamples, seed)
+            low, high = between(drawn - resampled(b, interval_resamples, seed, 1), confidence)
     difference = a.figure - b.figure
     return Comparison(n, a.figure, b.figure, difference, low, high, effect, test, *found)
 

@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from stream_metrics.cli import app, main
+from stream_metrics.evaluation.estimates import Intervals
 from stream_metrics.evaluation.observed import (
     Kind,
     Observation,
@@ -21,11 +22,13 @@ from stream_metrics.evaluation.observed import (
     better_of,
     canonical_name,
 )
-from stream_metrics.evaluation.versus import NOT_TESTED, Method, Run, versus
+from stream_metrics.evaluation.remarks import Run
+from stream_metrics.evaluation.versus import NOT_TESTED, Method, versus
 from stream_metrics.metrics.ranking.registry import DEFINITIONS
 from stream_metrics.metrics.registry import METRICS
 from stream_metrics.statistics.comparison import compare
-from stream_metrics.statistics.several import holm
+from stream_metrics.statistics.intervals import METHODS, estimate
+from stream_metrics.statistics.several import CORRECTIONS, holm
 from stream_metrics.statistics.units import Units
 from stream_metrics.statistics.unpaired import compare_unpaired
 
@@ -221,6 +224,90 @@ def test_the_order_of_rows_changes_nothing() -> None:
     )
 
 
+def test_a_family_is_adjusted_as_it_is_asked_for() -> None:
+    """Bonferroni takes each p times the size of the family; without a correction p stays."""
+    draw = random.Random(5)
+    values: list[Scores] = [
+        {f"q{at}": {name: draw.random() for name in ("mrr", "ndcg@10")} for at in range(20)}
+        for _ in "AB"
+    ]
+    runs = [run(name, one) for name, one in zip("AB", values, strict=True)]
+    by_correction = {
+        correction: [
+            (one["p"], one["p_adjusted"])
+            for name in ("mrr", "ndcg@10")
+            for one in metric_of(found, name)["comparisons"]
+        ]
+        for correction in CORRECTIONS
+        for found in [versus(runs, FAST._replace(correction=correction))]
+    }
+
+    assert all(wide == min(1.0, 2 * p) for p, wide in by_correction["bonferroni"])
+    assert all(same == p for p, same in by_correction["none"])
+    assert [wide for _, wide in by_correction["holm"]] == holm(
+        [p for p, _ in by_correction["holm"]]
+    )
+
+
+def test_intervals_are_made_as_they_are_asked_for() -> None:
+    """Kind, confidence and resamples hold for values, the last two for differences as well."""
+    one, other = scores(30, seed=1), scores(30, seed=2)
+    runs = [run("A", one), run("B", other)]
+    method = FAST._replace(intervals=Intervals("bca", 0.8, 300))
+
+    block = metric_of(versus(runs, method))
+
+    value = estimate(units(one), "bca", confidence=0.8, resample_count=300)
+    assert (block["values"][0]["ci_low"], block["values"][0]["ci_high"]) == value[4:6]
+    paired = compare(units(other), units(one), None, confidence=0.8, interval_resamples=300)
+    (found,) = block["comparisons"]
+    assert (found["ci_low"], found["ci_high"]) == (paired.ci_low, paired.ci_high)
+
+
+def test_the_kind_of_interval_never_changes_a_value() -> None:
+    """Student's interval is of means with a value a unit; a quotient of sums keeps the percentile
+    interval, and its value."""
+    draw = random.Random(3)
+    runs = []
+    for name in "AB":
+        rows = [
+            Observation(f"c{at}", {}, {"srr": (draw.randint(0, 4), draw.randint(4, 9))})
+            for at in range(20)
+        ]
+        tables = Observations("conversations", "conversation", rows)
+        runs.append(Run(name, {"conversations": tables}, {}))
+
+    by_kind = [versus(runs, FAST._replace(intervals=Intervals(kind)))["family"] for kind in METHODS]
+
+    values = [one["tables"]["conversations"]["metrics"]["srr"]["values"] for one in by_kind]
+    assert len({value[0]["value"] for value in values}) == 1
+    assert values[METHODS.index("t")] == values[METHODS.index("percentile")]
+
+
+def test_without_tests_there_are_differences_only() -> None:
+    """Nothing is tested, and so nothing is a family; values, intervals and effects are there."""
+    runs = [run("A", scores(30, seed=1)), run("B", scores(30, seed=2))]
+
+    result = versus(runs, FAST._replace(tested=False))
+
+    found, tested = only(result), only(versus(runs, FAST))
+    assert result["family"]["size"] == 0
+    assert {found[name] for name in ("test", "p", "p_adjusted", "significant", "verdict")} == {None}
+    for name in ("difference", "ci_low", "ci_high", "effect", "n"):
+        assert found[name] == tested[name]
+
+
+def test_without_intervals_there_are_values_and_tests() -> None:
+    """Bounds of values and differences are null; p is the same."""
+    runs = [run("A", scores(30, seed=1)), run("B", scores(30, seed=2))]
+
+    block = metric_of(versus(runs, FAST._replace(intervals=None)))
+
+    (found,) = block["comparisons"]
+    assert found["p"] == only(versus(runs, FAST))["p"]
+    assert {one["ci_low"] for one in [found, *block["values"]]} == {None}
+
+
 # -- names ------------------------------------------------------------------------------------
 
 
@@ -340,6 +427,103 @@ def test_replays_are_compared_by_conversation(folder: Path) -> None:
     assert found["srr"]["better"] == "lower"
 
 
+SETTINGS = """
+[evaluation]
+interval = "t"
+confidence = 0.8
+resamples = 200
+seed = 7
+
+[comparison]
+metrics = ["mrr"]
+test = "permutation"
+unpaired_test = "welch"
+alpha = 0.2
+correction = "bonferroni"
+resamples = 300
+"""
+
+
+def test_settings_choose_figures_and_statistics(folder: Path) -> None:
+    """What a file says is in the comparison and in the titles of its tables."""
+    (folder / "s.toml").write_text(SETTINGS)
+    options = ("compare", "A", "B", "--config", "s.toml")
+
+    found = json.loads(invoke(*options, "--format", "json"))
+
+    chosen = ("test", "unpaired_test", "alpha", "correction", "resamples", "seed", "interval",
+              "confidence", "interval_resamples")  # fmt: skip
+    assert [found[name] for name in chosen] == [
+        "permutation", "welch", 0.2, "bonferroni", 300, 7, "t", 0.8, 200,
+    ]  # fmt: skip
+    assert list(found["family"]["tables"]["queries"]["metrics"]) == ["mrr"]
+    said = invoke(*options)
+    assert re.search(r"^Comparison .* 80% CI +p +p \(Bonferroni\) ", said, re.M)
+    assert "adjusted (Bonferroni) over 1, significant below 0.2" in said
+
+
+def test_flags_weigh_more_than_settings(folder: Path) -> None:
+    """Each flag replaces the setting of its name."""
+    (folder / "s.toml").write_text(SETTINGS)
+
+    found = json.loads(
+        invoke(
+            "compare", "A", "B", "--config", "s.toml", "--format", "json", "--metric", "ndcg@5",
+            "--test", "bootstrap", "--unpaired-test", "auto", "--alpha", "0.1",
+            "--correction", "none", "--resamples", "400", "--seed", "9",
+        )
+    )  # fmt: skip
+
+    chosen = ("test", "unpaired_test", "alpha", "correction", "resamples", "seed")
+    assert [found[name] for name in chosen] == ["bootstrap", "auto", 0.1, "none", 400, 9]
+    assert list(found["family"]["tables"]["queries"]["metrics"]) == ["ndcg@5"]
+
+
+def test_tests_can_be_turned_off(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tables say so, and on the page no column of p-values is left with anything in it."""
+    monkeypatch.setenv("STREAM_METRICS_COMPARISON__SIGNIFICANCE_TESTING", "false")
+
+    said = invoke("compare", "A", "B", "--out", "found")
+
+    assert "B against A; nothing is tested" in said
+    assert json.loads((folder / "found" / "compare.json").read_text())["family"]["size"] == 0
+
+
+@pytest.mark.parametrize("gate", ["any.worse", "mrr.worse", "mrr.p<0.1", "mrr.p_adjusted<0.1"])
+def test_a_condition_about_a_test_that_is_not_made_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], gate: str
+) -> None:
+    """It would never hold, and a build would be taken for sound."""
+    monkeypatch.setenv("STREAM_METRICS_COMPARISON__SIGNIFICANCE_TESTING", "false")
+
+    said = refused(capsys, "compare", "A", "B", "--fail-if", gate)
+
+    assert "nothing is tested, as comparison.significance_testing is false" in said
+
+
+@pytest.mark.parametrize(("name", "value", "possible"), [
+    ("COMPARISON__TEST", "z", "bootstrap"),
+    ("COMPARISON__UNPAIRED_TEST", "z", "pooled_t"),
+    ("COMPARISON__CORRECTION", "z", "'holm', 'bonferroni' or 'none'"),
+    ("COMPARISON__ALPHA", "2", "less than or equal to 0.5"),
+    ("COMPARISON__RESAMPLES", "5", "greater than or equal to 100"),
+    ("COMPARISON__METRICS", '["mmr"]', "setting comparison.metrics: no figure is called 'mmr'"),
+    ("EVALUATION__INTERVAL", "z", "'percentile', 'bca', 't' or 'wilson'"),
+    ("EVALUATION__CONFIDENCE", "95", "less than 1"),
+])  # fmt: skip
+def test_a_bad_setting_is_said_in_a_line(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str,
+    value: str, possible: str,
+) -> None:  # fmt: skip
+    """It names the setting and what is possible."""
+    monkeypatch.setenv(f"STREAM_METRICS_{name}", value)
+
+    said = refused(capsys, "compare", "A", "B")
+
+    assert name.lower().replace("__", ".") in said
+    assert possible in said
+
+
 @pytest.mark.parametrize(("arguments", "message"), [
     (("A",), "give two directories or more"),
     (("A", "A"), "a directory is given twice"),
@@ -349,6 +533,7 @@ def test_replays_are_compared_by_conversation(folder: Path) -> None:
     (("A", "B", "--stratify", "x"), "--stratify: no row has the dimension 'x'"),
     (("A", "B", "--test", "z"), "--test 'z': use bootstrap, plain_bootstrap"),
     (("A", "B", "--unpaired-test", "z"), "--unpaired-test 'z': use auto, bootstrap"),
+    (("A", "B", "--correction", "z"), "--correction 'z': use holm, bonferroni, none"),
     (("A", "B", "--format", "pdf"), "--format 'pdf': use table, md, json"),
     (("A", "broken"), "queries.jsonl, line 1: "),
     (("A", "other"), "queries.jsonl, line 1: no row of queries"),

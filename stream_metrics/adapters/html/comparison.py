@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from stream_metrics.adapters.html.markup import Child, Safe, card, element, page, section, table
 from stream_metrics.adapters.html.pictures import interval as drawn_interval
 from stream_metrics.evaluation.observed import title_of
 from stream_metrics.evaluation.wording import (
     about,
+    adjusted_title,
     interval,
+    interval_title,
     number,
     p_value,
     signed,
@@ -18,12 +20,6 @@ from stream_metrics.evaluation.wording import (
 )
 
 Block = dict[str, Any]
-
-VALUES: Final = ("Metric", "Better", "Run", "Value", "95% CI", "n")
-DIFFERENCES: Final = (
-    "Metric", "Run", "Significant", "Difference", "95% CI", "Interval", "p", "p (Holm)", "Effect",
-    "n",
-)  # fmt: skip
 
 
 def comparison_page(found: Block) -> str:
@@ -33,14 +29,30 @@ def comparison_page(found: Block) -> str:
     if found["notes"]:
         notes = element("ul", *(element("li", note) for note in found["notes"]))
         sections.append(section("To know first", element("div", notes, class_="card notes")))
-    sections += _family("", names, found["family"])
+    titles = _titles(found)
+    sections += _family("", names, found["family"], titles)
     for dimension, strata in found["strata"].items():
         for stratum, family in strata.items():
-            sections += _family(f"{dimension}: {stratum}", names, family)
+            sections += _family(f"{dimension}: {stratum}", names, family, titles)
     return page("Comparison of runs", [about(found), "."], sections)
 
 
-def _family(stratum: str, names: Sequence[str], family: Block) -> list[Child]:
+_Titles = tuple[tuple[str, ...], tuple[str, ...]]
+
+
+def _titles(found: Block) -> _Titles:
+    """Of the columns of values, and of differences."""
+    interval_, adjusted = interval_title(found["confidence"]), adjusted_title(found["correction"])
+    return (
+        ("Metric", "Better", "Run", "Value", interval_, "n"),
+        (
+            "Metric", "Run", "Significant", "Difference", interval_, "Interval", "p", adjusted,
+            "Effect", "n",
+        ),
+    )  # fmt: skip
+
+
+def _family(stratum: str, names: Sequence[str], family: Block, titles: _Titles) -> list[Child]:
     before = f"{stratum}: " if stratum else ""
     differences, values, remarks = [], [], list(family["notes"])
     for one_table in family["tables"].values():
@@ -57,10 +69,10 @@ def _family(stratum: str, names: Sequence[str], family: Block) -> list[Child]:
     return [
         section(
             caption,
-            card(table(caption, DIFFERENCES, differences, words=3), said),
+            card(table(caption, titles[1], differences, words=3), said),
             lead="Each interval is drawn to a scale of its own; the upright line is no difference.",
         ),
-        section(f"{before}Values", card(table(f"{before}Values", VALUES, values, words=3))),
+        section(f"{before}Values", card(table(f"{before}Values", titles[0], values, words=3))),
     ]
 
 

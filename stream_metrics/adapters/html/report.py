@@ -25,8 +25,9 @@ from stream_metrics.evaluation.estimates import LANGUAGE
 from stream_metrics.evaluation.gathered import Conversations, Queries, Stratum
 from stream_metrics.evaluation.headline import figures_of_report
 from stream_metrics.evaluation.observed import better_of, title_of
-from stream_metrics.evaluation.wording import interval, number
+from stream_metrics.evaluation.wording import interval, interval_title, number
 from stream_metrics.metrics.generation import BY_NAME as ANSWERS
+from stream_metrics.statistics.intervals import CONFIDENCE
 
 PAGE: Final = "report.html"
 MOST_HISTOGRAMS: Final = 6
@@ -51,16 +52,25 @@ def report_page(directory: Path, report: Report) -> str:
     """The page as text."""
     source = ", ".join(map(str, report.get("source") or ())) or "unknown"
     sections: list[Child] = []
+    ci = _interval_title(report)
     title = "Report of an evaluation"
     if report.get("aggregate") is not None:
         title = "Report of a replay"
-        sections += _replay(report, _conversations(directory / ROWS))
+        sections += _replay(report, _conversations(directory / ROWS), ci)
     if report.get("retrieval") is not None:
-        sections += _retrieval(report["retrieval"], directory / QUERIES)
+        sections += _retrieval(report["retrieval"], directory / QUERIES, ci)
     if report.get("generation") is not None:
-        sections += _generation(report["generation"])
+        sections += _generation(report["generation"], ci)
     sections.append(_settings(report))
     return page(title, ["Of ", element("bdi", source), "."], sections)
+
+
+def _interval_title(report: Report) -> str:
+    """The title of intervals, from the settings that they were made by."""
+    chosen = (report.get("config") or {}).get("evaluation") or {}
+    if not chosen.get("confidence_intervals", True):
+        return interval_title(None)
+    return interval_title(chosen.get("confidence", CONFIDENCE))
 
 
 def _conversations(path: Path) -> Conversations:
@@ -76,15 +86,15 @@ def _conversations(path: Path) -> Conversations:
 # -- of a replay ------------------------------------------------------------------------------
 
 
-def _replay(report: Report, rows: Conversations) -> list[Child]:
+def _replay(report: Report, rows: Conversations, ci: str) -> list[Child]:
     figures = figures_of_report(report)
     counts = report["counts"]
     shown = [one for one in figures if not one.startswith("counts.") and one not in ANSWERS]
     sections: list[Child] = [
         section(
             "Headline",
-            element("div", *(_tile(one, figures[one]) for one in shown[:3]), class_="tiles"),
-            card(_figures_table(shown, figures)),
+            element("div", *(_tile(one, figures[one], ci) for one in shown[:3]), class_="tiles"),
+            card(_figures_table(shown, figures, ci)),
             lead=f"{counts['conversations']:,} conversations, {counts['results']:,} results, "
             f"{counts['duplicates']:,} of them duplicates. SRR, SRE and AvgGain are over all "
             "results; the others are means over rows.",
@@ -113,14 +123,14 @@ def _replay(report: Report, rows: Conversations) -> list[Child]:
     return sections
 
 
-def _tile(one: str, found: Mapping[str, float | None]) -> Safe:
+def _tile(one: str, found: Mapping[str, float | None], ci: str) -> Safe:
     better = better_of(one)
     bounds = interval({**found})
     return element(
         "div",
         element("h3", title_of(one)),
         element("p", number(found["value"]), class_="value"),
-        element("p", f"95% CI {bounds}" if bounds != "-" else "no interval", class_="muted"),
+        element("p", f"{ci} {bounds}" if bounds != "-" else "no interval", class_="muted"),
         element("p", f"{better} is better", class_="muted") if better != "neither" else None,
         class_="card tile",
     )
@@ -129,6 +139,7 @@ def _tile(one: str, found: Mapping[str, float | None]) -> Safe:
 def _figures_table(
     names: Sequence[str],
     figures: Mapping[str, Mapping[str, Any]],
+    ci: str,
     caption: str = "Figures with intervals",
 ) -> Safe:
     rows = []
@@ -146,7 +157,7 @@ def _figures_table(
                 "-" if n is None else f"{n:,}",
             )
         )
-    return table(caption, ("Figure", "Better", "Value", "95% CI", "SD", "n"), rows, words=2)
+    return table(caption, ("Figure", "Better", "Value", ci, "SD", "n"), rows, words=2)
 
 
 def _iterations(rows: Conversations) -> Safe:
@@ -243,7 +254,7 @@ def _quality(report: Report, rows: Conversations) -> Safe:
 # -- of rankings ------------------------------------------------------------------------------
 
 
-def _retrieval(block: Report, path: Path) -> list[Child]:
+def _retrieval(block: Report, path: Path, ci: str) -> list[Child]:
     names = list(block["metrics"])
     low = [one for one in names if better_of(one) == "lower"]
     judged = [one for one in names if better_of(one) == "neither"]
@@ -259,8 +270,8 @@ def _retrieval(block: Report, path: Path) -> list[Child]:
     sections: list[Child] = [
         section(
             "Headline",
-            element("div", *(_tile(one, figures[one]) for one in shown[:3]), class_="tiles"),
-            card(_figures_table(names, figures)),
+            element("div", *(_tile(one, figures[one], ci) for one in shown[:3]), class_="tiles"),
+            card(_figures_table(names, figures, ci)),
             lead=f"{block['queries']:,} rankings; what is resampled is the {block['unit']}.",
         )
     ]
@@ -334,13 +345,13 @@ def _judgements(block: Report) -> Safe:
 # -- of answers -------------------------------------------------------------------------------
 
 
-def _generation(block: Report) -> list[Child]:
+def _generation(block: Report, ci: str) -> list[Child]:
     """Means of answers; the strata of several languages come first."""
     names = list(block["metrics"])
     figures = figures_of_report({"generation": block})
     means = section(
         "Answers",
-        card(_figures_table(names, figures, "Answers with intervals")),
+        card(_figures_table(names, figures, ci, "Answers with intervals")),
         card(table("Turns with an answer", ("What", "Count"), _answered(block))),
         lead="Answers against reference answers, the question and what was retrieved; means over "
         "turns. Support is overlap of words, whatever the answer means.",

@@ -1,0 +1,111 @@
+"""What to know before a comparison is read: small samples, other settings, other sources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from stream_metrics.evaluation.observed import Kind, Observations
+from stream_metrics.statistics.several import FEW, MODERATE
+
+Rows = Mapping[Kind, Sequence[Observations | None]]
+"""The rows of several runs, the first one first, by the kind of file."""
+
+
+class Run(NamedTuple):
+    """One directory.
+
+    Attributes:
+        name: As it is shown.
+        files: Its rows, by the kind of file.
+        report: Its ``report.json``; empty if it has none.
+    """
+
+    name: str
+    files: Mapping[Kind, Observations]
+    report: Mapping[str, Any]
+
+
+def notes_of(runs: Sequence[Run], by_kind: Rows) -> list[str]:
+    """Small samples, runs without shared units, other configurations and other sources."""
+    notes = about_rows([run.name for run in runs], by_kind)
+    for run in runs[1:]:
+        notes += _about_settings(runs[0], run)
+    return notes
+
+
+def about_rows(names: Sequence[str], by_kind: Rows) -> list[str]:
+    """What each run lacks, and what is too small."""
+    notes = []
+    for kind, (one, *others) in by_kind.items():
+        for run, other in zip(names[1:], others, strict=True):
+            if one is None or other is None:
+                notes.append(f"{names[0] if one is None else run} has no rows of {kind}")
+            else:
+                notes += _about_units(names[0], run, kind, one, other)
+    return notes
+
+
+def _about_units(
+    first: str, run: str, kind: Kind, one: Observations, other: Observations
+) -> list[str]:
+    shared = len(one.units & other.units)
+    about = f"{run} and {first}, {kind}"
+    if not shared:
+        fewest = min(len(one.units), len(other.units))
+        small = f"; with {fewest:,} units on one side only large ones are seen"
+        return [
+            f"{about}: no {one.unit} is in both. The differences are unpaired"
+            + (small if fewest < MODERATE else "")
+        ]
+    found = []
+    alone = len(one.units) - shared, len(other.units) - shared
+    if any(alone):
+        found.append(
+            f"{about}: {shared:,} shared units; {alone[0]:,} only in {first}, {alone[1]:,} only in "
+            f"{run}. Differences are of shared units, values of all"
+        )
+    if shared < FEW:
+        found.append(f"{about}: {shared:,} shared units: fewer than {FEW} are a warning, no result")
+    elif shared < MODERATE:
+        found.append(
+            f"{about}: {shared:,} shared units: with fewer than {MODERATE} only differences of "
+            "some size are seen"
+        )
+    return found
+
+
+def _about_settings(first: Run, run: Run) -> list[str]:
+    notes = []
+    if not (first.report and run.report):
+        missing = [one.name for one in (first, run) if not one.report]
+        return [f"{' and '.join(missing)}: no report.json, so settings are not compared"]
+    mine, theirs = (_flat(one.report.get("config") or {}) for one in (first, run))
+    for key in sorted(mine.keys() | theirs.keys()):
+        if mine.get(key) != theirs.get(key):
+            notes.append(
+                f"setting {key}: {_shown(mine.get(key))} in {first.name}, "
+                f"{_shown(theirs.get(key))} in {run.name}"
+            )
+    sources = [one.report.get("source") for one in (first, run)]
+    if sources[0] != sources[1]:
+        notes.append(
+            f"sources: {_shown(sources[0])} in {first.name}, {_shown(sources[1])} in {run.name}"
+        )
+    return notes
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            found |= _flat(value, f"{prefix}{key}.")
+        else:
+            found[prefix + key] = value
+    return found
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return "none" if value is None else str(value)
