@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from tests.mutations.of_answers import ANSWERS
+from tests.mutations.of_comparisons import COMPARISONS
 from tests.mutations.of_delivery import DELIVERY
 from tests.mutations.of_figures import FIGURES
 from tests.mutations.of_moves import MOVES
 from tests.mutations.of_recordings import RECORDINGS
 
-MUTATIONS: Final = (*FIGURES, *DELIVERY, *MOVES, *RECORDINGS, *ANSWERS)
+MUTATIONS: Final = (*FIGURES, *DELIVERY, *MOVES, *RECORDINGS, *ANSWERS, *COMPARISONS)

@@ -128,6 +128,22 @@ def test_compare_fails_by_differences(folder: Path) -> None:
     invoke(*common, "--fail-if", "ndcg@5.difference<-0.9", "--fail-if", "any.worse")
 
 
+def test_a_build_fails_by_what_is_worse_and_passes_by_what_is_better(folder: Path) -> None:
+    """Both ways the difference is significant; only one of them is a reason to stop."""
+    lines = [
+        f"q{q} Q0 d{d} 1 {1 if (folder / 'qrels').read_text().count(f'q{q} 0 d{d} 0') else 2} m"
+        for q in range(40)
+        for d in range(8)
+    ]
+    (folder / "best.run").write_text("\n".join(lines))
+    invoke("evaluate", "--run", "best.run", "--qrels", "qrels", "--metric", "ndcg@5",
+           "--out", "best")  # fmt: skip
+    common = ("--resamples", "200", "--fail-if", "any.worse")
+
+    invoke("compare", "A", "best", *common)
+    invoke("compare", "best", "A", *common, code=1)
+
+
 @pytest.mark.parametrize("arguments", [
     ("replay", "none.jsonl", "--fail-if", "srrr>0.4"),
     ("evaluate", "--run", "none", "--qrels", "none", "--fail-if", "ndgc@10<1"),

@@ -1,0 +1,151 @@
+"""Broken builds that compare runs otherwise than unit by unit, or draw other conclusions."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutations.mutation import Edit, Mutation
+
+VERSUS: Final = "stream_metrics/evaluation/versus.py"
+GATES: Final = "stream_metrics/evaluation/gates.py"
+PAIRED: Final = "stream_metrics/statistics/comparison.py"
+UNITS: Final = "stream_metrics/statistics/units.py"
+SEVERAL: Final = "stream_metrics/statistics/several.py"
+COMPARE: Final = "stream_metrics/cli/compare.py"
+ENDING: Final = "stream_metrics/cli/gates.py"
+
+_COMPARED: Final = "tests/unit/test_compare.py"
+_CONDITIONS: Final = "tests/unit/test_gates.py"
+_STATISTICS: Final = "tests/unit/test_statistics.py"
+
+COMPARISONS: Final = (
+    Mutation(
+        "pairs by place",
+        "values are paired as they stand in the files, not by query or conversation",
+        (
+            Edit(
+                UNITS,
+                "        keys = tuple(sorted(by_unit))\n",
+                "        keys = tuple(by_unit)\n",
+            ),
+            Edit(
+                PAIRED,
+                "    if a.keys != b.keys:\n",
+                "    if len(a.keys) != len(b.keys):\n",
+            ),
+        ),
+        f"{_COMPARED}::test_the_order_of_rows_changes_nothing",
+        "assert {",
+    ),
+    Mutation(
+        "pairs taken apart",
+        "units that both runs have are compared as if each run had others",
+        (
+            Edit(
+                VERSUS,
+                "better, method, paired=bool(both))\n",
+                "better, method, paired=False)\n",
+            ),
+        ),
+        f"{_COMPARED}::test_shared_units_are_compared_in_pairs",
+        'found["paired"] is True',
+    ),
+    Mutation(
+        "the first less the run",
+        "differences have the other sign",
+        (
+            Edit(
+                VERSUS,
+                "        return compare(units, first, method.paired",
+                "        return compare(first, units, method.paired",
+            ),
+        ),
+        f"{_COMPARED}::test_shared_units_are_compared_in_pairs",
+        'found["difference"] == expected.difference',
+    ),
+    Mutation(
+        "p as it is",
+        "p-values are not adjusted for the other tests of a comparison",
+        (
+            Edit(
+                VERSUS,
+                '    corrected = adjusted([one["p"] for one in tested], method.correction)\n',
+                '    corrected = [one["p"] for one in tested]\n',
+            ),
+        ),
+        f"{_COMPARED}::test_p_values_are_adjusted_over_all_runs_and_figures",
+        "p_adjusted",
+    ),
+    Mutation(
+        "a family of what could be tested",
+        "a test that could not be made is left out of the size of its family",
+        (
+            Edit(
+                SEVERAL,
+                "        largest = max(largest, min(1.0, p * (len(p_values) - place)))\n",
+                "        largest = max(largest, min(1.0, p * (len(order) - place)))\n",
+            ),
+        ),
+        f"{_STATISTICS}::test_tests_that_were_not_made_count_in_the_family",
+        "assert",
+    ),
+    Mutation(
+        "steps that go down",
+        "a larger p may get a smaller adjusted one than a p before it",
+        (
+            Edit(
+                SEVERAL,
+                "        largest = max(largest, min(1.0, p * (len(p_values) - place)))\n",
+                "        largest = min(1.0, p * (len(p_values) - place))\n",
+            ),
+        ),
+        f"{_STATISTICS}::test_holm_is_the_largest_step_so_far",
+        "assert",
+    ),
+    Mutation(
+        "higher is always better",
+        "a run with more redundancy is called better",
+        (
+            Edit(
+                VERSUS,
+                'if (one["difference"] > 0) == (better == "higher") else "worse"\n',
+                'if one["difference"] > 0 else "worse"\n',
+            ),
+        ),
+        f"{_COMPARED}::test_significance_has_a_direction",
+        "(True, 'worse')",
+    ),
+    Mutation(
+        "any change is worse",
+        "`any.worse` fails a build that has made retrieval better",
+        (
+            Edit(
+                COMPARE,
+                'None if significant is None else one.get("verdict") == "worse",\n',
+                "significant,\n",
+            ),
+        ),
+        f"{_CONDITIONS}::test_a_build_fails_by_what_is_worse_and_passes_by_what_is_better",
+        "assert 1 == 0",
+    ),
+    Mutation(
+        "undefined passes",
+        "a condition about a figure that is not defined does not hold",
+        (
+            Edit(
+                GATES,
+                'return None if skip_undefined else f"{about} is not defined"\n',
+                "return None\n",
+            ),
+        ),
+        f"{_CONDITIONS}::test_a_figure_that_is_not_defined_fails",
+        "assert [] ==",
+    ),
+    Mutation(
+        "failed with exit code 0",
+        "the condition is said to hold, and the build goes on",
+        (Edit(ENDING, "        raise typer.Exit(1)\n", "        raise typer.Exit(0)\n"),),
+        f"{_CONDITIONS}::test_compare_fails_by_differences",
+        "assert 0 == 1",
+    ),
+)
