@@ -411,6 +411,9 @@ class EvaluationSettings(_Part):
     grade."""
     rel: float = Field(1.0, gt=0)
     """The grade from which a document of the qrels is relevant, where a metric does not say."""
+    token_overlap: float = Field(0.3, gt=0, le=1)
+    """In a replay, the token F1 with a reference answer from which a text is relevant, where
+    neither ground truth nor labels say what is."""
     confidence_intervals: bool = True
     """Whether means come with intervals."""
     interval: Method = "percentile"

@@ -9,15 +9,32 @@ from typing import Any
 
 from stream_metrics.adapters.replay.parts import PARTS
 from stream_metrics.adapters.replay.run import Scale, Source, Task, run
-from stream_metrics.adapters.reports import BUCKETS, ROWS, TURNS
+from stream_metrics.adapters.reports import BUCKETS, QUERIES, RELEVANT, ROWS, TURNS
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.evaluation.recorded import Scoring
 from stream_metrics.ports import Record
+from stream_metrics.statistics.intervals import RESAMPLES
+from stream_metrics.statistics.resampling import SEED
 from stream_metrics.traffic import TrafficProfile, generate
 from stream_metrics.worker.outcome import Options
 
-FILES = (ROWS, BUCKETS, TURNS, "windows.json", "report.json", PARTS)
-CONFIG = {"metrics": {"dimension": "agent", "agents": [], "routes": []}}
+FILES = (ROWS, BUCKETS, QUERIES, RELEVANT, TURNS, "windows.json", "report.json", PARTS)
+CONFIG = {
+    "metrics": {"dimension": "agent", "agents": [], "routes": [], "good_gain": 2},
+    "evaluation": {
+        "metrics": ["ndcg@10", "recall@2", "mrr"],
+        "graded_relevance": True,
+        "rel": 1.0,
+        "token_overlap": 0.3,
+        "confidence_intervals": True,
+        "interval": "percentile",
+        "confidence": 0.95,
+        "resamples": RESAMPLES,
+        "seed": SEED,
+    },
+}
+SCORING = Scoring.of(CONFIG["evaluation"], 2)
 AT_ONCE = Scale(small_records=1_000_000)
 SPOOLED = Scale(small_records=0)
 IN_PARTS = Scale(small_records=0, piece_bytes=1_000, note_bytes=1)
@@ -47,7 +64,7 @@ class Told:
 
 def options(turn_scope: str = "last", now_us: int | None = None) -> Options:
     """The settings that the tests use."""
-    return Options(EngineConfig(), turn_scope, (), (), DEFAULT_WINDOWS, now_us)
+    return Options(EngineConfig(), turn_scope, (), (), DEFAULT_WINDOWS, now_us, scoring=SCORING)
 
 
 def task(

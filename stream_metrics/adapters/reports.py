@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from stream_metrics.engine.row import Row, canonical
 
 ROWS: Final = "conversations.jsonl"
 QUERIES: Final = "queries.jsonl"
+RELEVANT: Final = "relevant.jsonl"
 TURNS: Final = "turns.jsonl"
 BUCKETS: Final = "buckets.jsonl"
 
@@ -31,6 +33,19 @@ def write_lines(path: Path, lines: Iterable[str]) -> int:
             file.write(line)
             written += 1
     return written
+
+
+def write_several(lines: Iterable[tuple[Path, str]], paths: Iterable[Path]) -> None:
+    """Write lines, each with its end, to the files that they name; all of ``paths`` are made."""
+    with ExitStack() as stack:
+        files = {
+            path: stack.enter_context(
+                stack.enter_context(replacing(path)).open("w", encoding="utf-8", newline="\n")
+            )
+            for path in paths
+        }
+        for path, line in lines:
+            files[path].write(line)
 
 
 def write_rows(directory: Path, rows: Iterable[Row], name: str = ROWS) -> None:

@@ -44,7 +44,7 @@ from stream_metrics.metrics.ranking.names import MetricNameError, RankedMetric
 from stream_metrics.settings import EvaluationSettings, masked
 
 PLAIN_EVERY: Final = 1_000_000
-UNSHOWN: Final = ("batch_results", "hpo_folder")
+UNSHOWN: Final = ("batch_results", "hpo_folder", "token_overlap")
 """Settings that are no part of a report: what changes no figure, and a path of this machine."""
 QUERY_SETS: Final = ("qrels", "intersection")
 

@@ -41,7 +41,9 @@ from stream_metrics.cli.sending import IntoKafkaOption, ShiftOption, SpeedOption
 from stream_metrics.cli.sources import SinceOption, Sources, UntilOption
 from stream_metrics.evaluation.generation import BadSimilarity
 from stream_metrics.evaluation.headline import PARTS, REPLAY_FIGURES, figures_of_report
-from stream_metrics.settings import Settings, masked
+from stream_metrics.evaluation.recorded import Scoring, UnfitMetric
+from stream_metrics.metrics.ranking.names import MetricNameError
+from stream_metrics.settings import EvaluationSettings, Settings, masked
 from stream_metrics.worker.outcome import Options
 from stream_metrics.worker.report import STRATA
 
@@ -64,6 +66,14 @@ FormatOption = Annotated[
 ]
 
 
+MetricOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A metric of searches, such as ndcg@10, or a suite: default, chatbot, answers, code. "
+        "May be given several times. Default: `evaluation.metrics`.",
+        show_default=False,
+    ),
+]
 SbertOption = Annotated[
     Path | None,
     typer.Option(
@@ -119,6 +129,7 @@ def replay(
     ] = None,
     stratify: StratifyOption = None,
     rows_as: FormatOption = "jsonl",
+    metric: MetricOption = None,
     sbert: SbertOption = None,
     cross_encoder: CrossEncoderOption = None,
     restart: Annotated[
@@ -132,14 +143,18 @@ def replay(
 ) -> None:
     """Run recorded events through the engine and write the report.
 
-    Writes conversations.jsonl, turns.jsonl, windows.json, buckets.jsonl, report.json, report.html,
-    parts.json (the same bytes for the same input and settings) and run.json into --out. Memory is
-    bounded; a large input is spooled to --out meanwhile. Killed, the same command goes on where it
-    was. With --into-kafka nothing is computed here: the records go to the input topics, for workers
-    to read.
+    Writes conversations.jsonl, queries.jsonl, relevant.jsonl, turns.jsonl, windows.json,
+    buckets.jsonl, report.json, report.html, parts.json (the same bytes for the same input and
+    settings) and run.json into --out. Memory is bounded; a large input is spooled to --out
+    meanwhile. Killed, the same command goes on where it was. With --into-kafka nothing is computed
+    here: the records go to the input topics, for workers to read.
     """
     settings = load_settings(config)
-    gates = read_gates(fail_if, REPLAY_FIGURES, PARTS)
+    chosen = settings.evaluation
+    if metric:
+        chosen = chosen.model_copy(update={"metrics": tuple(metric)})
+    scoring = _scoring(settings, chosen)
+    gates = read_gates(fail_if, _figures(scoring), PARTS)
     scope = turn_scope or settings.metrics.turn_scope
     if scope not in ("last", "all"):
         raise UsageError(f"--turn-scope {scope!r}: use last or all")
@@ -163,12 +178,13 @@ def replay(
         tuple(settings.metrics.window_specs()),
         parse_now(now),
         models,
+        scoring,
     )
     task = Task(
         Source(source.names, source.identity, source.records),
         options,
         out,
-        _shown(settings, models),
+        _shown(settings, chosen, models),
         _member(member),
         strict,
         _strata(stratify),
@@ -218,7 +234,9 @@ def report(
     Counts, sums and rows of members merge exactly: all of them give the bytes that a single replay
     gives.
     """
-    gates = read_gates(fail_if, REPLAY_FIGURES, PARTS)
+    with _explained(directories[0]):
+        scoring = parts.read(directories[0])[0].scoring
+    gates = read_gates(fail_if, _figures(scoring), PARTS)
     if out is None:
         if len(directories) > 1:
             raise UsageError("--out: name a directory for the report of several")
@@ -259,7 +277,7 @@ def _explained(out: Path) -> Iterator[None]:
         yield
     except (BadRows, InUse, SpoolDamaged, StrictlyBad, WorkerDied, parts.BadPart) as error:
         raise UsageError(str(error)) from error
-    except (BadModel, BadSimilarity) as error:
+    except (BadModel, BadSimilarity, UnfitMetric) as error:
         raise UsageError(str(error)) from error
     except OSError as error:
         raise UsageError(f"{error.filename or out}: {error.strerror}") from error
@@ -314,10 +332,30 @@ def _models(**folders: Path | None) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def _shown(settings: Settings, models: Sequence[tuple[str, str]]) -> dict[str, Any]:
+def _scoring(settings: Settings, chosen: EvaluationSettings) -> Scoring:
+    """How searches are scored; raises ``UsageError``."""
+    try:
+        return Scoring.of(
+            chosen.model_dump(mode="json"), settings.metrics.good_gain, chosen.batch_results
+        )
+    except MetricNameError as error:
+        raise UsageError(f"--metric: {error}") from error
+
+
+def _figures(scoring: Scoring) -> list[str]:
+    """The names of all figures that there will be."""
+    return [*REPLAY_FIGURES, *map(str, scoring.metrics)]
+
+
+def _shown(
+    settings: Settings, chosen: EvaluationSettings, models: Sequence[tuple[str, str]]
+) -> dict[str, Any]:
     """The settings that the figures depend on; of models the names of their folders."""
     shown = masked(settings)
-    found = {part: shown[part] for part in ("dedup", "limits", "metrics")}
+    found = {part: shown[part] for part in ("dedup", "limits", "metrics", "evaluation")}
+    found["evaluation"]["metrics"] = list(chosen.metrics)
+    for name in ("batch_results", "hpo_folder"):
+        del found["evaluation"][name]
     if models:
         found["models"] = {name: Path(folder).name for name, folder in models}
     return found

@@ -40,8 +40,8 @@ def _score(turn: Turn, config: EngineConfig) -> None:
 def queries_of(turn: Turn, searches: Iterable[Search]) -> Iterator[Query]:
     """Searches of a turn as rankings, each with all that could judge it.
 
-    Only for a turn of an engine with ranked metrics; others do not keep what this needs. Document
-    ids are the texts of their digests.
+    Only for a turn of an engine with ranked metrics, or one whose fingerprints are loaded; others
+    do not have what this needs. Document ids are the texts of their digests.
     """
     relevant, labels = _relevant(turn), _labels(turn)
     for search in searches:
@@ -62,9 +62,12 @@ def _labels(turn: Turn) -> dict[Hashable, float]:
 
 
 def _results(turn: Turn, search: Search) -> list[Retrieved]:
-    assert search.doc_ids is not None  # whoever places or restores a search sees to that
+    doc_ids = search.doc_ids
+    if doc_ids is None:
+        assert search.fingerprints is not None  # whoever restores a search sees to one of both
+        doc_ids = search.fingerprints.documents
     first, firsts = search.first, turn.firsts
     return [
         Retrieved(document, None if doc is None else doc.hex(), None, firsts[document] < first)
-        for document, doc in zip(search.documents, search.doc_ids, strict=True)
+        for document, doc in zip(search.documents, doc_ids, strict=True)
     ]

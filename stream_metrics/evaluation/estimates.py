@@ -17,7 +17,7 @@ from stream_metrics.statistics.intervals import (
 )
 from stream_metrics.statistics.resampling import SEED
 from stream_metrics.statistics.several import spread_of_strata, stratum_note
-from stream_metrics.statistics.units import Floats, Integers, Units
+from stream_metrics.statistics.units import Floats, Integers, Units, sums_from
 
 Block = dict[str, Any]
 
@@ -90,6 +90,35 @@ class Placed(Protocol):
         """What figures can be split by."""
 
 
+def split_by(row: Mapping[str, Any]) -> dict[str, str]:
+    """What the figures of a row of ``queries.jsonl`` or ``turns.jsonl`` can be split by.
+
+    >>> split_by({"agent": "bot", "dimensions": {"language": "de"}})
+    {'language': 'de', 'agent': 'bot'}
+    """
+    found = dict(row.get("dimensions") or {})
+    if row.get("agent") is not None:
+        found.setdefault("agent", row["agent"])
+    return found
+
+
+class Dimensions:
+    """The dimensions of rows; those of rows with the same are one mapping."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
+
+    def of(self, row: Mapping[str, Any]) -> Mapping[str, str]:
+        """What the row's figures can be split by; see ``split_by``."""
+        found = split_by(row)
+        return self._known.setdefault(tuple(sorted(found.items())), found)
+
+    @property
+    def names(self) -> set[str]:
+        """Of all that some row has."""
+        return {name for known in self._known.values() for name in known}
+
+
 def dimensions_of(places: Sequence[Placed], asked: Sequence[str] | None, row: str) -> list[str]:
     """The dimensions to split by: those asked for, or each with 2 to ``MOST_STRATA`` values.
 
@@ -132,18 +161,40 @@ class Estimates:
         self._unit = np.array([numbers[place.unit] for place in places], dtype=np.int64)
         self._by_unit = np.argsort(self._unit, kind="stable")
 
-    def over(self, values: Floats, rows: Sequence[int] | None = None) -> Block:
-        """The mean of a column over some rows, by default all."""
-        return self.of_units(self._units(values, self._by_unit if rows is None else self._in(rows)))
-
     def over_all(self, columns: Mapping[str, Floats]) -> dict[str, Block]:
         """The means of several columns, over all rows."""
         units = {name: self._units(values, self._by_unit) for name, values in columns.items()}
         return {name: self._block(found) for name, found in self._estimates(units).items()}
 
-    def of_units(self, units: Units) -> Block:
-        """The mean over units."""
-        return self._block(self._estimates({"": units})[""])
+    def over_each(
+        self, values: Mapping[str, Floats], rows: Mapping[str, Integers]
+    ) -> dict[str, Block]:
+        """The mean of each column over rows of its own."""
+        units = {name: self._units(column, self._in(rows[name])) for name, column in values.items()}
+        return {name: self._block(found) for name, found in self._estimates(units).items()}
+
+    def over_turns(self, columns: Mapping[str, Floats], turns: Sequence[int]) -> dict[str, Block]:
+        """The means of several columns over turns, of which each has the mean of its own rows.
+
+        Args:
+            columns: Values by the name of their metric.
+            turns: The number of each row's turn.
+        """
+        turn = np.array(turns, dtype=np.int64)
+        order = np.lexsort((turn, self._unit))
+        unit, turn = self._unit[order], turn[order]
+        units = {}
+        for name, values in columns.items():
+            ordered = values[order]
+            taken = ~np.isnan(ordered)
+            ordered, of, number = ordered[taken], unit[taken], turn[taken]
+            new = (np.diff(of, prepend=-1) != 0) | (np.diff(number, prepend=-1) != 0)
+            starts = np.flatnonzero(new)
+            means = ordered
+            if len(starts) < len(ordered):
+                means = sums_from(ordered, starts) / np.diff(starts, append=len(ordered))
+            units[name] = Units.of_columns(of[starts], means)
+        return {name: self._block(found) for name, found in self._estimates(units).items()}
 
     def of_strata(self, dimension: str, columns: Mapping[str, Floats]) -> Block:
         """All columns, by the names of their metrics, in each stratum of a dimension."""
@@ -177,7 +228,7 @@ class Estimates:
             "metrics": metrics,
         }
 
-    def _in(self, rows: Sequence[int]) -> Integers:
+    def _in(self, rows: Sequence[int] | Integers) -> Integers:
         """The rows in the order of their units."""
         chosen = np.array(rows, dtype=np.int64)
         ordered: Integers = chosen[np.argsort(self._unit[chosen], kind="stable")]

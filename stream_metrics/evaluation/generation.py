@@ -15,7 +15,13 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from stream_metrics.evaluation.estimates import Block, Estimates, Intervals, dimensions_of
+from stream_metrics.evaluation.estimates import (
+    Block,
+    Dimensions,
+    Estimates,
+    Intervals,
+    dimensions_of,
+)
 from stream_metrics.metrics.generation import (
     BY_NAME,
     LEXICAL,
@@ -143,12 +149,16 @@ class Generation:
         self._values: dict[str, array[float]] = {}
         self._counts: Counter[str] = Counter()
         self._languages: Counter[str] = Counter()
-        self._known: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
+        self._dimensions = Dimensions()
+
+    @property
+    def dimensions(self) -> set[str]:
+        """What some row can be split by."""
+        return self._dimensions.names
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Take a row; raises ``KeyError`` for what is none."""
-        dimensions: dict[str, str] = row["dimensions"]
-        known = self._known.setdefault(tuple(sorted(dimensions.items())), dimensions)
+        known = self._dimensions.of(row)
         scores: Mapping[str, float | None] = row["scores"]
         for name in scores:
             if name not in self._values:

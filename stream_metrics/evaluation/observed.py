@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final, Literal, NamedTuple
 
+from stream_metrics.evaluation.estimates import split_by
 from stream_metrics.metrics.generation import BY_NAME as ANSWERS
 from stream_metrics.metrics.ranking.names import MetricNameError
 from stream_metrics.metrics.ranking.registry import parse as parse_ranked
@@ -145,13 +146,10 @@ def of_scores(row: Mapping[str, Any]) -> Observation:
     Observation(unit='q', dimensions={}, values={'mrr': 1.0})
     """
     unit = row["query_id"] if "query_id" in row else row["conversation_id"]
-    dimensions = dict(row.get("dimensions") or {})
-    if row.get("agent") is not None:
-        dimensions.setdefault("agent", row["agent"])
     scores = row["scores"]
     if not all(value is None or isinstance(value, int | float) for value in scores.values()):
         raise TypeError("a score is no number")
-    return Observation(unit, dimensions, scores)
+    return Observation(unit, split_by(row), scores)
 
 
 def unit_of(row: Mapping[str, Any]) -> str:

@@ -2,33 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import fsum
-from typing import NamedTuple
+from array import array
+from collections.abc import Mapping, Sequence
+from math import nan
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from stream_metrics.evaluation.estimates import (
     Block,
+    Dimensions,
     Estimates,
     Intervals,
+    Placed,
     dimensions_of,
 )
-from stream_metrics.evaluation.scoring import Place, Scored
-from stream_metrics.metrics.ranking.batch import STRATEGIES, Bools, Floats, Ints
-from stream_metrics.metrics.ranking.names import RankedMetric
-from stream_metrics.statistics.units import Units
+from stream_metrics.evaluation.scoring import Scored
+from stream_metrics.metrics.ranking.batch import STRATEGIES, Bools, Floats, Strategy
+
+
+class _Place(NamedTuple):
+    unit: str
+    dimensions: Mapping[str, str]
 
 
 class _All(NamedTuple):
-    """All parts as one."""
+    """All rankings in columns: a row a ranking.
+
+    ``turns``: None where rankings are of files; ``retrieved``, ``judged``: of all together.
+    """
 
     unit: str
-    metrics: tuple[RankedMetric, ...]
-    places: list[Place]
+    metrics: Sequence[str]
+    places: Sequence[Placed]
+    strategies: Sequence[Strategy | None]
+    turns: Sequence[int] | None
     values: Floats
     with_relevant: Bools
-    totals: Ints
+    retrieved: int
+    judged: int
 
 
 def retrieval_block(
@@ -54,30 +66,94 @@ def retrieval_block(
             does not exist.
     """
     whole = _together(parts)
-    counts = dict.fromkeys(STRATEGIES, 0)
-    for place in whole.places:
-        if place.strategy is not None:
-            counts[place.strategy] += 1
-    used = [name for name, count in counts.items() if count]
-    figures = _Figures(whole, intervals)
     split = dimensions_of(whole.places, dimensions, "query")
-    retrieved, judged = whole.totals.tolist()
-    return {
-        "unit": whole.unit,
-        "queries": len(whole.places),
-        "queries_missing": missing,
-        "queries_dropped": dropped,
-        "queries_without_judgement": sum(place.strategy is None for place in whole.places),
-        "retrieved": retrieved,
-        "judged": judged,
-        "strategy_used": "mixed" if len(used) > 1 else used[0] if used else None,
-        "strategy_counts": counts,
-        "metrics": {
-            str(metric): figures.of_metric(column, used)
-            for column, metric in enumerate(whole.metrics)
-        },
-        "strata": {name: figures.of_strata(name) for name in split},
-    }
+    return _block(whole, intervals, split, missing, dropped)
+
+
+class Retrieval:
+    """Takes rows of ``queries.jsonl`` of events, and makes the block ``retrieval`` of them.
+
+    Neither the order of the rows nor how they were cut into files changes a bit of it. Of a row its
+    scores are kept, and one number a metric, a conversation and a turn.
+
+    Args:
+        metrics: The names of a row's scores, in their order.
+    """
+
+    def __init__(self, metrics: Sequence[str]) -> None:
+        self._metrics = tuple(metrics)
+        self._places: list[_Place] = []
+        self._strategies: list[Strategy | None] = []
+        self._turns = array("q")
+        self._values = array("d")
+        self._with_relevant = bytearray()
+        self._retrieved = self._judged = 0
+        self._dimensions = Dimensions()
+
+    @property
+    def dimensions(self) -> set[str]:
+        """What some row can be split by."""
+        return self._dimensions.names
+
+    def add(self, row: Mapping[str, Any], without: Sequence[int]) -> None:
+        """Take a row.
+
+        Args:
+            row: As ``score_searches`` makes it.
+            without: The places of the metrics to which nothing is relevant.
+
+        Raises:
+            KeyError, TypeError, IndexError, ValueError: This is none, or of other metrics.
+        """
+        scores: Mapping[str, float | None] = row["scores"]
+        if tuple(scores) != self._metrics:
+            raise ValueError(f"it has other metrics: {', '.join(scores) or 'none'}")
+        strategy: Strategy | None = row["strategy"]
+        if strategy is not None and strategy not in STRATEGIES:
+            raise ValueError(f"there is no strategy {strategy!r}")
+        relevant = bytearray(b"\1" * len(scores))
+        for at in without:
+            relevant[at] = 0
+        place = _Place(row["conversation_id"], self._dimensions.of(row))
+        if self._places and self._places[-1] == place:
+            place = self._places[-1]
+        self._turns.append(row["turn"])
+        self._values.extend([nan if value is None else value for value in scores.values()])
+        self._with_relevant += relevant
+        self._places.append(place)
+        self._strategies.append(strategy and STRATEGIES[STRATEGIES.index(strategy)])
+        self._retrieved += row["n_retrieved"]
+        self._judged += row["n_judged"]
+
+    def block(
+        self,
+        *,
+        intervals: Intervals | None = Intervals(),  # noqa: B008 - a value, never changed
+        dimensions: Sequence[str] | None = None,
+    ) -> Block:
+        """The block.
+
+        Args:
+            intervals: How to make them, by resampling conversations. None: no bounds.
+            dimensions: What to split by. None: each dimension with 2 to ``MOST_STRATA`` values, the
+                language first.
+
+        Raises:
+            UnknownDimension: No search has that dimension.
+        """
+        shape = (len(self._places), len(self._metrics))
+        whole = _All(
+            "conversation",
+            self._metrics,
+            self._places,
+            self._strategies,
+            self._turns,
+            np.frombuffer(self._values, dtype=np.float64).reshape(shape),
+            np.frombuffer(self._with_relevant, dtype=np.bool_).reshape(shape),
+            self._retrieved,
+            self._judged,
+        )
+        return _block(whole, intervals, dimensions_of(self._places, dimensions, "search"))
 
 
 def _together(parts: Sequence[Scored]) -> _All:
@@ -85,65 +161,82 @@ def _together(parts: Sequence[Scored]) -> _All:
         (part.unit, part.metrics) != (parts[0].unit, parts[0].metrics) for part in parts
     ):
         raise ValueError("give one part or more, all with the same unit and the same metrics")
+    places = [place for part in parts for place in part.places]
+    turns = [-1 if place.turn is None else place.turn for place in places]
     return _All(
         parts[0].unit,
-        parts[0].metrics,
-        [place for part in parts for place in part.places],
+        [str(metric) for metric in parts[0].metrics],
+        places,
+        [place.strategy for place in places],
+        turns if any(turn >= 0 for turn in turns) else None,
         np.concatenate([part.values for part in parts]),
         np.concatenate([part.with_relevant for part in parts]),
-        np.array([[part.retrieved.sum(), part.judged.sum()] for part in parts]).sum(axis=0),
+        sum(int(part.retrieved.sum()) for part in parts),
+        sum(int(part.judged.sum()) for part in parts),
     )
 
 
-class _Figures:
-    """What a report says of each metric."""
+def _block(
+    whole: _All,
+    intervals: Intervals | None,
+    split: Sequence[str],
+    missing: int = 0,
+    dropped: int = 0,
+) -> Block:
+    counts = dict.fromkeys(STRATEGIES, 0)
+    for strategy in whole.strategies:
+        if strategy is not None:
+            counts[strategy] += 1
+    used = [name for name, count in counts.items() if count]
+    estimates = Estimates(whole.places, intervals)
+    columns = {name: whole.values[:, at] for at, name in enumerate(whole.metrics)}
+    return {
+        "unit": whole.unit,
+        "queries": len(whole.places),
+        "queries_missing": missing,
+        "queries_dropped": dropped,
+        "queries_without_judgement": len(whole.places) - sum(counts.values()),
+        "retrieved": whole.retrieved,
+        "judged": whole.judged,
+        "strategy_used": "mixed" if len(used) > 1 else used[0] if used else None,
+        "strategy_counts": counts,
+        "metrics": _metrics(whole, estimates, columns, used),
+        "strata": {name: estimates.of_strata(name, columns) for name in split},
+    }
 
-    def __init__(self, whole: _All, intervals: Intervals | None) -> None:
-        self._whole = whole
-        self._estimates = Estimates(whole.places, intervals)
-        self._by_events = any(place.turn is not None for place in whole.places)
 
-    def of_metric(self, column: int, strategies: Sequence[str]) -> Block:
-        """All figures of one metric."""
-        places, relevant = self._whole.places, self._whole.with_relevant[:, column].tolist()
-        known = [at for at, place in enumerate(places) if place.strategy is not None]
-        with_relevant = [at for at in known if relevant[at]]
-        values, over = self._column(column), self._estimates.over
-        block = over(values)
-        beside = over(values, with_relevant) if len(with_relevant) < len(known) else block
-        block = {
+def _metrics(
+    whole: _All, estimates: Estimates, columns: Mapping[str, Floats], used: Sequence[Strategy]
+) -> Block:
+    """All figures of each metric."""
+    strategies = np.array(
+        [-1 if one is None else STRATEGIES.index(one) for one in whole.strategies], dtype=np.int64
+    )
+    known = strategies >= 0
+    relevant = {
+        name: np.flatnonzero(known & whole.with_relevant[:, at])
+        for at, name in enumerate(whole.metrics)
+    }
+    queries = int(known.sum())
+    blocks = estimates.over_all(columns)
+    fewer = [name for name in columns if len(relevant[name]) < queries]
+    beside = estimates.over_each({name: columns[name] for name in fewer}, relevant)
+    turns = None if whole.turns is None else estimates.over_turns(columns, whole.turns)
+    by_strategy = {}
+    if len(used) > 1:
+        for strategy in used:
+            rows = np.flatnonzero(strategies == STRATEGIES.index(strategy))
+            by_strategy[strategy] = estimates.over_each(columns, dict.fromkeys(columns, rows))
+    found = {}
+    for name, block in blocks.items():
+        found[name] = {
             **block,
-            "queries_with_relevant": len(with_relevant),
-            "queries_without_relevant": len(known) - len(with_relevant),
-            "over_queries_with_relevant": dict(beside),
+            "queries_with_relevant": len(relevant[name]),
+            "queries_without_relevant": queries - len(relevant[name]),
+            "over_queries_with_relevant": dict(beside.get(name, block)),
         }
-        if self._by_events:
-            block["macro_turn"] = self._estimates.of_units(self._turns(values))
-        if len(strategies) > 1:
-            block["by_strategy"] = {
-                name: over(
-                    values, [at for at, place in enumerate(places) if place.strategy == name]
-                )
-                for name in strategies
-            }
-        return block
-
-    def of_strata(self, dimension: str) -> Block:
-        """All metrics in each stratum of a dimension."""
-        columns = {
-            str(metric): self._column(column) for column, metric in enumerate(self._whole.metrics)
-        }
-        return self._estimates.of_strata(dimension, columns)
-
-    def _column(self, column: int) -> Floats:
-        return self._whole.values[:, column]
-
-    def _turns(self, values: Floats) -> Units:
-        """Each turn's mean, a value a turn."""
-        turns: dict[tuple[str, int | None], list[float]] = {}
-        for place, value in zip(self._whole.places, values.tolist(), strict=True):
-            if value == value:
-                turns.setdefault((place.unit, place.turn), []).append(value)
-        return Units.of_values(
-            (unit, fsum(found) / len(found)) for (unit, _), found in turns.items()
-        )
+        if turns is not None:
+            found[name]["macro_turn"] = turns[name]
+        if by_strategy:
+            found[name]["by_strategy"] = {one: by_strategy[one][name] for one in used}
+    return found

@@ -171,10 +171,13 @@ def _resampled_together(
     """The same for several figures of as many units."""
     size = several[0].size
     found: list[list[Floats]] = [[] for _ in several]
+    below = [b"" if units.single else units.counts.tobytes() for units in several]
     for drawn in resamples(size, count, seed=seed, stream=stream):
-        for units, figures in zip(several, found, strict=True):
-            sums = units.sums[drawn].sum(axis=1)
-            figures.append(sums / (size if units.single else units.counts[drawn].sum(axis=1)))
+        counts: dict[bytes, int | Floats] = {b"": size}
+        for units, key, figures in zip(several, below, found, strict=True):
+            if key not in counts:
+                counts[key] = units.counts[drawn].sum(axis=1)
+            figures.append(units.sums[drawn].sum(axis=1) / counts[key])
     return [np.concatenate(figures) for figures in found]
 
 

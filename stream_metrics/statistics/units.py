@@ -93,7 +93,7 @@ class Units:
         counts = np.diff(starts, append=len(values)).astype(np.float64)
         sums = values
         if len(starts) < len(values):
-            sums = np.array([fsum(part) for part in np.split(values, starts[1:])])
+            sums = sums_from(values, starts)
         binary = bool(np.isin(values, (0, 1)).all())
         return cls(Numbers(len(starts)), sums, counts, len(values), spread(values), binary)
 
@@ -144,6 +144,20 @@ class Units:
         sums, counts = self.sums[kept], self.counts[kept]
         own = spread((sums / counts).tolist())
         return Units(tuple(self.keys[at] for at in kept), sums, counts, len(kept), own, self.binary)
+
+
+def sums_from(values: Floats, starts: Integers) -> Floats:
+    """The sum of each run of values, rounded once, whatever their order in it.
+
+    Args:
+        values: One run behind the other.
+        starts: Where each run begins.
+
+    >>> sums_from(np.array([0.1, 0.2, 0.3, 1.0]), np.array([0, 3])).tolist()
+    [0.6, 1.0]
+    """
+    plain, ends = values.tolist(), [*starts[1:].tolist(), len(values)]
+    return np.array([fsum(plain[a:b]) for a, b in zip(starts.tolist(), ends, strict=True)])
 
 
 class Numbers(Sequence[str]):

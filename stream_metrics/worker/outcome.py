@@ -14,6 +14,7 @@ from typing import Any, Final
 from stream_metrics.engine.config import MAX_ROUTES, EngineConfig
 from stream_metrics.engine.history import History, WindowSums
 from stream_metrics.engine.windows import Names, Window, first_names
+from stream_metrics.evaluation.recorded import Scoring
 from stream_metrics.metrics.decisions import RerankSums
 
 REJECTED_LISTED: Final = 100
@@ -37,7 +38,8 @@ class Options:
     """What a replay computes, beside its input: the same for all that is merged.
 
     ``now_us``: the time of the window sums; None is the largest event time. ``models``: the folders
-    of the models that judge answers, by the name of the metric.
+    of the models that judge answers, by the name of the metric. ``scoring``: how searches are
+    scored; None: they are not.
     """
 
     config: EngineConfig
@@ -47,6 +49,7 @@ class Options:
     windows: tuple[Window, ...]
     now_us: int | None = None
     models: tuple[tuple[str, str], ...] = ()
+    scoring: Scoring | None = None
 
     def names(self, agents: Iterable[str], routes: Iterable[str]) -> Names:
         """Which of the agents (or releases) and routes that were found have series of their own."""

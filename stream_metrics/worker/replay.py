@@ -44,7 +44,8 @@ class Replay:
     """Feed records, then ask for rows, and for windows and counts or the ``Outcome`` of both.
 
     Of the records that could not be used, the first are listed in ``rejected``. ``answered`` are
-    the conversations for which some answer was recorded.
+    the conversations for which some answer was recorded, ``described`` those for which some
+    reference answer or dimension was.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Replay:
         self._intake = Intake(dedup, "", self.config.limits)
         self._step = Step(self.config, lambda _: dedup)
         self.answered: set[str] = set()
+        self.described: set[str] = set()
         self._conversations: dict[str, Conversation] = {}
         self._seen: dict[str, _Seen] = {}
         self._chunk: dict[str, list[Taken]] = {}
@@ -120,9 +122,15 @@ class Replay:
             seen.forget = version if seen.forget is None else max(seen.forget, version)
         else:
             seen.any_event = True
-            if type(event.payload) is TurnCompleted and event.payload.answer is not None:
-                self.answered.add(event.conversation_id)
+            if type(event.payload) is TurnCompleted:
+                self._note_texts(event.conversation_id, event.payload)
             seen.events.add((event.event_id, event.occurred_us, event.turn))
+
+    def _note_texts(self, conversation_id: str, end: TurnCompleted) -> None:
+        if end.answer is not None:
+            self.answered.add(conversation_id)
+        if end.reference_answers or end.dimensions:
+            self.described.add(conversation_id)
 
     def rows(self) -> list[Row]:
         """One row a conversation (or a turn), sorted by conversation, then turn."""

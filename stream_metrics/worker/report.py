@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_metrics.engine.config import NO_RELEASE
+from stream_metrics.evaluation.estimates import Intervals, estimated
 from stream_metrics.metrics.decisions import GateCounts, ratio, routing_row
 from stream_metrics.metrics.gain import ITERATIONS_CAP
-from stream_metrics.statistics.intervals import Estimate, estimate_all
+from stream_metrics.statistics.intervals import Estimate
 from stream_metrics.statistics.several import spread_of_strata, stratum_note
 from stream_metrics.statistics.units import Units
 from stream_metrics.worker.outcome import Outcome
@@ -91,9 +92,14 @@ class Report:
     Of a row some 140 bytes are kept: the intervals draw from all of them.
     """
 
-    def __init__(self, stratify: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        stratify: Sequence[str] = (),
+        intervals: Intervals | None = Intervals(),  # noqa: B008 - a value, never changed
+    ) -> None:
         self.rows = 0
         self._stratify = tuple(stratify)
+        self._intervals = intervals
         self._macro = {name: array("d") for name in MACRO}
         self._counts = {name: array("q") for name in _COUNTED}
         self._unit = array("q")  # of each row: the place of its conversation
@@ -135,11 +141,13 @@ class Report:
         outcome: Outcome,
         source: Sequence[str],
         config: dict[str, Any],
+        *,
+        retrieval: dict[str, Any] | None = None,
         generation: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """The content of ``report.json``; ``generation`` is its block of that name."""
+        """The content of ``report.json``; ``retrieval`` and ``generation`` are blocks of it."""
         totals = {name: sum(self._counts[name]) for name in _COUNTED}
-        found = estimate_all(self._figures())
+        found = estimated(self._figures(), self._intervals)
         return {
             "schema_version": 1,
             "source": list(source),
@@ -160,7 +168,7 @@ class Report:
             "gate": self._gate.row(),
             "routing": routing_row(dict(self._routes), self._routed_labelled, self._routed_correct),
             "reranking": outcome.reranks.row(),
-            "retrieval": None,
+            "retrieval": retrieval,
             "generation": generation,
             "bad_records": {
                 "count": outcome.invalid,
@@ -211,7 +219,7 @@ class Report:
         strata: dict[str, Any] = {}
         for stratum, place in sorted(self._names[dimension].items()):
             chosen = places == place
-            found = estimate_all(self._figures(chosen))
+            found = estimated(self._figures(chosen), self._intervals)
             for name in MACRO:
                 means[name].append(found[name].mean)
             conversations = len(np.unique(unit[chosen]))

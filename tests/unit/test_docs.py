@@ -49,6 +49,7 @@ WRITTEN_BY_COMMANDS = {
     "parts.json",
     "run.json",
     "turns.jsonl",
+    "relevant.jsonl",
     "compare.json",
     "compare.html",
     "report.html",

@@ -332,7 +332,7 @@ def test_a_pass_over_texts_gets_each_conversation_with_its_events(
         found = {
             told.conversation.conversation_id: {
                 turn: [(e.event_id, cast(TurnCompleted, e.payload).answer) for e in events]
-                for turn, events in told.events.items()
+                for turn, events in (told.events or {}).items()
             }
             for again in records
             for told in conversations_with_events(again, fed(again), limits)

@@ -82,13 +82,15 @@ PAGES = [(evaluated, "report.html"), (compared, "compare.html")]
 
 
 def test_a_replay_has_every_part(replayed: Path) -> None:
-    """Figures of searches, then answers, the language first as there are several; settings."""
+    """Figures of rows, searches and answers, by language first as there are several; settings."""
     page = Read((replayed / "report.html").read_text(encoding="utf-8"))
 
     assert page.headings == [
         "Headline", "Distributions", "By iteration", "Worst conversations", "By agent",
-        "By release", "Data quality", "Answers by language", "Answers", "Answers by category",
-        "Answers by difficulty", "Settings",
+        "By release", "Data quality", "Searches by language", "Searches", "Searches by score",
+        "Worst searches", "Searches by agent", "Searches by category", "Searches by difficulty",
+        "Searches by release", "Searches by route", "What judges searches", "Answers by language",
+        "Answers", "Answers by agent", "Answers by category", "Answers by difficulty", "Settings",
     ]  # fmt: skip
 
 
@@ -129,7 +131,7 @@ def test_every_picture_has_words_and_a_table(replayed: Path) -> None:
     found = (replayed / "report.html").read_text(encoding="utf-8")
 
     figures = re.findall(r"<figure.*?</figure>", found, re.S)
-    assert len(figures) == 3
+    assert len(figures) == 9
     for figure in figures:
         assert re.search(r'<svg[^>]* role="img" aria-label="[^"]{20,}"', figure)
         assert "<table>" in figure
@@ -150,6 +152,22 @@ def test_answers_stand_apart_from_the_headline(replayed: Path) -> None:
     assert "Support density" not in without.text
 
 
+def test_searches_stand_apart_from_the_headline(replayed: Path) -> None:
+    """Their means are those of the report; where nothing judges them only that is said."""
+    report = json.loads((replayed / "report.json").read_text())
+    found = report["retrieval"]["metrics"]["ndcg@10"]
+    page = Read((replayed / "report.html").read_text(encoding="utf-8"))
+    report["retrieval"]["queries_without_judgement"] = report["retrieval"]["queries"]
+    (replayed / "report.json").write_text(json.dumps(report))
+
+    without = Read(write_report_page(replayed).read_text(encoding="utf-8"))
+
+    assert f"[{found['ci_low']:.4f}, {found['ci_high']:.4f}]" in page.text
+    assert "ndcg@10" in page.text
+    assert "ndcg@10" not in without.text
+    assert "Rankings that nothing judges" in without.text
+
+
 def test_names_of_the_input_are_text(replayed: Path) -> None:
     """Conversation, agent, source, setting and message of a hostile producer do nothing."""
     rows = [
@@ -158,6 +176,10 @@ def test_names_of_the_input_are_text(replayed: Path) -> None:
     for row in rows:
         row["conversation_id"] = row["agent"] = row["release"] = HOSTILE
     rows[0]["agent"] = rows[0]["release"] = "other"
+    searches = [json.loads(line) for line in (replayed / "queries.jsonl").read_text().splitlines()]
+    for search in searches:
+        search["conversation_id"] = search["search_id"] = HOSTILE
+    (replayed / "queries.jsonl").write_text("\n".join(json.dumps(one) for one in searches))
     (replayed / "conversations.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
     report = json.loads((replayed / "report.json").read_text())
     report["source"] = [HOSTILE]

@@ -7,25 +7,25 @@ from pathlib import Path
 from typing import Any, Final
 
 from stream_metrics.adapters.files import InputError
+from stream_metrics.adapters.html.figures import figures_table, stratified, tile
 from stream_metrics.adapters.html.markup import (
     Child,
     Safe,
     card,
     element,
-    joined,
     name,
     page,
     section,
     table,
 )
 from stream_metrics.adapters.html.pictures import Line, histogram, lines
+from stream_metrics.adapters.html.rankings import ALONE, AMONG, retrieval
 from stream_metrics.adapters.reports import QUERIES, ROWS, write_text
 from stream_metrics.adapters.run_directory import read_report, read_rows
 from stream_metrics.evaluation.estimates import LANGUAGE
-from stream_metrics.evaluation.gathered import Conversations, Queries, Stratum
+from stream_metrics.evaluation.gathered import Conversations, Stratum
 from stream_metrics.evaluation.headline import figures_of_report
-from stream_metrics.evaluation.observed import better_of, title_of
-from stream_metrics.evaluation.wording import interval, interval_title, number
+from stream_metrics.evaluation.wording import interval_title, number
 from stream_metrics.metrics.generation import BY_NAME as ANSWERS
 from stream_metrics.statistics.intervals import CONFIDENCE
 
@@ -58,7 +58,9 @@ def report_page(directory: Path, report: Report) -> str:
         title = "Report of a replay"
         sections += _replay(report, _conversations(directory / ROWS), ci)
     if report.get("retrieval") is not None:
-        sections += _retrieval(report["retrieval"], directory / QUERIES, ci)
+        among = title == "Report of a replay"
+        titles = AMONG if among else ALONE
+        sections += retrieval(report["retrieval"], directory / QUERIES, ci, titles)
     if report.get("generation") is not None:
         sections += _generation(report["generation"], ci)
     sections.append(_settings(report))
@@ -89,12 +91,13 @@ def _conversations(path: Path) -> Conversations:
 def _replay(report: Report, rows: Conversations, ci: str) -> list[Child]:
     figures = figures_of_report(report)
     counts = report["counts"]
-    shown = [one for one in figures if not one.startswith("counts.") and one not in ANSWERS]
+    elsewhere = {*ANSWERS, *((report.get("retrieval") or {}).get("metrics") or {})}
+    shown = [one for one in figures if not one.startswith("counts.") and one not in elsewhere]
     sections: list[Child] = [
         section(
             "Headline",
-            element("div", *(_tile(one, figures[one], ci) for one in shown[:3]), class_="tiles"),
-            card(_figures_table(shown, figures, ci)),
+            element("div", *(tile(one, figures[one], ci) for one in shown[:3]), class_="tiles"),
+            card(figures_table(shown, figures, ci)),
             lead=f"{counts['conversations']:,} conversations, {counts['results']:,} results, "
             f"{counts['duplicates']:,} of them duplicates. SRR, SRE and AvgGain are over all "
             "results; the others are means over rows.",
@@ -121,43 +124,6 @@ def _replay(report: Report, rows: Conversations, ci: str) -> list[Child]:
             sections.append(_strata(dimension, strata))
     sections.append(_quality(report, rows))
     return sections
-
-
-def _tile(one: str, found: Mapping[str, float | None], ci: str) -> Safe:
-    better = better_of(one)
-    bounds = interval({**found})
-    return element(
-        "div",
-        element("h3", title_of(one)),
-        element("p", number(found["value"]), class_="value"),
-        element("p", f"{ci} {bounds}" if bounds != "-" else "no interval", class_="muted"),
-        element("p", f"{better} is better", class_="muted") if better != "neither" else None,
-        class_="card tile",
-    )
-
-
-def _figures_table(
-    names: Sequence[str],
-    figures: Mapping[str, Mapping[str, Any]],
-    ci: str,
-    caption: str = "Figures with intervals",
-) -> Safe:
-    rows = []
-    for one in names:
-        found = figures[one]
-        better = better_of(one)
-        n = found.get("n")
-        rows.append(
-            (
-                title_of(one),
-                "-" if better == "neither" else better,
-                number(found["value"]),
-                interval({**found}),
-                number(found.get("sd")),
-                "-" if n is None else f"{n:,}",
-            )
-        )
-    return table(caption, ("Figure", "Better", "Value", ci, "SD", "n"), rows, words=2)
 
 
 def _iterations(rows: Conversations) -> Safe:
@@ -251,97 +217,6 @@ def _quality(report: Report, rows: Conversations) -> Safe:
     return section("Data quality", card(table("Data quality", ("What", "Count"), cells)), listed)
 
 
-# -- of rankings ------------------------------------------------------------------------------
-
-
-def _retrieval(block: Report, path: Path, ci: str) -> list[Child]:
-    names = list(block["metrics"])
-    low = [one for one in names if better_of(one) == "lower"]
-    judged = [one for one in names if better_of(one) == "neither"]
-    shown = [one for one in names if one not in judged][:MOST_HISTOGRAMS]
-    rows = Queries(shown, low)
-    if path.is_file():
-        for number_, row in read_rows(path):
-            try:
-                rows.add(row)
-            except (KeyError, TypeError, AttributeError) as error:
-                raise InputError(f"{path}, line {number_:,}: no row of queries") from error
-    figures = figures_of_report({"retrieval": block})
-    sections: list[Child] = [
-        section(
-            "Headline",
-            element("div", *(_tile(one, figures[one], ci) for one in shown[:3]), class_="tiles"),
-            card(_figures_table(names, figures, ci)),
-            lead=f"{block['queries']:,} rankings; what is resampled is the {block['unit']}.",
-        )
-    ]
-    if rows.bins:
-        charts = [
-            histogram(one, "Rankings by score.", bins.labelled(), "rankings")
-            for one, bins in rows.bins.items()
-        ]
-        sections.append(section("Distributions", element("div", *charts, class_="charts")))
-        sections.append(_worst_queries(rows, shown))
-    for dimension, strata in block["strata"].items():
-        sections.append(_stratified(dimension, strata, names))
-    sections.append(_judgements(block))
-    return sections
-
-
-def _worst_queries(rows: Queries, shown: Sequence[str]) -> Safe:
-    cells = [
-        (
-            name(query), f"{row['n_retrieved']:,}", f"{row['n_judged']:,}",
-            "-" if row["n_relevant"] is None else f"{row['n_relevant']:,}",
-            *(number(row["scores"].get(one)) for one in shown),
-        )
-        for query, row in rows.worst()
-    ]  # fmt: skip
-    caption = f"Worst by {shown[0]}"
-    titles = ("Query", "Retrieved", "Judged", "Relevant", *shown)
-    return section("Worst queries", card(element("h3", caption), table(caption, titles, cells)))
-
-
-def _stratified(dimension: str, strata: Report, names: Sequence[str], by: str = "By") -> Safe:
-    units = strata["units"]
-    caption = f"{by} {dimension}"
-    titles = ("Metric", *(f"{one} (n={n:,})" for one, n in units.items()), "Average", "Variance")
-    cells = []
-    for one in names:
-        found = strata["metrics"][one]
-        cells.append(
-            (
-                title_of(one),
-                *(
-                    joined(number(found["strata"][stratum]["mean"]), element("br"),
-                           interval({**found["strata"][stratum]}))
-                    for stratum in units
-                ),
-                number(found["stratum_average"]), number(found["cross_stratum_variance"]),
-            )
-        )  # fmt: skip
-    notes = [element("li", f"{stratum}: {note}") for stratum, note in strata["notes"].items()]
-    return section(
-        caption,
-        element("div", element("ul", *notes), class_="card notes") if notes else None,
-        card(table(caption, titles, cells)),
-    )
-
-
-def _judgements(block: Report) -> Safe:
-    retrieved = block["retrieved"]
-    share = f"{block['judged'] / retrieved:.1%}" if retrieved else "-"
-    cells = [
-        ("Queries of the qrels that the run lacks", f"{block['queries_missing']:,}"),
-        ("Queries of the run without qrels, left out", f"{block['queries_dropped']:,}"),
-        ("Rankings that nothing judges", f"{block['queries_without_judgement']:,}"),
-        ("Results", f"{retrieved:,}"),
-        ("Results with a judgement", f"{block['judged']:,} ({share})"),
-        *((f"Relevance by {one}", f"{n:,}") for one, n in block["strategy_counts"].items() if n),
-    ]
-    return section("Data quality", card(table("Data quality", ("What", "Count"), cells)))
-
-
 # -- of answers -------------------------------------------------------------------------------
 
 
@@ -351,13 +226,13 @@ def _generation(block: Report, ci: str) -> list[Child]:
     figures = figures_of_report({"generation": block})
     means = section(
         "Answers",
-        card(_figures_table(names, figures, ci, "Answers with intervals")),
+        card(figures_table(names, figures, ci, "Answers with intervals")),
         card(table("Turns with an answer", ("What", "Count"), _answered(block))),
         lead="Answers against reference answers, the question and what was retrieved; means over "
         "turns. Support is overlap of words, whatever the answer means.",
     )
     strata = {
-        dimension: _stratified(dimension, found, names, "Answers by")
+        dimension: stratified(dimension, found, names, "Answers by")
         for dimension, found in block["strata"].items()
     }
     first = [strata.pop(LANGUAGE)] if LANGUAGE in strata else []

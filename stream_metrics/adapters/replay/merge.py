@@ -13,10 +13,18 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from stream_metrics.adapters.reports import TURNS, bucket_line, write_lines
+from stream_metrics.adapters.replay.scored import Kind
+from stream_metrics.adapters.reports import (
+    QUERIES,
+    TURNS,
+    bucket_line,
+    write_lines,
+    write_several,
+)
 from stream_metrics.engine.history import History
 from stream_metrics.engine.windows import Sums, add
 from stream_metrics.evaluation.generation import Generation
+from stream_metrics.evaluation.report import Retrieval
 from stream_metrics.worker.report import Figures, Report
 
 FAN_IN: Final = 256
@@ -29,15 +37,17 @@ _ROW: Final = msgspec.json.Decoder(Figures)
 _Row = tuple[str, int, int, Figures, bytes]
 
 
-class _TurnPlace(msgspec.Struct, gc=False, frozen=True):
-    """Where a row of an answered turn belongs."""
+class _Place(msgspec.Struct, gc=False, frozen=True):
+    """Where a row of a search or of an answered turn belongs."""
 
     conversation_id: str
     turn: int
 
 
-_TURN: Final = msgspec.json.Decoder(_TurnPlace)
+_PLACE: Final = msgspec.json.Decoder(_Place)
+_WITHOUT: Final = msgspec.json.Decoder(list[int])
 _Turn = tuple[str, int, bytes]
+_Query = tuple[str, int, bytes, bytes]
 
 
 class BadRows(Exception):
@@ -46,23 +56,31 @@ class BadRows(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a part has found: rows, buckets and answered turns, each in order.
+    """What a part has found: rows, buckets, searches and answered turns, each in order.
 
-    ``name`` is what errors call it.
+    ``relevant`` has a line for each of ``queries``; ``name`` is what errors call the part.
     """
 
     rows: Path
     buckets: Path
+    queries: Path
+    relevant: Path
     turns: Path
     name: str
 
     @classmethod
     def beside(cls, folder: Path, stem: str, name: str) -> Self:
-        """The three files of a folder whose names begin with ``stem``."""
-        rows, buckets, turns = (
-            folder / f"{stem}.{what}.jsonl" for what in ("rows", "buckets", "turns")
+        """The files of a folder whose names begin with ``stem``."""
+        rows, buckets, queries, relevant, turns = (
+            folder / f"{stem}.{what}.jsonl"
+            for what in ("rows", "buckets", "queries", "relevant", "turns")
         )
-        return cls(rows, buckets, turns, name)
+        return cls(rows, buckets, queries, relevant, turns, name)
+
+    @property
+    def scored(self) -> dict[Kind, Path]:
+        """The files that the pass over texts makes."""
+        return {"queries": self.queries, "relevant": self.relevant, "turns": self.turns}
 
 
 @contextmanager
@@ -76,15 +94,16 @@ def few(sources: Sequence[Found], history: History, folder: Path) -> Iterator[li
         while len(left) > FAN_IN:
             some, left = left[:FAN_IN], left[FAN_IN:]
             whole = Found.beside(Path(place), str(len(left)), "the parts")
-            write_lines(whole.rows, merged_rows(some, None))
+            write_lines(whole.rows, (line for _, line in merged_rows(some)))
             write_lines(whole.buckets, bucket_lines(merged_buckets(some), history))
+            write_queries(whole.queries, whole.relevant, merged_queries(some))
             write_lines(whole.turns, merged_turns(some))
             left.append(whole)
         yield left
 
 
-def merged_rows(sources: Sequence[Found], report: Report | None) -> Iterator[str]:
-    """The lines of all rows by conversation, then turn; ``report`` is given each row.
+def merged_rows(sources: Sequence[Found]) -> Iterator[tuple[Figures, str]]:
+    """All rows by conversation, then turn, each with its line.
 
     Raises ``BadRows`` where a conversation is in two sources, or a line is no row.
     """
@@ -97,16 +116,50 @@ def merged_rows(sources: Sequence[Found], report: Report | None) -> Iterator[str
                 f"{sources[source].name}; parts of one replay have no conversation in common"
             )
         last = (conversation_id, source)
-        if report is not None:
-            report.add(figures)
-        yield line.decode()
+        yield figures, line.decode()
 
 
-def taken(lines: Iterable[str], report: Report) -> Iterator[str]:
-    """Lines that are in order already; ``report`` is given each row."""
-    for line in lines:
-        report.add(_ROW.decode(line))
+def with_figures(lines: Iterable[str]) -> Iterator[tuple[Figures, str]]:
+    """Lines of rows that are in order already, each behind what a report needs of it."""
+    return ((_ROW.decode(line), line) for line in lines)
+
+
+def reported(rows: Iterable[tuple[Figures, str]], report: Report) -> Iterator[str]:
+    """The lines; ``report`` is given each row."""
+    for figures, line in rows:
+        report.add(figures)
         yield line
+
+
+def merged_queries(sources: Sequence[Found]) -> Iterator[tuple[str, str]]:
+    """The lines of all searches by conversation, then turn, each with that of ``relevant``.
+
+    Raises ``BadRows``.
+    """
+    streams = [_queries(source) for source in sources]
+    for _, _, line, without in heapq.merge(*streams, key=_place_of_query):
+        yield line.decode(), without.decode()
+
+
+def scored_queries(
+    lines: Iterable[tuple[str, str]], retrieval: Retrieval
+) -> Iterator[tuple[str, str]]:
+    """Lines of searches with those of ``relevant``; ``retrieval`` is given each.
+
+    Raises ``BadRows`` for a line that is no row.
+    """
+    for number, (line, without) in enumerate(lines, 1):
+        try:
+            retrieval.add(msgspec.json.decode(line), _WITHOUT.decode(without))
+        except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+            raise BadRows(f"{QUERIES}, line {number}: no row of a replay: {error}") from error
+        yield line, without
+
+
+def write_queries(queries: Path, relevant: Path, lines: Iterable[tuple[str, str]]) -> None:
+    """Write lines of searches, and those of ``relevant`` to the other file."""
+    both = (one for line, without in lines for one in ((queries, line), (relevant, without)))
+    write_several(both, (queries, relevant))
 
 
 def merged_turns(sources: Sequence[Found]) -> Iterator[str]:
@@ -132,7 +185,9 @@ def scored_turns(lines: Iterable[str], generation: Generation) -> Iterator[str]:
 def merged_buckets(sources: Sequence[Found]) -> Iterator[Bucket]:
     """The buckets of all sources in order, added up; raises ``BadRows``."""
     streams = [_buckets(source.buckets) for source in sources]
-    for (number, agent), same in groupby(heapq.merge(*streams, key=_place), key=_place):
+    for (number, agent), same in groupby(
+        heapq.merge(*streams, key=_place_of_bucket), key=_place_of_bucket
+    ):
         total: Sums = {}
         for _, _, sums in same:
             add(total, sums, 1)
@@ -172,6 +227,32 @@ def _rows(path: Path, at: int) -> Iterator[_Row]:
         yield row.conversation_id, row.turn, at, row, line
 
 
+def _place_of_query(query: _Query) -> tuple[str, int]:
+    return query[:2]
+
+
+def _queries(source: Found) -> Iterator[_Query]:
+    last = ("", 0)
+    beside = _lines(source.relevant)
+    for number, line in _lines(source.queries):
+        place = _place_in(source.queries, number, line)
+        if place < last:
+            raise BadRows(f"{source.queries}, line {number}: rows are not in their order")
+        last = place
+        _, without = next(beside, (0, b""))
+        if not without:
+            raise BadRows(f"{source.relevant} ends before line {number}; replay its input again")
+        yield *place, line, without
+
+
+def _place_in(path: Path, number: int, line: bytes) -> tuple[str, int]:
+    try:
+        place = _PLACE.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadRows(f"{path}, line {number}: no row of a replay: {error}") from error
+    return place.conversation_id, place.turn
+
+
 def _place_of_turn(turn: _Turn) -> tuple[str, int]:
     return turn[:2]
 
@@ -179,17 +260,14 @@ def _place_of_turn(turn: _Turn) -> tuple[str, int]:
 def _turns(path: Path) -> Iterator[_Turn]:
     last = ("", 0)
     for number, line in _lines(path):
-        try:
-            place = _TURN.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise BadRows(f"{path}, line {number}: no row of a replay: {error}") from error
-        if (place.conversation_id, place.turn) <= last:
+        place = _place_in(path, number, line)
+        if place <= last:
             raise BadRows(f"{path}, line {number}: rows are not in their order")
-        last = (place.conversation_id, place.turn)
+        last = place
         yield *last, line
 
 
-def _place(bucket: Bucket) -> tuple[int, str]:
+def _place_of_bucket(bucket: Bucket) -> tuple[int, str]:
     return bucket[:2]
 
 

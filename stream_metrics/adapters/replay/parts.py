@@ -21,16 +21,30 @@ from stream_metrics.adapters.replay.merge import (
     bucket_lines,
     few,
     merged_buckets,
+    merged_queries,
     merged_rows,
     merged_turns,
+    reported,
+    scored_queries,
     scored_turns,
+    write_queries,
 )
-from stream_metrics.adapters.reports import BUCKETS, ROWS, TURNS, write_json, write_lines
+from stream_metrics.adapters.reports import (
+    BUCKETS,
+    QUERIES,
+    RELEVANT,
+    ROWS,
+    TURNS,
+    write_json,
+    write_lines,
+)
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.windows import parse_window
 from stream_metrics.evaluation.generation import Generation
+from stream_metrics.evaluation.recorded import Scoring
+from stream_metrics.evaluation.report import Retrieval
 from stream_metrics.worker.outcome import Options, Outcome, merged
-from stream_metrics.worker.report import Report
+from stream_metrics.worker.report import Figures, Report
 
 PARTS: Final = "parts.json"
 SCHEMA_VERSION: Final = 1
@@ -85,32 +99,45 @@ class Part:
             self.now_us,
         )
 
+    @property
+    def scoring(self) -> Scoring:
+        """How searches are scored."""
+        return Scoring.of(self.config["evaluation"], self.config["metrics"]["good_gain"])
+
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """All that a report is made of: the outcome, and rows, buckets and turns as they pass by.
+    """All that a report is made of: the outcome, and what passes by, each in order.
 
-    ``rows`` are lines, and fill ``report``; ``turns`` are lines.
+    ``rows`` are lines behind what a report needs of them, ``queries`` lines with those of
+    ``relevant.jsonl``, ``turns`` lines.
     """
 
     outcome: Outcome
-    rows: Iterable[str]
+    rows: Iterable[tuple[Figures, str]]
     buckets: Iterable[Bucket]
+    queries: Iterable[tuple[str, str]]
     turns: Iterable[str]
-    report: Report
 
 
-def finish(out: Path, part: Part, whole: Whole) -> dict[str, Any]:
+def finish(out: Path, part: Part, whole: Whole, stratify: Sequence[str] = ()) -> dict[str, Any]:
     """Write the files of a report; its content."""
-    outcome, options = whole.outcome, part.options
-    write_lines(out / ROWS, whole.rows)
+    outcome, options, scoring = whole.outcome, part.options, part.scoring
+    retrieval = Retrieval([str(metric) for metric in scoring.metrics])
+    write_queries(out / QUERIES, out / RELEVANT, scored_queries(whole.queries, retrieval))
+    report = Report(stratify, scoring.intervals)
+    write_lines(out / ROWS, reported(whole.rows, report))
     windows = outcome.window_sums(options)
     history = options.history(outcome.last_event_us)
     write_lines(out / BUCKETS, bucket_lines(whole.buckets, history, windows.take))
     write_json(out, "windows.json", windows.document())
     generation = Generation()
     write_lines(out / TURNS, scored_turns(whole.turns, generation))
-    content = whole.report.document(outcome, part.source, part.config, generation.block())
+    blocks = {
+        "retrieval": retrieval.block(intervals=scoring.intervals),
+        "generation": generation.block(intervals=scoring.intervals),
+    }
+    content = report.document(outcome, part.source, part.config, **blocks)
     write_json(out, "report.json", content)
     write_json(
         out,
@@ -138,12 +165,15 @@ def finish_merged(
     folder: Path,
 ) -> dict[str, Any]:
     """Write the files of a report of many sources, by way of ``folder``; its content."""
-    report = Report(stratify)
     with few(sources, part.options.history(0), folder) as left:
         whole = Whole(
-            outcome, merged_rows(left, report), merged_buckets(left), merged_turns(left), report
+            outcome,
+            merged_rows(left),
+            merged_buckets(left),
+            merged_queries(left),
+            merged_turns(left),
         )
-        return finish(out, part, whole)
+        return finish(out, part, whole, stratify)
 
 
 def read(directory: Path) -> tuple[Part, Outcome]:
@@ -164,6 +194,8 @@ def read(directory: Path) -> tuple[Part, Outcome]:
         outcome = Outcome.of_data(content["outcome"])
         if not part.options.windows:
             raise ValueError("it names no windows")
+        if not part.scoring.metrics:
+            raise ValueError("it names no ranked metrics")
     except FileNotFoundError:
         raise BadPart(f"{directory}: no {PARTS} here; name directories that replay wrote") from None
     except (OSError, msgspec.DecodeError, KeyError, ValueError, TypeError) as error:
@@ -180,7 +212,14 @@ def merge(directories: Sequence[Path], out: Path, stratify: Sequence[str] = ()) 
     found = [read(directory) for directory in directories]
     whole = _whole(directories, [part for part, _ in found])
     sources = [
-        Found(directory / ROWS, directory / BUCKETS, directory / TURNS, str(directory))
+        Found(
+            directory / ROWS,
+            directory / BUCKETS,
+            directory / QUERIES,
+            directory / RELEVANT,
+            directory / TURNS,
+            str(directory),
+        )
         for directory in directories
     ]
     outcomes = [one for _, one in found]

@@ -1,28 +1,25 @@
 """The engine over one piece of a replay: a shard of the spool, or a part of a large one.
 
-A piece lies on disk as its rows, its buckets and its answered turns, each in order, and its
-outcome. The last comes in one step when the others are there, so that a piece whose outcome is
-there is done.
+A piece lies on disk as its rows, its buckets, its searches and its answered turns, each in order,
+and its outcome. The last comes in one step when the others are there, so that a piece whose outcome
+is there is done.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from stream_metrics.adapters.replay.merge import Found
+from stream_metrics.adapters.replay.scored import scored_lines
 from stream_metrics.adapters.replay.spool import Piece, read_spool, spool_path
-from stream_metrics.adapters.replay.texts import Again, OnDisk, conversations_with_events
-from stream_metrics.adapters.reports import bucket_line, write_lines, write_text
-from stream_metrics.adapters.semantic import models_of
-from stream_metrics.engine.answers import answered_turns
+from stream_metrics.adapters.replay.texts import OnDisk
+from stream_metrics.adapters.reports import bucket_line, write_lines, write_several, write_text
 from stream_metrics.engine.row import canonical
-from stream_metrics.evaluation.generation import score_turns
 from stream_metrics.worker.outcome import Options, Outcome
 from stream_metrics.worker.replay import Replay
 
@@ -68,8 +65,10 @@ def compute(work: Work, piece: Piece) -> Piece:
             engine.feed(spooled.record, spooled.number)
     found = found_in(work.folder, piece)
     write_lines(found.rows, lines_of(engine))
+    paths = found.scored
     with OnDisk(work.folder, piece) as records:
-        write_lines(found.turns, turn_lines(engine, records, work.options.models))
+        lines = scored_lines(engine, records, work.options)
+        write_several(((paths[kind], line) for kind, line in lines), paths.values())
     outcome, history = engine.outcome_and_history()
     write_lines(found.buckets, map(bucket_line, history.lines()))
     content = {"fingerprint": work.fingerprint, "outcome": outcome.as_data()}
@@ -82,30 +81,8 @@ def lines_of(engine: Replay) -> Iterator[str]:
     return (canonical(row) + "\n" for row in engine.each_row())
 
 
-def turn_lines(
-    engine: Replay, records: Again, models: Sequence[tuple[str, str]] = ()
-) -> Iterator[str]:
-    """The rows of turns with an answer as canonical lines, after ``engine`` was fed ``records``.
-
-    Records are read again, and ``models`` (folders by the name of the metric) loaded, only if there
-    is an answer among them.
-    """
-    if not engine.answered:
-        return
-    told = conversations_with_events(records, engine, engine.config.limits, engine.answered)
-    turns = (
-        turn
-        for conversation, events in told
-        for turn in answered_turns(
-            conversation, chain.from_iterable(events.values()), engine.options.turn_scope
-        )
-    )
-    for row in score_turns(turns, models_of(tuple(models))):
-        yield canonical(row) + "\n"
-
-
 def found_in(folder: Path, piece: Piece) -> Found:
-    """Where the rows, buckets and turns of a piece are."""
+    """Where the files of a piece are."""
     return Found.beside(folder, piece.name, piece.name)
 
 
@@ -122,7 +99,7 @@ def outcome_of(work: Work, piece: Piece) -> Outcome:
 
 
 def is_done(work: Work, piece: Piece) -> bool:
-    """Whether the outcome of the piece is there, and so are its rows, buckets and turns."""
+    """Whether the outcome of the piece is there, and so are its other files."""
     try:
         outcome_of(work, piece)
     except NotDone:

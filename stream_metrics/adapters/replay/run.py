@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from stream_metrics.adapters.replay.manifest import MANIFEST, Manifest, fingerprint, load, save
-from stream_metrics.adapters.replay.merge import taken
+from stream_metrics.adapters.replay.merge import with_figures
 from stream_metrics.adapters.replay.parts import Part, Whole, finish, finish_merged
 from stream_metrics.adapters.replay.pieces import (
     PIECE_BYTES,
@@ -32,9 +32,9 @@ from stream_metrics.adapters.replay.pieces import (
     lines_of,
     outcome_of,
     pieces_of,
-    turn_lines,
 )
 from stream_metrics.adapters.replay.pool import compute_all
+from stream_metrics.adapters.replay.scored import Kind, scored_lines
 from stream_metrics.adapters.replay.spool import Piece, Place, SpoolWriter, place_of
 from stream_metrics.adapters.replay.texts import Held
 from stream_metrics.dedup.deduplicator import deduplicator
@@ -43,7 +43,6 @@ from stream_metrics.events.decode import BadRecord
 from stream_metrics.ports import Record
 from stream_metrics.worker.outcome import Options, merged
 from stream_metrics.worker.replay import Replay
-from stream_metrics.worker.report import Report
 
 FOLDER: Final = ".replay"
 LOCK: Final = "lock"
@@ -252,12 +251,19 @@ def _at_once(task: Task, records: list[_Dealt]) -> dict[str, Any]:
     engine = Replay.of(task.options)
     for _, number, record in records:
         engine.feed(record, number)
-    report = Report(task.stratify)
     found, history = engine.outcome_and_history()
-    rows, outcome = taken(lines_of(engine), report), merged([found], task.options)
-    turns = turn_lines(engine, Held([record for _, _, record in records]), task.options.models)
-    whole = Whole(outcome, rows, history.buckets(), turns, report)
-    return finish(task.out, _part(task), whole)
+    lines: dict[Kind, list[str]] = {"queries": [], "relevant": [], "turns": []}
+    held = Held([record for _, _, record in records])
+    for kind, line in scored_lines(engine, held, task.options):
+        lines[kind].append(line)
+    whole = Whole(
+        merged([found], task.options),
+        with_figures(lines_of(engine)),
+        history.buckets(),
+        zip(lines["queries"], lines["relevant"], strict=True),
+        lines["turns"],
+    )
+    return finish(task.out, _part(task), whole, task.stratify)
 
 
 def _from_spool(task: Task, work: Work, manifest: Manifest, progress: Progress) -> dict[str, Any]:

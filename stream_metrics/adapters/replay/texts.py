@@ -83,11 +83,11 @@ class Told(NamedTuple):
 
     Events are by version, each content once, also those that later ones have replaced: whoever
     needs the standing one compares its digest with the carriers of the conversation. What a
-    ``forget`` erases is not among them.
+    ``forget`` erases is not among them. None: they were not asked for.
     """
 
     conversation: Conversation
-    events: dict[int, list[Event]]
+    events: dict[int, list[Event]] | None
 
 
 def conversations_with_events(
@@ -95,11 +95,11 @@ def conversations_with_events(
 ) -> Iterator[Told]:
     """Every conversation of ``engine``, which has been fed ``records``, by code point of its id.
 
-    With ``wanted`` only those of these ids. In memory are the places of their records, and the
-    events of one conversation.
+    With ``wanted`` only those of these ids come with events, and without any of them nothing is
+    read. In memory are the places of their records, and the events of one conversation.
     """
     places: dict[str, array[int]] = {}
-    for place, record in records.each():
+    for place, record in records.each() if wanted is None or wanted else ():
         key = key_of(record.value, record.timestamp_ms, limits)
         if not isinstance(key, BadRecord):
             name = key.decode()
@@ -107,6 +107,7 @@ def conversations_with_events(
                 places.setdefault(name, array("q")).append(place)
     for conversation in engine.conversations():
         if wanted is not None and conversation.conversation_id not in wanted:
+            yield Told(conversation, None)
             continue
         read = (records.at(place) for place in places[conversation.conversation_id])
         yield Told(conversation, _by_turn(read, limits))

@@ -49,6 +49,23 @@ class Query(NamedTuple):
     language: str | None = None
 
 
+class RecordedSearch(NamedTuple):
+    """A search of a conversation, as a ranking to be judged.
+
+    Attributes:
+        conversation_id, turn, search_id, agent: Which one.
+        dimensions: What figures can be split by.
+        query: Its results, and what could judge them.
+    """
+
+    conversation_id: str
+    turn: int
+    search_id: str
+    agent: str
+    dimensions: Mapping[str, str]
+    query: Query
+
+
 class Predicate(Protocol):
     """Relevance by a rule of one's own."""
 

@@ -1,0 +1,126 @@
+"""The sections about rankings: of an evaluation, or beside the other figures of a replay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from stream_metrics.adapters.files import InputError
+from stream_metrics.adapters.html.figures import figures_table, stratified, tile
+from stream_metrics.adapters.html.markup import Child, Safe, card, element, name, section, table
+from stream_metrics.adapters.html.pictures import histogram
+from stream_metrics.adapters.run_directory import read_rows
+from stream_metrics.evaluation.estimates import LANGUAGE
+from stream_metrics.evaluation.gathered import Queries
+from stream_metrics.evaluation.headline import figures_of_report
+from stream_metrics.evaluation.observed import better_of
+from stream_metrics.evaluation.wording import number
+
+MOST_HISTOGRAMS: Final = 6
+Report = Mapping[str, Any]
+
+
+class Titles(NamedTuple):
+    """What the sections about rankings, and their tables, are called."""
+
+    headline: str
+    figures: str
+    distributions: str
+    worst: str
+    by: str
+    quality: str
+
+
+ALONE: Final = Titles(
+    "Headline", "Figures with intervals", "Distributions", "Worst queries", "By", "Data quality"
+)
+AMONG: Final = Titles(
+    "Searches", "Searches with intervals", "Searches by score", "Worst searches", "Searches by",
+    "What judges searches",
+)  # fmt: skip
+"""Beside those of a replay."""
+
+
+def retrieval(block: Report, path: Path, ci: str, titles: Titles = ALONE) -> list[Child]:
+    """The sections about rankings; the strata of several languages come first.
+
+    Args:
+        block: ``retrieval`` of a report.
+        path: Of ``queries.jsonl``.
+        ci: The title of intervals.
+        titles: What the sections are called.
+
+    Raises:
+        InputError: A row is none.
+    """
+    if block["queries"] == block["queries_without_judgement"] and titles is AMONG:
+        return [_judgements(block, titles.quality)]
+    names = list(block["metrics"])
+    low = [one for one in names if better_of(one) == "lower"]
+    judged = [one for one in names if better_of(one) == "neither"]
+    shown = [one for one in names if one not in judged][:MOST_HISTOGRAMS]
+    rows = Queries(shown, low)
+    if path.is_file():
+        for number_, row in read_rows(path):
+            try:
+                rows.add(row)
+            except (KeyError, TypeError, AttributeError) as error:
+                raise InputError(f"{path}, line {number_:,}: no row of queries") from error
+    figures = figures_of_report({"retrieval": block})
+    sections: list[Child] = [
+        section(
+            titles.headline,
+            element("div", *(tile(one, figures[one], ci) for one in shown[:3]), class_="tiles"),
+            card(figures_table(names, figures, ci, titles.figures)),
+            lead=f"{block['queries']:,} rankings; what is resampled is the {block['unit']}.",
+        )
+    ]
+    if rows.bins:
+        charts = [
+            histogram(one, "Rankings by score.", bins.labelled(), "rankings")
+            for one, bins in rows.bins.items()
+        ]
+        sections.append(section(titles.distributions, element("div", *charts, class_="charts")))
+        sections.append(_worst_queries(rows, shown, titles.worst))
+    strata = {
+        dimension: stratified(dimension, found, names, titles.by)
+        for dimension, found in block["strata"].items()
+    }
+    first = [strata.pop(LANGUAGE)] if LANGUAGE in strata else []
+    return [*first, *sections, *strata.values(), _judgements(block, titles.quality)]
+
+
+def _worst_queries(rows: Queries, shown: Sequence[str], title: str) -> Safe:
+    worst = list(rows.worst())
+    of_events = any(row.get("search_id") is not None for _, row in worst)
+    cells = [
+        (
+            name(query), *((str(row["turn"]), name(row["search_id"])) if of_events else ()),
+            f"{row['n_retrieved']:,}", f"{row['n_judged']:,}",
+            "-" if row["n_relevant"] is None else f"{row['n_relevant']:,}",
+            *(number(row["scores"].get(one)) for one in shown),
+        )
+        for query, row in worst
+    ]  # fmt: skip
+    caption = f"Worst by {shown[0]}"
+    place = ("Conversation", "Turn", "Search") if of_events else ("Query",)
+    titles = (*place, "Retrieved", "Judged", "Relevant", *shown)
+    return section(title, card(element("h3", caption), table(caption, titles, cells)))
+
+
+def _judgements(block: Report, title: str) -> Safe:
+    retrieved = block["retrieved"]
+    share = f"{block['judged'] / retrieved:.1%}" if retrieved else "-"
+    files = {
+        "Queries of the qrels that the run lacks": f"{block['queries_missing']:,}",
+        "Queries of the run without qrels, left out": f"{block['queries_dropped']:,}",
+    }
+    cells = [
+        *(files.items() if block["unit"] == "query" else ()),
+        ("Rankings that nothing judges", f"{block['queries_without_judgement']:,}"),
+        ("Results", f"{retrieved:,}"),
+        ("Results with a judgement", f"{block['judged']:,} ({share})"),
+        *((f"Relevance by {one}", f"{n:,}") for one, n in block["strategy_counts"].items() if n),
+    ]
+    return section(title, card(table(title, ("What", "Count"), cells)))

@@ -1,0 +1,67 @@
+"""The pass over texts: rows of searches and of answers, after the engine has been over a piece."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Final, Literal
+
+from stream_metrics.adapters.replay.texts import Again, conversations_with_events
+from stream_metrics.adapters.semantic import models_of
+from stream_metrics.engine.answers import answered_turns
+from stream_metrics.engine.row import canonical
+from stream_metrics.engine.searches import recorded_searches
+from stream_metrics.evaluation.generation import BATCH_TURNS, score_turns
+from stream_metrics.evaluation.recorded import Scoring, score_searches
+from stream_metrics.metrics.generation import AnsweredTurn
+from stream_metrics.metrics.ranking.relevance import RecordedSearch
+from stream_metrics.worker.outcome import Options
+from stream_metrics.worker.replay import Replay
+
+BATCH_SEARCHES: Final = 2_000
+"""Searches that are scored together; those of one conversation always are."""
+
+Kind = Literal["queries", "relevant", "turns"]
+"""Rows of searches; beside each a line with what it does not tell; rows of turns with an answer."""
+
+
+def scored_lines(engine: Replay, records: Again, options: Options) -> Iterator[tuple[Kind, str]]:
+    """The canonical lines of each kind in order, after ``engine`` was fed ``records``.
+
+    Records are read again, and models loaded, only where texts or dimensions were recorded. Without
+    ``options.scoring`` searches have no rows.
+    """
+    wanted = engine.answered if options.scoring is None else engine.answered | engine.described
+    searches: list[RecordedSearch] = []
+    turns: list[AnsweredTurn] = []
+    for conversation, events in conversations_with_events(
+        records, engine, engine.config.limits, wanted
+    ):
+        read = None if events is None else list(chain.from_iterable(events.values()))
+        if options.scoring is not None:
+            searches += recorded_searches(conversation, read, options.turn_scope)
+        if read is not None and conversation.conversation_id in engine.answered:
+            turns += answered_turns(conversation, read, options.turn_scope)
+        if len(searches) >= BATCH_SEARCHES:
+            yield from _of_searches(searches, options.scoring)
+            searches = []
+        if len(turns) >= BATCH_TURNS:
+            yield from _of_turns(turns, options)
+            turns = []
+    yield from _of_searches(searches, options.scoring)
+    yield from _of_turns(turns, options)
+
+
+def _of_searches(
+    searches: Sequence[RecordedSearch], scoring: Scoring | None
+) -> Iterator[tuple[Kind, str]]:
+    if searches and scoring is not None:
+        for row, without in score_searches(searches, scoring):
+            yield "queries", canonical(row) + "\n"
+            yield "relevant", canonical(without) + "\n"
+
+
+def _of_turns(turns: Sequence[AnsweredTurn], options: Options) -> Iterator[tuple[Kind, str]]:
+    if turns:
+        for row in score_turns(turns, models_of(tuple(options.models))):
+            yield "turns", canonical(row) + "\n"

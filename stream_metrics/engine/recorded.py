@@ -1,0 +1,90 @@
+"""What was recorded of a turn and the engine does not keep: texts, reference answers, dimensions.
+
+The engine keeps digests. Which events stand it has decided; what they say is looked up in the
+events themselves, read once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from stream_metrics.engine.state import Carrier, Conversation, Search, Turn, Version
+from stream_metrics.events.decode import Event
+from stream_metrics.events.wire import Result, SearchIteration, TurnCompleted
+
+FACTS: Final = ("agent", "release", "route")
+"""What searches themselves say; a dimension of such a name that came with the end is left out."""
+
+
+class MissingEvent(Exception):
+    """An event that the conversation was made of is not among those that were read again."""
+
+
+class Recorded:
+    """Looks up what stands of a conversation.
+
+    Args:
+        conversation: As the engine has it after all of ``events``.
+        events: The valid events of the conversation, replaced ones among them or not, in any
+            order.
+    """
+
+    def __init__(self, conversation: Conversation, events: Iterable[Event]) -> None:
+        self._conversation = conversation
+        self._events: dict[tuple[int, Version], Event] = {
+            (event.turn, event.version): event for event in events
+        }
+
+    def end_of(self, turn: Turn) -> TurnCompleted | None:
+        """The standing end of a turn; None if it has none. Raises ``MissingEvent``."""
+        if turn.completed is None:
+            return None
+        end = self._payload(turn, turn.completed.carrier)
+        assert isinstance(end, TurnCompleted)
+        return end
+
+    def results_of(self, turn: Turn, search: Search) -> list[Result]:
+        """The results of a standing search, by rank. Raises ``MissingEvent``."""
+        sent = self._payload(turn, search.carrier)
+        assert isinstance(sent, SearchIteration)
+        assert sent.searches is not None
+        return sent.searches[search.index].results or []
+
+    def _payload(self, turn: Turn, carrier: Carrier) -> Any:
+        event = self._events.get((turn.number, carrier.version))
+        if event is None:
+            raise MissingEvent(
+                f"conversation {self._conversation.conversation_id!r}, turn {turn.number}: "
+                f"event {carrier.event_id!r} is not among the events; read all that the "
+                "conversation was made of"
+            )
+        return event.payload
+
+
+def recorded_dimensions(end: TurnCompleted | None) -> dict[str, str]:
+    """The dimensions that came with the end of a turn, but for those of ``FACTS``."""
+    recorded = (end.dimensions if end is not None else None) or {}
+    return {
+        name: value for name, value in recorded.items() if value is not None and name not in FACTS
+    }
+
+
+def references_of(end: TurnCompleted | None) -> list[str]:
+    """The reference answers that came with the end of a turn."""
+    recorded = (end.reference_answers if end is not None else None) or ()
+    return [reference for reference in recorded if reference is not None]
+
+
+def text_of(result: Result) -> str:
+    """Title, and content or else snippet; empty if there is none of them.
+
+    >>> text_of(Result("r", title="Nile", snippet="A river", content=" "))
+    'Nile\\nA river'
+    """
+    parts = (_first_text(result.title), _first_text(result.content, result.snippet))
+    return "\n".join(part for part in parts if part)
+
+
+def _first_text(*texts: str | None) -> str | None:
+    return next((text for text in texts if text and not text.isspace()), None)

@@ -1,0 +1,71 @@
+"""The searches of a conversation as rankings, with all that was recorded to judge them by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from stream_metrics.engine.ranked import queries_of
+from stream_metrics.engine.recorded import (
+    Recorded,
+    recorded_dimensions,
+    references_of,
+    text_of,
+)
+from stream_metrics.engine.row import shown_turns
+from stream_metrics.engine.state import Conversation, Search, Turn
+from stream_metrics.events.decode import Event
+from stream_metrics.metrics.ranking.relevance import Query, RecordedSearch
+
+
+def recorded_searches(
+    conversation: Conversation, events: Iterable[Event] | None, turn_scope: str = "last"
+) -> Iterator[RecordedSearch]:
+    """The searches of the turns that have a row, in canonical order.
+
+    Texts and reference answers are there only for turns with neither ground truth nor labels,
+    which nothing else judges. The dimensions are those of the turn, and the release and route of
+    the search.
+
+    Args:
+        conversation: As the engine has it after all of ``events``, with its fingerprints.
+        events: The valid events of the conversation, replaced ones among them or not, in any
+            order. None: no end of a turn came with reference answers or dimensions.
+        turn_scope: ``last`` for the highest turn, ``all`` for every turn.
+
+    Raises:
+        MissingEvent: The events are not those that the conversation was made of.
+    """
+    recorded = None if events is None else Recorded(conversation, events)
+    for turn in shown_turns(conversation, turn_scope):
+        end = None if recorded is None else recorded.end_of(turn)
+        dimensions = recorded_dimensions(end)
+        for search, query in zip(turn.order, queries_of(turn, turn.order), strict=True):
+            if recorded is not None and query.relevant is None and not query.labels:
+                query = query._replace(
+                    references=references_of(end), language=dimensions.get("language")
+                )
+                if query.references:
+                    query = _with_texts(turn, search, query, recorded)
+            yield RecordedSearch(
+                conversation.conversation_id,
+                turn.number,
+                search.search_id,
+                search.carrier.agent,
+                dimensions | _facts(search),
+                query,
+            )
+
+
+def _facts(search: Search) -> dict[str, str]:
+    facts = {"release": search.carrier.release, "route": search.route}
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _with_texts(turn: Turn, search: Search, query: Query, recorded: Recorded) -> Query:
+    sent = recorded.results_of(turn, search)
+    return query._replace(
+        results=[
+            found._replace(text=text_of(result))
+            for found, result in zip(query.results, sent, strict=True)
+        ]
+    )
