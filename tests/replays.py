@@ -20,10 +20,11 @@ from stream_metrics.traffic import TrafficProfile, generate
 from stream_metrics.worker.outcome import Options
 
 FILES = (ROWS, BUCKETS, QUERIES, RELEVANT, TURNS, "windows.json", "report.json", PARTS)
-CONFIG = {
+METRICS = ("ndcg@10", "recall@2", "mrr")
+CONFIG: dict[str, Any] = {
     "metrics": {"dimension": "agent", "agents": [], "routes": [], "good_gain": 2},
     "evaluation": {
-        "metrics": ["ndcg@10", "recall@2", "mrr"],
+        "metrics": list(METRICS),
         "graded_relevance": True,
         "rel": 1.0,
         "token_overlap": 0.3,
@@ -34,7 +35,6 @@ CONFIG = {
         "seed": SEED,
     },
 }
-SCORING = Scoring.of(CONFIG["evaluation"], 2)
 AT_ONCE = Scale(small_records=1_000_000)
 SPOOLED = Scale(small_records=0)
 IN_PARTS = Scale(small_records=0, piece_bytes=1_000, note_bytes=1)
@@ -62,9 +62,12 @@ class Told:
         """Nothing is kept of merging."""
 
 
-def options(turn_scope: str = "last", now_us: int | None = None) -> Options:
+def options(
+    turn_scope: str = "last", now_us: int | None = None, config: dict[str, Any] = CONFIG
+) -> Options:
     """The settings that the tests use."""
-    return Options(EngineConfig(), turn_scope, (), (), DEFAULT_WINDOWS, now_us, scoring=SCORING)
+    scoring = Scoring.of(config["evaluation"], config["metrics"]["good_gain"])
+    return Options(EngineConfig(), turn_scope, (), (), DEFAULT_WINDOWS, now_us, scoring=scoring)
 
 
 def task(
@@ -74,12 +77,15 @@ def task(
     *,
     turn_scope: str = "last",
     identity: Sequence[Any] | None = ("test",),
+    metrics: Sequence[str] = METRICS,
     **others: Any,
 ) -> Task:
     """A replay of ``records`` into ``out``."""
+    config = {**CONFIG, "evaluation": {**CONFIG["evaluation"], "metrics": list(metrics)}}
     out.mkdir(parents=True, exist_ok=True)
     source = Source(["test"], identity, lambda: (record for record in records))
-    return Task(source, options(turn_scope), out, CONFIG, scale=scale, **others)
+    chosen = options(turn_scope, config=config)
+    return Task(source, chosen, out, config, scale=scale, **others)
 
 
 def files_of(directory: Path) -> dict[str, bytes]:

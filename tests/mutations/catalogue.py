@@ -10,5 +10,8 @@ from tests.mutations.of_delivery import DELIVERY
 from tests.mutations.of_figures import FIGURES
 from tests.mutations.of_moves import MOVES
 from tests.mutations.of_recordings import RECORDINGS
+from tests.mutations.of_searches import SEARCHES
 
-MUTATIONS: Final = (*FIGURES, *DELIVERY, *MOVES, *RECORDINGS, *ANSWERS, *COMPARISONS)
+MUTATIONS: Final = (
+    *FIGURES, *DELIVERY, *MOVES, *RECORDINGS, *ANSWERS, *COMPARISONS, *SEARCHES,
+)  # fmt: skip

@@ -21,8 +21,8 @@ ANSWERS: Final = (
         (
             Edit(
                 PASS,
-                "        for position in turn.firsts:\n",
-                "        for position in range(len(turn.documents)):\n",
+                "    for position in turn.firsts:\n",
+                "    for position in range(len(turn.documents)):\n",
             ),
         ),
         TEXTS,

@@ -27,6 +27,7 @@ class Outcome:
     invalid: list[tuple[int, str]]
     counts: dict[str, int]
     turns: list[Turn] = field(repr=False)  # every existing turn, not only those with a row
+    rowed: list[Turn] = field(repr=False)  # those with a row, in its order
     events: list[Event] = field(repr=False)  # every valid event, redeliveries included
 
     def windows(self, now_us: int | None = None) -> str:
@@ -99,4 +100,4 @@ def evaluate(
         **{name: sum(one[name] for one in rows) for name in summed},
         "orphan_labels": sum(turn.orphan_labels() for turn in rowed),
     }
-    return Outcome([canonical(one) for one in rows], invalid, counts, turns, events)
+    return Outcome([canonical(one) for one in rows], invalid, counts, turns, rowed, events)

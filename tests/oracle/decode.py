@@ -365,14 +365,15 @@ def _nullable(entry: dict[str, Any], name: str) -> object:
 def _turn_completed(data: dict[str, Any]) -> dict[str, Any]:
     _str(data, "answer")
     _str(data, "question")
-    for answer in _list(data, "reference_answers"):
-        if answer is not None:
-            _check_str(answer)
-    for dimension in _map(data, "dimensions").values():
-        _check_str(dimension)
+    references = [_check_str(one) for one in _list(data, "reference_answers") if one is not None]
+    dimensions = {name: _check_str(value) for name, value in _map(data, "dimensions").items()}
+    return {"relevant": _relevant(data), "references": references, "dimensions": dimensions}
+
+
+def _relevant(data: dict[str, Any]) -> dict[str, int] | None:
     relevant = _get(data, "relevant", False)
     if relevant is _ABSENT:
-        return {"relevant": None}
+        return None
     if not isinstance(relevant, dict | list):
         raise Rejected("invalid")
     if len(relevant) > MAX_RELEVANT:
@@ -381,13 +382,9 @@ def _turn_completed(data: dict[str, Any]) -> dict[str, Any]:
         names = [_check_str(name, 1, 256) for name in relevant]
         if len(set(names)) != len(names):
             raise Rejected("invalid")
-        return {"relevant": dict.fromkeys(names, 2)}
+        return dict.fromkeys(names, 2)
     grades = {name: grade for name, grade in relevant.items() if grade is not None}
-    return {
-        "relevant": {
-            _check_str(name, 1, 256): _check_int(grade, 0, 4) for name, grade in grades.items()
-        }
-    }
+    return {_check_str(name, 1, 256): _check_int(grade, 0, 4) for name, grade in grades.items()}
 
 
 def _forget(data: dict[str, Any]) -> dict[str, Any]:

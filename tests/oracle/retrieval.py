@@ -9,7 +9,7 @@ from . import ranking as plain
 from .turns import Found, Turn
 
 
-class _Ranking(NamedTuple):
+class Ranking(NamedTuple):
     """A search's results by name, the grade of each name, and what else metrics look at.
 
     A result that repeats one above has a name of its own, without a grade.
@@ -29,7 +29,7 @@ def _share(flags: list[bool]) -> float | None:
     return sum(flags) / len(flags) if flags else None
 
 
-METRICS: dict[str, Callable[[_Ranking], float | None]] = {
+METRICS: dict[str, Callable[[Ranking], float | None]] = {
     "aqwv@2": lambda r: _aqwv(r, 2),
     "err@3": lambda r: plain.err(r.names, r.truth, 3),
     "hit@1": lambda r: plain.hit(r.names, r.truth, 1, r.rel),
@@ -45,21 +45,22 @@ METRICS: dict[str, Callable[[_Ranking], float | None]] = {
 }
 
 
-def _aqwv(ranking: _Ranking, k: int) -> float | None:
+def _aqwv(ranking: Ranking, k: int) -> float | None:
     binary = {name: float(grade >= ranking.rel) for name, grade in ranking.truth.items()}
     return plain.aqwv(ranking.names, binary, k)
 
 
 def scores(turn: Turn, search_id: str, names: tuple[str, ...]) -> dict[str, float]:
     """The scores of a search that are defined; none at all if nothing judges the turn."""
-    ranking = _ranking(turn, search_id)
+    ranking = ranking_of(turn, search_id)
     if ranking is None:
         return {}
     found = {name: METRICS[name](ranking) for name in names}
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _ranking(turn: Turn, search_id: str) -> _Ranking | None:
+def ranking_of(turn: Turn, search_id: str, *, unjudged: bool = False) -> Ranking | None:
+    """A search's results with what judges them; None for nothing, unless that is asked for."""
     relevant = None if turn.completed is None else turn.completed.entry
     documents = {one.placement.first for one in turn.found}
     if relevant is not None:
@@ -69,14 +70,14 @@ def _ranking(turn: Turn, search_id: str) -> _Ranking | None:
         labels = {first: turn.gain_of(first) for first in documents}
         truth = {f"{first}": float(gain) for first, gain in labels.items() if gain is not None}
         rel = float(turn.options.good_gain)
-        if not truth:
+        if not truth and not unjudged:
             return None
     mine = [one for one in turn.found if one.search_id == search_id]
     mine.sort(key=lambda one: one.rank)
     firsts = [one.placement.first for one in mine]
     doc_ids = [one.raw["doc_id"] for one in mine]
     called = [_name(one, by_doc=relevant is not None) for one in mine]
-    return _Ranking(
+    return Ranking(
         [
             f"again {at}"
             if firsts[at] in firsts[:at]

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections import Counter
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_metrics.adapters.replay.parts import merge
+from stream_metrics.metrics.words import ARTICLES
 from stream_metrics.ports import Record
 from tests import oracle
+from tests.oracle.retrieval import METRICS
+from tests.oracle.searches import rows
 from tests.replays import AT_ONCE, IN_PARTS, SPOOLED, files_of, replayed
 from tests.strategies import KeyedRecord, arrivals, streams
 
@@ -81,3 +88,81 @@ def test_members_of_a_group_make_the_whole(
         merge(data.draw(st.permutations(directories)), together)
 
         assert files_of(together) == whole
+
+
+@st.composite
+def told(draw: st.DrawFn) -> list[KeyedRecord]:
+    """Records of which nothing judges searches but reference answers, in some turns."""
+    found = []
+    for key, value, at in draw(inputs()):
+        event = _parsed(value)
+        kind = event.get("type")
+        if kind == "relevance_labels":
+            continue
+        if kind == "turn_completed":
+            event.pop("relevant", None)
+            event["reference_answers"] = draw(st.lists(st.sampled_from(SAID), max_size=2))
+            value = json.dumps(event).encode()
+        for search in event.get("searches") or () if kind == "search_iteration" else ():
+            for result in search.get("results") or ():
+                result.pop("gain", None)
+            value = json.dumps(event).encode()
+        found.append((key, value, at))
+    return found
+
+
+SAID = ["The Quarterly plan.", "the closing dates of the quarter", "", "Another plan of Strasse"]
+
+
+def _parsed(value: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(value)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+@settings(max_examples=60)
+@given(st.one_of(inputs(), told()), st.sampled_from(["last", "all"]))
+def test_searches_are_those_of_the_reference(arrived: list[KeyedRecord], scope: str) -> None:
+    """Rows, strategies, scores and means over searches and turns are those of the reference."""
+    given_records = [oracle.Record(value, key, at) for key, value, at in arrived]
+    expected = [
+        row
+        for turn in oracle.evaluate(given_records, turn_scope=scope).rowed
+        for row in rows(turn, ARTICLES["en"])
+    ]
+    records = [Record(value, key, timestamp_ms) for key, value, timestamp_ms in arrived]
+
+    with tempfile.TemporaryDirectory() as folder:
+        found = replayed(records, Path(folder), SPOOLED, turn_scope=scope, metrics=tuple(METRICS))
+
+    given_rows = [json.loads(line) for line in found["queries.jsonl"].splitlines()]
+    for row in given_rows:
+        row["scores"] = {name: row["scores"][name] for name in METRICS}
+    assert [approximately(row) for row in expected] == given_rows
+    block = json.loads(found["report.json"])["retrieval"]
+    counts = Counter(row["strategy"] for row in expected)
+    assert block["queries_without_judgement"] == counts.pop(None, 0)
+    assert {name: n for name, n in block["strategy_counts"].items() if n} == counts
+    for name in METRICS:
+        by_turn: dict[tuple[str, int], list[float]] = {}
+        for row in expected:
+            if row["scores"][name] is not None:
+                by_turn.setdefault((row["conversation_id"], row["turn"]), []).append(
+                    row["scores"][name]
+                )
+        values = [value for several in by_turn.values() for value in several]
+        means = [fmean(several) for several in by_turn.values()]
+        one = block["metrics"][name]
+        assert one["mean"] == pytest.approx(fmean(values) if values else None)
+        assert one["macro_turn"]["mean"] == pytest.approx(fmean(means) if means else None)
+
+
+def approximately(row: dict[str, Any]) -> dict[str, Any]:
+    """The row, with scores that may differ in their last bits."""
+    scores = {
+        name: None if value is None else pytest.approx(value, abs=1e-12)
+        for name, value in row["scores"].items()
+    }
+    return {**row, "scores": scores}

@@ -19,6 +19,7 @@ from stream_metrics.engine.taken import take
 from stream_metrics.events.decode import Event, decode
 from stream_metrics.metrics.generation import AnsweredTurn
 from tests import oracle
+from tests.oracle.searches import text_of
 from tests.strategies import KeyedRecord, streams
 
 NOON_S = 1_718_020_800
@@ -164,9 +165,4 @@ def test_texts_are_those_of_the_oracle(stream: list[KeyedRecord], shuffled: Any)
 
 def _texts(turn: oracle.Turn) -> list[str]:
     unique = [one.raw for at, one in enumerate(turn.found) if turn.is_unique(at)]
-    texts = []
-    for raw in unique:
-        body = [raw.get(name) or "" for name in ("content", "snippet")]
-        parts = [raw.get("title") or "", next((one for one in body if one.strip()), "")]
-        texts.append("\n".join(one for one in parts if one.strip()))
-    return [text for text in texts if text]
+    return [text for raw in unique if (text := text_of(raw))]

@@ -194,11 +194,11 @@ def test_the_block_is_that_of_an_evaluation_of_the_same_rankings(tmp_path: Path)
 
 
 def test_a_query_without_anything_relevant_is_counted(tmp_path: Path) -> None:
-    """Labels below the good gain: nothing relevant to recall, something to graded NDCG."""
-    metrics = block_in(replayed(judged(), tmp_path, AT_ONCE))["metrics"]
+    """Labels below the good gain are something to graded NDCG only; overlap counts down to k."""
+    metrics = block_in(replayed(judged(6), tmp_path, AT_ONCE))["metrics"]
 
-    assert metrics["recall@2"]["queries_without_relevant"] == 6
-    assert metrics["ndcg@10"]["queries_without_relevant"] == 0
+    assert metrics["recall@2"]["queries_without_relevant"] == 2 + 2
+    assert metrics["ndcg@10"]["queries_without_relevant"] == 0 + 1
     assert metrics["recall@2"]["over_queries_with_relevant"]["mean"] > metrics["recall@2"]["mean"]
 
 

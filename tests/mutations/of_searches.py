@@ -1,0 +1,57 @@
+"""Broken builds that judge recorded searches by less than what was recorded, or lose marks."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutations.mutation import Edit, Mutation
+
+RELEVANCE: Final = "stream_metrics/metrics/ranking/relevance.py"
+SCORING: Final = "stream_metrics/evaluation/recorded.py"
+MERGE: Final = "stream_metrics/adapters/replay/merge.py"
+
+TESTS: Final = "tests/unit/test_replay_searches.py"
+
+SEARCHES: Final = (
+    Mutation(
+        "overlap with the first reference answer only",
+        "a text that says what a later reference answer says is not relevant",
+        (
+            Edit(
+                RELEVANCE,
+                "            best = max(overlap_f1(text, answer) for answer in answers)\n",
+                "            best = max(overlap_f1(text, answer) for answer in answers[:1])\n",
+            ),
+        ),
+        f"{TESTS}::test_under_overlap_what_needs_the_whole_truth_is_null",
+        '["mrr"]',
+    ),
+    Mutation(
+        "every search has something relevant",
+        "searches to which nothing is relevant are counted among those that have something",
+        (
+            Edit(
+                SCORING,
+                "[at for at, one in enumerate(relevant) if known and not one]",
+                "[]",
+            ),
+        ),
+        f"{TESTS}::test_a_query_without_anything_relevant_is_counted",
+        "queries_without_relevant",
+    ),
+    Mutation(
+        "searches one member after the other",
+        "the searches of a replay group's members are put together out of order",
+        (
+            Edit(
+                MERGE,
+                "    for _, _, line, without in heapq.merge(*streams, key=_place_of_query):\n"
+                "        yield line.decode(), without.decode()\n",
+                "    for stream in streams:\n"
+                "        yield from ((one[2].decode(), one[3].decode()) for one in stream)\n",
+            ),
+        ),
+        f"{TESTS}::test_members_merge_to_the_bytes_of_one",
+        "whole[name]",
+    ),
+)
