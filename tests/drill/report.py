@@ -105,9 +105,11 @@ def _lines(groups: Sequence[Group], size: Size) -> Iterator[str]:
         yield ""
         yield from catch_table(group.caught)
         yield ""
-        yield "Of real size, with traffic enough, and late or missed:"
-        yield ""
-        yield from late_table(group.caught)
+        late = late_table(group.caught)
+        yield f"Of real size, with traffic enough, and late or missed:{'' if late else ' none.'}"
+        if late:
+            yield ""
+            yield from late
         yield ""
         yield from alarm_table(group.false_alarms)
 

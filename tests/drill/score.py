@@ -211,19 +211,19 @@ def _size(one: Caught) -> str:
 
 def late_table(found: Sequence[Caught]) -> list[str]:
     """One row for each incident of real size, with traffic enough, that was late or missed."""
-    lines = [
+    late = [one for one in real(found) if not one.in_time]
+    rows = [
+        f"| {one.kind.says} | {one.incident.strength:g} | {one.incident.agent or 'all'} | "
+        f"{'-' if one.turns is None else one.turns} | {one.due} | {_when(one.minutes)} | "
+        f"{_when(one.plain)} |"
+        for one in late
+    ]
+    head = [
         "| what went wrong | strength | agent | turns in ten minutes | due after | alert after | "
         "plain rule after |",
         "|---|---|---|---|---|---|---|",
     ]
-    for one in real(found):
-        if not one.in_time:
-            turns = "-" if one.turns is None else str(one.turns)
-            lines.append(
-                f"| {one.kind.says} | {one.incident.strength:g} | {one.incident.agent or 'all'} | "
-                f"{turns} | {one.due} | {_when(one.minutes)} | {_when(one.plain)} |"
-            )
-    return lines
+    return [*head, *rows] if rows else []
 
 
 def _when(minutes: int | None) -> str:
