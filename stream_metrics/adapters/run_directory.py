@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,7 +11,11 @@ import msgspec
 from stream_metrics.adapters.collection.lines import read_bytes, read_lines
 from stream_metrics.adapters.files import InputError
 from stream_metrics.adapters.reports import QUERIES, ROWS, TURNS
+from stream_metrics.engine.recorded import FACTS
 from stream_metrics.evaluation.observed import READ, Kind, Observations, unit_of
+
+_Recorded = dict[tuple[str, Any], Mapping[str, str]]
+"""Dimensions by conversation and turn."""
 
 REPORT: Final = "report.json"
 FILES: Final[dict[Kind, str]] = {
@@ -47,10 +51,11 @@ def read_observations(directory: Path) -> dict[Kind, Observations]:
     if not directory.is_dir():
         raise InputError(f"{directory}: no such directory")
     found: dict[Kind, Observations] = {}
-    for kind, name in FILES.items():
-        path = directory / name
+    recorded: _Recorded = {}
+    for kind in ("queries", "turns", "conversations"):
+        path = directory / FILES[kind]
         if path.is_file():
-            observations = _observations(path, kind)
+            observations = _observations(path, kind, recorded)
             if observations.rows:
                 found[kind] = observations
     if not found:
@@ -58,19 +63,30 @@ def read_observations(directory: Path) -> dict[Kind, Observations]:
         raise InputError(
             f"{directory}: no rows. It needs one of {names} that replay or evaluate has written"
         )
-    return found
+    return {kind: found[kind] for kind in FILES if kind in found}
 
 
-def _observations(path: Path, kind: Kind) -> Observations:
+def _observations(path: Path, kind: Kind, recorded: _Recorded) -> Observations:
+    """The rows of a file; those of conversations have the dimensions that others recorded."""
     rows = []
     unit = "conversation"
     for number, row in read_rows(path):
         try:
-            rows.append(READ[kind](row))
+            one = READ[kind](row)
+            turn = (one.unit, row.get("turn"))
+            if kind == "conversations":
+                one = one._replace(dimensions={**recorded.get(turn, {}), **one.dimensions})
+            elif row.get("turn") is not None:
+                recorded.setdefault(turn, _without_facts(one.dimensions))
+            rows.append(one)
         except (KeyError, TypeError, AttributeError) as error:
             raise InputError(f"{path}, line {number:,}: no row of {kind} ({error})") from error
         unit = unit_of(row)
     return Observations(kind, unit, rows)
+
+
+def _without_facts(dimensions: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in dimensions.items() if name not in FACTS}
 
 
 def read_report(directory: Path) -> dict[str, Any]:

@@ -39,20 +39,21 @@ from stream_metrics.cli.gates import FailIfOption, fail_if_crossed, read_gates
 from stream_metrics.cli.progress import shown_progress
 from stream_metrics.cli.sending import IntoKafkaOption, ShiftOption, SpeedOption, send_again
 from stream_metrics.cli.sources import SinceOption, Sources, UntilOption
+from stream_metrics.evaluation.estimates import UnknownDimension
 from stream_metrics.evaluation.generation import BadSimilarity
 from stream_metrics.evaluation.headline import PARTS, REPLAY_FIGURES, figures_of_report
 from stream_metrics.evaluation.recorded import Scoring, UnfitMetric
 from stream_metrics.metrics.ranking.names import MetricNameError
 from stream_metrics.settings import EvaluationSettings, Settings, masked
 from stream_metrics.worker.outcome import Options
-from stream_metrics.worker.report import STRATA
 
 StratifyOption = Annotated[
     list[str] | None,
     typer.Option(
         "--stratify",
-        help="Tell the figures apart by [bold]agent[/bold] or [bold]release[/bold]; may be given "
-        "several times.",
+        help="Tell the figures apart by [bold]agent[/bold], [bold]release[/bold], "
+        "[bold]route[/bold], or a recorded dimension such as language; may be given several times.",
+        show_default=False,
     ),
 ]
 
@@ -187,7 +188,7 @@ def replay(
         _shown(settings, chosen, models),
         _member(member),
         strict,
-        _strata(stratify),
+        tuple(dict.fromkeys(stratify or ())),
         Scale(processes or _cores(), restart=restart),
     )
     started = time.perf_counter()
@@ -243,7 +244,7 @@ def report(
         out = directories[0]
     elif len(directories) > 1 and out.resolve() in {one.resolve() for one in directories}:
         raise UsageError(f"--out {out}: it is one of the directories to merge; name another")
-    strata, parquet = _strata(stratify), _parquet(rows_as)
+    strata, parquet = tuple(dict.fromkeys(stratify or ())), _parquet(rows_as)
     with _directory(out), _explained(out):
         content = parts.merge(directories, out, strata)
         if parquet:
@@ -277,6 +278,8 @@ def _explained(out: Path) -> Iterator[None]:
         yield
     except (BadRows, InUse, SpoolDamaged, StrictlyBad, WorkerDied, parts.BadPart) as error:
         raise UsageError(str(error)) from error
+    except UnknownDimension as error:
+        raise UsageError(f"--stratify: {error}") from error
     except (BadModel, BadSimilarity, UnfitMetric) as error:
         raise UsageError(str(error)) from error
     except OSError as error:
@@ -310,13 +313,6 @@ def _parquet(text: str) -> bool:
         except ParquetError as error:
             raise UsageError(str(error)) from error
     return text == "parquet"
-
-
-def _strata(names: list[str] | None) -> tuple[str, ...]:
-    for name in names or ():
-        if name not in STRATA:
-            raise UsageError(f"--stratify {name!r}: use {' or '.join(STRATA)}")
-    return tuple(dict.fromkeys(names or ()))
 
 
 def _models(**folders: Path | None) -> tuple[tuple[str, str], ...]:

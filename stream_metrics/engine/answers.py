@@ -14,6 +14,7 @@ from stream_metrics.engine.row import origin_of, shown_turns
 from stream_metrics.engine.state import Conversation, Turn
 from stream_metrics.events.decode import Event
 from stream_metrics.events.wire import Result
+from stream_metrics.metrics.decisions import routes_together
 from stream_metrics.metrics.generation import AnsweredTurn
 
 
@@ -23,7 +24,8 @@ def answered_turns(
     """The turns of a conversation that have a row, with their texts, in order.
 
     A turn without a standing ``turn_completed`` has no answer. Of each document there is the text
-    of its first occurrence: its title, and its content or else its snippet.
+    of its first occurrence: its title, and its content or else its snippet. The dimensions are
+    those of the turn, its release, and the routes that its searches took, together.
 
     Args:
         conversation: As the engine has it after all of ``events``.
@@ -36,13 +38,15 @@ def answered_turns(
     """
     recorded = Recorded(conversation, events)
     for turn in shown_turns(conversation, turn_scope):
-        agent, _ = origin_of(turn)
+        agent, release = origin_of(turn)
         end = recorded.end_of(turn)
+        routes = {search.route for search in turn.order if search.route is not None}
+        facts = {"release": release, "route": routes_together(routes)}
         yield AnsweredTurn(
             conversation.conversation_id,
             turn.number,
             agent,
-            recorded_dimensions(end),
+            recorded_dimensions(end) | {name: one for name, one in facts.items() if one},
             None if end is None else end.answer,
             references_of(end),
             None if end is None else end.question,

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import Any, Final, Literal, NamedTuple
 
 from stream_metrics.evaluation.estimates import split_by
+from stream_metrics.metrics.decisions import routes_together
 from stream_metrics.metrics.generation import BY_NAME as ANSWERS
 from stream_metrics.metrics.ranking.names import MetricNameError
 from stream_metrics.metrics.ranking.registry import parse as parse_ranked
@@ -120,9 +121,11 @@ def of_conversation(row: Mapping[str, Any]) -> Observation:
         values[f"{ITERATIONS}.{basis}"] = known
     values |= _gate(row["gate"])
     routing = row["routing"]
+    route = routes_together(routing.get("routes", ()))
     values["routing_accuracy"] = (routing.get("correct", 0), routing.get("labelled", 0))
     values["labelled_share"] = (row["labelled"], row["unique"])
-    dimensions = {name: row[name] for name in ("agent", "release") if row[name] is not None}
+    facts = {"agent": row["agent"], "release": row["release"], "route": route}
+    dimensions = {name: value for name, value in facts.items() if value is not None}
     return Observation(row["conversation_id"], dimensions, values)
 
 

@@ -5,7 +5,7 @@ A ratio without a denominator is None.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import fsum, log2
 from typing import NamedTuple
 
@@ -124,6 +124,15 @@ def _first_places(results: Sequence[RankedDocument]) -> list[int]:
 
 def _dcg(gains: Sequence[int]) -> float:
     return fsum(gain / log2(place + 1) for place, gain in enumerate(gains, 1))
+
+
+def routes_together(routes: Iterable[str]) -> str | None:
+    """One name for the routes that the searches of a turn took; None if they took none.
+
+    >>> routes_together(["web", "kb"]), routes_together([])
+    ('kb+web', None)
+    """
+    return "+".join(sorted(routes)) or None
 
 
 class RerankSums(NamedTuple):

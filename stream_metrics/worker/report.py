@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import nan
 from typing import Any, Final
 
@@ -14,7 +14,12 @@ from numpy.typing import NDArray
 
 from stream_metrics.engine.config import NO_RELEASE
 from stream_metrics.evaluation.estimates import Intervals, estimated
-from stream_metrics.metrics.decisions import GateCounts, ratio, routing_row
+from stream_metrics.metrics.decisions import (
+    GateCounts,
+    ratio,
+    routes_together,
+    routing_row,
+)
 from stream_metrics.metrics.gain import ITERATIONS_CAP
 from stream_metrics.statistics.intervals import Estimate
 from stream_metrics.statistics.several import spread_of_strata, stratum_note
@@ -32,8 +37,11 @@ MICRO: Final = {
 """Figures that are a quotient of two sums over the rows."""
 
 _MICRO: Final = "micro "
+_WITHOUT: Final = -1
+_NOTHING: Final[Mapping[str, str]] = {}
 PLAIN_MICRO: Final = ("srr", "sre", "avg_gain")
-STRATA: Final = ("agent", "release")
+STRATA: Final = ("agent", "release", "route")
+"""What a row itself can be told apart by."""
 _SUMMED: Final = ("results", "unique", "duplicates", "good_unique", "labelled", "unlabelled")
 _COUNTED: Final = ("n", *_SUMMED, "gain")
 
@@ -90,6 +98,11 @@ class Report:
     """Takes the rows in their order, and makes ``report.json`` of them and the outcome.
 
     Of a row some 140 bytes are kept: the intervals draw from all of them.
+
+    Args:
+        stratify: The dimensions by which ``strata`` tells rows apart: those of ``STRATA``, and
+            what was recorded.
+        intervals: How to make them. None: no bounds.
     """
 
     def __init__(
@@ -112,8 +125,8 @@ class Report:
         self._routes: Counter[str] = Counter()
         self._routed_labelled = self._routed_correct = 0
 
-    def add(self, row: Figures) -> None:
-        """Take the next row."""
+    def add(self, row: Figures, recorded: Mapping[str, str] = _NOTHING) -> None:
+        """Take the next row; ``recorded`` are the dimensions of its turn."""
         self.rows += 1
         if row.conversation_id != self._last:
             self._last = row.conversation_id
@@ -125,8 +138,8 @@ class Report:
         for name, counts in self._counts.items():
             counts.append(getattr(row, name) or 0)
         for name, places in self._strata.items():
-            names = self._names[name]
-            places.append(names.setdefault(getattr(row, name) or NO_RELEASE, len(names)))
+            names, value = self._names[name], _value(row, name, recorded)
+            places.append(_WITHOUT if value is None else names.setdefault(value, len(names)))
         if row.iterations_for_all_good_results is not None and row.all_good_basis is not None:
             self._iterations[row.all_good_basis][row.iterations_for_all_good_results] += 1
         self._gate = GateCounts(
@@ -232,9 +245,21 @@ class Report:
         across = {name: spread_of_strata(means[name]) for name in MACRO}
         return {
             "strata": strata,
+            "without": int((places == _WITHOUT).sum()),
             "stratum_average": {name: across[name].average for name in MACRO},
             "cross_stratum_variance": {name: across[name].variance for name in MACRO},
         }
+
+
+def _value(row: Figures, dimension: str, recorded: Mapping[str, str]) -> str | None:
+    """The stratum of a row; None: it is of none."""
+    if dimension == "agent":
+        return row.agent
+    if dimension == "release":
+        return row.release or NO_RELEASE
+    if dimension == "route":
+        return routes_together(row.routing.routes)
+    return recorded.get(dimension)
 
 
 def _shown(found: Estimate, figure: str) -> dict[str, Any]:

@@ -90,7 +90,8 @@ def test_a_replay_has_every_part(replayed: Path) -> None:
         "By release", "Data quality", "Searches by language", "Searches", "Searches by score",
         "Worst searches", "Searches by agent", "Searches by category", "Searches by difficulty",
         "Searches by release", "Searches by route", "What judges searches", "Answers by language",
-        "Answers", "Answers by agent", "Answers by category", "Answers by difficulty", "Settings",
+        "Answers", "Answers by agent", "Answers by category", "Answers by difficulty",
+        "Answers by release", "Answers by route", "Settings",
     ]  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from stream_metrics.adapters.run_directory import read_report, read_rows
 from stream_metrics.evaluation.estimates import LANGUAGE
 from stream_metrics.evaluation.gathered import Conversations, Stratum
 from stream_metrics.evaluation.headline import figures_of_report
+from stream_metrics.evaluation.observed import MACRO
 from stream_metrics.evaluation.wording import interval_title, number
 from stream_metrics.metrics.generation import BY_NAME as ANSWERS
 from stream_metrics.statistics.intervals import CONFIDENCE
@@ -122,6 +123,8 @@ def _replay(report: Report, rows: Conversations, ci: str) -> list[Child]:
         strata = rows.strata(dimension)
         if strata:
             sections.append(_strata(dimension, strata))
+    for dimension, found in report["strata"].items():
+        sections.append(stratified(dimension, _by_metric(found), MACRO, "Means over rows by"))
     sections.append(_quality(report, rows))
     return sections
 
@@ -185,6 +188,23 @@ def _strata(dimension: str, strata: Sequence[Stratum]) -> Safe:
     return section(
         caption, card(table(caption, (dimension.title(), "Rows", "Results", "SRR", "SRE"), rows))
     )
+
+
+def _by_metric(found: Report) -> Report:
+    """A dimension in ``strata`` of a report, as other blocks have it."""
+    strata = found["strata"]
+    return {
+        "units": {one: block["conversations"] for one, block in strata.items()},
+        "notes": {one: block["note"] for one, block in strata.items() if block["note"]},
+        "metrics": {
+            metric: {
+                "strata": {one: block["macro"][metric] for one, block in strata.items()},
+                "stratum_average": found["stratum_average"][metric],
+                "cross_stratum_variance": found["cross_stratum_variance"][metric],
+            }
+            for metric in MACRO
+        },
+    }
 
 
 _QUALITY: Final = {

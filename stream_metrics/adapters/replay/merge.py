@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
@@ -44,6 +44,13 @@ class _Place(msgspec.Struct, gc=False, frozen=True):
     turn: int
 
 
+class _Described(_Place, gc=False, frozen=True):
+    """The same with what was recorded of the turn."""
+
+    dimensions: dict[str, str]
+
+
+_DESCRIBED: Final = msgspec.json.Decoder(_Described)
 _PLACE: Final = msgspec.json.Decoder(_Place)
 _WITHOUT: Final = msgspec.json.Decoder(list[int])
 _Turn = tuple[str, int, bytes]
@@ -124,10 +131,20 @@ def with_figures(lines: Iterable[str]) -> Iterator[tuple[Figures, str]]:
     return ((_ROW.decode(line), line) for line in lines)
 
 
-def reported(rows: Iterable[tuple[Figures, str]], report: Report) -> Iterator[str]:
-    """The lines; ``report`` is given each row."""
+def reported(
+    rows: Iterable[tuple[Figures, str]], report: Report, queries: Path | None = None
+) -> Iterator[str]:
+    """The lines; ``report`` is given each row, and what the turn's searches in ``queries`` say.
+
+    ``queries`` have the same order as the rows; None: no recorded dimension is needed.
+    """
+    searches = iter(()) if queries is None else _described(queries)
+    found = next(searches, None)
     for figures, line in rows:
-        report.add(figures)
+        own = (figures.conversation_id, figures.turn)
+        while found is not None and found[0] < own:
+            found = next(searches, None)
+        report.add(figures, found[1] if found is not None and found[0] == own else {})
         yield line
 
 
@@ -243,6 +260,12 @@ def _queries(source: Found) -> Iterator[_Query]:
         if not without:
             raise BadRows(f"{source.relevant} ends before line {number}; replay its input again")
         yield *place, line, without
+
+
+def _described(path: Path) -> Iterator[tuple[tuple[str, int], Mapping[str, str]]]:
+    for _, line in _lines(path):
+        found = _DESCRIBED.decode(line)
+        yield (found.conversation_id, found.turn), found.dimensions
 
 
 def _place_in(path: Path, number: int, line: bytes) -> tuple[str, int]:

@@ -7,7 +7,7 @@ and the counts of records.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Self
@@ -40,11 +40,12 @@ from stream_metrics.adapters.reports import (
 )
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.windows import parse_window
+from stream_metrics.evaluation.estimates import UnknownDimension
 from stream_metrics.evaluation.generation import Generation
 from stream_metrics.evaluation.recorded import Scoring
 from stream_metrics.evaluation.report import Retrieval
 from stream_metrics.worker.outcome import Options, Outcome, merged
-from stream_metrics.worker.report import Figures, Report
+from stream_metrics.worker.report import STRATA, Figures, Report
 
 PARTS: Final = "parts.json"
 SCHEMA_VERSION: Final = 1
@@ -121,21 +122,33 @@ class Whole:
 
 
 def finish(out: Path, part: Part, whole: Whole, stratify: Sequence[str] = ()) -> dict[str, Any]:
-    """Write the files of a report; its content."""
+    """Write the files of a report; its content.
+
+    Raises:
+        UnknownDimension: No row of any kind has a dimension of ``stratify``.
+        BadRows: A line is no row.
+    """
     outcome, options, scoring = whole.outcome, part.options, part.scoring
     retrieval = Retrieval([str(metric) for metric in scoring.metrics])
     write_queries(out / QUERIES, out / RELEVANT, scored_queries(whole.queries, retrieval))
+    generation = Generation()
+    write_lines(out / TURNS, scored_turns(whole.turns, generation))
+    known = {"retrieval": retrieval.dimensions, "generation": generation.dimensions}
+    _check_dimensions(stratify, {*STRATA}.union(*known.values()))
+    split = {
+        block: [name for name in stratify if name in names] if stratify else None
+        for block, names in known.items()
+    }
     report = Report(stratify, scoring.intervals)
-    write_lines(out / ROWS, reported(whole.rows, report))
+    recorded = out / QUERIES if {*stratify} - {*STRATA} else None
+    write_lines(out / ROWS, reported(whole.rows, report, recorded))
     windows = outcome.window_sums(options)
     history = options.history(outcome.last_event_us)
     write_lines(out / BUCKETS, bucket_lines(whole.buckets, history, windows.take))
     write_json(out, "windows.json", windows.document())
-    generation = Generation()
-    write_lines(out / TURNS, scored_turns(whole.turns, generation))
     blocks = {
-        "retrieval": retrieval.block(intervals=scoring.intervals),
-        "generation": generation.block(intervals=scoring.intervals),
+        "retrieval": retrieval.block(intervals=scoring.intervals, dimensions=split["retrieval"]),
+        "generation": generation.block(intervals=scoring.intervals, dimensions=split["generation"]),
     }
     content = report.document(outcome, part.source, part.config, **blocks)
     write_json(out, "report.json", content)
@@ -154,6 +167,13 @@ def finish(out: Path, part: Part, whole: Whole, stratify: Sequence[str] = ()) ->
         },
     )
     return content
+
+
+def _check_dimensions(asked: Sequence[str], known: Collection[str]) -> None:
+    for name in asked:
+        if name not in known:
+            there = ", ".join(sorted(known))
+            raise UnknownDimension(f"no row has the dimension {name!r}; there are: {there}")
 
 
 def finish_merged(

@@ -1,0 +1,138 @@
+"""``--stratify`` in a replay: agent, release, route and recorded dimensions, in every block."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_metrics.adapters.html.report import write_report_page
+from stream_metrics.adapters.replay import parts
+from stream_metrics.adapters.replay.run import run
+from stream_metrics.adapters.run_directory import read_observations
+from stream_metrics.evaluation.estimates import UnknownDimension
+from stream_metrics.ports import Record
+from stream_metrics.worker.report import MACRO
+from tests.replays import AT_ONCE, IN_PARTS, Told, replayed, task
+from tests.unit.test_replay_answers import record
+from tests.unit.test_replay_searches import search
+from tests.unit.test_report import figures
+
+DIMENSIONS = ("language", "route", "agent")
+
+
+def recorded(size: int = 18) -> list[Record]:
+    """Conversations in two languages, of two routes or of one; every sixth says neither."""
+    records = []
+    for number in range(size):
+        name = f"c{number:02}"
+        route = None if number % 6 == 5 else "web"
+        records.append(search(name, 1, "a", "b", route=route))
+        if number % 3 == 0:
+            records.append(search(name, 2, "a", route="kb"))
+        if number % 6 != 5:
+            language = {"language": "de" if number % 2 else "en"}
+            records.append(
+                record("turn_completed", name, 9, answer="about a", dimensions=language,
+                       relevant={"a": 3})
+            )  # fmt: skip
+    return records
+
+
+def rows_in(directory: Path) -> list[dict[str, Any]]:
+    """The rows of conversations."""
+    lines = (directory / "conversations.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def report_of(directory: Path, *stratify: str) -> dict[str, Any]:
+    """The report of these records, split like this."""
+    return run(task(recorded(), directory, AT_ONCE, stratify=stratify), Told())
+
+
+def test_rows_are_told_apart_by_what_was_recorded_of_their_turn(tmp_path: Path) -> None:
+    """Each stratum has the figures of its rows; those that say nothing are counted."""
+    found = report_of(tmp_path, "language")["strata"]["language"]
+
+    assert found["without"] == 3
+    for language, odd in (("de", 1), ("en", 0)):
+        own = [
+            row
+            for number, row in enumerate(rows_in(tmp_path))
+            if number % 6 != 5 and number % 2 == odd
+        ]
+        stratum = found["strata"][language]
+        assert figures(own) == (stratum["macro"], stratum["micro"])
+        assert stratum["conversations"] == len(own)
+
+
+def test_a_row_is_of_the_routes_that_its_turn_took_together(tmp_path: Path) -> None:
+    """A search is of its own route alone."""
+    report = report_of(tmp_path, "route")
+
+    found = report["strata"]["route"]
+    assert {name: one["conversations"] for name, one in found["strata"].items()} == {
+        "kb+web": 6, "web": 9,
+    }  # fmt: skip
+    assert found["without"] == 3
+    assert report["retrieval"]["strata"]["route"]["units"] == {"kb": 6, "web": 15}
+    assert report["generation"]["strata"]["route"]["units"] == {"kb+web": 6, "web": 9}
+
+
+def test_every_block_is_split_as_asked(tmp_path: Path) -> None:
+    """And by nothing else; unasked, rows are not split, and other blocks by all that there is."""
+    asked = report_of(tmp_path / "asked", "language", "agent")
+    unasked = report_of(tmp_path / "unasked")
+
+    assert list(asked["strata"]) == ["language", "agent"]
+    assert list(asked["retrieval"]["strata"]) == ["language", "agent"]
+    assert list(asked["generation"]["strata"]) == ["language", "agent"]
+    assert unasked["strata"] == {}
+    assert list(unasked["retrieval"]["strata"]) == ["language", "route"]
+    assert list(unasked["generation"]["strata"]) == ["language", "route"]
+
+
+def test_a_dimension_that_no_row_has_is_an_error(tmp_path: Path) -> None:
+    """The message says which there are."""
+    with pytest.raises(UnknownDimension, match="'topic'; there are: agent, language, release, rou"):
+        report_of(tmp_path, "topic")
+
+
+def test_the_way_of_a_replay_does_not_show(tmp_path: Path) -> None:
+    """In memory, in pieces, and of members that are merged: the same strata."""
+    whole = replayed(recorded(), tmp_path / "whole", AT_ONCE, stratify=DIMENSIONS)
+    pieces = replayed(recorded(), tmp_path / "pieces", IN_PARTS, stratify=DIMENSIONS)
+    shares = [tmp_path / f"{index}" for index in (1, 2)]
+    for index, share in enumerate(shares, 1):
+        replayed(recorded(), share, AT_ONCE, member=(index, 2))
+    out = tmp_path / "merged"
+    out.mkdir()
+    parts.merge(shares, out, DIMENSIONS)
+
+    assert pieces == whole
+    assert (out / "report.json").read_bytes() == whole["report.json"]
+
+
+def test_comparisons_tell_rows_apart_by_the_same(tmp_path: Path) -> None:
+    """What ``compare --stratify language`` makes of a stratum is what the report says."""
+    report = report_of(tmp_path, *DIMENSIONS)
+
+    rows = read_observations(tmp_path)["conversations"]
+
+    for dimension in DIMENSIONS:
+        for stratum, own in rows.strata(dimension).items():
+            found = report["strata"][dimension]["strata"][stratum]
+            assert own.figure("srr").figure == found["micro"]["srr"]["value"]
+
+
+def test_the_page_shows_what_was_asked_for(tmp_path: Path) -> None:
+    """A section a dimension, with the mean of each stratum."""
+    report = report_of(tmp_path, "language")
+
+    page = write_report_page(tmp_path).read_text(encoding="utf-8")
+
+    assert "<h2>Means over rows by language</h2>" in page
+    mean = report["strata"]["language"]["strata"]["de"]["macro"][MACRO[0]]["mean"]
+    assert f"{mean:.4f}" in page
