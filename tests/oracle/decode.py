@@ -77,12 +77,12 @@ def decode(record: Record, keyed: bool) -> Event:
         ).hexdigest()
     except ValueError:
         raise Rejected("invalid") from None  # a lone surrogate, or a number beyond the doubles
+    kind = data.get("type")
+    if not isinstance(kind, str) or kind not in TYPES:
+        raise Rejected("unknown_type")
     version = _int(data, "version", low=-MAX_INT, default=1)
     if version != 1:
         raise Rejected("unknown_version")
-    kind = _str(data, "type", required=True)
-    if kind not in TYPES:
-        raise Rejected("unknown_type")
     event_id = _str(data, "event_id", 1, 128, required=True)
     conversation = _str(data, "conversation_id", 1, 128, required=True)
     turn = _int(data, "turn", low=1, required=kind != "forget", default=0)
