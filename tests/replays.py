@@ -78,10 +78,12 @@ def task(
     turn_scope: str = "last",
     identity: Sequence[Any] | None = ("test",),
     metrics: Sequence[str] = METRICS,
+    evaluation: dict[str, Any] | None = None,
     **others: Any,
 ) -> Task:
     """A replay of ``records`` into ``out``."""
-    config = {**CONFIG, "evaluation": {**CONFIG["evaluation"], "metrics": list(metrics)}}
+    chosen_evaluation = {**CONFIG["evaluation"], "metrics": list(metrics), **(evaluation or {})}
+    config = {**CONFIG, "evaluation": chosen_evaluation}
     out.mkdir(parents=True, exist_ok=True)
     source = Source(["test"], identity, lambda: (record for record in records))
     chosen = options(turn_scope, config=config)

@@ -489,6 +489,21 @@ def test_tests_can_be_turned_off(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     assert json.loads((folder / "found" / "compare.json").read_text())["family"]["size"] == 0
 
 
+def test_a_replay_is_reported_with_the_intervals_of_the_settings(folder: Path) -> None:
+    """They are in the report, among its settings, and in the titles of its page."""
+    (folder / "s.toml").write_text(SETTINGS)
+    invoke("generate", "--out", "t.jsonl", "--conversations", "12")
+
+    invoke("replay", "t.jsonl", "--out", "one", "--config", "s.toml")
+
+    report = json.loads((folder / "one" / "report.json").read_text())
+    chosen = {"interval": "t", "confidence": 0.8, "resamples": 200, "seed": 7}
+    assert chosen.items() <= report["config"]["evaluation"].items()
+    page = (folder / "one" / "report.html").read_text()
+    assert "80% CI" in page
+    assert "95% CI" not in page
+
+
 @pytest.mark.parametrize("gate", ["any.worse", "mrr.worse", "mrr.p<0.1", "mrr.p_adjusted<0.1"])
 def test_a_condition_about_a_test_that_is_not_made_is_refused(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], gate: str

@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_metrics.adapters.replay.run import run
+from stream_metrics.adapters.replay.parts import merge
+from stream_metrics.adapters.replay.run import Scale, run
 from stream_metrics.metrics.exact import exact_sum, rounded
 from stream_metrics.statistics.intervals import estimate
 from stream_metrics.statistics.units import Units
 from stream_metrics.worker.report import MACRO
-from tests.replays import AT_ONCE, Told, task, traffic
+from tests.replays import AT_ONCE, IN_PARTS, Told, task, traffic
 
 FINITE = st.floats(
     allow_nan=False, allow_infinity=False, width=64, min_value=-1e300, max_value=1e300
@@ -76,7 +77,61 @@ def test_the_figures_of_a_report_are_those_of_its_rows(turn_scope: str, tmp_path
         assert found["conversations"] == len({row["conversation_id"] for row in own})
 
 
-def figures(rows: list[dict[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
+CHOSEN = {"confidence_intervals": True, "interval": "bca", "confidence": 0.8, "resamples": 300,
+          "seed": 5}  # fmt: skip
+
+
+@pytest.mark.parametrize("scale", [AT_ONCE, IN_PARTS], ids=["at once", "in parts"])
+def test_the_intervals_of_a_report_are_made_as_its_settings_say(
+    scale: Scale, tmp_path: Path
+) -> None:
+    """Kind, confidence, resamples and seed hold for macro and micro figures, strata and answers."""
+    report = run(
+        task(traffic(), tmp_path, scale, stratify=("agent",), evaluation=CHOSEN),
+        Told(),
+    )
+    rows = [json.loads(one) for one in (tmp_path / "conversations.jsonl").read_text().splitlines()]
+    options = {"method": "bca", "confidence": 0.8, "resample_count": 300, "seed": 5}
+
+    aggregate = report["aggregate"]
+    assert figures(rows, **options) == (aggregate["macro"], aggregate["micro_intervals"])
+    agent = rows[0]["agent"]
+    own = [row for row in rows if row["agent"] == agent]
+    stratum = report["strata"]["agent"]["strata"][agent]
+    assert figures(own, **options) == (stratum["macro"], stratum["micro"])
+    answers = report["generation"]["metrics"]["token_f1"]
+    turns = [json.loads(one) for one in (tmp_path / "turns.jsonl").read_text().splitlines()]
+    scores = Units.of_values(
+        (turn["conversation_id"], turn["scores"]["token_f1"]) for turn in turns
+    )
+    assert shown(scores, "mean", **options).items() <= answers.items()
+
+
+def test_a_report_may_have_no_intervals(tmp_path: Path) -> None:
+    """Means and spreads are the same, and every bound is null."""
+    off = {**CHOSEN, "confidence_intervals": False}
+    with_them = run(task(traffic(), tmp_path / "one", AT_ONCE), Told())["aggregate"]
+
+    found = run(task(traffic(), tmp_path / "two", AT_ONCE, evaluation=off), Told())["aggregate"]
+
+    for block in ("macro", "micro_intervals"):
+        for name, one in found[block].items():
+            assert (one["ci_low"], one["ci_high"]) == (None, None)
+            kept = {key: value for key, value in one.items() if not key.startswith("ci_")}
+            assert kept.items() <= with_them[block][name].items()
+
+
+def test_a_report_that_is_made_again_keeps_its_intervals(tmp_path: Path) -> None:
+    """The settings are read from the directory."""
+    run(task(traffic(), tmp_path, AT_ONCE, evaluation=CHOSEN), Told())
+    before = (tmp_path / "report.json").read_bytes()
+
+    merge([tmp_path], tmp_path)
+
+    assert (tmp_path / "report.json").read_bytes() == before
+
+
+def figures(rows: list[dict[str, Any]], **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Macro and micro figures straight from rows."""
     names = [row["conversation_id"] for row in rows]
     macro = {
@@ -97,14 +152,14 @@ def figures(rows: list[dict[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]
         for name, (above, below) in quotients.items()
     }
     return (
-        {name: shown(units, "mean") for name, units in macro.items()},
-        {name: shown(units, "value") for name, units in micro.items()},
+        {name: shown(units, "mean", **options) for name, units in macro.items()},
+        {name: shown(units, "value", **options) for name, units in micro.items()},
     )
 
 
-def shown(units: Units, figure: str) -> dict[str, Any]:
+def shown(units: Units, figure: str, **options: Any) -> dict[str, Any]:
     """An estimate as a report has it."""
-    found = estimate(units)
+    found = estimate(units, **options)
     return {
         figure: found.mean,
         "n": found.n,
