@@ -155,6 +155,8 @@ async def _demo(seconds: float, port: int, *, forever: bool, keep: bool) -> None
     page = PageServer(board, WorstConversations(source, owned, now_us, kept_seconds=PAGE_SECONDS))
     runner, port = await _serve(port, pages, page)
     console = Console()
+    if not console.is_terminal:
+        console.print(f"The page of the day: http://localhost:{port}/", soft_wrap=True)
     try:
         while True:
             day = Day(records, operations)
@@ -166,7 +168,9 @@ async def _demo(seconds: float, port: int, *, forever: bool, keep: bool) -> None
                 break
         if keep:
             console.print(f"The page stays open: http://localhost:{port}/   Ctrl-C ends it.")
-            await asyncio.Event().wait()
+            while True:  # the page asks whether anybody is there
+                health.beat()
+                await asyncio.sleep(TICK_SECONDS)
     finally:
         await runner.cleanup()
 
