@@ -75,8 +75,10 @@ def decode(record: Record, keyed: bool) -> Event:
                 data, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
             ).encode()
         ).hexdigest()
+    except UnicodeEncodeError:
+        raise Rejected("not_json") from None  # half a surrogate pair
     except ValueError:
-        raise Rejected("invalid") from None  # a lone surrogate, or a number beyond the doubles
+        raise Rejected("invalid") from None  # a number beyond the doubles
     kind = data.get("type")
     if not isinstance(kind, str) or kind not in TYPES:
         raise Rejected("unknown_type")
