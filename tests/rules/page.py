@@ -202,6 +202,14 @@ SUBJECTS: Final = (
         DECISIONS, USUAL_DECISIONS, high=True,
     ),
     Subject(
+        "missed searches, 20% usual", missed, 200_000, {("5m",): (300_000,), ("1h",): (300_000,)},
+        DECISIONS, USUAL_DECISIONS, high=True,
+    ),
+    Subject(
+        "missed searches, none usual", missed, 0, {("5m",): (200_000,), ("1h",): (100_000,)},
+        DECISIONS, USUAL_DECISIONS, high=True,
+    ),
+    Subject(
         "best routes", routing, 900_000, {("5m",): (800_000,), ("1h",): (850_000,)},
         ROUTES, USUAL_ROUTES,
     ),
@@ -236,6 +244,8 @@ AGREED: Final = (
         )
         for part in parts
     ),
+    # Where all searches are missed anyway, nothing is new.
+    Agent("all missed anyway", missed(MANY, MANY)),
     # A mixture has no usual behaviour.
     Agent("other", srr(100_000, MANY), dict.fromkeys(("1m", "5m"), srr(MANY // 2, MANY))),
 )

@@ -302,7 +302,9 @@ def of_others() -> list[Case]:
     silent = dict.fromkeys(range(QUIET_MINUTES, QUIET_MINUTES + BAD_MINUTES, 5), ())
     return [
         Case("is silent about agents that are added up under `other`", spiking(agent="other"),
-             silent)
+             silent),
+        Case("is silent about releases that are added up under `other`", spiking(release="other"),
+             silent),
     ]  # fmt: skip
 
 

@@ -36,7 +36,7 @@ def few_above(deviations: float, least: float) -> Surely:
     nearly = 1e-9  # from 0 and 1, which have no logarithm
 
     def surely(value: float, usual: float, count: int) -> bool:
-        usual = min(max(usual, least), 1 - least)
+        usual = min(max(usual, least), 1 - nearly)
         if value <= usual:
             return False
         share = min(max(value, nearly), 1 - nearly)

@@ -31,6 +31,7 @@ from stream_metrics.adapters.page.thresholds import (
     ITERATIONS,
     LABELLED_OF_USUAL,
     MISSED,
+    MISSED_OF_USUAL,
     RERANKED,
     RERANKING,
     RERANKING_DROP,
@@ -197,8 +198,8 @@ def _whole(of: Callable[[Sums], figures.Figure]) -> Callable[[Sums], int]:
     return lambda sums: int(of(sums)["whole"])
 
 
-def _spike(limit: float) -> Callable[[float, float], bool]:
-    return lambda value, usual: value > limit and value > SRR_OF_USUAL * usual
+def _above_both(limit: float, times: float) -> Callable[[float, float], bool]:
+    return lambda value, usual: value > limit and value > times * usual
 
 
 def _drops(level: str) -> list[Condition]:
@@ -209,10 +210,6 @@ def _drops(level: str) -> list[Condition]:
 
 def _below_usual(part: float) -> Callable[[float, float], bool]:
     return lambda value, usual: value < part * usual
-
-
-def _above(limit: float) -> Callable[[float, float], bool]:
-    return lambda value, _: value > limit
 
 
 def _under_usual(by: float) -> Callable[[float, float], bool]:
@@ -238,7 +235,7 @@ srr_spike: Final = rule(
         share_above(4.5, 4),
     ),
     [
-        Condition(level, windows, _spike(limit))
+        Condition(level, windows, _above_both(limit, SRR_OF_USUAL))
         for level, limit in ((CRITICAL, SRR_CRITICAL), (WARNING, SRR_WARNING))
         for windows in SRR_WINDOWS
     ],
@@ -277,7 +274,10 @@ missed_retrievals: Final = rule(
         "the gate skipped a search that was needed in {} of the cases of {}",
         share, _whole(missed_share), few_above(4, least=0.02),
     ),
-    [Condition(CRITICAL, (window,), _above(limit)) for window, limit in MISSED.items()],
+    [
+        Condition(CRITICAL, (window,), _above_both(limit, MISSED_OF_USUAL))
+        for window, limit in MISSED.items()
+    ],
 )  # fmt: skip
 
 routing_drop: Final = rule(

@@ -23,6 +23,7 @@ LABELLED_OF_USUAL: Final = 0.4  # with fewer labels settled iterations say nothi
 COVERED: Final = "1h"  # the window whose labels the page asks for, where alerts know more
 
 MISSED: Final = {"5m": 0.2, "1h": 0.1}  # of labelled gate decisions
+MISSED_OF_USUAL: Final = 1.5
 ROUTING_DROP: Final = {"5m": 0.1, "1h": 0.05}  # below what is usual
 RERANKING: Final = 1.0  # of the NDCG before, in 5m
 RERANKING_DROP: Final = 0.05  # below what is usual, in 1h
