@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable
-
-from aiokafka import TopicPartition
-
-from tests.simulation.brokers import ScriptedConsumer
 from tests.simulation.system import PARTITIONS, Process, System
+
+
+def numbers(process: Process) -> list[int]:
+    """The partitions whose windows a worker shows."""
+    return sorted(partition.number for partition in process.live.partitions)
 
 
 async def taken_away() -> tuple[System, Process, Process]:
@@ -25,37 +24,33 @@ async def taken_away() -> tuple[System, Process, Process]:
     return system, before, owner
 
 
-class Unanswered:
-    """In the place of a client's method: notes that it was asked, and never answers."""
-
-    def __init__(self) -> None:
-        self.asked = asyncio.Event()
-
-    async def __call__(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Wait for good."""
-        self.asked.set()
-        await asyncio.Event().wait()
-        raise AssertionError
-
-
 async def test_a_worker_that_was_fenced_shows_none_of_what_others_may_own() -> None:
-    """Cut off from Kafka alone, it sees in the store that one partition is another's; its windows
-    are not exported a second time while it waits for brokers that do not answer."""
-    system, before, _ = await taken_away()
-    silent = Unanswered()
-    before.client.beginning_offsets = silent  # type: ignore[method-assign]
-    assert len(before.live.partitions) == PARTITIONS
+    """One refused write tells it that the group has gone on without it; its windows of the other
+    partitions are not exported a second time until the brokers have answered."""
+    system, before, owner = await taken_away()
 
-    async def work() -> None:
-        await before.live._look_after()
+    for _ in range(50):
+        system.produce(1)
         await before.live._turn()
-
-    working = asyncio.create_task(work())
-    async with asyncio.timeout(10):
-        await silent.asked.wait()
+        if len(before.live.partitions) < PARTITIONS:
+            break
 
     assert before.live.partitions == []
-    working.cancel()
-    await asyncio.gather(working, return_exceptions=True)
-    assert isinstance(before.client, ScriptedConsumer)
+    assert len(owner.live.partitions) == PARTITIONS
+    assert not system.breaches
+
+
+async def test_a_worker_that_was_fenced_goes_on_with_what_is_its_own() -> None:
+    """Once the brokers have answered it shows what it has, and reads on."""
+    system, before, owner = await taken_away()
+    system.produce(20)
+    await before.live._turn()
+
+    system.rebalance()
+    for process in (before, owner, before, owner):
+        await system.act(process, "read")
+
+    shown = [number for process in (before, owner) for number in numbers(process)]
+    assert sorted(shown) == list(range(PARTITIONS))
+    assert numbers(before)
     assert not system.breaches
