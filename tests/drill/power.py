@@ -35,7 +35,7 @@ def change(shelf: Libraries, agent: Agent, condition: Condition, ratio: Ratio) -
 
 
 def tells(shelf: Libraries, agent: Agent, condition: Condition, ratio: Ratio, turns: int) -> bool:
-    """Whether a test that knew both conditions would tell them apart from so many turns.
+    """Whether a test that knew the healthy condition would tell the other from so many turns.
 
     The test adds up ``above - usual * below`` over the turns, where ``usual`` is the healthy ratio.
     It calls so much as chance brings once in 31,600 healthy stretches (four standard deviations on
@@ -49,8 +49,13 @@ def tells(shelf: Libraries, agent: Agent, condition: Condition, ratio: Ratio, tu
     usual = float(weight @ up) / float(weight @ down)
     healthy = up - usual * down
     then_up, then_down, then_weight = _turns(shelf, agent, condition, ratio)
-    then = then_up - usual * then_down
-    sign = 1.0 if float(then_weight @ then) > 0 else -1.0
+    return parts((healthy, weight), (then_up - usual * then_down, then_weight), turns)
+
+
+def parts(before: tuple[Reals, Reals], after: tuple[Reals, Reals], turns: int) -> bool:
+    """Whether the sum of so many turns tells two distributions, of values and weights, apart."""
+    (healthy, weight), (then, then_weight) = before, after
+    sign = 1.0 if float(then_weight @ then) > float(weight @ healthy) else -1.0
     low = float(min((sign * healthy).min(), (sign * then).min()))
     high = float(max((sign * healthy).max(), (sign * then).max()))
     step = (high - low) / STEPS

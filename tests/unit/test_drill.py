@@ -7,13 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from stream_metrics.engine.config import WINDOW_BUCKETS
 from stream_metrics.engine.windows import parse_window
 from tests.drill.evaluation import Firing, Rule, firings
 from tests.drill.library import Condition
 from tests.drill.plan import KINDS, incidents
-from tests.drill.power import STEPS, grid_of, sum_of, tells
+from tests.drill.power import CHANCE, POWER, STEPS, grid_of, parts, sum_of, tells
 from tests.drill.report import Group, page
 from tests.drill.run import Drill, Size
 from tests.drill.score import caught, false_alarms, real, woken_for_others
@@ -203,6 +204,33 @@ def test_an_incident_is_told_from_so_many_turns_as_the_sum_of_them_needs() -> No
 
     assert told == [False, False, True]
     assert not tells(shelf, agent, Condition(), missed, 200)
+
+
+def test_an_incident_is_not_told_where_its_alert_waits_for_more() -> None:
+    """However plain it is in what there is."""
+    shelf, agent = Libraries(200), roster(1, 1)[0]
+    missed = next(kind.ratio for kind in KINDS if kind.name == "gate_skips")
+    assert missed is not None
+
+    waiting = missed._replace(least=1_000)
+
+    assert not tells(shelf, agent, Condition("gate_skips", 0.95), waiting, 20)
+
+
+@pytest.mark.parametrize(("usual", "then"), [(0.02, 0.5), (0.2, 0.6), (0.9, 0.5), (0.5, 0.1)])
+def test_shares_are_told_apart_as_the_binomial_distribution_says(usual: float, then: float) -> None:
+    """For any number of decisions up to 60, whether the share rises or falls."""
+    values = np.array([0.0, 1.0])
+    before, after = np.array([1 - usual, usual]), np.array([1 - then, then])
+    worse, better = (usual, then) if then > usual else (1 - usual, 1 - then)
+    told = []
+    for decisions in range(1, 61):
+        critical = int(binom.isf(CHANCE, decisions, worse)) + 1
+        expected = binom.sf(critical - 1, decisions, better) >= POWER
+        told.append(expected)
+        assert parts((values, before), (values, after), decisions) == expected
+
+    assert {False, True} == set(told)
 
 
 def test_the_distribution_of_a_sum_is_worked_out() -> None:
