@@ -42,15 +42,13 @@ class Kind(NamedTuple):
     times: float = 0.0
 
 
-_SRR: Final = Ratio(("d",), ("r",), 200)
-_SRE: Final = Ratio(("sg",), ("sr",), 200)
-_GAIN: Final = Ratio(("sG",), ("si",), 20)
-_RESULTS: Final = Ratio(("r",), ("s",), 20)
-_MISSED: Final = Ratio(
-    ("q|skip|yes",), ("q|skip|yes", "q|skip|no", "q|search|yes", "q|search|no"), 5
-)
-_ROUTED: Final = Ratio(("R|any|yes",), ("R|any|yes", "R|any|no"), 10)
-_RERANKED: Final = Ratio(("ks|shown",), ("ks|baseline",), 0)
+_SRR: Final = Ratio(("d",), ("r",))
+_SRE: Final = Ratio(("sg",), ("sr",))
+_GAIN: Final = Ratio(("sG",), ("si",))
+_RESULTS: Final = Ratio(("r",), ("s",))
+_MISSED: Final = Ratio(("q|skip|yes",), ("q|skip|yes", "q|skip|no", "q|search|yes", "q|search|no"))
+_ROUTED: Final = Ratio(("R|any|yes",), ("R|any|yes", "R|any|no"))
+_RERANKED: Final = Ratio(("ks|shown",), ("ks|baseline",))
 
 KINDS: Final = (
     Kind("same_pages", "an index returns the same pages", (0.2, 0.4, 0.6, 0.8), 0.8,

@@ -19,11 +19,10 @@ POWER: Final = 0.95
 
 
 class Ratio(NamedTuple):
-    """A ratio of window sums, by the codes of its parts; its alert waits for ``least`` below."""
+    """A ratio of window sums, by the codes of its parts."""
 
     above: tuple[str, ...]
     below: tuple[str, ...]
-    least: int
 
 
 def change(shelf: Libraries, agent: Agent, condition: Condition, ratio: Ratio) -> float:
@@ -40,11 +39,10 @@ def tells(shelf: Libraries, agent: Agent, condition: Condition, ratio: Ratio, tu
     The test adds up ``above - usual * below`` over the turns, where ``usual`` is the healthy ratio.
     It calls so much as chance brings once in 31,600 healthy stretches (four standard deviations on
     one side) an incident; of 100 incidents it has to find 95. The distribution of the sum is worked
-    out, not taken for a normal one: of a handful of turns it is none. So many turns must have as
-    much as the alert waits for, too.
+    out, not taken for a normal one: of a handful of turns it is none.
     """
     up, down, weight = _turns(shelf, agent, Condition(HEALTHY), ratio)
-    if turns < 1 or turns * float(weight @ down) < ratio.least:
+    if turns < 1:
         return False
     usual = float(weight @ up) / float(weight @ down)
     healthy = up - usual * down

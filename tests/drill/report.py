@@ -21,6 +21,7 @@ from tests.drill.score import (
     caught,
     false_alarms,
     late_table,
+    most_pages,
     real,
     share_in_time,
     woken_for_others,
@@ -123,17 +124,22 @@ def _wilson(hits: int, of: int) -> tuple[float, float]:
 
 
 def _outcome(group: Group) -> Iterator[str]:
-    enough = real(group.caught)
+    enough, less = real(group.caught), real(group.caught, telling=False)
     count = len(enough)
     low, high = _wilson(sum(one.in_time for one in enough), count)
-    less = real(group.caught, telling=False)
     weeks = sum(int(m.sum()) for drill in group.troubled for m in calm(drill).values()) / WEEK
     every = [one for one in group.caught if one.real]
-    others = sum(len(woken_for_others(drill)) for drill in group.troubled)
+    others = [one for drill in group.troubled for one in woken_for_others(drill)]
+    pages = sum(one.rule.severity == PAGE for one in others)
     yield (
         f"- Incidents of real size, with traffic enough: {count}. Caught within {SOON} minutes of "
         f"labelled data: {group.share_caught:.1%} (95% CI {low:.1%} to {high:.1%}; plain rules: "
         f"{group.share_of_plain:.1%})."
+    )
+    incidents = {one.incident for one in enough}
+    yield (
+        f"- These are {len(incidents)} incidents, each counted once for every alert that is meant "
+        f"for it; {sum(one.agent is None for one in incidents)} of them concern all agents."
     )
     yield (
         f"- Incidents of real size, with less traffic: {len(less)}. Caught within {SOON} minutes "
@@ -144,16 +150,18 @@ def _outcome(group: Group) -> Iterator[str]:
         f"- All incidents of real size: {len(every)}. Caught within {SOON} minutes of labelled "
         f"data: {share_in_time(every):.1%} (plain rules: {share_in_time(every, plain=True):.1%})."
     )
-    paged = [one for one in real(group.caught) if one.kind.alert in group.paging]
+    paged = [one for one in enough if one.kind.alert in group.paging]
     yield (
-        f"- Of those with traffic enough, {len(paged)} have an alert that pages. It paged for "
-        f"{sum(one.paged for one in paged)} of them; the others are messages for working hours."
+        f"- Of those with traffic enough, {len(paged)} have an alert that pages. It paged in "
+        f"time for {sum(one.paged_in_time for one in paged)} of them; the others are messages for "
+        "working hours."
     )
     yield (
         f"- False pages in healthy weeks: {group.pages_a_month_and_agent:.2f} a month and agent "
-        f"about agents; {group.pages_a_month:.2f} a month about the system as a whole."
+        f"about agents, at most {most_pages(group.healthy)} about one agent of a world; "
+        f"{group.pages_a_month:.2f} a month about the system as a whole."
     )
     yield (
-        f"- In worlds with incidents, alerts about agents that had none for a day: {others} in "
-        f"{weeks:.1f} agent-weeks."
+        "- In worlds with incidents, alerts about agents that had none for a day: "
+        f"{len(others)} in {weeks:.1f} agent-weeks, {pages} of them pages."
     )

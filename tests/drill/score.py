@@ -30,7 +30,7 @@ class Caught:
     ``change``: how many times its healthy ratio its agent's is, None of incidents of all.
     ``telling``: whether there was traffic enough to tell it from chance. ``due``: the minutes
     after which ten minutes of labelled data were there. ``turns``: its agent's in the first ten
-    minutes, None of incidents of all. ``paged``: whether somebody was woken, not only told.
+    minutes, None of incidents of all. ``paged``: after how many minutes somebody was woken.
     """
 
     kind: Kind
@@ -41,7 +41,7 @@ class Caught:
     minutes: int | None
     plain: int | None
     turns: int | None
-    paged: bool
+    paged: int | None
 
     @property
     def real(self) -> bool:
@@ -53,6 +53,11 @@ class Caught:
     def in_time(self) -> bool:
         """Whether the alert fired within ten minutes of labelled data."""
         return self.minutes is not None and self.minutes <= self.due
+
+    @property
+    def paged_in_time(self) -> bool:
+        """Whether somebody was woken as soon."""
+        return self.paged is not None and self.paged <= self.due
 
     @property
     def plain_in_time(self) -> bool:
@@ -107,7 +112,7 @@ def caught(drill: Drill) -> list[Caught]:
                     _after(drill.firings, kind.alert, incident),
                     _after(drill.firings, kind.plain, incident),
                     _turns(drill, incident),
-                    _after(drill.firings, kind.alert, incident, PAGE) is not None,
+                    _after(drill.firings, kind.alert, incident, PAGE),
                 )
             )
     return found
@@ -153,6 +158,17 @@ def false_alarms(drills: Sequence[Drill]) -> list[FalseAlarms]:
         )
         for rule in sorted(rules)
     ]
+
+
+def most_pages(drills: Sequence[Drill]) -> int:
+    """Of the drills' agents, the most pages about one."""
+    pages = Counter(
+        (number, agent)
+        for number, drill in enumerate(drills)
+        for firing in drill.firings
+        if firing.rule.severity == PAGE and (agent := firing.labels.get("agent")) is not None
+    )
+    return max(pages.values(), default=0)
 
 
 def calm(drill: Drill) -> dict[str, NDArray[np.bool_]]:

@@ -206,17 +206,6 @@ def test_an_incident_is_told_from_so_many_turns_as_the_sum_of_them_needs() -> No
     assert not tells(shelf, agent, Condition(), missed, 200)
 
 
-def test_an_incident_is_not_told_where_its_alert_waits_for_more() -> None:
-    """However plain it is in what there is."""
-    shelf, agent = Libraries(200), roster(1, 1)[0]
-    missed = next(kind.ratio for kind in KINDS if kind.name == "gate_skips")
-    assert missed is not None
-
-    waiting = missed._replace(least=1_000)
-
-    assert not tells(shelf, agent, Condition("gate_skips", 0.95), waiting, 20)
-
-
 @pytest.mark.parametrize(("usual", "then"), [(0.02, 0.5), (0.2, 0.6), (0.9, 0.5), (0.5, 0.1)])
 def test_shares_are_told_apart_as_the_binomial_distribution_says(usual: float, then: float) -> None:
     """For any number of decisions up to 60, whether the share rises or falls."""
