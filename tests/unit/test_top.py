@@ -88,7 +88,7 @@ def test_it_lists_conversations_and_duplicates(namespace: RedisOptions) -> None:
 
 
 def test_the_window_ends_with_the_last_event(namespace: RedisOptions) -> None:
-    """Without --now the window is the one that an export would show."""
+    """Without --now it is that of an export, unless an event is ahead of all records."""
     fill(namespace, *EVENTS)
 
     assert "2024-06-10 11:01:00Z to 2024-06-10 12:01:00Z" in run().stdout
