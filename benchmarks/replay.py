@@ -24,10 +24,10 @@ from stream_metrics.adapters.files import read_records
 from stream_metrics.adapters.replay.manifest import load
 from stream_metrics.adapters.replay.parts import PARTS
 from stream_metrics.adapters.replay.run import FOLDER
-from stream_metrics.adapters.reports import BUCKETS, ROWS
+from stream_metrics.adapters.reports import BUCKETS, QUERIES, RELEVANT, ROWS, TURNS
 from stream_metrics.traffic import TrafficProfile, generate
 
-FILES: Final = (ROWS, BUCKETS, "windows.json", "report.json", PARTS)
+FILES: Final = (ROWS, QUERIES, RELEVANT, TURNS, BUCKETS, "windows.json", "report.json", PARTS)
 RECORDS: Final = 1_000_000
 START: Final = 1_742_284_800
 PIECES_BEFORE_KILL: Final = 20
@@ -136,4 +136,4 @@ def _kill(source: Path, out: Path, processes: int) -> int:
 
 
 def _done(out: Path) -> Iterator[Path]:
-    return (out / FOLDER).glob("piece-???-????.json")
+    return (out / FOLDER).glob("piece-???-????-of-????.json")

@@ -7,9 +7,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from stream_metrics.adapters.html.report import PAGE, write_report_page
 from stream_metrics.adapters.replay.parts import PARTS
 from stream_metrics.adapters.replay.run import Scale, Source, Task, run
 from stream_metrics.adapters.reports import BUCKETS, QUERIES, RELEVANT, ROWS, TURNS
+from stream_metrics.adapters.row_parquet import PARQUET, write_row_parquet
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.evaluation.recorded import Scoring
@@ -93,6 +95,14 @@ def task(
 def files_of(directory: Path) -> dict[str, bytes]:
     """What a replay has written, but for what tells of the run."""
     return {name: (directory / name).read_bytes() for name in FILES}
+
+
+def published(directory: Path) -> dict[str, bytes]:
+    """The same, and what is made of it besides: Parquet and the page."""
+    write_row_parquet(directory)
+    write_report_page(directory)
+    beside = {name: (directory / name).read_bytes() for name in (PARQUET, PAGE)}
+    return files_of(directory) | beside
 
 
 def replayed(records: Iterable[Record], out: Path, scale: Scale, **others: Any) -> dict[str, bytes]:

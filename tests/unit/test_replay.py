@@ -35,19 +35,7 @@ BROKEN = Record(b"{")
 SECONDS = 60.0
 
 
-@pytest.mark.parametrize("processes", [2, 3])
-def test_processes_do_not_show(processes: int, tmp_path: Path) -> None:
-    """One process and several give the same bytes."""
-    records = traffic()
-    scale = Scale(processes, small_records=0)
-
-    found = replayed(records, tmp_path / "several", scale)
-
-    assert found == replayed(records, tmp_path / "one", AT_ONCE)
-    assert not (tmp_path / "several" / FOLDER).exists()
-
-
-# A replay that stops for good: while it reads, or when a piece is done.
+# A replay that stops for good: while it reads, when a piece is done, or when all are.
 CHILD = """
 import os, signal, sys
 from pathlib import Path
@@ -72,6 +60,10 @@ class Stopping(Told):
         if where == "computing" and pieces == 3:
             stop()
 
+    def merging(self):
+        if where == "merging":
+            stop()
+
 if __name__ == "__main__":
     scale = Scale(processes, small_records=0, note_bytes=100_000)
     run(task(records(), out, scale), Stopping())
@@ -79,7 +71,7 @@ if __name__ == "__main__":
 
 
 def killed(where: str, out: Path, processes: int) -> None:
-    """Replay in a process that is killed while it is ``reading``, or ``computing``."""
+    """Replay in a process that is killed while ``reading``, ``computing`` or ``merging``."""
     script = out.parent / "child.py"
     script.write_text(CHILD)
     out.mkdir()
@@ -105,6 +97,7 @@ def _stopped(out: Path, child: subprocess.Popen[bytes]) -> bool:
         ("reading", 1, "records that were read before"),
         ("computing", 1, "pieces were computed before"),
         ("computing", 2, "pieces were computed before"),
+        ("merging", 3, "pieces were computed before"),
     ],
 )
 def test_a_killed_replay_goes_on(where: str, processes: int, said: str, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-import tempfile
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,6 +28,8 @@ from stream_metrics.evaluation.report import Retrieval
 from stream_metrics.worker.report import Figures, Report
 
 FAN_IN: Final = 256
+MERGING: Final = ".merging"
+"""Where parts lie that many sources were made, while the report is written."""
 BUFFER_BYTES: Final = 64 << 10
 
 Bucket = tuple[int, str, Sums]
@@ -94,19 +96,29 @@ class Found:
 def few(sources: Sequence[Found], history: History, folder: Path) -> Iterator[list[Found]]:
     """The sources, or as few that hold the same as there may be open files.
 
-    ``history`` tells of what kind the buckets are.
+    ``history`` tells of what kind the buckets are. What a killed merge has left in ``folder`` is
+    deleted.
     """
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".merging-") as place:
-        left = list(sources)
+    place = folder / MERGING
+    if place.exists():
+        shutil.rmtree(place)
+    left = list(sources)
+    if len(left) <= FAN_IN:
+        yield left
+        return
+    place.mkdir()
+    try:
         while len(left) > FAN_IN:
             some, left = left[:FAN_IN], left[FAN_IN:]
-            whole = Found.beside(Path(place), str(len(left)), "the parts")
+            whole = Found.beside(place, str(len(left)), "the parts")
             write_lines(whole.rows, (line for _, line in merged_rows(some)))
             write_lines(whole.buckets, bucket_lines(merged_buckets(some), history))
             write_queries(whole.queries, whole.relevant, merged_queries(some))
             write_lines(whole.turns, merged_turns(some))
             left.append(whole)
         yield left
+    finally:
+        shutil.rmtree(place)
 
 
 def merged_rows(sources: Sequence[Found]) -> Iterator[tuple[Figures, str]]:

@@ -77,8 +77,8 @@ class Piece(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Of its files."""
-        return f"piece-{self.shard:03}-{self.part:04}"
+        """Of its files; no piece of other pieces, or of another number of them, has it."""
+        return f"piece-{self.shard:03}-{self.part:04}-of-{self.parts:04}"
 
     def has(self, spooled: Spooled) -> bool:
         """Whether a record of the shard is of this piece."""

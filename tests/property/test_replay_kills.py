@@ -1,0 +1,88 @@
+"""A replay that is killed, wherever, and started again gives the bytes of one left alone."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stream_metrics.adapters.replay.parts import merge
+from stream_metrics.adapters.replay.run import Scale, run
+from stream_metrics.ports import Record
+from tests.killed import Work, killed_at, moments_of
+from tests.property.test_replay import inputs
+from tests.replays import AT_ONCE, FILES, IN_PARTS, SPOOLED, Told, published, replayed, task
+from tests.strategies import KeyedRecord
+
+STRATIFY = ("agent", "release", "route")
+MOMENTS = st.integers(0, 1_000_000)
+
+
+def replaying(records: Sequence[Record], out: Path, scale: Scale, turn_scope: str) -> Work:
+    """A replay into ``out``; each record that is read is a moment."""
+
+    def work(moment: Callable[[], None]) -> None:
+        def read() -> Iterator[Record]:
+            for record in records:
+                moment()
+                yield record
+
+        run(task(read(), out, scale, turn_scope=turn_scope, stratify=STRATIFY), Told())
+        published(out)
+
+    return work
+
+
+@settings(max_examples=40)
+@given(
+    inputs(),
+    st.sampled_from(["last", "all"]),
+    st.lists(st.tuples(st.sampled_from([AT_ONCE, SPOOLED, IN_PARTS]), MOMENTS), max_size=3),
+    st.sampled_from([AT_ONCE, SPOOLED, IN_PARTS]),
+)
+def test_kills_do_not_show(
+    arrived: list[KeyedRecord], scope: str, kills: list[tuple[Scale, int]], scale: Scale
+) -> None:
+    """Killed while it reads, computes, merges or tidies up, again and again: the same files."""
+    records = [Record(value, key, timestamp_ms) for key, value, timestamp_ms in arrived]
+    with tempfile.TemporaryDirectory() as folder:
+        out, alone = Path(folder, "out"), Path(folder, "alone")
+        for number, (killed, at) in enumerate(kills):
+            measured = Path(folder, f"measured {number}")
+            total = moments_of(replaying(records, measured, killed, scope), measured)
+            killed_at(at % total, replaying(records, out, killed, scope), out)
+
+        run(task(records, out, scale, turn_scope=scope, stratify=STRATIFY), Told())
+        found = published(out)
+
+        replayed(records, alone, AT_ONCE, turn_scope=scope, stratify=STRATIFY)
+        assert found == published(alone)
+        assert {path.name for path in out.iterdir()} == found.keys()
+
+
+@settings(max_examples=40)
+@given(inputs(), st.integers(1, 3), st.lists(MOMENTS, max_size=3))
+def test_kills_of_a_merge_do_not_show(
+    arrived: list[KeyedRecord], members: int, kills: list[int]
+) -> None:
+    """Members that are merged, killed and merged again make the replay of all."""
+    records = [Record(value, key, timestamp_ms) for key, value, timestamp_ms in arrived]
+    with tempfile.TemporaryDirectory() as folder:
+        whole = replayed(records, Path(folder, "whole"), AT_ONCE, stratify=STRATIFY)
+        directories = [Path(folder, str(index)) for index in range(1, members + 1)]
+        for index, directory in enumerate(directories, 1):
+            replayed(records, directory, SPOOLED, member=(index, members))
+        together, measured = Path(folder, "together"), Path(folder, "measured")
+        for out in (together, measured):
+            out.mkdir()
+        total = moments_of(lambda _: merge(directories, measured, STRATIFY), measured)
+        for at in kills:
+            killed_at(at % total, lambda _: merge(directories, together, STRATIFY), together)
+
+        merge(directories, together, STRATIFY)
+
+        assert {path.name: path.read_bytes() for path in together.iterdir()} == whole
+        assert whole.keys() == {*FILES}

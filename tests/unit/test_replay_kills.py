@@ -1,0 +1,146 @@
+"""Replays that are killed at every moment that they have, and merged or read in any order."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_metrics.adapters.files import read_records
+from stream_metrics.adapters.recording import recording
+from stream_metrics.adapters.replay.merge import MERGING
+from stream_metrics.adapters.replay.parts import PARTS, merge
+from stream_metrics.adapters.replay.run import FOLDER, Scale, run
+from stream_metrics.ports import Record
+from tests.killed import Work, killed_at, moments_of
+from tests.replays import (
+    AT_ONCE,
+    FILES,
+    SPOOLED,
+    Told,
+    files_of,
+    published,
+    replayed,
+    task,
+    traffic,
+)
+
+STRATIFY = ("language", "agent", "route")
+FEW_DRAWS = {"resamples": 20}
+
+
+def replaying(records: Sequence[Record], out: Path, scale: Scale, **others: Any) -> Work:
+    """A replay into ``out``; each record that is read is a moment."""
+
+    def work(moment: Callable[[], None]) -> None:
+        def read() -> Iterator[Record]:
+            for record in records:
+                moment()
+                yield record
+
+        run(task(read(), out, scale, evaluation=FEW_DRAWS, **others), Told())
+
+    return work
+
+
+def test_a_replay_may_be_killed_at_every_moment(tmp_path: Path) -> None:
+    """Before each record, and each file that is opened, moved or deleted: the rest gives the same.
+
+    Nothing else is left in the directory either.
+    """
+    records, scale = traffic(12), Scale(small_records=0, note_bytes=5_000)
+    whole = replayed(records, tmp_path / "whole", AT_ONCE, evaluation=FEW_DRAWS)
+    total = moments_of(replaying(records, tmp_path / "measured", scale), tmp_path)
+
+    for moment in range(total):
+        out = tmp_path / str(moment)
+        assert killed_at(moment, replaying(records, out, scale), out)
+        assert replayed(records, out, SPOOLED, evaluation=FEW_DRAWS) == whole
+        assert {path.name for path in out.iterdir()} == {*FILES}
+
+
+def test_a_merge_in_steps_may_be_killed(tmp_path: Path) -> None:
+    """Of more parts than there may be open files, half made into fewer, nothing is taken twice."""
+    records, scale = many(), Scale(small_records=0, piece_bytes=150)
+    whole = replayed(records, tmp_path / "whole", AT_ONCE, evaluation=FEW_DRAWS)
+    out = tmp_path / "out"
+
+    merging = out / FOLDER / MERGING
+    replay = task(records, out, scale, evaluation=FEW_DRAWS)
+
+    for moment in (3, 20, 25):
+        assert killed_at(moment, lambda _: run(replay, Told()), merging)
+        assert merging.exists()
+
+    assert replayed(records, out, scale, evaluation=FEW_DRAWS) == whole
+    assert {path.name for path in out.iterdir()} == {*FILES}
+
+
+def many() -> list[Record]:
+    """A search in each of so many conversations that they make hundreds of small pieces."""
+    found = []
+    for number in range(400):
+        event = {
+            "type": "search_iteration",
+            "conversation_id": f"c{number}",
+            "event_id": "e",
+            "occurred_at": 1_742_284_800 + number,
+            "turn": 1,
+            "iteration": 1,
+            "searches": [{"search_id": "s", "results": [{"result_id": "r", "gain": number % 5}]}],
+        }
+        found.append(Record(json.dumps(event).encode()))
+    return found
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3])
+def test_processes_and_members_do_not_show(processes: int, tmp_path: Path) -> None:
+    """Any number of processes, and members of which each has so many, give the same files."""
+    records, scale = traffic(300), Scale(processes, small_records=0)
+    whole = replayed(records, tmp_path / "whole", AT_ONCE, stratify=STRATIFY)
+    shares = [tmp_path / f"{index}" for index in (1, 2)]
+    together = tmp_path / "together"
+    together.mkdir()
+
+    found = replayed(records, tmp_path / "found", scale, stratify=STRATIFY)
+    for index, share in enumerate(shares, 1):
+        replayed(records, share, scale, member=(index, 2))
+    merge(shares, together, STRATIFY)
+
+    assert published(tmp_path / "found") == published(tmp_path / "whole")
+    assert found == whole
+    assert files_of(together) == whole
+
+
+@pytest.mark.parametrize("packed", ["jsonl", "jsonl.gz", "jsonl.zst", "parquet"])
+def test_the_order_of_input_files_does_not_show(packed: str, tmp_path: Path) -> None:
+    """But in what names files and numbers records: the source, and the bad records."""
+    names = [str(tmp_path / f"{number}.{packed}") for number in range(4)]
+    records = [*traffic(200), Record(b"{", b"c", 1)]
+    for number, name in enumerate(names):
+        with recording(name) as out:
+            for record in records[number::4]:
+                out.write(record)
+    shuffled = random.Random(5).sample(names, 4)
+
+    first, second = (
+        replayed(list(read_records(order)), tmp_path / str(at), SPOOLED, stratify=STRATIFY)
+        for at, order in enumerate((names, shuffled))
+    )
+
+    assert shuffled != names
+    assert without_numbers(first) == without_numbers(second)
+
+
+def without_numbers(files: dict[str, bytes]) -> dict[str, Any]:
+    """The files but for the numbers of bad records."""
+    report, parts = (json.loads(files[name]) for name in ("report.json", PARTS))
+    for bad in report["bad_records"]["first"]:
+        assert bad.pop("record") > 0
+    for bad in parts["outcome"]["rejected"]:
+        assert bad.pop(0) >= 0
+    return files | {"report.json": report, PARTS: parts}
