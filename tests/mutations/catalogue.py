@@ -11,7 +11,8 @@ from tests.mutations.of_figures import FIGURES
 from tests.mutations.of_moves import MOVES
 from tests.mutations.of_recordings import RECORDINGS
 from tests.mutations.of_searches import SEARCHES
+from tests.mutations.of_strata import STRATA
 
 MUTATIONS: Final = (
-    *FIGURES, *DELIVERY, *MOVES, *RECORDINGS, *ANSWERS, *COMPARISONS, *SEARCHES,
+    *FIGURES, *DELIVERY, *MOVES, *RECORDINGS, *ANSWERS, *COMPARISONS, *SEARCHES, *STRATA,
 )  # fmt: skip

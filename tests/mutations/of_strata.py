@@ -1,0 +1,111 @@
+"""Broken builds that tell figures apart wrongly, or say the wrong thing of several strata."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutations.mutation import Edit, Mutation
+
+ESTIMATES: Final = "stream_metrics/evaluation/estimates.py"
+REPORT: Final = "stream_metrics/worker/report.py"
+SEVERAL: Final = "stream_metrics/statistics/several.py"
+MERGE: Final = "stream_metrics/adapters/replay/merge.py"
+
+TEST: Final = "tests/property/test_strata.py::test_figures_by_stratum_are_those_of_the_twin"
+
+STRATA: Final = (
+    Mutation(
+        "searches are resampled",
+        "the interval of a stratum takes the searches of a conversation for independent",
+        (
+            Edit(
+                ESTIMATES,
+                "        return Units.of_columns(self._unit[rows], values[rows])\n",
+                "        return Units.of_columns(np.arange(len(rows)), values[rows])\n",
+            ),
+        ),
+        TEST,
+        "/ci_",
+    ),
+    Mutation(
+        "rows are resampled",
+        "so does that of rows with the turns of a conversation",
+        (
+            Edit(
+                REPORT,
+                "            figures[name] = Units.of_columns(unit, values)\n",
+                "            figures[name] = Units.of_columns(np.arange(len(values)), values)\n",
+            ),
+        ),
+        TEST,
+        "/ci_",
+    ),
+    Mutation(
+        "variance of a sample of strata",
+        "the variance across strata has n - 1 below, as if they had been drawn from many",
+        (
+            Edit(
+                SEVERAL,
+                "for figure in known) / len(known))\n",
+                "for figure in known) / max(1, len(known) - 1))\n",
+            ),
+        ),
+        TEST,
+        "cross_stratum_variance",
+    ),
+    Mutation(
+        "larger strata count more",
+        "the average over strata is the mean over their rows",
+        (
+            Edit(
+                ESTIMATES,
+                '                "stratum_average": spread.average,\n',
+                '                "stratum_average": self._units(\n'
+                "                    columns[metric], np.sort(np.concatenate([*chosen.values()]))\n"
+                "                ).figure,\n",
+            ),
+        ),
+        TEST,
+        "stratum_average",
+    ),
+    Mutation(
+        "the dimension of the next row",
+        "a turn without searches is told apart by what was recorded of the turn after it",
+        (
+            Edit(
+                MERGE,
+                "        report.add(figures, found[1] if found is not None and found[0] == own"
+                " else {})\n",
+                "        report.add(figures, found[1] if found is not None else {})\n",
+            ),
+        ),
+        TEST,
+        "strata/",
+    ),
+    Mutation(
+        "one route a turn",
+        "a row is of the first of its routes, not of all together",
+        (
+            Edit(
+                REPORT,
+                "        return routes_together(row.routing.routes)\n",
+                "        return min(row.routing.routes, default=None)\n",
+            ),
+        ),
+        TEST,
+        "strata/route",
+    ),
+    Mutation(
+        "rows of no stratum",
+        "a row without the dimension is counted in its first stratum",
+        (
+            Edit(
+                REPORT,
+                "            chosen = places == place\n",
+                "            chosen = np.maximum(places, 0) == place\n",
+            ),
+        ),
+        TEST,
+        "/conversations",
+    ),
+)

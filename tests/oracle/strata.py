@@ -1,0 +1,227 @@
+"""Figures told apart by what was recorded, with their intervals: row by row, draw by draw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from math import sqrt
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.stats import t
+
+Row = Mapping[str, Any]
+Block = dict[str, Any]
+
+MEANS = ("cg", "rg", "dcg", "drg", "rag", "drag", "sre", "srr")
+QUOTIENTS = {
+    "srr": ("duplicates", "results"),
+    "sre": ("good_unique", "results"),
+    "avg_gain": ("gain", "results"),
+    "rg": ("gain", "n"),  # the cumulative gain of a turn over its iterations
+    "labelled": ("labelled", "unique"),
+}
+FACTS = ("agent", "release", "route")
+
+
+class Way(NamedTuple):
+    """How intervals are made."""
+
+    method: str
+    confidence: float
+    resamples: int
+    seed: int
+
+
+# -- a figure ---------------------------------------------------------------------------------
+
+
+def mean_of(values: Iterable[tuple[str, float | None]], way: Way) -> Block:
+    """The mean of all values, of conversations that may have several each."""
+    known = [(unit, value) for unit, value in values if value is not None]
+    return {
+        "mean": _mean([value for _, value in known]),
+        "n": len(known),
+        "sd": _sd([value for _, value in known]),
+        **_interval([(unit, value, 1.0) for unit, value in known], way),
+    }
+
+
+def quotient_of(values: Sequence[tuple[str, float, float]], way: Way) -> Block:
+    """A sum over a sum; a conversation with nothing to divide by takes no part."""
+    by_unit = _by_unit(values)
+    ratios = [above / below for above, below in by_unit]
+    return {
+        "value": _ratio(by_unit),
+        "n": len(ratios),
+        "sd": _sd(ratios),
+        **_interval(values, way),
+    }
+
+
+def _interval(values: Sequence[tuple[str, float, float]], way: Way) -> Block:
+    units = _by_unit(values)
+    if len(units) < 2:
+        return {"ci_low": None, "ci_high": None}
+    tail = (1 - way.confidence) / 2
+    if way.method == "t" and all(below == 1 for _, below in units):
+        own = [above / below for above, below in units]
+        middle, spread = _mean(own), _sd(own)
+        assert middle is not None
+        assert spread is not None
+        half = float(t.ppf(1 - tail, len(own) - 1)) * spread / sqrt(len(own))
+        return {"ci_low": middle - half, "ci_high": middle + half}
+    draws = np.random.Generator(np.random.PCG64(way.seed))
+    figures = []
+    for _ in range(way.resamples):
+        drawn = [units[at] for at in draws.integers(0, len(units), size=len(units))]
+        figures.append(_ratio(drawn))
+    figures.sort()
+    return {"ci_low": _quantile(figures, tail), "ci_high": _quantile(figures, 1 - tail)}
+
+
+def _by_unit(values: Iterable[tuple[str, float, float]]) -> list[tuple[float, float]]:
+    """Both sums of each conversation, by its id, but for those with nothing to divide by."""
+    found: dict[str, tuple[float, float]] = {}
+    for unit, above, below in values:
+        before = found.get(unit, (0.0, 0.0))
+        found[unit] = (before[0] + above, before[1] + below)
+    return [found[unit] for unit in sorted(found) if found[unit][1]]
+
+
+def _ratio(units: Sequence[tuple[float, float]]) -> Any:
+    below = sum(one for _, one in units)
+    return sum(one for one, _ in units) / below if units else None
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _sd(values: Sequence[float]) -> float | None:
+    if len(values) < 2:
+        return None
+    middle = sum(values) / len(values)
+    return sqrt(sum((one - middle) ** 2 for one in values) / (len(values) - 1))
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    """On the line between the two values that are nearest."""
+    place = share * (len(ordered) - 1)
+    for at, (low, high) in enumerate(pairwise(ordered)):
+        if at <= place <= at + 1:
+            return low + (high - low) * (place - at)
+    return ordered[-1]
+
+
+# -- blocks of a report -----------------------------------------------------------------------
+
+
+def of_rows(rows: Sequence[Row], searches: Sequence[Row], dimension: str, way: Way) -> Block:
+    """What ``strata`` has for a dimension: rows of conversations, and of their searches."""
+    stratum_of = {id(row): _stratum(row, searches, dimension) for row in rows}
+    strata: dict[str, Block] = {}
+    for name in _sorted_names(stratum_of.values()):
+        own = [row for row in rows if stratum_of[id(row)] == name]
+        macro = {
+            one: mean_of([(row["conversation_id"], row[one]) for row in own], way) for one in MEANS
+        }
+        micro = {
+            one: quotient_of(
+                [(row["conversation_id"], row[above] or 0, row[below] or 0) for row in own], way
+            )
+            for one, (above, below) in QUOTIENTS.items()
+        }
+        units = len({row["conversation_id"] for row in own})
+        strata[name] = {
+            "conversations": units, "note": _note(units), "macro": macro, "micro": micro,
+        }  # fmt: skip
+    across = {one: _across([found["macro"][one] for found in strata.values()]) for one in MEANS}
+    return {
+        "strata": strata,
+        "without": sum(name is None for name in stratum_of.values()),
+        "stratum_average": {one: found[0] for one, found in across.items()},
+        "cross_stratum_variance": {one: found[1] for one, found in across.items()},
+    }
+
+
+def of_scores(rows: Sequence[Row], dimension: str, way: Way) -> Block:
+    """What ``retrieval`` and ``generation`` have for a dimension: rows of searches, or answers."""
+    values = [_told(row).get(dimension) for row in rows]
+    names = _sorted_names(values)
+    chosen = {
+        name: [row for row, value in zip(rows, values, strict=True) if value == name]
+        for name in names
+    }
+    units = {name: len({row["conversation_id"] for row in chosen[name]}) for name in names}
+    metrics = {}
+    for metric in rows[0]["scores"]:
+        found = {
+            name: mean_of([(r["conversation_id"], r["scores"][metric]) for r in chosen[name]], way)
+            for name in names
+        }
+        average, variance = _across(list(found.values()))
+        metrics[metric] = {
+            "strata": found, "stratum_average": average, "cross_stratum_variance": variance,
+        }  # fmt: skip
+    return {
+        "units": units,
+        "without": values.count(None),
+        "notes": {name: _note(count) for name, count in units.items()},
+        "metrics": metrics,
+    }
+
+
+def dimensions_of(rows: Sequence[Row], asked: Sequence[str]) -> list[str]:
+    """What scores are told apart by: what was asked for and is there, else what has more values."""
+    values: dict[str, set[str]] = {}
+    for row in rows:
+        for name, value in _told(row).items():
+            values.setdefault(name, set()).add(value)
+    if asked:
+        return [name for name in asked if name in values]
+    several = sorted(name for name, known in values.items() if 2 <= len(known) <= 50)
+    return sorted(several, key=lambda name: name != "language")
+
+
+def known_dimensions(searches: Sequence[Row], answers: Sequence[Row]) -> set[str]:
+    """All that figures can be told apart by."""
+    return {*FACTS}.union(*(_told(row) for row in (*searches, *answers)))
+
+
+def _stratum(row: Row, searches: Sequence[Row], dimension: str) -> str | None:
+    if dimension == "agent":
+        return str(row["agent"])
+    if dimension == "release":
+        return "none" if row["release"] is None else str(row["release"])
+    if dimension == "route":
+        return "+".join(sorted(row["routing"]["routes"])) or None
+    own = [
+        search["dimensions"]
+        for search in searches
+        if (search["conversation_id"], search["turn"]) == (row["conversation_id"], row["turn"])
+    ]
+    return own[0].get(dimension) if own else None
+
+
+def _told(row: Row) -> dict[str, str]:
+    return {"agent": row["agent"], **row["dimensions"]}
+
+
+def _sorted_names(values: Iterable[str | None]) -> list[str]:
+    return sorted({value for value in values if value is not None})
+
+
+def _across(found: Sequence[Block]) -> tuple[float | None, float | None]:
+    """The mean of the strata's means, each counting the same, and how far they lie from it."""
+    means = [one["mean"] for one in found if one["mean"] is not None]
+    middle = _mean(means)
+    if middle is None:
+        return None, None
+    return middle, sum((one - middle) ** 2 for one in means) / len(means)
+
+
+def _note(units: int) -> str | None:
+    if units < 50:
+        return "fewer than 50 units: a warning, not a result"
+    return None if units >= 200 else "fewer than 200 units: differences of some size only are seen"
