@@ -414,6 +414,9 @@ class EvaluationSettings(_Part):
     token_overlap: float = Field(0.3, gt=0, le=1)
     """In a replay, the token F1 with a reference answer from which a text is relevant, where
     neither ground truth nor labels say what is."""
+    predicate: str | None = None
+    """A rule of your own that says what is relevant to queries without ground truth:
+    `package.module:object`; evaluation.md, "A rule of your own"."""
     confidence_intervals: bool = True
     """Whether means come with intervals."""
     interval: Method = "percentile"

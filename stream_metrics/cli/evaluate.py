@@ -28,7 +28,9 @@ from stream_metrics.cli.common import (
 )
 from stream_metrics.cli.figures import print_retrieval
 from stream_metrics.cli.gates import FailIfOption, fail_if_crossed, read_gates
+from stream_metrics.cli.predicates import PredicateOption, load_rule, shown_rule
 from stream_metrics.evaluation.collection import (
+    Collection,
     Joined,
     Judging,
     Run,
@@ -46,6 +48,7 @@ from stream_metrics.settings import EvaluationSettings, masked
 PLAIN_EVERY: Final = 1_000_000
 UNSHOWN: Final = ("batch_results", "hpo_folder", "token_overlap")
 """Settings that are no part of a report: what changes no figure, and a path of this machine."""
+NO_TRUTH: Final = Truth("trec", Collection())
 QUERY_SETS: Final = ("qrels", "intersection")
 
 
@@ -53,7 +56,7 @@ class _Sources(NamedTuple):
     """What to read, and how."""
 
     run: Path
-    qrels: Path
+    qrels: Path | None
     split: str | None
     subtopics: bool
     float32: bool
@@ -76,12 +79,13 @@ def evaluate(
         ),
     ],
     qrels: Annotated[
-        Path,
+        Path | None,
         typer.Option(
             help="What is relevant: TREC qrels, a BEIR folder or one of its qrels files, or a JSON "
-            "file (or folder) of test cases."
+            "file (or folder) of test cases. Needed, but with --predicate.",
+            show_default=False,
         ),
-    ],
+    ] = None,
     metric: Annotated[
         list[str] | None,
         typer.Option(
@@ -116,6 +120,7 @@ def evaluate(
             "[bold]intersection[/bold]: it is left out."
         ),
     ] = "qrels",
+    predicate: PredicateOption = None,
     split: Annotated[
         str | None,
         typer.Option(
@@ -162,12 +167,23 @@ def evaluate(
     with _as_usage():
         names = [str(one) for one in metrics_of(chosen.metrics)]
     gates = read_gates(fail_if, names, PARTS)
+    rule = load_rule(predicate or chosen.predicate)
+    if qrels is None and rule is None:
+        raise UsageError("name with --qrels what is relevant, or with --predicate a rule")
+    if qrels is None and (split is not None or subtopic_qrels):
+        raise UsageError("--split and --subtopic-qrels go with --qrels")
+    if rule is not None and similarity_formulas(metrics_of(chosen.metrics)):
+        raise UsageError(
+            f"--predicate {rule.name}: max_ont_sim needs the terms that are expected, and a "
+            "predicate tells none; leave out one of them"
+        )
     judging = Judging(
         rel=chosen.rel,
         graded=chosen.graded_relevance,
         queries="intersection" if queries == "intersection" else "qrels",
         ignore_identical_ids=ignore_identical_ids,
         limit=limit,
+        others=None if rule is None else rule.relevance,
     )
     started = time.perf_counter()
     with _Reading() as reading:
@@ -189,7 +205,9 @@ def evaluate(
         shown = {**masked(settings)["evaluation"], "metrics": list(chosen.metrics)}
         for name in UNSHOWN:
             del shown[name]
-        report = _report(block, [run.name, qrels.name], {"evaluation": shown, "options": options})
+        shown |= shown_rule(rule)
+        source = [one.name for one in (run, qrels) if one is not None]
+        report = _report(block, source, {"evaluation": shown, "options": options})
         _write(out, scored, report, time.perf_counter() - started)
     print_retrieval(block, [str(one) for one in read.metrics], stratify)
     if out is not None:
@@ -247,9 +265,11 @@ def _read(sources: _Sources, chosen: EvaluationSettings, reading: _Reading) -> _
     run, qrels, split, subtopics, float32 = sources
     with _as_usage():
         metrics = metrics_of(chosen.metrics)
-        truth = read_truth(qrels, subtopics=subtopics, split=split, progress=reading.lines)
+        truth = NO_TRUTH
+        if qrels is not None:
+            truth = read_truth(qrels, subtopics=subtopics, split=split, progress=reading.lines)
         found = read_run(run, float32=float32, progress=reading.lines)
-    if not any(query in found for query in truth.collection.queries):
+    if qrels is not None and not any(query in found for query in truth.collection.queries):
         raise UsageError(
             f"{run} and {qrels} have no query in common; do their ids look alike? "
             f"{_example(found)} and {_example(truth.collection.queries)}"
@@ -269,7 +289,10 @@ def _joined(read: _Read, judging: Judging, chosen: EvaluationSettings, reading: 
             reading.say("loading the ontology, which takes about 20 seconds")
             ontology = HumanPhenotypeOntology(chosen.hpo_folder)
             similarities = Similarities(ontology, formulas)
-        return join(read.truth.collection, read.run, judging, similarities)
+        joined = join(read.truth.collection, read.run, judging, similarities)
+    if not joined.rankings:
+        raise UsageError("the predicate applies to no query of the run (total is None for each)")
+    return joined
 
 
 def _scored(

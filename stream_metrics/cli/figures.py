@@ -53,6 +53,9 @@ def _print_counts(block: Block, console: Console) -> None:
     retrieved = block["retrieved"]
     share = f" ({block['judged'] / retrieved:.1%} judged)" if retrieved else ""
     said.append(f"{retrieved:,} results{share}")
+    if block["strategy_used"] not in (None, "qrels"):
+        counts = block["strategy_counts"].items()
+        said.append("judged by " + ", ".join(f"{name} ({n:,})" for name, n in counts if n))
     console.print("; ".join(said), markup=False)
     console.print()
 

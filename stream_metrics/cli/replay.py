@@ -36,6 +36,7 @@ from stream_metrics.cli.common import (
     parse_now,
 )
 from stream_metrics.cli.gates import FailIfOption, fail_if_crossed, read_gates
+from stream_metrics.cli.predicates import PredicateOption, Rule, load_rule, shown_rule
 from stream_metrics.cli.progress import shown_progress
 from stream_metrics.cli.sending import IntoKafkaOption, ShiftOption, SpeedOption, send_again
 from stream_metrics.cli.sources import SinceOption, Sources, UntilOption
@@ -44,6 +45,7 @@ from stream_metrics.evaluation.generation import BadSimilarity
 from stream_metrics.evaluation.headline import PARTS, REPLAY_FIGURES, figures_of_report
 from stream_metrics.evaluation.recorded import Scoring, UnfitMetric
 from stream_metrics.metrics.ranking.names import MetricNameError
+from stream_metrics.metrics.ranking.relevance import PredicateError
 from stream_metrics.settings import EvaluationSettings, Settings, masked
 from stream_metrics.worker.outcome import Options
 
@@ -131,6 +133,7 @@ def replay(
     stratify: StratifyOption = None,
     rows_as: FormatOption = "jsonl",
     metric: MetricOption = None,
+    predicate: PredicateOption = None,
     sbert: SbertOption = None,
     cross_encoder: CrossEncoderOption = None,
     restart: Annotated[
@@ -154,6 +157,9 @@ def replay(
     chosen = settings.evaluation
     if metric:
         chosen = chosen.model_copy(update={"metrics": tuple(metric)})
+    rule = load_rule(predicate or chosen.predicate)
+    if rule is not None:
+        chosen = chosen.model_copy(update={"predicate": rule.name})
     scoring = _scoring(settings, chosen)
     gates = read_gates(fail_if, _figures(scoring), PARTS)
     scope = turn_scope or settings.metrics.turn_scope
@@ -185,7 +191,7 @@ def replay(
         Source(source.names, source.identity, source.records),
         options,
         out,
-        _shown(settings, chosen, models),
+        _shown(settings, chosen, models, rule),
         _member(member),
         strict,
         tuple(dict.fromkeys(stratify or ())),
@@ -280,7 +286,7 @@ def _explained(out: Path) -> Iterator[None]:
         raise UsageError(str(error)) from error
     except UnknownDimension as error:
         raise UsageError(f"--stratify: {error}") from error
-    except (BadModel, BadSimilarity, UnfitMetric) as error:
+    except (BadModel, BadSimilarity, PredicateError, UnfitMetric) as error:
         raise UsageError(str(error)) from error
     except OSError as error:
         raise UsageError(f"{error.filename or out}: {error.strerror}") from error
@@ -344,7 +350,10 @@ def _figures(scoring: Scoring) -> list[str]:
 
 
 def _shown(
-    settings: Settings, chosen: EvaluationSettings, models: Sequence[tuple[str, str]]
+    settings: Settings,
+    chosen: EvaluationSettings,
+    models: Sequence[tuple[str, str]],
+    rule: Rule | None,
 ) -> dict[str, Any]:
     """The settings that the figures depend on; of models the names of their folders."""
     shown = masked(settings)
@@ -352,6 +361,7 @@ def _shown(
     found["evaluation"]["metrics"] = list(chosen.metrics)
     for name in ("batch_results", "hpo_folder"):
         del found["evaluation"][name]
+    found["evaluation"] |= shown_rule(rule)
     if models:
         found["models"] = {name: Path(folder).name for name, folder in models}
     return found

@@ -12,6 +12,7 @@ from typing import Any, Final
 from stream_metrics.engine.state import Carrier, Conversation, Search, Turn, Version
 from stream_metrics.events.decode import Event
 from stream_metrics.events.wire import Result, SearchIteration, TurnCompleted
+from stream_metrics.events.wire import Search as SentSearch
 
 FACTS: Final = ("agent", "release", "route")
 """What searches themselves say; a dimension of such a name that came with the end is left out."""
@@ -44,12 +45,16 @@ class Recorded:
         assert isinstance(end, TurnCompleted)
         return end
 
-    def results_of(self, turn: Turn, search: Search) -> list[Result]:
-        """The results of a standing search, by rank. Raises ``MissingEvent``."""
+    def search_of(self, turn: Turn, search: Search) -> SentSearch:
+        """A standing search as it was sent. Raises ``MissingEvent``."""
         sent = self._payload(turn, search.carrier)
         assert isinstance(sent, SearchIteration)
         assert sent.searches is not None
-        return sent.searches[search.index].results or []
+        return sent.searches[search.index]
+
+    def results_of(self, turn: Turn, search: Search) -> list[Result]:
+        """The results of a standing search, by rank. Raises ``MissingEvent``."""
+        return self.search_of(turn, search).results or []
 
     def _payload(self, turn: Turn, carrier: Carrier) -> Any:
         event = self._events.get((turn.number, carrier.version))

@@ -18,19 +18,24 @@ from stream_metrics.metrics.ranking.relevance import Query, RecordedSearch
 
 
 def recorded_searches(
-    conversation: Conversation, events: Iterable[Event] | None, turn_scope: str = "last"
+    conversation: Conversation,
+    events: Iterable[Event] | None,
+    turn_scope: str = "last",
+    *,
+    whole: bool = False,
 ) -> Iterator[RecordedSearch]:
     """The searches of the turns that have a row, in canonical order.
 
-    Texts and reference answers are there only for turns with neither ground truth nor labels,
-    which nothing else judges. The dimensions are those of the turn, and the release and route of
-    the search.
+    Texts, and document ids as they were sent, are there only for turns with reference answers and
+    neither ground truth nor labels, which nothing else judges. The dimensions are those of the
+    turn, and the release and route of the search.
 
     Args:
         conversation: As the engine has it after all of ``events``, with its fingerprints.
         events: The valid events of the conversation, replaced ones among them or not, in any
             order. None: no end of a turn came with reference answers or dimensions.
         turn_scope: ``last`` for the highest turn, ``all`` for every turn.
+        whole: They are there for all turns without ground truth, for a predicate.
 
     Raises:
         MissingEvent: The events are not those that the conversation was made of.
@@ -38,20 +43,28 @@ def recorded_searches(
     recorded = None if events is None else Recorded(conversation, events)
     for turn in shown_turns(conversation, turn_scope):
         end = None if recorded is None else recorded.end_of(turn)
-        dimensions = recorded_dimensions(end)
+        told = recorded_dimensions(end)
+        references = references_of(end)
         for search, query in zip(turn.order, queries_of(turn, turn.order), strict=True):
-            if recorded is not None and query.relevant is None and not query.labels:
-                query = query._replace(
-                    references=references_of(end), language=dimensions.get("language")
-                )
-                if query.references:
-                    query = _with_texts(turn, search, query, recorded)
+            dimensions = told | _facts(search)
+            query = query._replace(
+                references=references,
+                language=told.get("language"),
+                query_id=search.search_id,
+                conversation_id=conversation.conversation_id,
+                turn=turn.number,
+                question=None if end is None else end.question,
+                dimensions=dimensions,
+            )
+            unjudged = query.relevant is None and not query.labels and bool(references)
+            if recorded is not None and (unjudged or (whole and query.relevant is None)):
+                query = _with_texts(turn, search, query, recorded)
             yield RecordedSearch(
                 conversation.conversation_id,
                 turn.number,
                 search.search_id,
                 search.carrier.agent,
-                dimensions | _facts(search),
+                dimensions,
                 query,
             )
 
@@ -62,10 +75,11 @@ def _facts(search: Search) -> dict[str, str]:
 
 
 def _with_texts(turn: Turn, search: Search, query: Query, recorded: Recorded) -> Query:
-    sent = recorded.results_of(turn, search)
+    sent = recorded.search_of(turn, search)
     return query._replace(
+        text=sent.query,
         results=[
-            found._replace(text=text_of(result))
-            for found, result in zip(query.results, sent, strict=True)
-        ]
+            found._replace(text=text_of(result), doc_id=result.doc_id, recorded=result)
+            for found, result in zip(query.results, sent.results or [], strict=True)
+        ],
     )

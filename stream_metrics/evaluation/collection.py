@@ -10,7 +10,13 @@ from stream_metrics.evaluation.scoring import Ranking
 from stream_metrics.metrics.ranking.batch import Judged
 from stream_metrics.metrics.ranking.names import RankedMetric
 from stream_metrics.metrics.ranking.ontology import Ontology, with_similarities
-from stream_metrics.metrics.ranking.relevance import judge_ids, judge_subtopics
+from stream_metrics.metrics.ranking.relevance import (
+    Query,
+    Relevance,
+    Retrieved,
+    judge_ids,
+    judge_subtopics,
+)
 
 Grades = Mapping[str, float]
 Run = Mapping[str, Sequence[str]]
@@ -52,6 +58,8 @@ class Judging:
         ignore_identical_ids: Take out a result whose document has the query's own id, as BEIR does
             where queries are documents.
         limit: Score the first so many queries only, by code point.
+        others: What judges queries of the run that have no qrels, a predicate; those that it does
+            not judge are dropped. None: all of them are.
     """
 
     rel: float = 1.0
@@ -59,6 +67,7 @@ class Judging:
     queries: QuerySet = "qrels"
     ignore_identical_ids: bool = False
     limit: int | None = None
+    others: Relevance | None = None
 
 
 class Joined(NamedTuple):
@@ -82,7 +91,7 @@ def join(
     judging: Judging = Judging(),
     similarities: Similarities | None = None,
 ) -> Joined:
-    """Judge each query's ranking by the collection's qrels.
+    """Judge each query's ranking by the collection's qrels, those without by ``judging.others``.
 
     Args:
         collection: What is relevant.
@@ -93,36 +102,61 @@ def join(
     Returns:
         The rankings in the order of their queries; ``missing``: queries without a ranking in the
         run, of those that are scored (with ``intersection``: that are left out); ``dropped``:
-        queries of the run without qrels.
+        queries of the run that nothing judges.
 
     Raises:
         ValueError: The ontology has no such formula, or a value outside of [0, 1] that is not
             declared.
+        PredicateError: The predicate cannot judge a query.
 
     >>> found = join(Collection({"1": {"a": 1}, "2": {"a": 1}}), {"1": ["a"], "3": ["a"]})
     >>> [(one.unit, list(one.judged.grades)) for one in found.rankings], found.missing
     ([('1', [1]), ('2', [])], 1)
     """
-    queries = collection.queries
-    known = set(queries)
+    others = _judged_otherwise(collection, run, judging)
+    known = set(collection.queries)
+    queries = sorted(known | others.keys())
     if judging.queries == "intersection":
-        queries = [query for query in queries if query in run]
-        missing = len(known) - len(queries)
-        queries = queries[: judging.limit]
+        missing = sum(query not in run for query in known)
+        queries = [query for query in queries if query in run][: judging.limit]
     else:
         queries = queries[: judging.limit]
         missing = sum(query not in run for query in queries)
     rankings = []
     for query in queries:
-        found = run.get(query, ())
-        if judging.ignore_identical_ids:
-            found = [document for document in found if document != query]
+        dimensions = collection.dimensions.get(query, {})
+        if query in others:
+            rankings.append(Ranking(query, others[query], dimensions=dimensions))
+            continue
+        found = _found(run, query, judging)
         judged = _judged(collection, query, found, judging)
         if similarities is not None:
             judged = _compared(judged, collection.qrels.get(query, {}), found, similarities)
-        dimensions = collection.dimensions.get(query, {})
         rankings.append(Ranking(query, judged, dimensions=dimensions))
-    return Joined(rankings, missing, sum(query not in known for query in run))
+    dropped = sum(query not in known and query not in others for query in run)
+    return Joined(rankings, missing, dropped)
+
+
+def _found(run: Run, query: str, judging: Judging) -> Sequence[str]:
+    found = run.get(query, ())
+    if judging.ignore_identical_ids:
+        return [document for document in found if document != query]
+    return found
+
+
+def _judged_otherwise(collection: Collection, run: Run, judging: Judging) -> dict[str, Judged]:
+    """What ``judging.others`` makes of the run's queries without qrels, by query."""
+    if judging.others is None:
+        return {}
+    known = {*collection.queries}
+    rows = {}
+    for query in sorted(one for one in run if one not in known):
+        results = [Retrieved(one, one) for one in _found(run, query, judging)]
+        dimensions = collection.dimensions.get(query, {})
+        row = judging.others.judge(Query(results, query_id=query, dimensions=dimensions))
+        if row is not None:
+            rows[query] = row
+    return rows
 
 
 def _judged(collection: Collection, query: str, found: Sequence[str], judging: Judging) -> Judged:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 from stream_metrics.evaluation.estimates import Intervals
 from stream_metrics.evaluation.scoring import Ranking, Row, metrics_of, score_rankings
 from stream_metrics.metrics.ranking.batch import CELLS
 from stream_metrics.metrics.ranking.names import MetricNameError, RankedMetric
-from stream_metrics.metrics.ranking.relevance import RecordedSearch, Relevance
+from stream_metrics.metrics.ranking.relevance import Predicate, RecordedSearch, Relevance
 
 ONTOLOGY = "max_ont_sim"
 
@@ -28,12 +28,15 @@ class Scoring:
         relevance: What is relevant.
         intervals: Of the means; None: no bounds.
         cells: How many ranks are held as arrays at a time.
+        predicate: The name of the predicate, which is not among ``relevance`` until ``judged_by``
+            puts it there: a name goes to other processes, what it names may not.
     """
 
     metrics: tuple[RankedMetric, ...]
     relevance: Relevance
     intervals: Intervals | None
     cells: int = CELLS
+    predicate: str | None = None
 
     @classmethod
     def of(cls, evaluation: Mapping[str, Any], good_gain: float, cells: int = CELLS) -> Self:
@@ -60,7 +63,14 @@ class Scoring:
             graded=evaluation["graded_relevance"],
             overlap=evaluation["token_overlap"],
         )
-        return cls(tuple(metrics), relevance, intervals, cells)
+        return cls(tuple(metrics), relevance, intervals, cells, evaluation.get("predicate"))
+
+    def judged_by(self, predicate: Predicate) -> Self:
+        """The same with what ``predicate`` names."""
+        relevance = replace(
+            self.relevance, predicate=predicate, predicate_name=f"predicate {self.predicate!r}"
+        )
+        return replace(self, relevance=relevance)
 
 
 class ScoredSearch(NamedTuple):
@@ -79,6 +89,7 @@ def score_searches(searches: Sequence[RecordedSearch], scoring: Scoring) -> Iter
 
     Raises:
         UnfitMetric: A metric is not defined for a grade.
+        PredicateError: The predicate cannot judge a search.
 
     >>> from stream_metrics.metrics.ranking.relevance import Query, Retrieved
     >>> query = Query([Retrieved(0, "x"), Retrieved(1, "a")], {"a": 1})

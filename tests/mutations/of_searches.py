@@ -8,6 +8,7 @@ from tests.mutations.mutation import Edit, Mutation
 
 RELEVANCE: Final = "stream_metrics/metrics/ranking/relevance.py"
 SCORING: Final = "stream_metrics/evaluation/recorded.py"
+SCORED: Final = "stream_metrics/adapters/replay/scored.py"
 MERGE: Final = "stream_metrics/adapters/replay/merge.py"
 
 TESTS: Final = "tests/unit/test_replay_searches.py"
@@ -38,6 +39,13 @@ SEARCHES: Final = (
         ),
         f"{TESTS}::test_a_query_without_anything_relevant_is_counted",
         "queries_without_relevant",
+    ),
+    Mutation(
+        "a predicate without texts",
+        "a rule of one's own sees the digests of a labelled turn's results, not the results",
+        (Edit(SCORED, "whole=wanted is None", "whole=False"),),
+        "tests/unit/test_predicate.py::test_a_rule_sees_what_was_recorded",
+        "'NoneType' object has no attribute 'fields'",
     ),
     Mutation(
         "searches one member after the other",

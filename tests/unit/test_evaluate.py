@@ -290,7 +290,8 @@ def test_a_report_says_how_it_was_made(folder: Path) -> None:
         "subtopic_qrels": False, "split": None, "limit": 2, "stratify": None,
     }  # fmt: skip
     assert config["evaluation"] == {
-        "metrics": ["MRR"], "graded_relevance": True, "rel": 1.0, "confidence_intervals": True,
+        "metrics": ["MRR"], "graded_relevance": True, "rel": 1.0, "predicate": None,
+        "confidence_intervals": True,
         "interval": "percentile", "confidence": 0.95, "resamples": 1000, "seed": SEED,
     }  # fmt: skip
 

@@ -23,8 +23,8 @@ PYTHON = re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
 
 def test_the_page_has_examples() -> None:
     """There is something to compare below."""
-    assert len(SHOWN) == 2
-    assert len(PYTHON) == 1
+    assert len(SHOWN) == 3
+    assert len(PYTHON) == 2
 
 
 @pytest.mark.parametrize(("command", "shown"), SHOWN)
@@ -40,11 +40,18 @@ def test_a_command_prints_what_the_page_shows(
     assert [line.rstrip() for line in done.stdout.splitlines()] == shown.splitlines()
 
 
+def test_the_rule_is_the_one_that_the_command_names() -> None:
+    """The page shows the file of the example."""
+    rules = ROOT / "examples" / "evaluation" / "rules.py"
+
+    assert PYTHON[0] == rules.read_text(encoding="utf-8")
+
+
 def test_the_code_runs(capsys: pytest.CaptureFixture[str]) -> None:
     """The example in Python prints what its last line says."""
-    exec(PYTHON[0], {})  # noqa: S102 - what a reader of the page would do
+    exec(PYTHON[-1], {})  # noqa: S102 - what a reader of the page would do
 
-    assert capsys.readouterr().out.strip() == PYTHON[0].rstrip().rpartition("# ")[2]
+    assert capsys.readouterr().out.strip() == PYTHON[-1].rstrip().rpartition("# ")[2]
 
 
 def test_every_metric_is_explained() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Final, Literal
 
+from stream_metrics.adapters.predicate import load_predicate
 from stream_metrics.adapters.replay.texts import Again, conversations_with_events
 from stream_metrics.adapters.semantic import models_of
 from stream_metrics.engine.answers import answered_turns
@@ -29,26 +30,32 @@ def scored_lines(engine: Replay, records: Again, options: Options) -> Iterator[t
     """The canonical lines of each kind in order, after ``engine`` was fed ``records``.
 
     Records are read again, and models loaded, only where texts or dimensions were recorded. Without
-    ``options.scoring`` searches have no rows.
+    ``options.scoring`` searches have no rows. With a predicate all records are read again.
     """
-    wanted = engine.answered if options.scoring is None else engine.answered | engine.described
+    scoring = options.scoring
+    wanted: set[str] | None = engine.answered | (engine.described if scoring else set())
+    if scoring is not None and scoring.predicate is not None:
+        scoring = scoring.judged_by(load_predicate(scoring.predicate))
+        wanted = None
     searches: list[RecordedSearch] = []
     turns: list[AnsweredTurn] = []
     for conversation, events in conversations_with_events(
         records, engine, engine.config.limits, wanted
     ):
         read = None if events is None else list(chain.from_iterable(events.values()))
-        if options.scoring is not None:
-            searches += recorded_searches(conversation, read, options.turn_scope)
+        if scoring is not None:
+            searches += recorded_searches(
+                conversation, read, options.turn_scope, whole=wanted is None
+            )
         if read is not None and conversation.conversation_id in engine.answered:
             turns += answered_turns(conversation, read, options.turn_scope)
         if len(searches) >= BATCH_SEARCHES:
-            yield from _of_searches(searches, options.scoring)
+            yield from _of_searches(searches, scoring)
             searches = []
         if len(turns) >= BATCH_TURNS:
             yield from _of_turns(turns, options)
             turns = []
-    yield from _of_searches(searches, options.scoring)
+    yield from _of_searches(searches, scoring)
     yield from _of_turns(turns, options)
 
 

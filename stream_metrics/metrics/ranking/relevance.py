@@ -5,28 +5,36 @@ The first strategy that is available for a query judges its ranking.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
+from stream_metrics.events.wire import Result
 from stream_metrics.metrics.ranking.batch import UNJUDGED, Judged
 from stream_metrics.metrics.ranking.subtopics import Subtopics
 from stream_metrics.metrics.text import overlap_f1, tokens
+
+_NO_DIMENSIONS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Retrieved(NamedTuple):
     """One result of a ranking, in the order shown.
 
     ``document`` is equal for results that are the same document of the turn; ``before``: an
-    earlier search of the turn returned the document.
+    earlier search of the turn returned the document; ``recorded``: the result as an event has it,
+    if its texts were read.
     """
 
     document: Hashable
     doc_id: str | None = None
     text: str | None = None
     before: bool = False
+    recorded: Result | None = None
 
 
 class Query(NamedTuple):
@@ -40,6 +48,11 @@ class Query(NamedTuple):
             labelled any.
         references: Reference answers.
         language: Of texts and answers.
+        query_id: Of the query in a test collection; the ``search_id`` of a recorded search.
+        conversation_id, turn: Where a recorded search stands.
+        text: What was searched for, if that was recorded.
+        question: The question of the turn, if that was recorded.
+        dimensions: What figures can be split by.
     """
 
     results: Sequence[Retrieved]
@@ -47,6 +60,23 @@ class Query(NamedTuple):
     labels: Mapping[Hashable, float] | None = None
     references: Sequence[str] = ()
     language: str | None = None
+    query_id: str = ""
+    conversation_id: str | None = None
+    turn: int | None = None
+    text: str | None = None
+    question: str | None = None
+    dimensions: Mapping[str, str] = _NO_DIMENSIONS
+
+    @property
+    def place(self) -> str:
+        """Which query this is, for messages.
+
+        >>> Query([], query_id="s1", conversation_id="c", turn=2).place
+        "conversation 'c', turn 2, search 's1'"
+        """
+        if self.conversation_id is None:
+            return f"query {self.query_id!r}"
+        return f"conversation {self.conversation_id!r}, turn {self.turn}, search {self.query_id!r}"
 
 
 class RecordedSearch(NamedTuple):
@@ -64,6 +94,10 @@ class RecordedSearch(NamedTuple):
     agent: str
     dimensions: Mapping[str, str]
     query: Query
+
+
+class PredicateError(ValueError):
+    """A predicate cannot be used, failed, or gave what it must not; the message says which."""
 
 
 class Predicate(Protocol):
@@ -86,6 +120,7 @@ class Relevance:
         graded: Whether NDCG takes grades as gains by default.
         overlap: The token F1 with a reference answer from which a text is relevant.
         predicate: A rule of one's own; it comes after qrels and before labels.
+        predicate_name: What messages call it.
     """
 
     rel: float = 1.0
@@ -93,6 +128,7 @@ class Relevance:
     graded: bool = True
     overlap: float = 0.3
     predicate: Predicate | None = field(default=None)
+    predicate_name: str = "the predicate"
 
     def __post_init__(self) -> None:
         if not (self.rel > 0 and self.good_gain > 0):
@@ -105,7 +141,8 @@ class Relevance:
         """Judge a ranking by the first strategy that is available; None if there is none.
 
         Raises:
-            ValueError: The predicate found more relevant documents than it says there are.
+            PredicateError: The predicate failed, gave something else than it should, or found more
+                relevant documents than it says there are.
 
         >>> Relevance().judge(Query([Retrieved(1, "a")], {"a": 2, "b": 0})).grades
         [2]
@@ -113,7 +150,7 @@ class Relevance:
         if query.relevant is not None:
             return self._by_qrels(query, query.relevant)
         if self.predicate is not None:
-            total = self.predicate.total(query)
+            total = self._total(query, self.predicate)
             if total is not None:
                 return self._by_predicate(query, self.predicate, total)
         if query.labels:
@@ -136,14 +173,43 @@ class Relevance:
             before=_before(query.results),
         )
 
+    def _total(self, query: Query, predicate: Predicate) -> int | None:
+        """What the predicate says there is; None: it does not apply."""
+        found: Any = self._asked("total(query)", query, lambda: predicate.total(query))
+        if found is None:
+            return None
+        if isinstance(found, bool) or not isinstance(found, int | np.integer) or found < 0:
+            raise self._unfit(f"total(query) gave {found!r}", query, "a count from 0 on, or None")
+        return int(found)
+
+    def _relevant(self, query: Query, result: Retrieved, predicate: Predicate) -> float:
+        what = f"relevant(query, result) of the result {result.doc_id!r}"
+        found: Any = self._asked(what, query, lambda: predicate.relevant(query, result))
+        if not isinstance(found, bool | np.bool_):
+            raise self._unfit(f"{what} gave {found!r}", query, "True or False")
+        return float(found)
+
+    def _asked(self, what: str, query: Query, ask: Callable[[], object]) -> object:
+        try:
+            return ask()
+        except Exception as error:  # whatever a stranger's code raises
+            raise PredicateError(
+                f"{self.predicate_name}: {what} raised {_raised(error)} for {query.place}"
+            ) from error
+
+    def _unfit(self, what: str, query: Query, needed: str) -> PredicateError:
+        return PredicateError(
+            f"{self.predicate_name}: {what} for {query.place}; it must be {needed}"
+        )
+
     def _by_predicate(self, query: Query, predicate: Predicate, total: int) -> Judged:
-        grades = [float(predicate.relevant(query, one)) for one in query.results]
+        grades = [self._relevant(query, one, predicate) for one in query.results]
         earlier = repeats(query.results)
         found = sum(grade for at, grade in enumerate(grades) if earlier is None or not earlier[at])
         if found > total:
-            raise ValueError(
-                f"the predicate found {found:g} relevant documents in one ranking, and its total "
-                f"says that there are {total}; let total count every relevant document"
+            raise PredicateError(
+                f"{self.predicate_name} found {found:g} relevant documents for {query.place}, and "
+                f"its total says that there are {total}; let total count every relevant document"
             )
         return Judged(
             grades=grades,
@@ -207,6 +273,13 @@ def repeats(results: Sequence[Retrieved]) -> list[int] | None:
 def _before(results: Sequence[Retrieved]) -> list[bool] | None:
     found = [one.before for one in results]
     return found if any(found) else None
+
+
+def _raised(error: Exception) -> str:
+    """An error of a stranger's code on one line, and where it was raised."""
+    said = " ".join(f"{type(error).__name__}: {error}".split())
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{said} ({Path(last.filename).name}, line {last.lineno})"
 
 
 # -- rankings of ids --------------------------------------------------------------------------
