@@ -313,6 +313,39 @@ class DedupSettings(_Part):
         )
 
 
+class OtlpSettings(_Part):
+    """Which attributes of OTLP spans say what; of several the first that is there."""
+
+    retrievals: tuple[str, ...] = (
+        "openinference.span.kind=RETRIEVER",
+        "gen_ai.operation.name=retrieval",
+    )
+    """Spans that are searches, as attribute=value."""
+    conversation: tuple[str, ...] = ("session.id", "gen_ai.conversation.id")
+    """The conversation, of a span or of its resource; without any a trace is one by itself."""
+    agent: tuple[str, ...] = ("gen_ai.agent.name", "agent.name")
+    """The agent, of a span or of its resource."""
+    release: tuple[str, ...] = ("service.version",)
+    """The release, of a span or of its resource."""
+    query: tuple[str, ...] = ("gen_ai.retrieval.query.text", "input.value")
+    """What was searched for."""
+    documents: tuple[str, ...] = ("retrieval.documents", "gen_ai.retrieval.documents")
+    """The documents that were found: a list, JSON, or flattened behind this name."""
+    ids: tuple[str, ...] = ()
+    """Names in a document, or in its metadata, that are taken as ID components."""
+    fields: tuple[str, ...] = ()
+    """Names in a document, or in its metadata, that are taken as fields."""
+
+    @field_validator("retrievals")
+    @classmethod
+    def _pairs(cls, retrievals: tuple[str, ...]) -> tuple[str, ...]:
+        for pair in retrievals:
+            name, equals, value = pair.partition("=")
+            if not (name and equals and value):
+                raise ValueError(f"{pair!r}: write attribute=value")
+        return retrievals
+
+
 class LimitSettings(_Part):
     """Bounds on input, and on what a turn may grow to."""
 
@@ -537,6 +570,7 @@ class Settings(BaseSettings):
     state: StateSettings = StateSettings()
     dedup: DedupSettings = DedupSettings()
     limits: LimitSettings = LimitSettings()
+    otlp: OtlpSettings = OtlpSettings()
     metrics: MetricSettings = MetricSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     comparison: ComparisonSettings = ComparisonSettings()

@@ -1,11 +1,11 @@
 """Recorded input: JSONL files (plain, gzip or zstd), Parquet files, globs and standard input.
 
-A line is either an event as it was produced, or a recorded Kafka record::
+A line is either an event as it was produced, OTLP traces, or a recorded Kafka record::
 
     {"topic": …, "partition": …, "offset": …, "timestamp": ms, "key": …, "value": "…"}
 
 where ``value`` is the record's text; ``key_base64`` and ``value_base64`` stand in for bytes that
-are no UTF-8.
+are no UTF-8. Files of OTLP traces may also hold payloads behind their lengths, or one as a whole.
 """
 
 from __future__ import annotations
@@ -14,14 +14,23 @@ import base64
 import binascii
 import glob
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import msgspec
 
+from stream_metrics.adapters.otlp.framing import (
+    HEAD_BYTES,
+    check_signal,
+    frames,
+    is_framed,
+    is_whole,
+    whole,
+)
+from stream_metrics.adapters.otlp.spans import OtlpError
 from stream_metrics.adapters.packing import PARQUET, damaged, kind_of, unpacked
 from stream_metrics.adapters.parquet import ParquetError, read_parquet
 from stream_metrics.ports import Record, bounded_timestamp
@@ -48,7 +57,7 @@ def expand(sources: Iterable[str]) -> list[str]:
     return paths
 
 
-def read_records(sources: Iterable[str]) -> Iterator[Record]:
+def read_records(sources: Iterable[str]) -> Generator[Record, None, None]:
     """The records of all sources in their order; raises ``InputError``."""
     for path in expand(sources):
         yield from _read(path)
@@ -58,9 +67,12 @@ def _read(path: str) -> Iterator[Record]:
     number, kind = 0, None
     try:
         with ExitStack() as opened:
-            file: IO[bytes] = sys.stdin.buffer
+            file: Any = sys.stdin.buffer
             if path != "-":
                 file = opened.enter_context(open(path, "rb"))
+            if is_framed(file.peek(HEAD_BYTES)):
+                yield from map(Record, frames(file))
+                return
             kind = kind_of(path, file)
             if kind == PARQUET:
                 if path == "-":
@@ -68,6 +80,11 @@ def _read(path: str) -> Iterator[Record]:
                 yield from read_parquet(path)
                 return
             lines = opened.enter_context(unpacked(file, kind)) if kind else file
+            head = lines.peek(HEAD_BYTES)
+            check_signal(head)
+            if is_framed(head) or is_whole(head):
+                yield from map(Record, frames(lines) if is_framed(head) else [whole(lines)])
+                return
             for line in iter(partial(lines.readline, LONGEST_LINE_BYTES + 1), b""):
                 number += 1
                 if len(line) > LONGEST_LINE_BYTES:
@@ -77,7 +94,7 @@ def _read(path: str) -> Iterator[Record]:
                     )
                 if not line.isspace():
                     yield parse_line(line.rstrip(b"\r\n"))
-    except ParquetError as error:
+    except (OtlpError, ParquetError) as error:
         raise InputError(f"{path}: {error}") from error
     except EOFError as error:
         raise InputError(

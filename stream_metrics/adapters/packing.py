@@ -11,7 +11,8 @@ from typing import IO, Any, Final
 PARQUET: Final = "Parquet"
 GZIP_LEVEL: Final = 6
 _NAMES: Final = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".parquet": PARQUET}
-_BEGINNINGS: Final = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"PAR1": PARQUET}
+_ZSTD: Final = b"\x28\xb5\x2f\xfd"
+_BEGINNINGS: Final = {b"\x1f\x8b": "gzip", _ZSTD: "zstd", b"PAR1": PARQUET}
 
 
 def _zstd() -> Any:
@@ -42,6 +43,25 @@ def kind_of(path: str, file: Any) -> str | None:
     first = file.peek(4)
     begins = (kind for head, kind in _BEGINNINGS.items() if first.startswith(head))
     return named(path) or next(begins, None)
+
+
+def is_zstd(data: bytes) -> bool:
+    """Whether it begins as a zstd frame does."""
+    return data.startswith(_ZSTD)
+
+
+def unzstd(data: bytes, most_bytes: int) -> bytes | None:
+    """What one zstd frame holds; None if that is more than ``most_bytes``.
+
+    Raises ``EOFError`` if it ends in the middle, or one of ``damaged("zstd")``.
+    """
+    decompressor = _zstd().ZstdDecompressor()
+    found: bytes = decompressor.decompress(data, most_bytes + 1)
+    if len(found) > most_bytes:
+        return None
+    if not decompressor.eof:
+        raise EOFError("the zstd data ends in the middle")
+    return found
 
 
 def unpacked(file: Any, kind: str) -> Any:

@@ -101,7 +101,8 @@ def replay(
     sources: Annotated[
         list[str],
         typer.Argument(
-            help="JSONL files (plain, .gz, .zst), Parquet, globs, or - for standard input."
+            help="JSONL files (plain, .gz, .zst), Parquet, OTLP traces (JSON or protobuf), globs, "
+            "- for standard input, or kafka:TOPIC."
         ),
     ],
     out: OutOption = Path("out"),
@@ -166,7 +167,7 @@ def replay(
     if scope not in ("last", "all"):
         raise UsageError(f"--turn-scope {scope!r}: use last or all")
     parquet = _parquet(rows_as)
-    source = Sources(sources, settings, since, until)
+    source = Sources(sources, settings, since, until, None if into_kafka else out)
     if into_kafka:
         if gates:
             raise UsageError("--fail-if: with --into-kafka nothing is computed")
@@ -357,7 +358,7 @@ def _shown(
 ) -> dict[str, Any]:
     """The settings that the figures depend on; of models the names of their folders."""
     shown = masked(settings)
-    found = {part: shown[part] for part in ("dedup", "limits", "metrics", "evaluation")}
+    found = {part: shown[part] for part in ("dedup", "limits", "metrics", "evaluation", "otlp")}
     found["evaluation"]["metrics"] = list(chosen.metrics)
     for name in ("batch_results", "hpo_folder"):
         del found["evaluation"][name]

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 from aiokafka.errors import KafkaError
 
-from stream_metrics.adapters.files import expand, read_records
+from stream_metrics.adapters.files import InputError, expand, read_records
 from stream_metrics.adapters.kafka.reading import RecordsGone
 from stream_metrics.adapters.kafka.rights import KafkaRefused
 from stream_metrics.adapters.kafka.source import KafkaSource
 from stream_metrics.adapters.kafka.span import EARLIEST, END, Mark, parse_mark
 from stream_metrics.adapters.kafka.topics import TopicsMissing
 from stream_metrics.adapters.kafka.unpacking import UnreadableBatch
+from stream_metrics.adapters.otlp.mapping import Names
+from stream_metrics.adapters.otlp.payloads import is_payload
+from stream_metrics.adapters.otlp.spans import OtlpError, OtlpUnavailable
+from stream_metrics.adapters.otlp.traces import Counts, Traces
 from stream_metrics.adapters.replay.manifest import file_identity
 from stream_metrics.cli.common import UsageError, kafka_reason
 from stream_metrics.ports import Record
-from stream_metrics.settings import Settings
+from stream_metrics.settings import OtlpSettings, Settings
 
 KAFKA: Final = "kafka:"
 
@@ -114,10 +119,23 @@ class Topics:
 
 
 class Sources:
-    """What a command was told to read, one after the other."""
+    """What a command was told to read, one after the other, and then the searches of OTLP traces.
 
-    def __init__(self, sources: Sequence[str], settings: Settings, since: str, until: str) -> None:
+    ``folder`` is where their spans are kept meanwhile; without one where temporary files are.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[str],
+        settings: Settings,
+        since: str,
+        until: str,
+        folder: Path | None = None,
+    ) -> None:
         marks = parse_marks(since, until)
+        self._names, self._folder = names_of(settings.otlp), folder
+        self._limits = settings.engine_config().limits
+        self._traces: Traces | None = None
         self._parts: list[Topics | str] = []
         self.names: list[str] = []
         for source in sources:
@@ -157,18 +175,72 @@ class Sources:
 
     @property
     def read(self) -> dict[str, Any]:
-        """What was read of Kafka, for ``run.json``."""
-        return {"kafka": [topics.spans for topics in self._topics]} if self._topics else {}
+        """What was read of Kafka and of OTLP traces, for ``run.json``."""
+        found: dict[str, Any] = {}
+        if self._topics:
+            found["kafka"] = [topics.spans for topics in self._topics]
+        if self._traces is not None and self._traces.counts.payloads:
+            found["otlp"] = asdict(self._traces.counts)
+        return found
 
     @property
     def missed(self) -> list[str]:
-        """What was asked for and is gone, as sentences."""
-        return [line for topics in self._topics for line in topics.missed]
+        """What was asked for and is gone, or could not be used of OTLP traces, as sentences."""
+        lines = [line for topics in self._topics for line in topics.missed]
+        if self._traces is not None and self._traces.counts.payloads:
+            lines += _told(self._traces.counts)
+        return lines
 
     def records(self) -> Generator[Record, None, None]:
-        """All records; raises ``UsageError`` and ``InputError``."""
-        for part in self._parts:
-            if isinstance(part, Topics):
-                yield from part.records()
-            else:
-                yield from read_records([part])
+        """All records, searches of OTLP traces last; raises ``UsageError`` and ``InputError``."""
+        with Traces(self._names, self._limits, self._folder) as self._traces:
+            for part in self._parts:
+                if isinstance(part, Topics):
+                    yield from self._without_traces(part.records(), ",".join(part.names))
+                else:
+                    yield from self._without_traces(read_records([part]), part)
+            yield from self._traces.records()
+
+    def _without_traces(
+        self, records: Generator[Record, None, None], name: str
+    ) -> Generator[Record, None, None]:
+        """The records that are no OTLP traces; the others are taken; raises ``InputError``.
+
+        A damaged payload ends the reading of a file. Of a topic it is a bad record like any other.
+        """
+        assert self._traces is not None
+        with closing(records):
+            for number, record in enumerate(records, 1):
+                if not is_payload(record.value):
+                    yield record
+                    continue
+                try:
+                    self._traces.take(record.value or b"")
+                except OtlpUnavailable as error:
+                    raise UsageError(str(error)) from error
+                except OtlpError as error:
+                    if not record.topic:
+                        raise InputError(f"{name}, payload {number}: {error}") from error
+                    yield record
+
+
+def names_of(settings: OtlpSettings) -> Names:
+    """Which attributes say what."""
+    chosen = settings.model_dump()
+    pairs = (pair.partition("=") for pair in chosen.pop("retrievals"))
+    return Names(frozenset((name, value) for name, _, value in pairs), **chosen)
+
+
+def _told(counts: Counts) -> list[str]:
+    """What became of the spans, as sentences."""
+    lines = [
+        f"{counts.searches:,} searches in {counts.spans:,} spans of OTLP traces; passed over: "
+        f"{counts.other:,} that are no retrievals, {counts.nested:,} inside another retrieval, "
+        f"{counts.repeated:,} repeated"
+    ]
+    if counts.rejected:
+        lines.append(
+            f"{counts.rejected:,} of the searches cannot be used; run.json has the first spans and "
+            "the reasons"
+        )
+    return lines

@@ -1,0 +1,187 @@
+"""A payload as the Collector exports it, one ``TracesData`` or export request, to its spans."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from stream_metrics.adapters.otlp.protobuf import spans_of_protobuf
+from stream_metrics.adapters.otlp.spans import (
+    SPAN_ID_BYTES,
+    TRACE_ID_BYTES,
+    OtlpError,
+    Span,
+    bounded_ns,
+    id_of_text,
+)
+
+ERROR_CODES: Final = (2, "STATUS_CODE_ERROR")
+
+_JSON: Final = re.compile(rb'\s*\{\s*"resourceSpans"\s*:')
+_OTHER_SIGNAL: Final = re.compile(rb'\s*\{\s*"resource(Metrics|Logs|Profiles)"\s*:')
+# What stands in no JSON, and in every protobuf message that has a span.
+_BINARY: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+_FIRST_FIELD: Final = 0x0A  # the tag of field 1, with a length
+_INNER_FIELDS: Final = frozenset({0x0A, 0x12, 0x1A})  # resource, scope spans, schema URL
+
+
+class _Value(msgspec.Struct, rename="camel", frozen=True):
+    string_value: str | None = None
+    bool_value: bool | None = None
+    int_value: int | str | None = None
+    double_value: float | str | None = None
+    array_value: _Values | None = None
+    kvlist_value: _Attributes | None = None
+    bytes_value: str | None = None
+
+
+class _Attribute(msgspec.Struct, frozen=True):
+    key: str
+    value: _Value | None = None
+
+
+class _Values(msgspec.Struct, frozen=True):
+    values: list[_Value | None] | None = None
+
+
+class _Attributes(msgspec.Struct, frozen=True):
+    values: list[_Attribute] | None = None
+
+
+class _Event(msgspec.Struct, frozen=True):
+    attributes: list[_Attribute] | None = None
+
+
+class _Status(msgspec.Struct, frozen=True):
+    code: int | str | None = None
+
+
+class _Span(msgspec.Struct, rename="camel", frozen=True):
+    trace_id: str | None = None
+    span_id: str | None = None
+    parent_span_id: str | None = None
+    start_time_unix_nano: int | str | None = None
+    end_time_unix_nano: int | str | None = None
+    attributes: list[_Attribute] | None = None
+    events: list[_Event] | None = None
+    status: _Status | None = None
+
+
+class _Scope(msgspec.Struct, frozen=True):
+    spans: list[_Span] | None = None
+
+
+class _Resource(msgspec.Struct, frozen=True):
+    attributes: list[_Attribute] | None = None
+
+
+class _ResourceSpans(msgspec.Struct, rename="camel", frozen=True):
+    resource: _Resource | None = None
+    scope_spans: list[_Scope] | None = None
+
+
+class _Traces(msgspec.Struct, rename="camel", frozen=True):
+    resource_spans: list[_ResourceSpans] | None
+
+
+_DECODE: Final = msgspec.json.Decoder(_Traces).decode
+
+
+def is_json(value: bytes) -> bool:
+    """Whether it begins as OTLP traces in JSON do.
+
+    >>> is_json(b' { "resourceSpans": []}'), is_json(b'{"type": "forget"}')
+    (True, False)
+    """
+    return _JSON.match(value) is not None
+
+
+def other_signal(value: bytes) -> str | None:
+    """Which other OTLP signal it begins as: metrics, logs or profiles.
+
+    >>> other_signal(b'{"resourceLogs": []}')
+    'logs'
+    """
+    found = _OTHER_SIGNAL.match(value)
+    return found[1].decode().lower() if found else None
+
+
+def is_protobuf(value: bytes) -> bool:
+    """Whether it begins as OTLP traces in protobuf do; a beginning of the message is enough.
+
+    >>> is_protobuf(bytes([10, 4, 18, 2, 18, 0])), is_protobuf(bytes([10]) + b'{"type": "forget"}')
+    (True, False)
+    """
+    if value[:1] != b"\n":
+        return False
+    at = 1
+    while at < min(len(value), 10) and value[at] & 0x80:
+        at += 1
+    inner = value[at + 1 : at + 2]
+    return bool(inner) and inner[0] in _INNER_FIELDS and _BINARY.search(value) is not None
+
+
+def is_payload(value: bytes | None) -> bool:
+    """Whether it is to be read as OTLP traces, and not as an event."""
+    return value is not None and (is_json(value) or is_protobuf(value))
+
+
+def spans_of(value: bytes) -> list[Span]:
+    """The spans of a payload, in its order; raises ``OtlpError`` and ``OtlpUnavailable``."""
+    return list(_spans_of_json(value)) if is_json(value) else list(spans_of_protobuf(value))
+
+
+def _spans_of_json(value: bytes) -> Iterator[Span]:
+    try:
+        for resource_spans in _DECODE(value).resource_spans or ():
+            of_resource = resource_spans.resource
+            resource = _plain(of_resource.attributes if of_resource else None)
+            for scope in resource_spans.scope_spans or ():
+                for span in scope.spans or ():
+                    yield _span(span, resource)
+    except RecursionError as error:
+        raise OtlpError("OTLP JSON with too many levels of nested values") from error
+    except (msgspec.DecodeError, ValueError) as error:
+        raise OtlpError(
+            f"not whole, or no OTLP traces in JSON ({error}); write it with the Collector's file "
+            "exporter, or copy it again"
+        ) from error
+
+
+def _span(span: _Span, resource: dict[str, Any]) -> Span:
+    attributes: dict[str, Any] = {}
+    for event in reversed(span.events or ()):
+        attributes |= _plain(event.attributes)
+    attributes |= _plain(span.attributes)
+    return Span(
+        id_of_text(span.trace_id, TRACE_ID_BYTES),
+        id_of_text(span.span_id, SPAN_ID_BYTES),
+        id_of_text(span.parent_span_id, SPAN_ID_BYTES),
+        bounded_ns(int(span.start_time_unix_nano or 0)),
+        bounded_ns(int(span.end_time_unix_nano or 0)),
+        span.status is not None and span.status.code in ERROR_CODES,
+        attributes,
+        resource,
+    )
+
+
+def _plain(attributes: list[_Attribute] | None) -> dict[str, Any]:
+    return {one.key: _plain_value(one.value) for one in attributes or ()}
+
+
+def _plain_value(value: _Value | None) -> Any:
+    if value is None:
+        return None
+    if value.int_value is not None:
+        return int(value.int_value)
+    if value.double_value is not None:
+        return float(value.double_value)
+    if value.array_value is not None:
+        return [_plain_value(one) for one in value.array_value.values or ()]
+    if value.kvlist_value is not None:
+        return _plain(value.kvlist_value.values)
+    found = (value.string_value, value.bool_value, value.bytes_value)
+    return next((one for one in found if one is not None), None)

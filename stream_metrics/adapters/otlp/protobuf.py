@@ -1,0 +1,84 @@
+"""OTLP traces in protobuf, by way of opentelemetry-proto, which is the extra ``otlp``."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from stream_metrics.adapters.otlp.spans import (
+    SPAN_ID_BYTES,
+    TRACE_ID_BYTES,
+    OtlpError,
+    OtlpUnavailable,
+    Span,
+    bounded_ns,
+    id_of_bytes,
+)
+
+
+def load_opentelemetry() -> tuple[Any, type[Exception]]:
+    """``TracesData`` and the error of what cannot be parsed; raises ``OtlpUnavailable``."""
+    try:
+        from google.protobuf.message import DecodeError
+        from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
+    except ModuleNotFoundError as error:
+        raise OtlpUnavailable(
+            "OTLP traces in protobuf need opentelemetry-proto, which is not installed: "
+            "pip install 'stream-metrics[otlp]'"
+        ) from error
+    return TracesData, DecodeError
+
+
+def spans_of_protobuf(value: bytes) -> Iterator[Span]:
+    """The spans of a payload, in its order; raises ``OtlpError`` and ``OtlpUnavailable``."""
+    message, decode_error = load_opentelemetry()
+    try:
+        traces = message.FromString(value)
+    except decode_error as error:
+        raise OtlpError(
+            "not whole, or no OTLP traces in protobuf; write it with the Collector's file or Kafka "
+            "exporter, or copy it again"
+        ) from error
+    for resource_spans in traces.resource_spans:
+        resource = _plain(resource_spans.resource.attributes)
+        for scope in resource_spans.scope_spans:
+            for span in scope.spans:
+                yield _span(span, resource)
+
+
+def _span(span: Any, resource: dict[str, Any]) -> Span:
+    attributes: dict[str, Any] = {}
+    for event in reversed(span.events):
+        attributes |= _plain(event.attributes)
+    attributes |= _plain(span.attributes)
+    return Span(
+        id_of_bytes(span.trace_id, TRACE_ID_BYTES),
+        id_of_bytes(span.span_id, SPAN_ID_BYTES),
+        id_of_bytes(span.parent_span_id, SPAN_ID_BYTES),
+        bounded_ns(span.start_time_unix_nano),
+        bounded_ns(span.end_time_unix_nano),
+        span.status.code == span.status.STATUS_CODE_ERROR,
+        attributes,
+        resource,
+    )
+
+
+def _plain(attributes: Iterable[Any]) -> dict[str, Any]:
+    return {one.key: _plain_value(one.value) for one in attributes}
+
+
+def _plain_value(value: Any) -> Any:
+    kind = value.WhichOneof("value")
+    if kind is None:
+        return None
+    held = getattr(value, kind)
+    match kind:
+        case "array_value":
+            return [_plain_value(one) for one in held.values]
+        case "kvlist_value":
+            return _plain(held.values)
+        case "bytes_value":
+            return base64.b64encode(held).decode()
+        case _:
+            return held

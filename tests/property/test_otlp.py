@@ -1,0 +1,135 @@
+"""However OTLP traces are written, cut up and ordered, a replay of them gives the same bytes."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stream_metrics.adapters.otlp.traces import Traces
+from stream_metrics.cli.sources import Sources, names_of
+from stream_metrics.events import Limits
+from stream_metrics.ports import Record
+from stream_metrics.settings import OtlpSettings, Settings
+from tests.otlp import (
+    RETRIEVAL,
+    RETRIEVER,
+    Made,
+    as_json,
+    as_protobuf,
+    documents,
+    framed,
+    in_base64,
+)
+from tests.replays import AT_ONCE, IN_PARTS, replayed
+
+IDS: list[str | int] = ["a", "b", "c", 7]
+FOUND = st.lists(st.sampled_from(IDS), max_size=3)
+
+
+@st.composite
+def attributes(draw: st.DrawFn) -> dict[str, Any]:
+    """Of a span of any kind, good or bad."""
+    found: dict[str, Any] = {}
+    match draw(st.sampled_from(["openinference", "genai", "silent", "other"])):
+        case "openinference":
+            found |= {**RETRIEVER, **documents(*draw(FOUND), content="some text that is found")}
+        case "genai":
+            listed: Any = [{"id": str(one), "score": 0.5} for one in draw(FOUND)]
+            text = draw(st.booleans())
+            found |= {
+                **RETRIEVAL,
+                "gen_ai.retrieval.documents": json.dumps(listed) if text else listed,
+            }
+        case "silent":
+            found |= RETRIEVAL
+    for name, values in (("session.id", ["s", "t", 5]), ("agent.name", ["x", "y" * 65])):
+        value = draw(st.none() | st.sampled_from(values))
+        if value is not None:
+            found[name] = value
+    return found
+
+
+@st.composite
+def traces(draw: st.DrawFn) -> list[Made]:
+    """Spans of some traces; ids repeat, parents may be missing or in a circle."""
+    few, moments = st.integers(0, 3), st.integers(0, 9)
+    return draw(
+        st.lists(
+            st.builds(
+                Made,
+                trace=few,
+                span=st.integers(0, 6),
+                parent=st.integers(0, 6),
+                start_ms=moments,
+                end_ms=moments,
+                attributes=attributes(),
+                resource=st.sampled_from([{}, {"service.version": "1"}]),
+                failed=st.booleans(),
+            ),
+            max_size=14,
+        )
+    )
+
+
+def written(spans: Sequence[Made], cuts: Sequence[int], how: str) -> bytes:
+    """A file of these spans, with so many in each payload."""
+    batches: list[Sequence[Made]] = []
+    at = 0
+    while at < len(spans):
+        size = cuts[len(batches) % len(cuts)]
+        batches.append(spans[at : at + size])
+        at += size
+    match how:
+        case "json":
+            return b"".join(as_json(batch) + b"\n" for batch in batches)
+        case "base64":
+            return b"".join(as_json(batch, in_base64) + b"\n" for batch in batches)
+        case _:
+            return framed([as_protobuf(batch) for batch in batches])
+
+
+def read(data: bytes, folder: str) -> list[Record]:
+    """The records of a file."""
+    path = Path(folder, "traces")
+    path.write_bytes(data)
+    return list(Sources([str(path)], Settings(), "earliest", "end").records())
+
+
+@settings(max_examples=60)
+@given(traces(), st.data())
+def test_the_report_does_not_show_how_traces_came(spans: list[Made], data: st.DataObject) -> None:
+    """JSON and protobuf, any batches, any order, with repetitions: the files are the same."""
+    again = data.draw(st.lists(st.sampled_from(spans), max_size=4)) if spans else []
+    shuffled = data.draw(st.permutations([*spans, *again]))
+    cuts = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
+    how = data.draw(st.sampled_from(["json", "base64", "protobuf"]))
+
+    with tempfile.TemporaryDirectory() as folder:
+        expected = read(written(spans, [len(spans) or 1], "json"), folder)
+        found = read(written(shuffled, cuts, how), folder)
+
+        assert found == expected
+        assert replayed(found, Path(folder, "a"), IN_PARTS) == replayed(
+            expected, Path(folder, "b"), AT_ONCE
+        )
+
+
+@settings(max_examples=60)
+@given(traces())
+def test_every_span_is_accounted_for(spans: list[Made]) -> None:
+    """Each is a search, or counted as repeated, nested or of another kind; none is lost."""
+    with Traces(names_of(OtlpSettings()), Limits()) as kept:
+        kept.take(as_json(spans))
+        records = list(kept.records())
+    counts = kept.counts
+
+    assert counts.spans == len(spans)
+    assert counts.repeated + counts.searches + counts.nested + counts.other == counts.spans
+    assert len(records) == counts.searches
+    assert len(counts.first_rejected) == counts.rejected

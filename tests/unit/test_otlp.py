@@ -1,0 +1,575 @@
+"""OTLP traces: what is read of spans, which of them are searches, and what these become."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from stream_metrics.adapters.files import InputError, read_records
+from stream_metrics.adapters.otlp.payloads import is_payload, spans_of
+from stream_metrics.adapters.otlp.spans import OtlpError
+from stream_metrics.adapters.otlp.traces import Counts, Traces
+from stream_metrics.adapters.packing import packed
+from stream_metrics.cli.common import UsageError
+from stream_metrics.cli.sources import Sources, names_of
+from stream_metrics.events import Limits, decode
+from stream_metrics.events.decode import Event
+from stream_metrics.ports import Record
+from stream_metrics.settings import OtlpSettings, Settings
+from tests.otlp import (
+    RETRIEVAL,
+    RETRIEVER,
+    START_NS,
+    Made,
+    as_json,
+    as_protobuf,
+    document,
+    documents,
+    framed,
+    in_base64,
+)
+
+Told = dict[str, Any]
+
+
+def taken(
+    spans: Iterable[Made], settings: OtlpSettings | None = None
+) -> tuple[list[Record], Counts]:
+    """The records of spans that came in one payload, and what is counted."""
+    with Traces(names_of(settings or OtlpSettings()), Limits()) as traces:
+        traces.take(as_json(spans))
+        return list(traces.records()), traces.counts
+
+
+def events(spans: Iterable[Made], settings: OtlpSettings | None = None) -> list[Told]:
+    """The events of spans, by start."""
+    records, _ = taken(spans, settings)
+    return [json.loads(record.value or b"") for record in records]
+
+
+def rejected(*spans: Made) -> list[Told]:
+    """What is told of the spans that cannot be used."""
+    return taken(spans)[1].first_rejected
+
+
+def search(trace: int, span: int, start_ms: int = 0, end_ms: int = 1, **others: Any) -> Made:
+    """An OpenInference retrieval that found the document ``d``."""
+    attributes = {**RETRIEVER, **documents("d"), **others.pop("attributes", {})}
+    return Made(trace, span, start_ms=start_ms, end_ms=end_ms, attributes=attributes, **others)
+
+
+def test_a_retriever_of_openinference_is_a_search() -> None:
+    """Query, documents in their order, ids, texts, scores and metadata become an event."""
+    metadata = json.dumps({"source": "https://example.org/a", "title": "A", "page": 3})
+    [record], counts = taken(
+        [
+            Made(
+                0xAB,
+                0xCD,
+                start_ms=1_500,
+                end_ms=1_600,
+                attributes={
+                    **RETRIEVER,
+                    "session.id": "s-1",
+                    "agent.name": "helper",
+                    "input.value": "where?",
+                    "retrieval.documents.1.document.id": 7,
+                    "retrieval.documents.0.document.id": "a",
+                    "retrieval.documents.0.document.content": "some text",
+                    "retrieval.documents.0.document.score": 0.5,
+                    "retrieval.documents.0.document.metadata": metadata,
+                },
+                resource={"service.version": "1.2"},
+            )
+        ]
+    )
+
+    assert json.loads(record.value or b"") == {
+        "type": "search_iteration",
+        "event_id": "000000000000000000000000000000ab:00000000000000cd",
+        "occurred_at": "2024-06-10T12:00:01.500000Z",
+        "conversation_id": "s-1",
+        "turn": 1,
+        "agent": "helper",
+        "release": "1.2",
+        "iteration": 1,
+        "searches": [
+            {
+                "search_id": "00000000000000cd",
+                "ordinal": 0,
+                "query": "where?",
+                "results": [
+                    {
+                        "result_id": "00000000000000cd/1",
+                        "doc_id": "a",
+                        "url": "https://example.org/a",
+                        "title": "A",
+                        "content": "some text",
+                        "score": 0.5,
+                    },
+                    {"result_id": "00000000000000cd/2", "doc_id": "7"},
+                ],
+            }
+        ],
+    }
+    assert (record.key, record.timestamp_ms) == (b"s-1", START_NS // 1_000_000 + 1_500)
+    assert isinstance(decode(record.value, key=record.key, limits=Limits()), Event)
+    assert (counts.spans, counts.searches, counts.rejected) == (1, 1, 0)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        '[{"id": "a", "score": 0.95}, {"id": "b", "score": 1}]',
+        [{"id": "a", "score": 0.95}, {"id": "b", "score": 1}],
+    ],
+)
+def test_a_retrieval_of_genai_is_a_search(value: Any) -> None:
+    """Its documents may be structured, or JSON."""
+    attributes = {
+        **RETRIEVAL,
+        "gen_ai.conversation.id": "c-1",
+        "gen_ai.agent.name": "helper",
+        "gen_ai.retrieval.query.text": "where?",
+        "gen_ai.retrieval.documents": value,
+    }
+
+    [event] = events([Made(1, 2, attributes=attributes)])
+
+    assert (event["conversation_id"], event["agent"]) == ("c-1", "helper")
+    [found] = event["searches"]
+    assert found["query"] == "where?"
+    assert [(one["doc_id"], one["score"]) for one in found["results"]] == [("a", 0.95), ("b", 1)]
+
+
+def test_documents_may_stand_in_an_event_of_the_span() -> None:
+    """Instrumentations that record contents as span events are read like those that do not."""
+    found = document([Made(1, 2, attributes=RETRIEVAL)])
+    span = found["resourceSpans"][0]["scopeSpans"][0]["spans"][0]
+    value = {"stringValue": '[{"id": "a"}]'}
+    span["events"] = [{"attributes": [{"key": "gen_ai.retrieval.documents", "value": value}]}]
+
+    with Traces(names_of(OtlpSettings()), Limits()) as traces:
+        traces.take(json.dumps(found).encode())
+        [record] = traces.records()
+
+    assert json.loads(record.value or b"")["searches"][0]["results"][0]["doc_id"] == "a"
+
+
+def test_hexadecimal_and_base64_ids_are_the_same_ids() -> None:
+    """OTLP has hexadecimal in JSON; senders that use protobuf's own rules have base64."""
+    made = [Made(2**127 + 1, 2**63 + 5, parent=9, attributes=RETRIEVER)]
+
+    upper = as_json(made, lambda value: value.hex().upper())
+
+    assert spans_of(as_json(made, in_base64)) == spans_of(as_json(made)) == spans_of(upper)
+    assert spans_of(as_json(made))[0].span_id == "8000000000000005"
+
+
+def test_json_and_protobuf_give_the_same_spans() -> None:
+    """Every kind of value comes out alike, as do times, statuses and resources."""
+    every = {"t": "text", "b": True, "i": -(2**62), "d": 0.1, "l": [1, "a", [2.5]], "y": b"\xff"}
+    made = [
+        Made(1, 2, 3, 4, 5, {**every, "m": {"x": {"y": False}}}, {"r": 1}),
+        Made(1, 3, failed=True),
+    ]
+
+    assert spans_of(as_protobuf(made)) == spans_of(as_json(made))
+
+
+def test_an_export_request_is_read_like_traces_data() -> None:
+    """What the Kafka exporter sends has the same bytes under another name."""
+    request = ExportTraceServiceRequest.FromString(as_protobuf([search(1, 2)]))
+
+    assert spans_of(request.SerializeToString()) == spans_of(as_json([search(1, 2)]))
+
+
+def test_numbers_may_be_written_as_numbers() -> None:
+    """Some senders write 64-bit integers as JSON numbers, and enumerations by name."""
+    found = document([Made(1, 2, start_ms=3, attributes={"i": 7}, failed=True)])
+    span = found["resourceSpans"][0]["scopeSpans"][0]["spans"][0]
+    span["startTimeUnixNano"] = int(span["startTimeUnixNano"])
+    span["attributes"][0]["value"] = {"intValue": 7}
+    span["status"] = {"code": "STATUS_CODE_ERROR"}
+
+    assert spans_of(json.dumps(found).encode()) == spans_of(
+        as_json([Made(1, 2, start_ms=3, attributes={"i": 7}, failed=True)])
+    )
+
+
+def test_conversation_agent_and_release_are_those_of_the_nearest_ancestor() -> None:
+    """A retrieval that does not name them itself is inside of something that does."""
+    root = Made(1, 1, attributes={"session.id": "s", "agent.name": "outer"})
+    inner = Made(1, 2, 1, attributes={"gen_ai.agent.name": "inner"})
+    resource = {"service.version": "2"}
+
+    [event] = events([search(1, 3, parent=2), inner, replace(root, resource=resource)])
+
+    assert [event[name] for name in ("conversation_id", "agent", "release")] == ["s", "inner", "2"]
+
+
+def test_a_trace_is_of_the_conversation_that_any_of_its_spans_names() -> None:
+    """Where no ancestor says it, the earliest span that does is believed."""
+    late = Made(1, 8, start_ms=9, attributes={"session.id": "late"})
+    early = Made(1, 9, start_ms=5, attributes={"session.id": "early"})
+
+    assert [one["conversation_id"] for one in events([search(1, 3), late, early])] == ["early"]
+
+
+def test_a_trace_without_a_conversation_is_one() -> None:
+    """Its id stands for the conversation."""
+    [event] = events([search(0xABC, 3)])
+
+    assert event["conversation_id"] == f"{0xABC:032x}"
+
+
+def test_traces_are_turns_in_the_order_of_their_first_searches() -> None:
+    """Neither the order of arrival nor that of the ids decides."""
+    of_session = {"session.id": "s"}
+    made = [
+        search(3, 1, start_ms=20, attributes=of_session),
+        search(1, 1, start_ms=30, attributes=of_session),
+        search(2, 1, start_ms=10, attributes=of_session),
+        Made(1, 9, start_ms=0, attributes=of_session),
+    ]
+
+    assert [(one["event_id"][:32].lstrip("0"), one["turn"]) for one in events(made)] == [
+        ("2", 1),
+        ("3", 2),
+        ("1", 3),
+    ]
+
+
+def test_searches_side_by_side_are_one_iteration() -> None:
+    """The next begins with the first search that could have known a result of the last."""
+    times = [(0, 10), (1, 5), (4, 20), (5, 6), (7, 7), (7, 7)]
+    made = [search(1, n, start, end) for n, (start, end) in enumerate(times, 1)]
+
+    found = [(one["iteration"], one["searches"][0]["ordinal"]) for one in events(reversed(made))]
+
+    assert found == [(1, 0), (1, 1), (1, 2), (2, 0), (3, 0), (4, 0)]
+
+
+def test_a_span_that_never_ended_is_no_longer_than_its_start() -> None:
+    """A missing end does not draw later searches into the iteration."""
+    made = [replace(search(1, 1, 5), end_ms=-START_NS // 1_000_000), search(1, 2, 5)]
+
+    assert [one["iteration"] for one in events(made)] == [1, 2]
+
+
+def test_a_retrieval_inside_a_retrieval_is_no_search_of_its_own() -> None:
+    """What the outer one gave back counts once, whatever it called to find it."""
+    made = [search(1, 1), Made(1, 2, 1), search(1, 3, parent=2)]
+
+    records, counts = taken(made)
+
+    assert len(records) == 1
+    assert (counts.searches, counts.nested, counts.other) == (1, 1, 1)
+
+
+def test_parents_in_a_circle_end_somewhere() -> None:
+    """Damaged traces neither hang nor are lost."""
+    made = [Made(1, 1, 2), Made(1, 2, 1), search(1, 3, parent=1)]
+
+    assert len(events(made)) == 1
+
+
+def test_a_span_that_comes_twice_counts_once() -> None:
+    """Delivered again it changes nothing; of two contents that of the later end stays."""
+    early = search(1, 2, end_ms=1, attributes=documents("early"))
+    late = search(1, 2, end_ms=2, attributes=documents("late"))
+
+    for order in ([early, late, early], [late, early, late]):
+        [record], counts = taken(order)
+        result = json.loads(record.value or b"")["searches"][0]["results"][0]
+        assert result["doc_id"] == "late"
+        assert (counts.spans, counts.repeated, counts.searches) == (3, 2, 1)
+
+
+def test_a_retriever_without_documents_found_none() -> None:
+    """OpenInference has no attribute for an empty list."""
+    [event] = events([Made(1, 2, attributes=RETRIEVER)])
+
+    assert event["searches"] == [{"search_id": f"{2:016x}", "ordinal": 0, "results": []}]
+
+
+def test_documents_that_were_not_recorded_are_not_none() -> None:
+    """A GenAI span without the attribute is listed, unless the search failed."""
+    silent = Made(1, 2, attributes=RETRIEVAL)
+
+    assert [one["message"][:27] for one in rejected(silent)] == ["the span names no documents"]
+    assert events([replace(silent, failed=True)])[0]["searches"][0]["results"] == []
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (search(0, 2), "the span has no trace id or no span id"),
+        (search(1, 0), "the span has no trace id or no span id"),
+        (search(1, 2, attributes={"session.id": "s" * 129}), "length <= 128"),
+        (
+            search(1, 2, attributes=documents("d", score="high")),
+            "$.searches[0].results[0].score",
+        ),
+        (search(1, 2, start_ms=-START_NS // 1_000_000), "before 2000-01-01"),
+        (Made(1, 2, attributes={**RETRIEVAL, "gen_ai.retrieval.documents": "["}), "no JSON list"),
+        (Made(1, 2, attributes={**RETRIEVAL, "gen_ai.retrieval.documents": 5}), "is no list"),
+        (
+            Made(1, 2, attributes={**RETRIEVAL, "gen_ai.retrieval.documents": '["a"]'}),
+            "Expected `object`",
+        ),
+    ],
+)
+def test_what_is_no_valid_event_is_listed_by_its_span(made: Made, message: str) -> None:
+    """It is counted as a bad record, and trace and span say where to look."""
+    records, counts = taken([made])
+
+    assert len(records) == counts.searches == counts.rejected == 1
+    assert message in counts.first_rejected[0]["message"]
+    assert not isinstance(decode(records[0].value, limits=Limits()), Event)
+
+
+def test_a_span_without_ids_takes_no_turn() -> None:
+    """It is rejected, and the numbers of the others stay as they are."""
+    of_session = {"session.id": "s"}
+    made = [search(0, 2, attributes=of_session), search(1, 2, start_ms=5, attributes=of_session)]
+
+    assert [one["turn"] for one in events(made) if one.get("event_id")] == [1]
+
+
+def test_settings_name_other_attributes() -> None:
+    """Producers that differ are read by their own names."""
+    settings = OtlpSettings(
+        retrievals=("my.kind=search",),
+        conversation=("chat",),
+        agent=("service.name",),
+        query=("q",),
+        documents=("hits",),
+        ids=("chunk_id",),
+        fields=("page",),
+    )
+    hits = json.dumps([{"metadata": {"chunk_id": 5, "page": 3}}, {"chunk_id": "six"}])
+    attributes = {"my.kind": "search", "chat": 12, "q": "where?", "hits": hits}
+
+    [event] = events(
+        [Made(1, 2, attributes=attributes, resource={"service.name": "shop"}), search(1, 3)],
+        settings,
+    )
+
+    assert (event["conversation_id"], event["agent"]) == ("12", "shop")
+    [found] = event["searches"]
+    assert found["query"] == "where?"
+    assert [one.get("ids") for one in found["results"]] == [{"chunk_id": "5"}, {"chunk_id": "six"}]
+    assert [one.get("fields") for one in found["results"]] == [{"page": 3}, None]
+
+
+def test_a_pair_that_is_none_is_refused() -> None:
+    """The setting says how to write it."""
+    with pytest.raises(ValueError, match="write attribute=value"):
+        OtlpSettings(retrievals=("RETRIEVER",))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        b"",
+        b"{",
+        b'{"type": "forget"}',
+        b'\n{"type": "forget"}',
+        b'\n{\n  "type": "forget"}',
+        b'{"resourceLogs": []}',
+        b"\n\n\n",
+        b'{"text": "resourceSpans"}',
+    ],
+)
+def test_what_is_no_traces_is_left_alone(value: bytes | None) -> None:
+    """Events go their usual way, however they are written."""
+    assert not is_payload(value)
+
+
+SPANS = [
+    search(1, 1, 0, 2, attributes={"session.id": "s"}),
+    search(1, 2, 1, 3),
+    search(2, 1, 9, 10, attributes={"session.id": "s"}),
+    Made(2, 9),
+]
+
+
+def zstd(data: bytes, path: Path) -> bytes:
+    """Packed."""
+    with path.open("wb") as file, packed(file, "zstd") as into:
+        into.write(data)
+    return path.read_bytes()
+
+
+FILES: dict[str, Callable[[Path], bytes]] = {
+    "lines.json": lambda _: b"".join(as_json([one]) + b"\n" for one in SPANS),
+    "one.json": lambda _: as_json(SPANS),
+    "pretty.json": lambda _: json.dumps(document(SPANS), indent=2).encode(),
+    "blank.json": lambda _: b"\n\n" + as_json(SPANS) + b"\n\n",
+    "lines.json.gz": lambda _: gzip.compress(b"".join(as_json([one]) + b"\n" for one in SPANS)),
+    "lines.json.zst": lambda p: zstd(as_json(SPANS[:1]) + b"\n" + as_json(SPANS[1:]) + b"\n", p),
+    "pretty.json.gz": lambda _: gzip.compress(json.dumps(document(SPANS), indent=1).encode()),
+    "framed.bin": lambda _: framed([as_protobuf(SPANS[:1]), as_protobuf(SPANS[1:])]),
+    "framed.bin.gz": lambda _: gzip.compress(framed([as_protobuf([one]) for one in SPANS])),
+    "framed.json": lambda _: framed([as_json(SPANS[:2]), as_json(SPANS[2:])]),
+    "each.zst": lambda p: framed([zstd(as_protobuf([one]), p) for one in SPANS]),
+    "each.json": lambda p: framed([zstd(as_json([one]), p) for one in SPANS]),
+    "one.bin": lambda _: as_protobuf(SPANS),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_form_of_a_file_holds_the_same_spans(tmp_path: Path, name: str) -> None:
+    """Lines, one document, one message, or messages behind their lengths, packed or not."""
+    path = tmp_path / name
+    path.write_bytes(FILES[name](tmp_path / "packed"))
+
+    found = [span for record in read_records([str(path)]) for span in spans_of(record.value or b"")]
+
+    assert found == spans_of(as_json(SPANS))
+
+
+BROKEN: dict[str, tuple[bytes, str]] = {
+    "cut.bin": (framed([as_protobuf(SPANS)])[:-3], "message 1 ends in the middle"),
+    "prefix.bin": (framed([as_protobuf(SPANS)]) + b"\0\0", "message 2 ends in the middle"),
+    "length.bin": (framed([as_protobuf(SPANS)]) + b"\xff" * 9, "told to have 4,294,967,295 bytes"),
+    "content.bin": (framed([as_protobuf(SPANS)[:-3]]), "no OTLP traces in protobuf"),
+    "one.bin": (as_protobuf(SPANS)[:-3], "no OTLP traces in protobuf"),
+    "cut.json": (as_json(SPANS) + b"\n" + as_json(SPANS)[:-9], "payload 2: not whole"),
+    "other.json": (b'{"resourceSpans": 5}', "no OTLP traces in JSON"),
+    "pretty.json": (json.dumps(document(SPANS), indent=1).encode()[:-9], "payload 1: not whole"),
+    "number.json": (as_json(SPANS).replace(b'"1718', b'"x1718'), "no OTLP traces in JSON"),
+    "logs.json": (b'{"resourceLogs": []}', "OTLP logs; searches are told by traces"),
+    "packed.bin": (framed([b"\x28\xb5\x2f\xfd and no zstd"]), "message 1 is damaged"),
+    "deep.json": (
+        b'{"resourceSpans": [{"resource": {"attributes": [{"key": "a", "value": '
+        + b'{"arrayValue": {"values": [' * 2_000,
+        "too many levels",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
+    """One error says which file, where in it, and what is wrong."""
+    path = tmp_path / name
+    path.write_bytes(BROKEN[name][0])
+    sources = Sources([str(path)], Settings(), "earliest", "end")
+
+    with pytest.raises(InputError) as raised:
+        list(sources.records())
+
+    assert str(path) in str(raised.value)
+    assert BROKEN[name][1] in str(raised.value)
+
+
+def test_a_damaged_payload_of_a_topic_is_a_bad_record(tmp_path: Path) -> None:
+    """A topic goes on behind it, be it read from Kafka or from a recording."""
+    recorded = [
+        {"topic": "otlp_spans", "offset": 0, "value": as_json(SPANS)[:-9].decode()},
+        {"topic": "otlp_spans", "offset": 1, "value": as_json(SPANS).decode()},
+    ]
+    path = tmp_path / "day.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in recorded))
+
+    records = list(Sources([str(path)], Settings(), "earliest", "end").records())
+
+    found = [decode(record.value, limits=Limits()) for record in records]
+    assert [isinstance(one, Event) for one in found] == [False, True, True, True]
+
+
+def test_events_and_traces_may_be_read_together(tmp_path: Path) -> None:
+    """Events come in their order, the searches of all traces behind them."""
+    (tmp_path / "a.json").write_bytes(as_json(SPANS[2:]))
+    (tmp_path / "b.jsonl").write_bytes(b'{"type": "forget"}\n')
+    (tmp_path / "c.bin").write_bytes(as_protobuf(SPANS[:2]))
+
+    records = list(Sources([str(tmp_path / "*")], Settings(), "earliest", "end").records())
+
+    starts = [record.timestamp_ms for record in records[1:]]
+    assert records[0].value == b'{"type": "forget"}'
+    assert len(starts) == 3
+    assert starts == sorted(starts, key=lambda start: start or 0)
+
+
+def test_nothing_is_left_of_the_database(tmp_path: Path) -> None:
+    """Where spans are kept there is no file to see, and none to clear away after a kill."""
+    with Traces(names_of(OtlpSettings()), Limits(), tmp_path) as traces:
+        traces.take(as_json(SPANS))
+
+        assert list(tmp_path.iterdir()) == []
+        assert len(list(traces.records())) == 3
+
+
+def command(*arguments: str) -> tuple[int, str]:
+    """The exit code of ``stream-metrics``, and what it said."""
+    done = subprocess.run(
+        [sys.executable, "-m", "stream_metrics", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stderr
+
+
+def test_a_replay_of_traces_says_what_became_of_spans(tmp_path: Path) -> None:
+    """Counts and the first bad spans stand in run.json, the figures in the report."""
+    path = tmp_path / "traces.json"
+    silent = Made(3, 1, attributes=RETRIEVAL)
+    path.write_bytes(as_json([*SPANS, silent]))
+
+    code, said = command("replay", str(path), "--out", str(tmp_path / "out"))
+
+    assert code == 0
+    assert "4 searches in 5 spans of OTLP traces" in said
+    told = json.loads((tmp_path / "out" / "run.json").read_text())["otlp"]
+    assert [told[name] for name in ("payloads", "spans", "searches", "other", "rejected")] == [
+        1,
+        5,
+        4,
+        1,
+        1,
+    ]
+    assert told["first_rejected"][0]["trace_id"] == f"{3:032x}"
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert (report["counts"]["events"], report["bad_records"]["count"]) == (4, 1)
+    assert report["counts"]["conversations"] == 1
+
+
+def test_a_damaged_file_ends_the_command_with_one_error(tmp_path: Path) -> None:
+    """Exit code 2, one line, and no half report."""
+    path = tmp_path / "traces.bin"
+    path.write_bytes(framed([as_protobuf(SPANS)])[:-3])
+
+    code, said = command("replay", str(path), "--out", str(tmp_path / "out"))
+
+    assert code == 2
+    assert "error:" in said
+    assert "message 1 ends in the middle" in said
+    assert "Traceback" not in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_protobuf_without_its_library_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """JSON needs nothing; protobuf says what to install."""
+    monkeypatch.setitem(sys.modules, "opentelemetry.proto.trace.v1.trace_pb2", None)
+    (tmp_path / "a.bin").write_bytes(as_protobuf(SPANS))
+
+    with pytest.raises(UsageError, match=r"pip install 'stream-metrics\[otlp\]'"):
+        list(Sources([str(tmp_path / "a.bin")], Settings(), "earliest", "end").records())
+
+    with pytest.raises(OtlpError):
+        spans_of(b'{"resourceSpans": 5}')
