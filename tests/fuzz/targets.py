@@ -6,6 +6,7 @@ nothing else is ever raised.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
@@ -13,7 +14,12 @@ from typing import Any, Final
 import msgspec
 
 from stream_metrics.adapters.files import parse_line, record_line
+from stream_metrics.adapters.otlp.framing import frames, is_whole
+from stream_metrics.adapters.otlp.mapping import told
+from stream_metrics.adapters.otlp.payloads import is_payload, spans_of
+from stream_metrics.adapters.otlp.spans import OtlpError
 from stream_metrics.adapters.redis.codec import read_bucket, read_state
+from stream_metrics.cli.sources import names_of
 from stream_metrics.dedup.deduplicator import Deduplicator, PlainDeduplicator, deduplicator
 from stream_metrics.dedup.normalise import Url, parse_url
 from stream_metrics.dedup.tables import DedupRules
@@ -33,6 +39,7 @@ from stream_metrics.events.limits import Limits
 from stream_metrics.events.times import parse_rfc3339
 from stream_metrics.events.wire import Result
 from stream_metrics.kernel import kernel
+from stream_metrics.settings import OtlpSettings
 
 LIMITS: Final = Limits()
 TIGHT: Final = Limits(
@@ -48,6 +55,7 @@ TIGHT: Final = Limits(
     url_bytes=24,
 )
 RULES: Final = DedupRules()
+NAMES: Final = names_of(OtlpSettings())
 KEY: Final = b"a digest key"
 PLAIN: Final = PlainDeduplicator(RULES, KEY)
 DEFAULT: Final = deduplicator(RULES, KEY)  # the compiled one, if there is a kernel
@@ -208,7 +216,20 @@ def line(data: bytes) -> None:
         assert parse_line(record_line(record).rstrip(b"\n")) == record
 
 
+def otlp(data: bytes) -> None:
+    """A payload of traces is refused whole, or whatever its spans hold becomes JSON."""
+    with suppress(OtlpError):
+        for span in spans_of(data):
+            found = told(span, NAMES).search
+            if found is not None:
+                msgspec.json.decode(found.results)
+    with suppress(OtlpError):
+        for payload in frames(io.BytesIO(data)):
+            is_payload(payload)
+    is_whole(data)
+
+
 TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
     target.__name__: target
-    for target in (event, json_text, url, instant, packed, state, bucket, meta, line)
+    for target in (event, json_text, url, instant, packed, state, bucket, meta, line, otlp)
 }

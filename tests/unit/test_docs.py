@@ -62,7 +62,9 @@ _INLINE = re.compile(r"`([^`\n]+)`")
 _LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 _PATH = re.compile(rf"[\w.-]+(?:/[\w.-]+)*\.(?:{'|'.join(SUFFIXES)})(?::[\w.]+)?")
 _PLACE = re.compile(r"([\w./-]+\.py):([\w.]+)")
-_SETTING = re.compile(r"(?:kafka|redis|state|dedup|limits|metrics|evaluation|web|log)\.[a-z_]+")
+_SETTING = re.compile(
+    r"(?:kafka|redis|state|dedup|limits|metrics|evaluation|otlp|web|log)\.[a-z_]+"
+)
 _SERIES = re.compile(r"\bstreammetrics_\w+")
 _OWN_COMMAND = re.compile(r"(?<![\w/.-])stream-metrics +([a-z][^`#\n]*|--[a-z-]+)")
 _TARGET = re.compile(r"(?<![\w-])make ([a-z][a-z-]*)")
