@@ -276,6 +276,21 @@ def test_a_retrieval_inside_a_retrieval_is_no_search_of_its_own() -> None:
     assert (counts.searches, counts.nested, counts.other) == (1, 1, 1)
 
 
+def test_the_outermost_retrieval_that_names_documents_is_the_search() -> None:
+    """A wrapper that records none neither hides what is inside, nor counts as a search in vain."""
+    wrapper = Made(1, 1, attributes=RETRIEVER)
+    base = search(1, 3, parent=2)
+    part = search(1, 4, parent=3)
+    made = [wrapper, Made(1, 2, 1), base, part, Made(1, 5, 3, attributes=RETRIEVER)]
+
+    records, counts = taken(made)
+
+    assert [json.loads(one.value or b"")["searches"][0]["search_id"] for one in records] == [
+        f"{3:016x}"
+    ]
+    assert (counts.searches, counts.nested, counts.other) == (1, 3, 1)
+
+
 def test_parents_in_a_circle_end_somewhere() -> None:
     """Damaged traces neither hang nor are lost."""
     made = [Made(1, 1, 2), Made(1, 2, 1), search(1, 3, parent=1)]

@@ -6,7 +6,8 @@ kept until the last has come: in a database on disk, so that memory does not gro
 1. Of spans with the same ids one stays: the one that ended last, or of these one by its content.
 2. Conversation, agent and release are those of the span or of its nearest ancestor that names one.
    A trace whose ancestors name no conversation is of the one that its earliest span names, else a
-   conversation by itself. A retrieval inside a retrieval is a part of that, and no search.
+   conversation by itself. Of retrievals inside each other the outermost one that names documents
+   is the search, without any the outermost; the others are parts of it.
 3. The traces with searches are the turns of a conversation, in the order of their first searches.
 4. In a turn searches that run side by side are an iteration: one begins with the first search that
    starts when an earlier one of the last iteration has ended.
@@ -67,7 +68,8 @@ ON CONFLICT (trace, span) DO UPDATE SET
 WHERE (excluded.end_ns, excluded.digest) > (end_ns, digest)
 """
 _SPANS: Final = """
-SELECT trace, span, parent, start_ns, end_ns, conversation, agent, release, results IS NOT NULL
+SELECT trace, span, parent, start_ns, end_ns, conversation, agent, release, results IS NOT NULL,
+       results IS NOT NULL AND problem IS NULL AND results <> CAST('[]' AS BLOB)
 FROM spans ORDER BY trace, span
 """
 _SEARCHES: Final = """
@@ -91,7 +93,8 @@ class _Kept(NamedTuple):
     conversation: str | None
     agent: str | None
     release: str | None
-    is_search: bool
+    is_retrieval: bool
+    has_documents: bool
 
 
 class _Found(NamedTuple):
@@ -204,17 +207,18 @@ class Traces:
         """The searches of a trace, of which these are the spans."""
         found = []
         of_trace: str | None = None
+        nested = _nested(spans)
         for span in spans.values():
-            if not span.is_search:
+            if not span.is_retrieval:
                 self.counts.other += 1
                 continue
-            line = list(_ancestry(span, spans))
+            if span.span in nested:
+                self.counts.nested += 1
+                continue
             if not span.trace:
                 found.append(_Found("", "", span.span, span.start_ns, span.end_ns, None, None))
                 continue
-            if any(one.is_search for one in line[1:]):
-                self.counts.nested += 1
-                continue
+            line = list(_ancestry(span, spans))
             conversation = next((one.conversation for one in line if one.conversation), None)
             if conversation is None:
                 of_trace = of_trace or _conversation_of(spans)
@@ -341,6 +345,20 @@ def _ancestry(span: _Kept, spans: dict[str, _Kept]) -> Iterator[_Kept]:
         seen.add(one.span)
         yield one
         one = spans.get(one.parent)
+
+
+def _nested(spans: dict[str, _Kept]) -> set[str]:
+    """The retrievals that are parts of another one."""
+    found: set[str] = set()
+    around: set[str] = set()
+    for span in spans.values():
+        if span.is_retrieval:
+            _, *outer = _ancestry(span, spans)
+            if any(one.is_retrieval and one.has_documents >= span.has_documents for one in outer):
+                found.add(span.span)
+            if span.has_documents:
+                around.update(one.span for one in outer if not one.has_documents)
+    return found | {name for name in around if spans[name].is_retrieval}
 
 
 def _conversation_of(spans: dict[str, _Kept]) -> str:
