@@ -10,6 +10,8 @@ FILES: Final = "stream_metrics/adapters/files.py"
 WHOLE: Final = "stream_metrics/adapters/whole.py"
 MERGING: Final = "stream_metrics/adapters/kafka/merging.py"
 READING: Final = "stream_metrics/adapters/kafka/reading.py"
+SPANS: Final = "stream_metrics/adapters/otlp/spans.py"
+TRACES: Final = "stream_metrics/adapters/otlp/traces.py"
 HISTORY: Final = "stream_metrics/engine/history.py"
 PACE: Final = "stream_metrics/worker/pace.py"
 
@@ -74,5 +76,26 @@ RECORDINGS: Final = (
         ),
         "tests/unit/test_pace.py::test_moved_times_keep_their_distances",
         "assert abs(moment_us",
+    ),
+    Mutation(
+        "hexadecimal as base64",
+        "ids of OTLP JSON are read as protobuf reads bytes",
+        (Edit(SPANS, "if len(value) == 2 * size and _HEX.fullmatch(value):", "if False:"),),
+        "tests/unit/test_otlp.py::test_hexadecimal_and_base64_ids_are_the_same_ids",
+        "== spans_of(",
+    ),
+    Mutation(
+        "the last copy stays",
+        "of two contents of a span the one that came last stays",
+        (Edit(TRACES, "WHERE (excluded.end_ns, excluded.digest) > (end_ns, digest)\n", ""),),
+        "tests/unit/test_otlp.py::test_a_span_that_comes_twice_counts_once",
+        '["doc_id"] == "late"',
+    ),
+    Mutation(
+        "each retriever searches",
+        "a retriever inside another one counts as a search of its own",
+        (Edit(TRACES, "if span.span in nested:", "if not span:"),),
+        "tests/unit/test_otlp.py::test_the_outermost_retrieval_that_names_documents_is_the_search",
+        "== [",
     ),
 )
