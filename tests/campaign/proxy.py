@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +39,7 @@ class Proxy:
 
     ``open`` forwards; ``cut`` resets every connection, also new ones; ``stall`` accepts and
     forwards nothing. ``delay_seconds`` holds each piece of an answer back for that long.
+    ``stall_at`` begins a stall with a request.
     """
 
     def __init__(self, port: int, target: tuple[str, int]) -> None:
@@ -48,6 +48,7 @@ class Proxy:
         self.delay_seconds = 0.0
         self._mode: Mode = "open"
         self._pid: int | None = None
+        self._stalls_at: tuple[int, asyncio.Event] | None = None
         self._changed = asyncio.Event()
         self._pairs: set[_Pair] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -69,6 +70,12 @@ class Proxy:
         for pair in list(self._pairs):
             if self._mode_for(pair) == "cut":
                 pair.reset()
+
+    def stall_at(self, api_key: int) -> asyncio.Event:
+        """Stall as soon as a Kafka request of that kind comes, and hold it; set when it has."""
+        held = asyncio.Event()
+        self._stalls_at = api_key, held
+        return held
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port, limit=CHUNK)
@@ -108,8 +115,8 @@ class Proxy:
                 return
             back, pair.server = await asyncio.open_connection(*self.target, limit=CHUNK)
             pumps = [
-                asyncio.create_task(self._pump(pair, reader, pair.server, lambda: 0.0)),
-                asyncio.create_task(self._pump(pair, back, writer, lambda: self.delay_seconds)),
+                asyncio.create_task(self._pump(pair, reader, pair.server)),
+                asyncio.create_task(self._pump(pair, back, writer)),
             ]
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         except OSError:
@@ -127,16 +134,27 @@ class Proxy:
         pair: _Pair,
         source: asyncio.StreamReader,
         sink: asyncio.StreamWriter,
-        delay: Callable[[], float],
     ) -> None:
         with suppress(OSError):
             while data := await source.read(CHUNK):
-                if seconds := delay():
-                    await asyncio.sleep(seconds)
+                if sink is pair.server:
+                    self._look_at(data)
+                elif self.delay_seconds:
+                    await asyncio.sleep(self.delay_seconds)
                 if not await self._free(pair):
                     return
                 sink.write(data)
                 await sink.drain()
+
+    def _look_at(self, data: bytes) -> None:
+        """Stall if this is a request to stall at; one that came with others is let through."""
+        if self._stalls_at is None:
+            return
+        api_key, held = self._stalls_at
+        if data[:4] == (len(data) - 4).to_bytes(4) and data[4:6] == api_key.to_bytes(2):
+            self._stalls_at = None
+            self.set("stall")
+            held.set()
 
 
 def _inode(client_port: int, port: int) -> str:

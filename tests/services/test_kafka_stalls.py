@@ -20,6 +20,8 @@ from tests.services.test_live import profile
 pytestmark = pytest.mark.service
 
 LONGER_THAN_THE_SESSION = 9.0
+LONGEST_WAIT_SECONDS = 60.0
+OFFSET_COMMIT = 8
 
 
 @pytest.fixture
@@ -54,11 +56,11 @@ async def test_a_commit_that_the_group_refuses_late_is_taken_note_of(
     await system.reach(0.1)
     assert await system.read() < system.total, "the stall must hit midway"
 
-    for proxy in brokers.proxies:
-        proxy.set("stall")
+    (proxy,) = brokers.proxies
+    async with asyncio.timeout(LONGEST_WAIT_SECONDS):
+        await proxy.stall_at(OFFSET_COMMIT).wait()
     await asyncio.sleep(LONGER_THAN_THE_SESSION)
-    for proxy in brokers.proxies:
-        proxy.set("open")
+    proxy.set("open")
     await system.reach(1.0)
 
     assert await system.stop_workers() == [0]
