@@ -12,6 +12,7 @@ from stream_metrics.statistics.unpaired import significance_unpaired
 from tests.calibration.shapes import CLUSTERED, SHAPES, Shape
 from tests.calibration.study import (
     Data,
+    Rate,
     coverage,
     drawn,
     drawn_pair,
@@ -20,6 +21,7 @@ from tests.calibration.study import (
     generator_of,
     intervals,
     missed,
+    near,
     paired_p,
     unpaired_p,
 )
@@ -109,3 +111,13 @@ def test_a_broken_promise_is_seen() -> None:
     assert missed(eager)
     assert not missed(type(rate)("coverage", rate.shape, 20, "percentile", 0.9, 10_000))
     assert np.isfinite(rate.error)
+
+
+def test_a_rate_by_its_bound_is_counted_over_more_simulations() -> None:
+    """On either side of the bound, as long as chance could have taken it there."""
+    shape = SHAPES[0]
+
+    def of(share: float) -> bool:
+        return near(Rate("false positives", shape, 50, "welch", share, 10_000))
+
+    assert [of(share) for share in (0.045, 0.055, 0.0606, 0.08)] == [False, True, True, False]
