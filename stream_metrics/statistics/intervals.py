@@ -10,7 +10,7 @@ from typing import Final, Literal, NamedTuple, get_args
 import numpy as np
 
 from stream_metrics.statistics.distributions import t_quantile
-from stream_metrics.statistics.resampling import SEED, resamples
+from stream_metrics.statistics.resampling import SEED, times_drawn
 from stream_metrics.statistics.units import Floats, Units
 
 Method = Literal["percentile", "bca", "t", "wilson"]
@@ -170,15 +170,25 @@ def _resampled_together(
 ) -> list[Floats]:
     """The same for several figures of as many units."""
     size = several[0].size
-    found: list[list[Floats]] = [[] for _ in several]
+    found = [np.empty(count) for _ in several]
     below = [b"" if units.single else units.counts.tobytes() for units in several]
-    for drawn in resamples(size, count, seed=seed, stream=stream):
+    rows = 0
+    for times in times_drawn(size, count, seed=seed, stream=stream):
+        part = slice(rows, rows + len(times))
         counts: dict[bytes, int | Floats] = {b"": size}
         for units, key, figures in zip(several, below, found, strict=True):
             if key not in counts:
-                counts[key] = units.counts[drawn].sum(axis=1)
-            figures.append(units.sums[drawn].sum(axis=1) / counts[key])
-    return [np.concatenate(figures) for figures in found]
+                counts[key] = _weighted(times, units.counts)
+            figures[part] = _weighted(times, units.sums) / counts[key]
+        rows = part.stop
+    return found
+
+
+def _weighted(times: Floats, values: Floats) -> Floats:
+    """The sum of each resample: the values, each as often as it was drawn."""
+    # Neither a matrix product nor einsum: their bits depend on the processor.
+    sums: Floats = (times * values).sum(axis=1)
+    return sums
 
 
 def _note(units: Units, method: Method) -> str | None:

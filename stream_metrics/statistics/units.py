@@ -156,8 +156,14 @@ def sums_from(values: Floats, starts: Integers) -> Floats:
     >>> sums_from(np.array([0.1, 0.2, 0.3, 1.0]), np.array([0, 3])).tolist()
     [0.6, 1.0]
     """
-    plain, ends = values.tolist(), [*starts[1:].tolist(), len(values)]
-    return np.array([fsum(plain[a:b]) for a, b in zip(starts.tolist(), ends, strict=True)])
+    lengths = np.diff(starts, append=len(values))
+    sums: Floats = values[starts] + 0.0
+    sums[lengths == 2] += values[starts[lengths == 2] + 1]  # rounded once, as fsum does
+    longer = np.flatnonzero(lengths > 2)
+    plain = values.tolist()
+    ends = (starts + lengths)[longer].tolist()
+    sums[longer] = [fsum(plain[a:b]) for a, b in zip(starts[longer].tolist(), ends, strict=True)]
+    return sums
 
 
 class Numbers(Sequence[str]):
@@ -190,6 +196,5 @@ def spread(values: Sequence[float] | Floats) -> float | None:
     n = len(values)
     if n < 2:
         return None
-    values = values.tolist() if isinstance(values, np.ndarray) else values
-    mean = fsum(values) / n
-    return sqrt(fsum((value - mean) ** 2 for value in values) / (n - 1))
+    taken = np.asarray(values, dtype=np.float64)
+    return sqrt(fsum(((taken - fsum(taken) / n) ** 2).tolist()) / (n - 1))

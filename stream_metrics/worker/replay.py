@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from heapq import nsmallest
@@ -14,7 +15,7 @@ from stream_metrics.engine.history import History
 from stream_metrics.engine.row import Row, conversation_rows, reranks, shown_turns
 from stream_metrics.engine.state import Conversation
 from stream_metrics.engine.step import Observations, Step
-from stream_metrics.engine.taken import Intake, Taken
+from stream_metrics.engine.taken import Intake, Taken, TakenIteration
 from stream_metrics.engine.windows import (
     DEFAULT_WINDOWS,
     Window,
@@ -29,6 +30,8 @@ from stream_metrics.ports import Record
 from stream_metrics.worker.outcome import REJECTED_LISTED, Options, Outcome, Rejected
 
 CHUNK = 2_000
+
+_TELLING = (TakenIteration, TurnCompleted, Forget)
 
 
 @dataclass(slots=True)
@@ -45,7 +48,8 @@ class Replay:
 
     Of the records that could not be used, the first are listed in ``rejected``. ``answered`` are
     the conversations for which some answer was recorded, ``described`` those for which some
-    reference answer or dimension was.
+    reference answer or dimension was. ``telling`` has the places of all searches, ends of turns and
+    ``forget`` events, by conversation: what they say beyond what the engine keeps is read there.
     """
 
     def __init__(
@@ -70,6 +74,7 @@ class Replay:
         self._step = Step(self.config, lambda _: dedup)
         self.answered: set[str] = set()
         self.described: set[str] = set()
+        self.telling: dict[str, array[int]] = {}
         self._conversations: dict[str, Conversation] = {}
         self._seen: dict[str, _Seen] = {}
         self._chunk: dict[str, list[Taken]] = {}
@@ -86,8 +91,14 @@ class Replay:
             windows=options.windows,
         )
 
-    def feed(self, record: Record, number: int | None = None) -> None:
-        """Take the next record; ``number`` is its own in the input, if some are left out."""
+    def feed(self, record: Record, number: int | None = None, place: int | None = None) -> None:
+        """Take the next record.
+
+        Args:
+            record: What was recorded.
+            number: Its own in the input, if some are left out.
+            place: Where it can be read again, if not by its number.
+        """
         number = self.records if number is None else number
         self.records += 1
         event = self._intake.take(record.value, key=record.key, timestamp_ms=record.timestamp_ms)
@@ -96,7 +107,7 @@ class Replay:
             if len(self.rejected) < REJECTED_LISTED:
                 self.rejected.append(Rejected(number, event.reason, event.message))
             return
-        self._note(event)
+        self._note(event, number if place is None else place)
         self._chunk.setdefault(event.conversation_id, []).append(event)
         self._chunk_size += 1
         if self._chunk_size >= CHUNK:
@@ -112,11 +123,13 @@ class Replay:
         self._chunk = {}
         self._chunk_size = 0
 
-    def _note(self, event: Taken) -> None:
+    def _note(self, event: Taken, place: int) -> None:
         self.last_event_us = max(self.last_event_us, event.occurred_us)
         seen = self._seen.get(event.conversation_id)
         if seen is None:
             seen = self._seen[event.conversation_id] = _Seen()
+        if isinstance(event.payload, _TELLING):
+            self.telling.setdefault(event.conversation_id, array("q")).append(place)
         if type(event.payload) is Forget:
             version = event.version[:2]
             seen.forget = version if seen.forget is None else max(seen.forget, version)

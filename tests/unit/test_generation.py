@@ -23,6 +23,7 @@ from stream_metrics.metrics.generation import (
     parse,
     words_of,
 )
+from stream_metrics.metrics.text import tokens, tokens_of_each
 from stream_metrics.metrics.words import ARTICLES, STOPWORDS
 from tests.oracle import generation as oracle
 
@@ -200,6 +201,17 @@ def test_scores_are_those_of_the_oracle(
     assert {name: None if one is None else float(one) for name, one in expected.items()} == {
         name: None if one is None else pytest.approx(one, abs=1e-12) for name, one in found.items()
     }
+
+
+@given(
+    st.lists(st.text(st.sampled_from("aΣσİé '-.„京한\t\x1e\x1f\u0301")) | texts(), max_size=4),
+    st.sampled_from([None, "en", "de-AT", "fi"]),
+)
+def test_texts_are_normalised_together_as_one_by_one(
+    given: list[str], language: str | None
+) -> None:
+    """What stands beside a text changes none of its tokens."""
+    assert tokens_of_each(given, language) == [tokens(text, language) for text in given]
 
 
 # -- names ------------------------------------------------------------------------------------

@@ -314,7 +314,7 @@ def test_a_pass_over_texts_gets_each_conversation_with_its_events(
     """By conversation and turn, each content once, without what is forgotten, in memory or not."""
     given, limits = conversation_events(), Limits()
     with ExitStack() as stack:
-        records: list[Again] = [Held(given)]
+        records: list[Again] = [Held(list(enumerate(given)))]
         if spooled:
             with SpoolWriter(tmp_path) as writer:
                 for number, record in enumerate(given):
@@ -340,6 +340,6 @@ def test_a_pass_over_texts_gets_each_conversation_with_its_events(
 def fed(records: Again) -> Replay:
     """The engine after these records."""
     engine = Replay()
-    for _, record in records.each():
-        engine.feed(record)
+    for place, number, record in records.each():
+        engine.feed(record, number, place)
     return engine

@@ -24,7 +24,7 @@ from stream_metrics.statistics.comparison import TESTS, Test, compare
 from stream_metrics.statistics.intervals import METHODS, Method, estimate, resampled
 from stream_metrics.statistics.resampling import SEED, generator, resamples
 from stream_metrics.statistics.several import holm, stratify
-from stream_metrics.statistics.units import Units
+from stream_metrics.statistics.units import Units, sums_from
 from stream_metrics.statistics.unpaired import UNPAIRED_TESTS, compare_unpaired
 
 VALUES = st.lists(st.sampled_from([0.0, 0.1, 0.25, 1 / 3, 0.5, 1.0]), min_size=2, max_size=40)
@@ -95,6 +95,16 @@ def test_wilson_intervals_are_scipys(n: int) -> None:
         found = estimate(one_each([1.0] * ones + [0.0] * (n - ones)), "wilson")
 
         assert (found.ci_low, found.ci_high) == pytest.approx(tuple(expected), abs=1e-9)
+
+
+@given(st.lists(st.lists(st.floats(-1e9, 1e9) | st.just(-0.0), min_size=1, max_size=5), min_size=1))
+def test_sums_of_runs_are_rounded_once(runs: list[list[float]]) -> None:
+    """Each is that of fsum, to the last bit, whatever its length."""
+    starts = np.cumsum([0, *map(len, runs[:-1])])
+
+    found = sums_from(np.array([value for run in runs for value in run]), starts)
+
+    assert [one.hex() for one in found.tolist()] == [fsum(run).hex() for run in runs]
 
 
 def test_units_are_drawn_whole() -> None:

@@ -7,10 +7,10 @@ and the counts of records.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
@@ -29,6 +29,7 @@ from stream_metrics.adapters.replay.merge import (
     scored_turns,
     write_queries,
 )
+from stream_metrics.adapters.replay.pool import apart
 from stream_metrics.adapters.reports import (
     BUCKETS,
     QUERIES,
@@ -106,19 +107,56 @@ class Part:
         return Scoring.of(self.config["evaluation"], self.config["metrics"]["good_gain"])
 
 
+class Block(NamedTuple):
+    """A block of the report that has files of its own, and what its rows can be split by."""
+
+    content: dict[str, Any] | None
+    dimensions: set[str]
+
+
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """All that a report is made of: the outcome, and what passes by, each in order.
+    """All that a report is made of: the outcome, what passes by, in order, and blocks.
 
-    ``rows`` are lines behind what a report needs of them, ``queries`` lines with those of
-    ``relevant.jsonl``, ``turns`` lines.
+    ``rows`` are lines behind what a report needs of them; ``retrieval`` and ``generation`` write
+    their files when they are called.
     """
 
     outcome: Outcome
     rows: Iterable[tuple[Figures, str]]
     buckets: Iterable[Bucket]
-    queries: Iterable[tuple[str, str]]
-    turns: Iterable[str]
+    retrieval: Callable[[], Block]
+    generation: Callable[[], Block]
+
+
+def retrieval_of(
+    out: Path, part: Part, lines: Iterable[tuple[str, str]], stratify: Sequence[str] = ()
+) -> Block:
+    """Write lines of searches and those of ``relevant.jsonl``, each in order; their block.
+
+    Raises ``BadRows`` for a line that is no row.
+    """
+    found = Retrieval([str(metric) for metric in part.scoring.metrics])
+    write_queries(out / QUERIES, out / RELEVANT, scored_queries(lines, found))
+    split = _known(stratify, found.dimensions)
+    content = found.block(intervals=part.scoring.intervals, dimensions=split)
+    return Block(content, found.dimensions)
+
+
+def generation_of(
+    out: Path, part: Part, lines: Iterable[str], stratify: Sequence[str] = ()
+) -> Block:
+    """The same for lines of answered turns."""
+    found = Generation()
+    write_lines(out / TURNS, scored_turns(lines, found))
+    split = _known(stratify, found.dimensions)
+    content = found.block(intervals=part.scoring.intervals, dimensions=split)
+    return Block(content, found.dimensions)
+
+
+def _known(stratify: Sequence[str], dimensions: Collection[str]) -> list[str] | None:
+    """Those that rows of this kind have; None if none were asked for."""
+    return [name for name in stratify if name in dimensions] if stratify else None
 
 
 def finish(out: Path, part: Part, whole: Whole, stratify: Sequence[str] = ()) -> dict[str, Any]:
@@ -128,28 +166,21 @@ def finish(out: Path, part: Part, whole: Whole, stratify: Sequence[str] = ()) ->
         UnknownDimension: No row of any kind has a dimension of ``stratify``.
         BadRows: A line is no row.
     """
-    outcome, options, scoring = whole.outcome, part.options, part.scoring
-    retrieval = Retrieval([str(metric) for metric in scoring.metrics])
-    write_queries(out / QUERIES, out / RELEVANT, scored_queries(whole.queries, retrieval))
-    generation = Generation()
-    write_lines(out / TURNS, scored_turns(whole.turns, generation))
-    known = {"retrieval": retrieval.dimensions, "generation": generation.dimensions}
-    _check_dimensions(stratify, {*STRATA}.union(*known.values()))
-    split = {
-        block: [name for name in stratify if name in names] if stratify else None
-        for block, names in known.items()
-    }
-    report = Report(stratify, scoring.intervals)
-    recorded = out / QUERIES if {*stratify} - {*STRATA} else None
-    write_lines(out / ROWS, reported(whole.rows, report, recorded))
+    outcome, options = whole.outcome, part.options
+    report = Report(stratify, part.scoring.intervals)
     windows = outcome.window_sums(options)
     history = options.history(outcome.last_event_us)
     write_lines(out / BUCKETS, bucket_lines(whole.buckets, history, windows.take))
     write_json(out, "windows.json", windows.document())
-    blocks = {
-        "retrieval": retrieval.block(intervals=scoring.intervals, dimensions=split["retrieval"]),
-        "generation": generation.block(intervals=scoring.intervals, dimensions=split["generation"]),
-    }
+    generation = whole.generation()
+    recorded = {*stratify} - {*STRATA}  # what rows do not tell themselves, but queries.jsonl does
+    if not recorded:
+        write_lines(out / ROWS, reported(whole.rows, report))
+    retrieval = whole.retrieval()
+    _check_dimensions(stratify, {*STRATA} | retrieval.dimensions | generation.dimensions)
+    if recorded:
+        write_lines(out / ROWS, reported(whole.rows, report, out / QUERIES))
+    blocks = {"retrieval": retrieval.content, "generation": generation.content}
     content = report.document(outcome, part.source, part.config, **blocks)
     write_json(out, "report.json", content)
     write_json(
@@ -182,18 +213,29 @@ def finish_merged(
     outcome: Outcome,
     sources: Sequence[Found],
     stratify: Sequence[str],
+    *,
     folder: Path,
+    processes: int = 1,
 ) -> dict[str, Any]:
-    """Write the files of a report of many sources, by way of ``folder``; its content."""
-    with few(sources, part.options.history(0), folder) as left:
+    """Write the files of a report of many sources, by way of ``folder``; its content.
+
+    Raises ``pool.WorkerDied``, ``BadRows`` and ``UnknownDimension``.
+    """
+    with few(sources, part.options.history(0), folder) as left, apart(processes) as begin:
         whole = Whole(
             outcome,
             merged_rows(left),
             merged_buckets(left),
-            merged_queries(left),
-            merged_turns(left),
+            begin(_merged_retrieval, out, part, left, stratify),
+            lambda: generation_of(out, part, merged_turns(left), stratify),
         )
         return finish(out, part, whole, stratify)
+
+
+def _merged_retrieval(
+    out: Path, part: Part, sources: Sequence[Found], stratify: Sequence[str]
+) -> Block:
+    return retrieval_of(out, part, merged_queries(sources), stratify)
 
 
 def read(directory: Path) -> tuple[Part, Outcome]:
@@ -247,7 +289,7 @@ def merge(directories: Sequence[Path], out: Path, stratify: Sequence[str] = ()) 
         outcomes = [_with_source(part, one) for part, one in found]
     outcome = merged(outcomes, whole.options)
     try:
-        return finish_merged(out, whole, outcome, sources, stratify, out)
+        return finish_merged(out, whole, outcome, sources, stratify, folder=out)
     except FileNotFoundError as error:
         raise BadRows(f"{error.filename}: no such file; replay its input again") from error
 

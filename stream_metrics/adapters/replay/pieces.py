@@ -16,7 +16,7 @@ import msgspec
 
 from stream_metrics.adapters.replay.merge import Found
 from stream_metrics.adapters.replay.scored import scored_lines
-from stream_metrics.adapters.replay.spool import Piece, read_spool, spool_path
+from stream_metrics.adapters.replay.spool import Piece
 from stream_metrics.adapters.replay.texts import OnDisk
 from stream_metrics.adapters.reports import bucket_line, write_lines, write_several, write_text
 from stream_metrics.engine.row import canonical
@@ -60,13 +60,12 @@ Piece(shard=0, part=0, parts=1, size=10)]
 def compute(work: Work, piece: Piece) -> Piece:
     """Run the engine over the piece's records, and write rows and outcome."""
     engine = Replay.of(work.options)
-    for _, spooled in read_spool(spool_path(work.folder, piece.shard), piece.size):
-        if piece.has(spooled):
-            engine.feed(spooled.record, spooled.number)
     found = found_in(work.folder, piece)
-    write_lines(found.rows, lines_of(engine))
     paths = found.scored
     with OnDisk(work.folder, piece) as records:
+        for place, number, record in records.each():
+            engine.feed(record, number, place)
+        write_lines(found.rows, lines_of(engine))
         lines = scored_lines(engine, records, work.options)
         write_several(((paths[kind], line) for kind, line in lines), paths.values())
     outcome, history = engine.outcome_and_history()

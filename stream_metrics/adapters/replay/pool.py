@@ -1,4 +1,4 @@
-"""Processes that compute pieces of a replay."""
+"""Processes that compute pieces of a replay, and what can be done beside its merging."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from typing import Final
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final, Protocol, TypeVar
 
 from stream_metrics.adapters.replay.pieces import Work, compute
 from stream_metrics.adapters.replay.spool import Piece
 
 GC_THRESHOLDS: Final = (100_000, 20, 100)
+
+_T = TypeVar("_T")
 
 
 class WorkerDied(Exception):
@@ -34,20 +38,54 @@ def compute_all(
         for piece in pieces:
             done(compute(work, piece))
         return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=context, initializer=_begin) as pool:
+    with _pool(processes) as pool:
         try:
             for future in as_completed([pool.submit(compute, work, piece) for piece in pieces]):
                 done(future.result())
         except BrokenProcessPool as error:
-            raise WorkerDied(
-                "a process of the replay was killed or crashed, perhaps for want of memory. What "
-                "is done is kept: run the same command again, with fewer --processes if memory is "
-                "short"
-            ) from error
+            raise WorkerDied(_DIED) from error
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+class Begin(Protocol):
+    """Begins a call; what it gives back waits for the result, and raises ``WorkerDied``."""
+
+    def __call__(self, call: Callable[..., _T], *arguments: Any) -> Callable[[], _T]: ...
+
+
+@contextmanager
+def apart(processes: int) -> Iterator[Begin]:
+    """A process for what can be done beside this one; with one process all is done in this one."""
+    if processes <= 1:
+        yield lambda call, *arguments: partial(call, *arguments)
+        return
+    with _pool(1) as pool:
+
+        def begin(call: Callable[..., _T], *arguments: Any) -> Callable[[], _T]:
+            future = pool.submit(call, *arguments)
+
+            def result() -> _T:
+                try:
+                    return future.result()
+                except BrokenProcessPool as error:
+                    raise WorkerDied(_DIED) from error
+
+            return result
+
+        yield begin
+
+
+def _pool(processes: int) -> ProcessPoolExecutor:
+    context = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(processes, mp_context=context, initializer=_begin)
+
+
+_DIED: Final = (
+    "a process of the replay was killed or crashed, perhaps for want of memory. What is done is "
+    "kept: run the same command again, with fewer --processes if memory is short"
+)
 
 
 def _begin() -> None:

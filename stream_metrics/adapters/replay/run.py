@@ -17,13 +17,21 @@ import shutil
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from stream_metrics.adapters.replay.manifest import MANIFEST, Manifest, fingerprint, load, save
 from stream_metrics.adapters.replay.merge import with_figures
-from stream_metrics.adapters.replay.parts import Part, Whole, finish, finish_merged
+from stream_metrics.adapters.replay.parts import (
+    Part,
+    Whole,
+    finish,
+    finish_merged,
+    generation_of,
+    retrieval_of,
+)
 from stream_metrics.adapters.replay.pieces import (
     PIECE_BYTES,
     Work,
@@ -249,21 +257,23 @@ def _spool(task: Task, work: Work, manifest: Manifest, records: Iterable[_Dealt]
 
 def _at_once(task: Task, records: list[_Dealt]) -> dict[str, Any]:
     engine = Replay.of(task.options)
-    for _, number, record in records:
-        engine.feed(record, number)
+    held = Held([(number, record) for _, number, record in records])
+    for place, number, record in held.each():
+        engine.feed(record, number, place)
     found, history = engine.outcome_and_history()
     lines: dict[Kind, list[str]] = {"queries": [], "relevant": [], "turns": []}
-    held = Held([record for _, _, record in records])
     for kind, line in scored_lines(engine, held, task.options):
         lines[kind].append(line)
+    out, part = task.out, _part(task)
+    queries = zip(lines["queries"], lines["relevant"], strict=True)
     whole = Whole(
         merged([found], task.options),
         with_figures(lines_of(engine)),
         history.buckets(),
-        zip(lines["queries"], lines["relevant"], strict=True),
-        lines["turns"],
+        partial(retrieval_of, out, part, queries, task.stratify),
+        partial(generation_of, out, part, lines["turns"], task.stratify),
     )
-    return finish(task.out, _part(task), whole, task.stratify)
+    return finish(out, part, whole, task.stratify)
 
 
 def _from_spool(task: Task, work: Work, manifest: Manifest, progress: Progress) -> dict[str, Any]:
@@ -283,7 +293,15 @@ def _from_spool(task: Task, work: Work, manifest: Manifest, progress: Progress) 
     progress.merging()
     sources = [found_in(work.folder, piece) for piece in pieces]
     outcome = merged((outcome_of(work, piece) for piece in pieces), task.options)
-    found = finish_merged(task.out, _part(task), outcome, sources, task.stratify, work.folder)
+    found = finish_merged(
+        task.out,
+        _part(task),
+        outcome,
+        sources,
+        task.stratify,
+        folder=work.folder,
+        processes=task.scale.processes,
+    )
     _clear(work.folder)
     return found
 

@@ -7,7 +7,6 @@ has it, and beside it the events that it was made of.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +15,6 @@ from typing import NamedTuple, Protocol, Self
 from stream_metrics.adapters.replay.spool import Piece, read_one, read_spool, spool_path
 from stream_metrics.engine.state import Conversation
 from stream_metrics.events.decode import BadRecord, Event, decode
-from stream_metrics.events.key import key_of
 from stream_metrics.events.limits import Limits
 from stream_metrics.events.wire import Forget
 from stream_metrics.ports import Record
@@ -26,26 +24,26 @@ from stream_metrics.worker.replay import Replay
 class Again(Protocol):
     """The records of a piece, to be read more than once."""
 
-    def each(self) -> Iterator[tuple[int, Record]]:
-        """All of them, each with where it stands."""
+    def each(self) -> Iterator[tuple[int, int, Record]]:
+        """All of them, each behind where it stands and its number in the input."""
 
     def at(self, place: int) -> Record:
         """The one that stands there."""
 
 
 class Held:
-    """Records that are in memory."""
+    """Records that are in memory, each behind its number in the input."""
 
-    def __init__(self, records: Sequence[Record]) -> None:
+    def __init__(self, records: Sequence[tuple[int, Record]]) -> None:
         self._records = records
 
-    def each(self) -> Iterator[tuple[int, Record]]:
-        """All of them, each with its number."""
-        return iter(enumerate(self._records))
+    def each(self) -> Iterator[tuple[int, int, Record]]:
+        """All of them, each behind its place among them and its number."""
+        return ((place, *found) for place, found in enumerate(self._records))
 
     def at(self, place: int) -> Record:
-        """The one of that number."""
-        return self._records[place]
+        """The one in that place."""
+        return self._records[place][1]
 
 
 class OnDisk:
@@ -66,11 +64,11 @@ class OnDisk:
     ) -> None:
         self._file.close()
 
-    def each(self) -> Iterator[tuple[int, Record]]:
-        """All of them, each with its offset in the file; raises ``SpoolDamaged``."""
+    def each(self) -> Iterator[tuple[int, int, Record]]:
+        """All of them, each behind its offset and its number; raises ``SpoolDamaged``."""
         for offset, spooled in read_spool(self._path, self._piece.size):
             if self._piece.has(spooled):
-                yield offset, spooled.record
+                yield offset, spooled.number, spooled.record
 
     def at(self, place: int) -> Record:
         """The one at that offset; raises ``SpoolDamaged``."""
@@ -79,7 +77,7 @@ class OnDisk:
 
 
 class Told(NamedTuple):
-    """A conversation, and its valid events by turn.
+    """A conversation, and its searches and ends of turns by turn.
 
     Events are by version, each content once, also those that later ones have replaced: whoever
     needs the standing one compares its digest with the carriers of the conversation. What a
@@ -95,22 +93,15 @@ def conversations_with_events(
 ) -> Iterator[Told]:
     """Every conversation of ``engine``, which has been fed ``records``, by code point of its id.
 
-    With ``wanted`` only those of these ids come with events, and without any of them nothing is
-    read. In memory are the places of their records, and the events of one conversation.
+    With ``wanted`` only those of these ids come with events. In memory are the events of one
+    conversation.
     """
-    places: dict[str, array[int]] = {}
-    for place, record in records.each() if wanted is None or wanted else ():
-        key = key_of(record.value, record.timestamp_ms, limits)
-        if not isinstance(key, BadRecord):
-            name = key.decode()
-            if wanted is None or name in wanted:
-                places.setdefault(name, array("q")).append(place)
     for conversation in engine.conversations():
-        if wanted is not None and conversation.conversation_id not in wanted:
+        name = conversation.conversation_id
+        if wanted is not None and name not in wanted:
             yield Told(conversation, None)
             continue
-        read = (records.at(place) for place in places[conversation.conversation_id])
-        yield Told(conversation, _by_turn(read, limits))
+        yield Told(conversation, _by_turn(map(records.at, engine.telling.get(name, ())), limits))
 
 
 def _by_turn(records: Iterator[Record], limits: Limits) -> dict[int, list[Event]]:

@@ -17,7 +17,7 @@ import numpy as np
 from stream_metrics.events.wire import Result
 from stream_metrics.metrics.ranking.batch import UNJUDGED, Judged
 from stream_metrics.metrics.ranking.subtopics import Subtopics
-from stream_metrics.metrics.text import overlap_f1, tokens
+from stream_metrics.metrics.text import overlap_f1, tokens_of_each
 
 _NO_DIMENSIONS: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -233,10 +233,10 @@ class Relevance:
         )
 
     def _by_overlap(self, query: Query) -> Judged:
-        answers = [tokens(reference, query.language) for reference in query.references]
+        answers = tokens_of_each(query.references, query.language)
+        texts = tokens_of_each([one.text or "" for one in query.results], query.language)
         grades = []
-        for one in query.results:
-            text = tokens(one.text or "", query.language)
+        for text in texts:
             best = max(overlap_f1(text, answer) for answer in answers)
             grades.append(float(bool(text) and best >= self.overlap))
         return Judged(
