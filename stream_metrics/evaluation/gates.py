@@ -127,11 +127,19 @@ def crossed(
         name, part = resolved(gate, names, parts)
         for run, found in figures.items():
             wanted = names if name == ANY else [name]
+            if name == ANY and not any(_defined(found.get(one), part) for one in wanted):
+                said.append(
+                    f"{gate.text!r}: nothing could be tested" + (f" in {run}" if run else "")
+                )
             for one in wanted:
                 why = _why(gate, one, part, found.get(one), skip_undefined=name == ANY)
                 if why is not None:
                     said.append(f"{gate.text!r}: {why}" + (f" in {run}" if run else ""))
     return said
+
+
+def _defined(found: Mapping[str, float | bool | None] | None, part: str) -> bool:
+    return found is not None and found.get(part) is not None
 
 
 def _why(

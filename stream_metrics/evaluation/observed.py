@@ -23,6 +23,9 @@ MACRO: Final = ("cg", "rg", "dcg", "drg", "rag", "drag", "sre", "srr")
 MEAN: Final = ".macro"
 """Ends the name of a mean over rows where a quotient of sums has the plain name."""
 ITERATIONS: Final = "iterations_for_all_good_results"
+FACTS: Final = ("agent", "release", "route")
+"""The dimensions that every row of a conversation has itself; others were recorded beside it."""
+GATE: Final = ("gate_efficiency", "gate_accuracy", "skip_precision", "skip_recall")
 BASES: Final = ("qrels", "retrieved")
 
 
@@ -124,7 +127,7 @@ def of_conversation(row: Mapping[str, Any]) -> Observation:
     route = routes_together(routing.get("routes", ()))
     values["routing_accuracy"] = (routing.get("correct", 0), routing.get("labelled", 0))
     values["labelled_share"] = (row["labelled"], row["unique"])
-    facts = {"agent": row["agent"], "release": row["release"], "route": route}
+    facts = dict(zip(FACTS, (row["agent"], row["release"], route), strict=True))
     dimensions = {name: value for name, value in facts.items() if value is not None}
     return Observation(row["conversation_id"], dimensions, values)
 

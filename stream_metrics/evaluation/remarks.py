@@ -75,6 +75,24 @@ def _about_units(
     return found
 
 
+def about_figures(
+    first: str, run: str, names: Sequence[str], both: int, alone: Sequence[int]
+) -> str:
+    """That some figures are not of all units that two runs share.
+
+    >>> about_figures("before", "after", ["srr"], 200, (0, 100))
+    'after and before, srr: defined for 200 units of both; 0 only in before, 100 only in \
+after. Its difference is of those in both, its values of all'
+    """
+    its = "Its difference is" if len(names) == 1 else "Their differences are"
+    values = "its values" if len(names) == 1 else "their values"
+    return (
+        f"{run} and {first}, {', '.join(names)}: defined for {both:,} units of both; "
+        f"{alone[0]:,} only in {first}, {alone[1]:,} only in {run}. {its} of those in both, "
+        f"{values} of all"
+    )
+
+
 def _about_settings(first: Run, run: Run) -> list[str]:
     notes = []
     if not (first.report and run.report):

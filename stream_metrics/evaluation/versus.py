@@ -7,15 +7,18 @@ from typing import Any, Final, NamedTuple, TypedDict
 
 from stream_metrics.evaluation.estimates import Intervals, UnknownDimension, estimated
 from stream_metrics.evaluation.observed import (
+    FACTS,
+    GATE,
     MEAN,
     READ,
     Better,
     Kind,
+    Observations,
     UnknownFigure,
     better_of,
     canonical_name,
 )
-from stream_metrics.evaluation.remarks import Rows, Run, about_rows, notes_of
+from stream_metrics.evaluation.remarks import Rows, Run, about_figures, about_rows, notes_of
 from stream_metrics.statistics.comparison import TEST_RESAMPLES, Comparison, Test, compare
 from stream_metrics.statistics.resampling import SEED
 from stream_metrics.statistics.several import ALPHA, Correction, adjusted
@@ -26,6 +29,9 @@ Block = dict[str, Any]
 
 NOT_TESTED: Final = "neither higher nor lower is better: not tested"
 OF_MEANS: Final = "the test is of the units' own means, not of the figure"
+WITHOUT_GATE: Final = (
+    "figures of the gate are left out: turns without a search or an answer have no such dimension"
+)
 FIGURE_TESTS: Final = ("bootstrap", "plain_bootstrap", "permutation")
 """Tests of the figure itself, whatever it is."""
 
@@ -97,6 +103,7 @@ def versus(
     names = [run.name for run in runs]
     for dimension in dimensions:
         _check(dimension, by_kind)
+    family = _family(names, by_kind, chosen, method)
     return {
         "schema_version": 1,
         "runs": [
@@ -108,14 +115,17 @@ def versus(
             for run in runs
         ],
         **_shown_method(method),
-        "notes": notes_of(runs, by_kind),
-        "family": _family(names, by_kind, chosen, method),
+        "notes": notes_of(runs, by_kind) + _about_family(names, by_kind, family),
+        "family": family,
         "strata": {
             dimension: {
-                stratum: _of_stratum(names, _stratum(by_kind, dimension, stratum), chosen, method)
+                stratum: _of_stratum(
+                    names, _stratum(by_kind, dimension, stratum), chosen, left, method
+                )
                 for stratum in _strata(by_kind, dimension)
             }
             for dimension in dict.fromkeys(dimensions)
+            for left in [_told_by(dimension, by_kind, chosen)]
         },
     }
 
@@ -337,10 +347,58 @@ def _strata(by_kind: Rows, dimension: str) -> list[str]:
     return sorted(found)
 
 
+def _told_by(
+    dimension: str, by_kind: Rows, chosen: Mapping[Kind, Sequence[str]]
+) -> dict[Kind, Sequence[str]]:
+    """The figures that a dimension can tell apart.
+
+    What was recorded of a turn stands in the rows of its searches and its answer. A turn with
+    neither, as of a gate that skipped its only search, is in no stratum: figures of the gate would
+    leave out what they are about.
+    """
+    rows = [row for one in by_kind.get("conversations", ()) if one is not None for row in one.rows]
+    if dimension in FACTS or all(dimension in row.dimensions for row in rows):
+        return {**chosen}
+    return {kind: [n for n in names if n not in GATE] for kind, names in chosen.items()}
+
+
 def _of_stratum(
-    names: Sequence[str], by_kind: Rows, chosen: Mapping[Kind, Sequence[str]], method: Method
+    names: Sequence[str],
+    by_kind: Rows,
+    chosen: Mapping[Kind, Sequence[str]],
+    left: Mapping[Kind, Sequence[str]],
+    method: Method,
 ) -> Block:
-    return {**_family(names, by_kind, chosen, method), "notes": about_rows(names, by_kind)}
+    family = _family(names, by_kind, left, method)
+    notes = about_rows(names, by_kind) + _about_family(names, by_kind, family)
+    if left != chosen:
+        notes.append(WITHOUT_GATE)
+    return {**family, "notes": notes}
+
+
+def _about_family(names: Sequence[str], by_kind: Rows, family: Block) -> list[str]:
+    """Which figures are not of all units that both runs have."""
+    notes = []
+    for kind, table in family["tables"].items():
+        compared: dict[tuple[str, int, int, int], list[str]] = {}
+        for metric, block in table["metrics"].items():
+            for one in block["comparisons"]:
+                if one["paired"]:
+                    alone = one["only_in_first"], one["only_in_run"]
+                    compared.setdefault((one["run"], one["n"], *alone), []).append(metric)
+        notes += [
+            about_figures(names[0], run, metrics, both, alone)
+            for (run, both, *alone), metrics in compared.items()
+            if any(alone) and tuple(alone) != _alone(names, by_kind[kind], run)
+        ]
+    return notes
+
+
+def _alone(names: Sequence[str], several: Sequence[Observations | None], run: str) -> Any:
+    one, other = several[0], several[names.index(run)]
+    if one is None or other is None:
+        return None
+    return len(one.units - other.units), len(other.units - one.units)
 
 
 def _stratum(by_kind: Rows, dimension: str, stratum: str) -> Rows:

@@ -32,8 +32,8 @@ class Comparison(NamedTuple):
         a, b: The two figures over those units.
         difference: a − b.
         ci_low, ci_high: Its interval; None for fewer than two units, or if none was asked for.
-        effect: The difference in standard deviations: d_z of the units' differences, Hedges' g of
-            an unpaired comparison. None without spread.
+        effect: The difference in standard deviations of what each unit adds to it (see
+            ``contributions``): d_z, or Hedges' g of an unpaired comparison. None without spread.
         test: What p comes from; None if no test was asked for.
         statistic: What the test looks at; None where it has none of its own.
         p: Two-sided. None: no test was made, and ``reason`` says why.
@@ -135,7 +135,7 @@ def compare(
         a.figure - b.figure,
         low,
         high,
-        d_z(pairs.differences),
+        _effect(pairs),
         test,
         *found,
     )
@@ -315,6 +315,34 @@ def d_z(differences: Floats) -> float | None:
     sd = spread(differences.tolist())
     flat = bool((differences == differences[0]).all())
     return None if flat or not sd else fsum(differences) / len(differences) / sd
+
+
+def _effect(pairs: Pairs) -> float | None:
+    if pairs.single:
+        return d_z(pairs.differences)
+    scale = float(np.abs(pairs.differences).max())
+    return d_z(with_spread(float(_difference(pairs)), _residuals(pairs), scale))
+
+
+def contributions(units: Units) -> Floats:
+    """What each unit adds to a figure: its value; of a quotient of sums, to first order.
+
+    Their mean is the figure, which that of the units' own quotients is not: a long conversation
+    moves SRR more than a short one.
+
+    >>> contributions(Units.of_sums([("a", 1, 2), ("b", 6, 8)])).tolist()
+    [0.62, 0.78]
+    """
+    if units.single:
+        return units.means
+    scale = float(np.abs(units.means).max())
+    return with_spread(units.figure or 0.0, errors(units.sums, units.counts), scale)
+
+
+def with_spread(middle: float, residuals: Floats, scale: float) -> Floats:
+    """The residuals around a figure; without those that are rounding alone."""
+    none = np.abs(residuals).max() <= TOLERANCE * scale
+    return np.asarray(middle + (0.0 if none else 1.0) * residuals, dtype=np.float64)
 
 
 def pooled_spread(one: Floats, other: Floats) -> float:

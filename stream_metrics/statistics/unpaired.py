@@ -13,6 +13,7 @@ from stream_metrics.statistics.comparison import (
     UNTESTED,
     Comparison,
     Significance,
+    contributions,
     errors,
     pooled_spread,
     share_of_extremes,
@@ -68,7 +69,7 @@ def compare_unpaired(
         return Comparison(n, a.figure, b.figure, None, None, None, None, test, *found)
     low = high = effect = None
     if min(a.size, b.size) > 1:
-        effect = hedges_g(a.means, b.means)
+        effect = hedges_g(contributions(a), contributions(b))
         if confidence is not None:
             drawn = resampled(a, interval_resamples, seed)
             low, high = between(drawn - resampled(b, interval_resamples, seed, 1), confidence)

@@ -101,6 +101,42 @@ def test_units_of_one_run_only_are_counted_and_left_out() -> None:
     assert any("29 shared units; 1 only in A, 10 only in B" in note for note in result["notes"])
 
 
+def test_a_figure_that_fewer_units_have_is_named() -> None:
+    """Where the units of a figure are not those of its file, values and difference may disagree."""
+    one, other = scores(30, seed=1), scores(30, seed=2)
+    for query in ("q000", "q001"):
+        other[query]["mrr"] = None
+
+    notes = versus([run("A", one), run("B", other)], FAST)["notes"]
+
+    assert (
+        "B and A, mrr: defined for 28 units of both; 2 only in A, 0 only in B. Its difference is "
+        "of those in both, its values of all"
+    ) in notes
+
+
+def test_figures_of_the_gate_are_not_told_by_what_skipped_turns_lack() -> None:
+    """A turn that was skipped has no search that could say its language: no stratum has it."""
+
+    def runs(*conversations: tuple[bool, dict[str, str]]) -> list[Run]:
+        rows = [
+            Observation(f"c{at}", own, {"gate_efficiency": (int(skip), 1), "srr": (1, 2)})
+            for at, (skip, own) in enumerate(conversations)
+        ]
+        found = Observations("conversations", "conversation", rows)
+        return [Run(name, {"conversations": found}, {}) for name in "AB"]
+
+    def shown(several: list[Run], dimension: str) -> list[str]:
+        found = versus(several, FAST, dimensions=[dimension])
+        return [*found["strata"][dimension]["x"]["tables"]["conversations"]["metrics"]]
+
+    some = runs((False, {"language": "x", "agent": "x"}), (True, {"agent": "x"}))
+
+    assert shown(some, "language") == ["srr"]
+    assert shown(some, "agent") == ["gate_efficiency", "srr"]
+    assert shown(runs((False, {"language": "x"})), "language") == ["gate_efficiency", "srr"]
+
+
 def test_without_shared_units_the_comparison_is_unpaired_and_says_so() -> None:
     """Welch's test for means with a value a unit, and a note."""
     one = scores(12, seed=1)

@@ -86,6 +86,15 @@ def test_any_looks_at_the_tests_that_were_made() -> None:
     assert said == ["'any.worse': srr is significantly worse in B"]
 
 
+def test_any_fails_where_nothing_could_be_tested() -> None:
+    """Of four queries nothing can be said: a check that could not be made has not been passed."""
+    found: Figures = {"srr": {"worse": None}, "mrr": {}}
+
+    said = crossed([parse_gate("any.worse")], {"B": found}, PARTS)
+
+    assert said == ["'any.worse': nothing could be tested in B"]
+
+
 def test_every_figure_of_a_replay_can_be_asked_for() -> None:
     """The names that are checked before a replay are those that its report has."""
     report = Report().document(Outcome(), [], {})

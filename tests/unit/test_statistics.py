@@ -411,6 +411,37 @@ def test_unpaired_t_tests_are_scipys(test: Any, pooled: bool) -> None:
         assert found.p == pytest.approx(stats.ttest_ind(a, b, equal_var=pooled).pvalue, abs=1e-9)
 
 
+@given(st.integers(0, 10_000))
+def test_an_effect_has_the_sign_of_its_difference(seed: int) -> None:
+    """Of quotients of sums too, where long conversations may move another way than short ones."""
+    draw = random.Random(seed)
+
+    def drawn() -> Units:
+        rows = []
+        for at in range(12):
+            below = draw.choice((10, 100))
+            rows.append((f"c{at:02}", float(draw.randint(0, below)), float(below)))
+        return Units.of_sums(rows)
+
+    a, b = drawn(), drawn()
+    for found in (compare(a, b, None), compare_unpaired(a, b, None)):
+        assert found.effect is not None
+        assert found.difference is not None
+        assert (found.effect > 0) == (found.difference > 0)
+
+
+def test_units_with_one_quotient_have_no_effect() -> None:
+    """The spread that rounding leaves is none."""
+    sizes = (10, 30, 70, 110)
+    a, b = (
+        Units.of_sums([(f"c{at}", share * size, size) for at, size in enumerate(sizes)])
+        for share in (0.3, 0.1)
+    )
+
+    assert compare(a, b, None).effect is None
+    assert compare_unpaired(a, b, None).effect is None
+
+
 def test_hedges_g_by_hand() -> None:
     """Means 3 and 2, standard deviation √2, 2 degrees of freedom: 0.5642 · 0.7071."""
     found = compare_unpaired(one_each([2.0, 4.0]), one_each([1.0, 3.0]))
