@@ -17,6 +17,7 @@ _MS = 1_000
 _ROUTER_RIGHT = 0.87
 _FINDS_NOTHING = 0.01
 _SAME_QUERY = 0.9
+_SECOND_REFERENCE = 0.4
 
 
 class Made(NamedTuple):
@@ -166,13 +167,16 @@ class TurnMaker:
         return texts
 
     def summary(self) -> dict[str, object]:
-        """The members of the turn's end: question, answer, and often the relevant documents."""
+        """The members of the turn's end: question, answer, and often what would be right.
+
+        That is relevant documents, and reference answers.
+        """
         chance = self._rng.random
         topic = self._agent.corpus.topics[self._topic]
         person = words.FIRST_NAMES[int(chance() * len(words.FIRST_NAMES))]
         members: dict[str, object] = {
             "question": f"What should I know about {topic}?",
-            "answer": f"{person} looks after {topic}; the sources above say how it is done.",
+            "answer": words.ANSWER.format(p=person, t=topic),
             "dimensions": {
                 "language": "en" if chance() < 0.8 else "de",
                 "category": topic,
@@ -181,7 +185,20 @@ class TurnMaker:
         }
         if chance() < self._agent.profile.relevant:
             members["relevant"] = self._relevant()
+        references = self._references(person, topic)
+        if references:
+            members["reference_answers"] = references
         return members
+
+    def _references(self, person: str, topic: str) -> list[str]:
+        """What the answer should have been; drawn apart, so that nothing else depends on it."""
+        profile, speaker = self._agent.profile, self._speaker
+        draw = Random(f"references/{profile.seed}/{speaker.conversation_id}/{speaker.turn}")
+        if draw.random() >= profile.reference_answers:
+            return []
+        other = draw.choice(words.FIRST_NAMES)
+        found = draw.sample(words.REFERENCES, 1 + (draw.random() < _SECOND_REFERENCE))
+        return [one.format(p=person, o=other, t=topic) for one in found]
 
     def _relevant(self) -> dict[str, int] | list[str]:
         """The ground truth as grades or as a list; some of it the turn never found."""

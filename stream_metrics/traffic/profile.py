@@ -117,6 +117,8 @@ class TrafficProfile:
     """Share of turns of which some labels are changed minutes later, or withdrawn."""
     relevant: float = 0.35
     """Share of turns whose end names the relevant documents."""
+    reference_answers: float = 0.4
+    """Share of turns whose end has reference answers, one or two."""
     incidents: tuple[Incident, ...] = ()
 
     def __post_init__(self) -> None:

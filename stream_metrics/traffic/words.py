@@ -34,6 +34,18 @@ ASPECTS = (
     "first aid", "overview", "deadlines", "for managers", "limits", "contacts", "how we measure",
     "lessons from last year", "set-up", "templates", "escalation",
 )  # fmt: skip
+ANSWER = "{p} looks after {t}; the sources above say how it is done."
+REFERENCES = (
+    "{p} looks after {t}, the sources above say how it is done",
+    "{p} looks after {t}.",
+    "Ask {p} about {t}; the portal says how it is done.",
+    "{o} looks after {t} since last year, before that it was {p}.",
+    "Each team does {t} itself.",
+)
+"""What a turn should have answered: the same in other spelling, less, more, or something else.
+
+``{o}`` is another person.
+"""
 NOUNS = ("guide", "plan", "minutes", "budget", "handover", "report", "slides", "form", "register")
 MEETINGS = ("weekly", "stand-up", "review", "kick-off", "clinic", "planning", "retrospective")
 SYMPTOMS = (

@@ -15,6 +15,7 @@ from datetime import datetime
 from functools import lru_cache
 from itertools import islice, pairwise
 from pathlib import Path
+from statistics import pstdev
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,7 +24,9 @@ from aiokafka.partitioner import murmur2 as kafka_murmur2
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stream_metrics.evaluation.generation import score_turns
 from stream_metrics.events import BadRecord, Limits, decode
+from stream_metrics.metrics.generation import AnsweredTurn
 from stream_metrics.traffic import (
     Incident,
     Ledger,
@@ -267,6 +270,40 @@ def test_sizes() -> None:
 
     assert mean(PROFILE) == pytest.approx(4_600, rel=0.04)
     assert mean(replace(PROFILE, conversations=100, result_bytes=900)) > 8_500
+
+
+def ends(profile: TrafficProfile) -> list[dict[str, Any]]:
+    """The ends of turns, in arrival order, redelivered ones twice."""
+    return [event for _, event in events(profile) if event["type"] == "turn_completed"]
+
+
+def test_share_of_turns_with_reference_answers() -> None:
+    """Some 40 % of the turns have one or two; the answer is equal to some of them, like others."""
+    referenced = [event for event in ends(PROFILE) if "reference_answers" in event]
+
+    assert len(referenced) / len(ends(PROFILE)) == pytest.approx(0.4, abs=0.05)
+    assert {len(event["reference_answers"]) for event in referenced} == {1, 2}
+    turns = [
+        AnsweredTurn("c", 1, "a", {}, event["answer"], event["reference_answers"])
+        for event in referenced
+    ]
+    scores = [row["scores"] for row in score_turns(turns)]
+    assert 0.2 < sum(one["exact_match"] for one in scores) / len(scores) < 0.5
+    assert pstdev([one["token_f1"] for one in scores]) > 0.2
+
+
+def test_reference_answers_change_nothing_else() -> None:
+    """They are drawn apart: without them the same bytes are sent at the same times."""
+    without = made(replace(SMALL, conversations=100, reference_answers=0.0))[0]
+    found = []
+    for record in made(replace(SMALL, conversations=100))[0]:
+        if record.valid and b'"reference_answers"' in record.value:
+            head, _, tail = record.value.partition(b',"reference_answers":[')
+            record = record._replace(value=head + tail[tail.index(b"]") + 1 :])
+        found.append(record)
+
+    assert [record for record in found if record.valid] == [r for r in without if r.valid]
+    assert [record[:2] + record[3:] for record in found] == [r[:2] + r[3:] for r in without]
 
 
 def test_labels_correlate_with_what_is_relevant() -> None:
