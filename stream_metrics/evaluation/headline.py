@@ -73,9 +73,9 @@ def _replayed(report: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
     for basis, one in aggregate[ITERATIONS].items():
         found[f"{ITERATIONS}.{basis}"] = _parts(one, "mean")
     gate, routing, reranking = (report.get(name) or {} for name in ("gate", "routing", "reranking"))
-    for name, key in _GATE.items():
-        found[name] = _parts(gate, key)
-    found["routing_accuracy"] = _parts(routing, "accuracy")
+    decided = {name: gate.get(key) for name, key in _GATE.items()}
+    for name, value in {**decided, "routing_accuracy": routing.get("accuracy")}.items():
+        found[name] = {**_parts(intervals.get(name) or {}, "value"), "value": value}
     found["reranking_improvement"] = _parts(reranking, "improvement")
     for name, count in (report.get("counts") or {}).items():
         found[f"counts.{name}"] = {"value": count}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from math import nan
 from typing import Any, Final
 
@@ -23,18 +24,24 @@ from stream_metrics.metrics.decisions import (
 from stream_metrics.metrics.gain import ITERATIONS_CAP
 from stream_metrics.statistics.intervals import Estimate
 from stream_metrics.statistics.several import spread_of_strata, stratum_note
-from stream_metrics.statistics.units import Units
+from stream_metrics.statistics.units import Integers, Units
 from stream_metrics.worker.outcome import Outcome
 
 MACRO: Final = ("cg", "rg", "dcg", "drg", "rag", "drag", "sre", "srr")
-MICRO: Final = {
-    "srr": ("duplicates", "results"),
-    "sre": ("good_unique", "results"),
-    "avg_gain": ("gain", "results"),
-    "rg": ("gain", "n"),
-    "labelled": ("labelled", "unique"),
+_DECIDED: Final = ("correct_skip", "missed", "correct_search", "wasted")
+MICRO: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "srr": (("duplicates",), ("results",)),
+    "sre": (("good_unique",), ("results",)),
+    "avg_gain": (("gain",), ("results",)),
+    "rg": (("gain",), ("n",)),
+    "labelled": (("labelled",), ("unique",)),
+    "gate_efficiency": (("correct_skip",), _DECIDED),
+    "gate_accuracy": (("correct_skip", "correct_search"), _DECIDED),
+    "skip_precision": (("correct_skip",), ("correct_skip", "missed")),
+    "skip_recall": (("correct_skip",), ("correct_skip", "wasted")),
+    "routing_accuracy": (("routing_correct",), ("routing_labelled",)),
 }
-"""Figures that are a quotient of two sums over the rows."""
+"""Figures that are a quotient of two sums over the rows: which counts make each of the two."""
 
 _MICRO: Final = "micro "
 _WITHOUT: Final = -1
@@ -43,7 +50,10 @@ PLAIN_MICRO: Final = ("srr", "sre", "avg_gain")
 STRATA: Final = ("agent", "release", "route")
 """What a row itself can be told apart by."""
 _SUMMED: Final = ("results", "unique", "duplicates", "good_unique", "labelled", "unlabelled")
-_COUNTED: Final = ("n", *_SUMMED, "gain")
+_OF_ROWS: Final = ("n", *_SUMMED, "gain")
+_OF_GATES: Final = ("search", "skip", *_DECIDED)
+_OF_ROUTING: Final = ("labelled", "correct")
+_COUNTED: Final = (*_OF_ROWS, *_OF_GATES, *(f"routing_{name}" for name in _OF_ROUTING))
 
 
 class Gate(msgspec.Struct, gc=False, frozen=True):
@@ -97,7 +107,7 @@ class Figures(msgspec.Struct, gc=False, frozen=True):
 class Report:
     """Takes the rows in their order, and makes ``report.json`` of them and the outcome.
 
-    Of a row some 140 bytes are kept: the intervals draw from all of them.
+    Of a row some 200 bytes are kept: the intervals draw from all of them.
 
     Args:
         stratify: The dimensions by which ``strata`` tells rows apart: those of ``STRATA``, and
@@ -121,9 +131,7 @@ class Report:
         self._strata = {name: array("q") for name in self._stratify}
         self._names: dict[str, dict[str, int]] = {name: {} for name in self._stratify}
         self._iterations: dict[str, Counter[int]] = {"qrels": Counter(), "retrieved": Counter()}
-        self._gate = GateCounts()
         self._routes: Counter[str] = Counter()
-        self._routed_labelled = self._routed_correct = 0
 
     def add(self, row: Figures, recorded: Mapping[str, str] = _NOTHING) -> None:
         """Take the next row; ``recorded`` are the dimensions of its turn."""
@@ -135,19 +143,18 @@ class Report:
         for name, values in self._macro.items():
             value = getattr(row, name)
             values.append(nan if value is None else value)
-        for name, counts in self._counts.items():
-            counts.append(getattr(row, name) or 0)
+        for name in _OF_ROWS:
+            self._counts[name].append(getattr(row, name) or 0)
+        for name in _OF_GATES:
+            self._counts[name].append(getattr(row.gate, name))
+        for name in _OF_ROUTING:
+            self._counts[f"routing_{name}"].append(getattr(row.routing, name))
         for name, places in self._strata.items():
             names, value = self._names[name], _value(row, name, recorded)
             places.append(_WITHOUT if value is None else names.setdefault(value, len(names)))
         if row.iterations_for_all_good_results is not None and row.all_good_basis is not None:
             self._iterations[row.all_good_basis][row.iterations_for_all_good_results] += 1
-        self._gate = GateCounts(
-            *(have + getattr(row.gate, name) for name, have in self._gate._asdict().items())
-        )
         self._routes.update(row.routing.routes)
-        self._routed_labelled += row.routing.labelled
-        self._routed_correct += row.routing.correct
 
     def document(
         self,
@@ -178,8 +185,10 @@ class Report:
             },
             "aggregate": self._aggregate(totals, found),
             "strata": {name: self._stratified(name) for name in self._stratify},
-            "gate": self._gate.row(),
-            "routing": routing_row(dict(self._routes), self._routed_labelled, self._routed_correct),
+            "gate": GateCounts(**{name: totals[name] for name in _OF_GATES}).row(),
+            "routing": routing_row(
+                dict(self._routes), totals["routing_labelled"], totals["routing_correct"]
+            ),
             "reranking": outcome.reranks.row(),
             "retrieval": retrieval,
             "generation": generation,
@@ -198,7 +207,10 @@ class Report:
         }
 
     def _aggregate(self, totals: dict[str, int], found: dict[str, Estimate]) -> dict[str, Any]:
-        micro = {name: ratio(*(totals[part] for part in MICRO[name])) for name in PLAIN_MICRO}
+        micro = {
+            name: ratio(*(sum(totals[part] for part in parts) for parts in MICRO[name]))
+            for name in PLAIN_MICRO
+        }
         return {
             "micro": micro,
             "macro": {name: _shown(found[name], "mean") for name in MACRO},
@@ -221,7 +233,9 @@ class Report:
             values = np.frombuffer(self._macro[name], dtype=np.float64)[rows]
             figures[name] = Units.of_columns(unit, values)
         for name, (above, below) in MICRO.items():
-            figures[_MICRO + name] = Units.of_count_columns(unit, counts[above], counts[below])
+            figures[_MICRO + name] = Units.of_count_columns(
+                unit, _added(counts, above), _added(counts, below)
+            )
         return figures
 
     def _stratified(self, dimension: str) -> dict[str, Any]:
@@ -249,6 +263,11 @@ class Report:
             "stratum_average": {name: across[name].average for name in MACRO},
             "cross_stratum_variance": {name: across[name].variance for name in MACRO},
         }
+
+
+def _added(counts: Mapping[str, Integers], names: Sequence[str]) -> Integers:
+    """The sum of some columns."""
+    return reduce(np.add, (counts[name] for name in names))
 
 
 def _value(row: Figures, dimension: str, recorded: Mapping[str, str]) -> str | None:

@@ -41,6 +41,19 @@ STRATA: Final = (
         "/ci_",
     ),
     Mutation(
+        "accuracy of the gate without right searches",
+        "the interval of gate accuracy is that of gate efficiency",
+        (
+            Edit(
+                REPORT,
+                '    "gate_accuracy": (("correct_skip", "correct_search"), _DECIDED),\n',
+                '    "gate_accuracy": (("correct_skip",), _DECIDED),\n',
+            ),
+        ),
+        TEST,
+        "/micro/gate_accuracy",
+    ),
+    Mutation(
         "variance of a sample of strata",
         "the variance across strata has n - 1 below, as if they had been drawn from many",
         (

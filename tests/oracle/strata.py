@@ -14,13 +14,6 @@ Row = Mapping[str, Any]
 Block = dict[str, Any]
 
 MEANS = ("cg", "rg", "dcg", "drg", "rag", "drag", "sre", "srr")
-QUOTIENTS = {
-    "srr": ("duplicates", "results"),
-    "sre": ("good_unique", "results"),
-    "avg_gain": ("gain", "results"),
-    "rg": ("gain", "n"),  # the cumulative gain of a turn over its iterations
-    "labelled": ("labelled", "unique"),
-}
 FACTS = ("agent", "release", "route")
 
 
@@ -126,11 +119,10 @@ def of_rows(rows: Sequence[Row], searches: Sequence[Row], dimension: str, way: W
         macro = {
             one: mean_of([(row["conversation_id"], row[one]) for row in own], way) for one in MEANS
         }
+        parts = [(row["conversation_id"], _quotients(row)) for row in own]
         micro = {
-            one: quotient_of(
-                [(row["conversation_id"], row[above] or 0, row[below] or 0) for row in own], way
-            )
-            for one, (above, below) in QUOTIENTS.items()
+            one: quotient_of([(unit, *found[one]) for unit, found in parts], way)
+            for one in parts[0][1]
         }
         units = len({row["conversation_id"] for row in own})
         strata[name] = {
@@ -142,6 +134,25 @@ def of_rows(rows: Sequence[Row], searches: Sequence[Row], dimension: str, way: W
         "without": sum(name is None for name in stratum_of.values()),
         "stratum_average": {one: found[0] for one, found in across.items()},
         "cross_stratum_variance": {one: found[1] for one, found in across.items()},
+    }
+
+
+def _quotients(row: Row) -> dict[str, tuple[float, float]]:
+    """Numerator and denominator of what is a sum over a sum."""
+    gate, routing, gain = row["gate"], row["routing"], row["gain"] or 0
+    right_skips, right_searches = gate["correct_skip"], gate["correct_search"]
+    decided = right_skips + right_searches + gate["missed"] + gate["wasted"]
+    return {
+        "srr": (row["duplicates"], row["results"]),
+        "sre": (row["good_unique"], row["results"]),
+        "avg_gain": (gain, row["results"]),
+        "rg": (gain, row["n"]),  # the cumulative gain of a turn over its iterations
+        "labelled": (row["labelled"], row["unique"]),
+        "gate_efficiency": (right_skips, decided),
+        "gate_accuracy": (right_skips + right_searches, decided),
+        "skip_precision": (right_skips, right_skips + gate["missed"]),
+        "skip_recall": (right_skips, right_skips + gate["wasted"]),
+        "routing_accuracy": (routing["correct"], routing["labelled"]),
     }
 
 

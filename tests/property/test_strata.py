@@ -44,6 +44,18 @@ def searches(draw: st.DrawFn, name: str) -> Body:
 
 
 @st.composite
+def labels(draw: st.DrawFn, number: int, names: list[str]) -> list[Body]:
+    """Perhaps an event that says which decisions of an iteration were right."""
+    gate = draw(st.sampled_from([[], [{"iteration": number, "search_needed": True}],
+                                 [{"iteration": number, "search_needed": False}]]))  # fmt: skip
+    best = {name: draw(st.sampled_from([None, "web", "kb"])) for name in names}
+    routing = [{"search_id": one, "optimal": route} for one, route in best.items() if route]
+    if not (gate or routing):
+        return []
+    return [{"type": "relevance_labels", "gate": gate, "routing": routing}]
+
+
+@st.composite
 def turns(draw: st.DrawFn) -> list[Body]:
     """The events of a turn, some without searches, some with the words about it."""
     events: list[Body] = []
@@ -53,7 +65,10 @@ def turns(draw: st.DrawFn) -> list[Body]:
         release = draw(_RELEASES)
         if release is not None:
             event["release"] = release
+        if not sent:
+            event["gate"] = {"decision": "skip"}
         events.append({**event, "agent": draw(_AGENTS)})
+        events += draw(labels(number, [one["search_id"] for one in sent]))
     if not events or draw(st.booleans()):
         end: Body = {"type": "turn_completed", "dimensions": draw(_RECORDED)}
         end |= draw(st.sampled_from([{}, {"relevant": {"a": 3, "b": 1}}]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from math import fsum
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from hypothesis import strategies as st
 
 from stream_metrics.adapters.replay.parts import merge
 from stream_metrics.adapters.replay.run import Scale, run
+from stream_metrics.adapters.run_directory import read_observations
+from stream_metrics.evaluation.headline import figures_of_report
 from stream_metrics.metrics.exact import exact_sum, rounded
 from stream_metrics.statistics.intervals import estimate
 from stream_metrics.statistics.units import Units
@@ -75,6 +78,46 @@ def test_the_figures_of_a_report_are_those_of_its_rows(turn_scope: str, tmp_path
         own = [row for row in rows if row["agent"] == agent]
         assert figures(own) == (found["macro"], found["micro"])
         assert found["conversations"] == len({row["conversation_id"] for row in own})
+
+
+DECISIONS: dict[str, Callable[[dict[str, Any]], tuple[int, int]]] = {
+    "gate_efficiency": lambda row: (row["gate"]["correct_skip"], row["gate"]["labelled"]),
+    "gate_accuracy": lambda row: (
+        row["gate"]["correct_skip"] + row["gate"]["correct_search"], row["gate"]["labelled"]
+    ),
+    "skip_precision": lambda row: (
+        row["gate"]["correct_skip"], row["gate"]["correct_skip"] + row["gate"]["missed"]
+    ),
+    "skip_recall": lambda row: (
+        row["gate"]["correct_skip"], row["gate"]["correct_skip"] + row["gate"]["wasted"]
+    ),
+    "routing_accuracy": lambda row: (row["routing"]["correct"], row["routing"]["labelled"]),
+}  # fmt: skip
+"""Numerator and denominator of each ratio of the blocks ``gate`` and ``routing``."""
+
+
+def test_ratios_of_gate_and_routing_have_their_intervals(tmp_path: Path) -> None:
+    """Their values are those of the blocks; by name they come with both."""
+    report = run(task(traffic(), tmp_path, AT_ONCE), Told())
+
+    found = report["aggregate"]["micro_intervals"]
+    named = figures_of_report(report)
+    assert set(DECISIONS) <= set(found)
+    for name in DECISIONS:
+        block = report["routing" if name.startswith("routing") else "gate"]
+        value = block[name.removeprefix("gate_").removeprefix("routing_")]
+        assert value == found[name]["value"]
+        assert found[name]["ci_low"] <= value <= found[name]["ci_high"]
+        assert named[name] == found[name]
+
+
+def test_comparisons_make_the_same_intervals(tmp_path: Path) -> None:
+    """What ``compare`` makes of the rows' decisions is what the report says of them."""
+    report = run(task(traffic(), tmp_path, AT_ONCE), Told())
+
+    rows = read_observations(tmp_path)["conversations"]
+    for name in DECISIONS:
+        assert shown(rows.figure(name), "value") == report["aggregate"]["micro_intervals"][name]
 
 
 CHOSEN = {"confidence_intervals": True, "interval": "bca", "confidence": 0.8, "resamples": 300,
@@ -150,6 +193,10 @@ def figures(rows: list[dict[str, Any]], **options: Any) -> tuple[dict[str, Any],
             (row["conversation_id"], row[above] or 0, row[below] or 0) for row in rows
         )
         for name, (above, below) in quotients.items()
+    }
+    micro |= {
+        name: Units.of_sums((row["conversation_id"], *parts(row)) for row in rows)
+        for name, parts in DECISIONS.items()
     }
     return (
         {name: shown(units, "mean", **options) for name, units in macro.items()},

@@ -106,6 +106,16 @@ def test_the_headline_is_that_of_the_report(replayed: Path) -> None:
     assert f"[{found['ci_low']:.4f}, {found['ci_high']:.4f}]" in page.text
 
 
+def test_gate_and_routing_stand_there_with_their_intervals(replayed: Path) -> None:
+    """As every other quotient of sums."""
+    aggregate = json.loads((replayed / "report.json").read_text())["aggregate"]
+    page = Read((replayed / "report.html").read_text(encoding="utf-8"))
+
+    for name in ("gate_accuracy", "routing_accuracy"):
+        found = aggregate["micro_intervals"][name]
+        assert f"[{found['ci_low']:.4f}, {found['ci_high']:.4f}]" in page.text
+
+
 def test_an_evaluation_has_its_parts(folder: Path) -> None:
     """Headline, distributions, the worst queries and what is judged."""
     page = Read((folder / "A" / "report.html").read_text(encoding="utf-8"))
