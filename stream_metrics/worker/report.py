@@ -44,6 +44,9 @@ MICRO: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
 """Figures that are a quotient of two sums over the rows: which counts make each of the two."""
 
 _MICRO: Final = "micro "
+_ITERATIONS: Final = "iterations "
+BASES: Final = ("qrels", "retrieved")
+"""What all good results are counted against, for a row's iterations until it had them."""
 _WITHOUT: Final = -1
 _NOTHING: Final[Mapping[str, str]] = {}
 PLAIN_MICRO: Final = ("srr", "sre", "avg_gain")
@@ -130,7 +133,7 @@ class Report:
         self._last: str | None = None
         self._strata = {name: array("q") for name in self._stratify}
         self._names: dict[str, dict[str, int]] = {name: {} for name in self._stratify}
-        self._iterations: dict[str, Counter[int]] = {"qrels": Counter(), "retrieved": Counter()}
+        self._iterations = {basis: array("b") for basis in BASES}  # of each row; 0: none
         self._routes: Counter[str] = Counter()
 
     def add(self, row: Figures, recorded: Mapping[str, str] = _NOTHING) -> None:
@@ -152,8 +155,9 @@ class Report:
         for name, places in self._strata.items():
             names, value = self._names[name], _value(row, name, recorded)
             places.append(_WITHOUT if value is None else names.setdefault(value, len(names)))
-        if row.iterations_for_all_good_results is not None and row.all_good_basis is not None:
-            self._iterations[row.all_good_basis][row.iterations_for_all_good_results] += 1
+        for basis, iterations in self._iterations.items():
+            known = row.iterations_for_all_good_results if row.all_good_basis == basis else None
+            iterations.append(known or 0)
         self._routes.update(row.routing.routes)
 
     def document(
@@ -215,7 +219,8 @@ class Report:
             "micro": micro,
             "macro": {name: _shown(found[name], "mean") for name in MACRO},
             "iterations_for_all_good_results": {
-                basis: _iterations(counts) for basis, counts in self._iterations.items()
+                basis: _iterations(Counter(values), found[_ITERATIONS + basis])
+                for basis, values in self._iterations.items()
             },
             "micro_intervals": {name: _shown(found[_MICRO + name], "value") for name in MICRO},
         }
@@ -232,6 +237,10 @@ class Report:
         for name in MACRO:
             values = np.frombuffer(self._macro[name], dtype=np.float64)[rows]
             figures[name] = Units.of_columns(unit, values)
+        for basis in BASES:
+            counts_of = np.frombuffer(self._iterations[basis], dtype=np.int8)[rows]
+            values = np.where(counts_of == 0, nan, counts_of.astype(np.float64))
+            figures[_ITERATIONS + basis] = Units.of_columns(unit, values)
         for name, (above, below) in MICRO.items():
             figures[_MICRO + name] = Units.of_count_columns(
                 unit, _added(counts, above), _added(counts, below)
@@ -289,14 +298,21 @@ def _shown(found: Estimate, figure: str) -> dict[str, Any]:
     }
 
 
-def _iterations(counts: Counter[int]) -> dict[str, Any]:
+def _iterations(counts: Counter[int], found: Estimate) -> dict[str, Any]:
+    del counts[0]
     n = counts.total()
-    if not n:
-        return {"n": 0, "mean": None, "median": None, "capped": None}
-    total = sum(value * count for value, count in counts.items())
-    low, high = _value_at(counts, (n - 1) // 2), _value_at(counts, n // 2)
-    capped = sum(count for value, count in counts.items() if value >= ITERATIONS_CAP)
-    return {"n": n, "mean": total / n, "median": (low + high) / 2, "capped": capped / n}
+    median = capped = None
+    if n:
+        low, high = _value_at(counts, (n - 1) // 2), _value_at(counts, n // 2)
+        median = (low + high) / 2
+        capped = sum(count for value, count in counts.items() if value >= ITERATIONS_CAP) / n
+    return {
+        "n": n,
+        "mean": found.mean,
+        "median": median,
+        "capped": capped,
+        **{key: getattr(found, key) for key in ("sd", "ci_low", "ci_high")},
+    }
 
 
 def _value_at(counts: Counter[int], place: int) -> int:

@@ -120,6 +120,21 @@ def test_comparisons_make_the_same_intervals(tmp_path: Path) -> None:
         assert shown(rows.figure(name), "value") == report["aggregate"]["micro_intervals"][name]
 
 
+@pytest.mark.parametrize("turn_scope", ["last", "all"])
+def test_iterations_for_all_good_results_have_their_intervals(
+    turn_scope: str, tmp_path: Path
+) -> None:
+    """Mean, spread and bounds of each basis are those that ``compare`` makes of the rows."""
+    report = run(task(traffic(), tmp_path, AT_ONCE, turn_scope=turn_scope), Told())
+
+    rows = read_observations(tmp_path)["conversations"]
+    for basis, found in report["aggregate"]["iterations_for_all_good_results"].items():
+        expected = estimate(rows.figure(f"iterations_for_all_good_results.{basis}"))
+        assert (found["mean"], found["n"], found["sd"]) == expected[:2] + expected[3:4]
+        assert (found["ci_low"], found["ci_high"]) == (expected.ci_low, expected.ci_high)
+        assert found["n"] > 1
+
+
 CHOSEN = {"confidence_intervals": True, "interval": "bca", "confidence": 0.8, "resamples": 300,
           "seed": 5}  # fmt: skip
 
