@@ -11,7 +11,7 @@ from rich.text import Text
 
 from stream_metrics.cli.common import printable
 from stream_metrics.cli.figures import WIDTH
-from stream_metrics.evaluation.observed import title_of
+from stream_metrics.evaluation.observed import name_beside, title_of
 from stream_metrics.evaluation.wording import (
     about,
     adjusted_title,
@@ -121,7 +121,7 @@ def _part(title: str, names: list[str], family: Block) -> Shown:
 
 def _value(metric: str, better: str, run: str, value: Block) -> tuple[str, ...]:
     return (
-        title_of(metric),
+        _titled(metric),
         "" if better == "neither" else better,
         run,
         number(value["value"]),
@@ -133,7 +133,7 @@ def _value(metric: str, better: str, run: str, value: Block) -> tuple[str, ...]:
 def _difference(first: str, metric: str, one: Block) -> tuple[str, ...]:
     return (
         f"{one['run']} vs {first}",
-        title_of(metric),
+        _titled(metric),
         signed(one["difference"]),
         interval(one, signed_bounds=True),
         p_value(one["p"]),
@@ -142,6 +142,12 @@ def _difference(first: str, metric: str, one: Block) -> tuple[str, ...]:
         "-" if one["effect"] is None else f"{one['effect']:+.2f}",
         f"{one['n']:,}" + ("" if one["paired"] else " unpaired"),
     )
+
+
+def _titled(metric: str) -> str:
+    """The title, and behind it the name to type if that is another."""
+    typed = name_beside(metric)
+    return title_of(metric) + ("" if typed is None else f" ({typed})")
 
 
 def _table(titles: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:

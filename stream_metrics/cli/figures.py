@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stream_metrics.evaluation.estimates import LANGUAGE, Block
-from stream_metrics.evaluation.wording import number
+from stream_metrics.evaluation.wording import number, variance
 
 WIDTH: Final = 200
 """Columns where the output is no terminal."""
@@ -91,7 +91,7 @@ def _strata(dimension: str, strata: Block, metrics: Sequence[str]) -> Table:
             Text(name),
             *(number(one["mean"]) for one in found["strata"].values()),
             number(found["stratum_average"]),
-            number(found["cross_stratum_variance"]),
+            variance(found["cross_stratum_variance"]),
         )
     return table
 

@@ -206,6 +206,15 @@ def title_of(name: str) -> str:
     return (plain if described is None else described.title) + mean
 
 
+def name_beside(name: str) -> str | None:
+    """The name to type for a figure; None: its title reads as that, whatever the case.
+
+    >>> name_beside("labelled_share"), name_beside("srr"), name_beside("srr.macro")
+    ('labelled_share', None, 'srr.macro')
+    """
+    return None if title_of(name).lower() == name.lower() else name
+
+
 def _described(name: str) -> Metric | None:
     """The description of a figure that has one name only, unlike those of rankings."""
     if name in ANSWERS:

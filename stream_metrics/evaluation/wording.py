@@ -53,6 +53,17 @@ def number(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"
 
 
+def variance(value: float | None) -> str:
+    """Two significant digits, as variances differ by powers of ten; a dash for what is not defined.
+
+    >>> variance(0.00012345), variance(345.6), variance(0.0), variance(None)
+    ('0.00012', '346', '0', '-')
+    """
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if value >= 99.5 else f"{value:.2g}"
+
+
 def signed(value: float | None) -> str:
     """Four decimals with a sign; a dash for what is not defined.
 

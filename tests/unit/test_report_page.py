@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from stream_metrics.adapters.files import InputError
+from stream_metrics.adapters.html.figures import stratified
 from stream_metrics.adapters.html.markup import element, text
 from stream_metrics.adapters.html.report import write_report_page
 from stream_metrics.evaluation.gathered import WORST, Bins, Conversations, Queries
@@ -19,7 +22,7 @@ from tests.unit.test_compare import folder, invoke
 __all__ = ["folder"]
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'&\u202e\x1b"
-VOID = {"meta", "br", "line", "rect", "path", "circle"}
+VOID = {"meta", "br", "wbr", "line", "rect", "path", "circle"}
 
 
 class Read(HTMLParser):
@@ -283,3 +286,64 @@ def test_the_worst_queries_go_by_direction(low: list[str], worst: str) -> None:
         found.add({"query_id": f"q{at}", "scores": {"mrr": at / 10}})
 
     assert next(found.worst())[0] == worst
+
+
+def strata_of(size: int, *names: str) -> dict[str, Any]:
+    """The block of a dimension with as many strata, in which every metric varies a little."""
+    strata = [f"branch_{at:02}" for at in range(size)]
+    found = {"mean": 0.5, "ci_low": 0.4, "ci_high": 0.6}
+    metric = {
+        "strata": dict.fromkeys(strata, found), "stratum_average": 0.25,
+        "cross_stratum_variance": 0.000123,
+    }  # fmt: skip
+    return {
+        "units": dict.fromkeys(strata, 20),
+        "notes": dict.fromkeys(strata, "few"),
+        "metrics": dict.fromkeys(names, metric),
+    }
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 12, 50])
+def test_tables_of_strata_fit_on_paper(size: int) -> None:
+    """However many there are: six columns at most, and no stratum or summary is left out."""
+    names = [f"ndcg@{k}" for k in range(1, 10)]
+
+    found = stratified("hpo_domain", strata_of(size, *names), names)
+
+    tables = re.findall(r"<table>.*?</table>", found, re.S)
+    assert all(1 < one.count('scope="col"') <= 6 for one in tables)
+    assert found.count("[0.4000, 0.6000]") == size * len(names)
+    assert found.count("0.2500") == found.count("0.00012") == len(names)
+
+
+def test_strata_that_are_too_small_share_their_note() -> None:
+    """The note is said once, behind the names of all of them."""
+    found = stratified("hpo_domain", strata_of(3, "mrr"), ["mrr"])
+
+    assert "<li>branch_00, branch_01, branch_02: few</li>" in found
+
+
+@pytest.mark.parametrize(("runs", "named"), [(["B"], False), (["B", "C"], True)])
+def test_a_difference_begins_with_what_matters(folder: Path, runs: list[str], named: bool) -> None:
+    """Figure, verdict and difference stand first; the run with the figure, if several."""
+    shutil.copytree(folder / "A", folder / "C")
+    invoke("compare", "A", *runs, "--resamples", "100", "--metric", "mrr", "--out", "c")
+
+    page = (folder / "c" / "compare.html").read_text(encoding="utf-8")
+
+    (_, table, *_) = re.split("<table>", page)
+    assert [*re.findall(r'scope="col"[^>]*>([^<]*)', table)][:3] == [
+        "Metric", "Significant", "Difference",
+    ]  # fmt: skip
+    (head, *_) = re.findall(r'<th scope="row">(.*?)</th>', table)
+    assert head.startswith("mrr")
+    assert ("B</bdi>" in head) == named
+
+
+def test_a_figure_has_the_name_to_type_beside_its_title(replayed: Path) -> None:
+    """So that conditions can be written by what is read; a name that is the title stands once."""
+    page = Read((replayed / "report.html").read_text(encoding="utf-8"))
+
+    assert "Labelled share labelled_share" in page.text
+    assert "SRR, mean over rows srr.macro" in page.text
+    assert "SRR srr" not in page.text

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from stream_metrics.adapters.html.figures import titled
 from stream_metrics.adapters.html.markup import Child, Safe, card, element, page, section, table
 from stream_metrics.adapters.html.pictures import interval as drawn_interval
-from stream_metrics.evaluation.observed import title_of
 from stream_metrics.evaluation.wording import (
     about,
     adjusted_title,
@@ -44,57 +44,61 @@ def _titles(found: Block) -> _Titles:
     """Of the columns of values, and of differences."""
     interval_, adjusted = interval_title(found["confidence"]), adjusted_title(found["correction"])
     return (
-        ("Metric", "Better", "Run", "Value", interval_, "n"),
+        ("Metric", "Run", "Value", interval_, "n", "Better"),
         (
-            "Metric", "Run", "Significant", "Difference", interval_, "Interval", "p", adjusted,
-            "Effect", "n",
+            "Metric", "Significant", "Difference", interval_, "Interval", "p", adjusted, "Effect",
+            "n",
         ),
     )  # fmt: skip
 
 
 def _family(stratum: str, names: Sequence[str], family: Block, titles: _Titles) -> list[Child]:
     before = f"{stratum}: " if stratum else ""
-    differences, values, remarks = [], [], list(family["notes"])
+    differences, values = [], []
+    reasons: dict[str, list[str]] = {}
     for one_table in family["tables"].values():
         for metric, block in one_table["metrics"].items():
             for run, value in zip(names, block["values"], strict=True):
                 if value is not None:
                     values.append(_value(metric, block["better"], run, value))
             for one in block["comparisons"]:
-                differences.append(_difference(metric, one))
+                differences.append(_difference(metric, one, several=len(names) > 2))
                 if one["reason"]:
-                    remarks.append(f"{title_of(metric)}, {one['run']}: {one['reason']}")
-    caption = f"{before}Differences from {names[0]}"
+                    reasons.setdefault(one["reason"], []).append(f"{metric} ({one['run']})")
+    remarks = [*family["notes"]]
+    remarks += [f"{reason}: {', '.join(places)}" for reason, places in reasons.items()]
+    of = "" if len(names) > 2 else f" of {names[1]}"
+    caption = f"{before}Differences{of} from {names[0]}"
     said = element("ul", *(element("li", one) for one in remarks)) if remarks else None
     return [
         section(
             caption,
-            card(table(caption, titles[1], differences, words=3), said),
+            card(table(caption, titles[1], differences, words=2), said),
             lead="Each interval is drawn to a scale of its own; the upright line is no difference.",
         ),
-        section(f"{before}Values", card(table(f"{before}Values", titles[0], values, words=3))),
+        section(f"{before}Values", card(table(f"{before}Values", titles[0], values, words=2))),
     ]
 
 
 def _value(metric: str, better: str, run: str, value: Block) -> tuple[Child, ...]:
     return (
-        title_of(metric),
-        "-" if better == "neither" else better,
+        titled(metric),
         element("bdi", run),
         number(value["value"]),
         interval(value),
         f"{value['units']:,}",
+        "-" if better == "neither" else better,
     )
 
 
-def _difference(metric: str, one: Block) -> tuple[Child, ...]:
+def _difference(metric: str, one: Block, *, several: bool) -> tuple[Child, ...]:
+    """A row, that names its run if there are several; what matters most stands first."""
     bounds = [abs(one[key]) for key in ("ci_low", "ci_high", "difference") if one[key] is not None]
     picture = drawn_interval(
         one["ci_low"], one["difference"], one["ci_high"], max(bounds, default=0.0)
     )
     return (
-        title_of(metric),
-        element("bdi", one["run"]),
+        titled(metric, *((element("bdi", one["run"], class_="muted"),) if several else ())),
         _verdict(one),
         signed(one["difference"]),
         interval(one, signed_bounds=True),

@@ -12,7 +12,8 @@ from typing import Final
 _UNSEEN: Final = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]"
 )
-_VOID: Final = ("br", "line", "rect", "path", "circle", "col")
+_BREAKS: Final = re.compile(r"(?=[(@=])|(?<=_)")
+_VOID: Final = ("br", "wbr", "line", "rect", "path", "circle", "col")
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 
 
@@ -59,7 +60,7 @@ def element(tag: str, *children: Child, **attributes: str | float | None) -> Saf
         if value is not None
     )
     if tag in _VOID:
-        return Safe(f"<{tag}{given}/>" if tag not in ("br", "col") else f"<{tag}{given}>")
+        return Safe(f"<{tag}{given}/>" if tag not in ("br", "wbr", "col") else f"<{tag}{given}>")
     return Safe(f"<{tag}{given}>{joined(*children)}</{tag}>")
 
 
@@ -83,7 +84,10 @@ def table(
     def of(at: int) -> str | None:
         return None if at < words else "number"
 
-    head = [element("th", title, scope="col", class_=of(at)) for at, title in enumerate(titles)]
+    head = [
+        element("th", breakable(title), scope="col", class_=of(at))
+        for at, title in enumerate(titles)
+    ]
     body = [
         element(
             "tr",
@@ -101,6 +105,16 @@ def table(
         element("tbody", *body),
     )
     return element("div", content, class_="scroll", role="region", tabindex="0", aria_label=caption)
+
+
+def breakable(title: str) -> Safe:
+    """A title or name that may go on in another line, before options and behind underscores.
+
+    >>> breakable("rbp(p=0.5)@10")
+    'rbp<wbr>(p<wbr>=0.5)<wbr>@10'
+    """
+    first, *others = _BREAKS.split(title)
+    return joined(first, *((element("wbr"), one) for one in others))
 
 
 def section(title: str, *children: Child, lead: str | None = None) -> Safe:
