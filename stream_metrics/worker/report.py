@@ -110,7 +110,8 @@ class Figures(msgspec.Struct, gc=False, frozen=True):
 class Report:
     """Takes the rows in their order, and makes ``report.json`` of them and the outcome.
 
-    Of a row some 200 bytes are kept: the intervals draw from all of them.
+    Of a row some 200 bytes are kept: the intervals draw from all of them, and need 300 more a row
+    while they are made.
 
     Args:
         stratify: The dimensions by which ``strata`` tells rows apart: those of ``STRATA``, and

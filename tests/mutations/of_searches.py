@@ -1,4 +1,4 @@
-"""Broken builds that judge recorded searches by less than what was recorded, or lose marks."""
+"""Broken builds that judge recorded searches by less than was recorded, lose marks, or hold all."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ RELEVANCE: Final = "stream_metrics/metrics/ranking/relevance.py"
 SCORING: Final = "stream_metrics/evaluation/recorded.py"
 SCORED: Final = "stream_metrics/adapters/replay/scored.py"
 MERGE: Final = "stream_metrics/adapters/replay/merge.py"
+SPOOL: Final = "stream_metrics/adapters/replay/spool.py"
+REPORT: Final = "stream_metrics/evaluation/report.py"
 
 TESTS: Final = "tests/unit/test_replay_searches.py"
+BOUNDS: Final = "tests/unit/test_replay_bounds.py"
 
 SEARCHES: Final = (
     Mutation(
@@ -61,5 +64,38 @@ SEARCHES: Final = (
         ),
         f"{TESTS}::test_members_merge_to_the_bytes_of_one",
         "whole[name]",
+    ),
+    Mutation(
+        "records stay in memory",
+        "what was written to the spool is held until it is whole",
+        (
+            Edit(
+                SPOOL,
+                "        self._files: list[IO[bytes]] = []\n",
+                "        self._files: list[IO[bytes]] = []\n        self._held: list[bytes] = []\n",
+            ),
+            Edit(
+                SPOOL,
+                "        taken = LENGTH_BYTES + len(data)\n        self.sizes",
+                "        taken = LENGTH_BYTES + len(data)\n        self._held.append(data)\n"
+                "        self.sizes",
+            ),
+        ),
+        f"{BOUNDS}::test_records_are_not_held",
+        "after.spooling - before.spooling",
+    ),
+    Mutation(
+        "rows of searches stay in memory",
+        "a report holds the rows of all searches, not their scores",
+        (
+            Edit(
+                REPORT,
+                '        self._turns.append(row["turn"])\n',
+                '        self._turns.append(row["turn"])\n'
+                '        self.__dict__.setdefault("_rows", []).append(row)\n',
+            ),
+        ),
+        f"{BOUNDS}::test_a_search_takes_what_the_docs_say",
+        "found_bytes <= said_bytes",
     ),
 )

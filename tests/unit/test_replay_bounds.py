@@ -1,0 +1,270 @@
+"""What a replay holds in memory: nothing of a record, and so many bytes a row as the docs say."""
+
+from __future__ import annotations
+
+import gc
+import json
+import re
+import tracemalloc
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from stream_metrics.adapters.replay.run import Scale, run
+from stream_metrics.adapters.replay.spool import SHARDS, place_of
+from stream_metrics.evaluation.estimates import Intervals
+from stream_metrics.evaluation.generation import Generation
+from stream_metrics.evaluation.report import Retrieval
+from stream_metrics.events.limits import Limits
+from stream_metrics.ports import Record
+from stream_metrics.statistics import resampling
+from stream_metrics.worker.outcome import Outcome
+from stream_metrics.worker.report import Figures, Gate, Report, Routing
+from tests.replays import METRICS, Told, task
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "replay.md"
+SAID = (
+    r"some (?P<row>\d+)\s+bytes\s+a\s+row,\s+(?P<answer>\d+)\s+an\s+answer,\s+and\s+"
+    r"(?P<search>\d+)\s+a\s+search\s+with\s+(?P<metric>\d+)\s+more\s+for\s+each\s+metric"
+)
+EACH_BYTES = {"row": 560, "answer": 460, "search": 300, "metric": 30}
+"""At most, of each; a metric is one of a search."""
+
+SIZES = (4_000, 8_000)
+DRAWS = Intervals(resample_count=50)
+KIB = 1 << 10
+IN_A_PIECE = 4
+BytesEach = Callable[[Callable[[int], object]], float]
+Body = dict[str, Any]
+
+
+def test_the_docs_say_so() -> None:
+    """The figures in ``docs/replay.md`` are those that the tests hold."""
+    found = re.search(SAID, DOCUMENT.read_text(encoding="utf-8"))
+    assert found
+    assert {name: int(value) for name, value in found.groupdict().items()} == EACH_BYTES
+
+
+# -- what the intervals draw from -------------------------------------------------------------
+
+
+@pytest.fixture
+def bytes_each(monkeypatch: pytest.MonkeyPatch) -> BytesEach:
+    """How much one more adds to the largest memory; what is given takes so many, and sums them up.
+
+    A resample is drawn by itself, as of so many units that it is larger than a block.
+    """
+    monkeypatch.setattr(resampling, "BLOCK", 1)
+    monkeypatch.setattr(resampling, "CELLS", 1)
+
+    def measure(fill: Callable[[int], object]) -> float:
+        fill(SIZES[0])  # what is made once, whatever the size, is not counted
+        peaks = []
+        for size in SIZES:
+            tracemalloc.start()
+            try:
+                fill(size)
+                peaks.append(tracemalloc.get_traced_memory()[1])
+            finally:
+                tracemalloc.stop()
+        return (peaks[1] - peaks[0]) / (SIZES[1] - SIZES[0])
+
+    return measure
+
+
+def assert_near(found_bytes: float, said_bytes: int) -> None:
+    """No more than is said, and not so much less that another figure should be said."""
+    assert said_bytes / 2 < found_bytes <= said_bytes
+
+
+def test_a_row_takes_what_the_docs_say(bytes_each: BytesEach) -> None:
+    """Through all figures, intervals and strata."""
+
+    def fill(size: int) -> object:
+        report = Report(("agent", "language"), DRAWS)
+        for number in range(size):
+            report.add(row(number), {"language": ("de", "en")[number % 2]})
+        return report.document(Outcome(), [], {})
+
+    assert_near(bytes_each(fill), EACH_BYTES["row"])
+
+
+def row(number: int) -> Figures:
+    """What a report needs of the only row of a conversation."""
+    value = number % 7 / 7
+    return Figures(
+        f"conversation-{number:012}", 1, ("bot", "desk")[number % 2], None, 2, 8, 5, 4, 3, 5, 0, 9,
+        value, value, value, value, value, value, value, value, 3, "qrels",
+        Gate(0, 0, 0, 0, 0, 0), Routing({}, 0, 0),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("metrics", [1, 10])
+def test_a_search_takes_what_the_docs_say(metrics: int, bytes_each: BytesEach) -> None:
+    """Two a conversation, by different routes, in two languages."""
+    names = [f"metric-{at}" for at in range(metrics)]
+
+    def fill(size: int) -> object:
+        retrieval = Retrieval(names)
+        for number in range(size):
+            retrieval.add(search(number, names), [])
+        return retrieval.block(intervals=DRAWS)
+
+    each = EACH_BYTES
+    assert_near(bytes_each(fill), each["search"] + metrics * each["metric"])
+
+
+def search(number: int, names: list[str]) -> Body:
+    """A row of ``queries.jsonl``."""
+    language = ("de", "en")[number // 2 % 2]
+    return {
+        "conversation_id": f"conversation-{number // 2:012}",
+        "turn": 1,
+        "agent": "bot",
+        "dimensions": {"language": language, "route": ("kb", "web")[number % 2]},
+        "strategy": "judged",
+        "n_retrieved": 3,
+        "n_judged": 2,
+        "scores": dict.fromkeys(names, number % 5 / 5),
+    }
+
+
+def test_an_answer_takes_what_the_docs_say(bytes_each: BytesEach) -> None:
+    """With all metrics that need no model."""
+
+    def fill(size: int) -> object:
+        generation = Generation()
+        for number in range(size):
+            generation.add(answer(number))
+        return generation.block(intervals=DRAWS)
+
+    assert_near(bytes_each(fill), EACH_BYTES["answer"])
+
+
+def answer(number: int) -> Body:
+    """A row of ``turns.jsonl``."""
+    metrics = (
+        "exact_match", "token_f1", "rouge_l", "answer_relevance", "support_coverage",
+        "support_density", "hallucination_rate",
+    )  # fmt: skip
+    return {
+        "conversation_id": f"conversation-{number:012}",
+        "turn": 1,
+        "agent": "bot",
+        "dimensions": {"language": ("de", "en")[number % 2]},
+        "n_tokens": 3,
+        "n_references": 1,
+        "n_texts": 2,
+        "scores": dict.fromkeys(metrics, number % 5 / 5),
+    }
+
+
+# -- records ----------------------------------------------------------------------------------
+
+
+class Peaks(NamedTuple):
+    """The most bytes that each stage held."""
+
+    spooling: int
+    computing: int
+    merging: int
+
+
+class Measuring(Told):
+    """Takes down how much memory a stage took when the next one begins."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.peaks: list[int] = []
+
+    def computed(self, pieces: int, of: int) -> None:
+        """The first time, spooling is over. What nothing holds any more does not count."""
+        gc.collect()
+        if not self.peaks:
+            self.stage()
+
+    def merging(self) -> None:
+        """So is computing."""
+        self.stage()
+
+    def stage(self) -> None:
+        """One is over."""
+        self.peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.reset_peak()
+
+
+def peaks_of(names: Sequence[str], out: Path, piece_bytes: int) -> Peaks:
+    """Replay these conversations, each with texts, in pieces of one size."""
+    scale = Scale(small_records=0, piece_bytes=piece_bytes, note_bytes=64 * KIB)
+    records = (record for name in names for record in texts(name))
+    replay = task(records, out, scale, evaluation={"confidence_intervals": False})
+    told = Measuring()
+    gc.freeze()  # what is there already need not be looked at again and again
+    tracemalloc.start()
+    try:
+        run(replay, told)
+        told.stage()
+    finally:
+        tracemalloc.stop()
+        gc.unfreeze()
+    return Peaks(*told.peaks)
+
+
+def texts(name: str) -> Iterator[Record]:
+    """A search and an answer in a conversation."""
+    common = {"conversation_id": name, "turn": 1}
+    result = {"result_id": "r", "gain": 3, "content": f"{name} " * 30}
+    events: list[Body] = [
+        {"type": "search_iteration", "iteration": 1,
+         "searches": [{"search_id": "s", "results": [result]}]},
+        {"type": "turn_completed", "answer": name, "reference_answers": ["1", "2"]},
+    ]  # fmt: skip
+    for at, event in enumerate(events):
+        body = {**common, **event, "event_id": str(at), "occurred_at": 1_718_020_800 + at}
+        yield Record(json.dumps(body).encode())
+
+
+def names_in(parts: int) -> list[str]:
+    """Conversations of which so many are in each of so many parts of each shard."""
+    found: list[str] = []
+    cells: Counter[tuple[int, int]] = Counter()
+    for number in count():
+        if len(found) == SHARDS * parts * IN_A_PIECE:
+            return found
+        name = f"conversation-{number:06}"
+        place = place_of(next(texts(name)), 0, Limits())
+        cell = (place.shard % SHARDS, place.part % parts)
+        if cells[cell] < IN_A_PIECE:
+            cells[cell] += 1
+            found.append(name)
+    raise AssertionError
+
+
+def test_records_are_not_held(tmp_path: Path) -> None:
+    """Four times the input takes no more to spool and compute, in pieces as large."""
+    one = sum(len(record.value or b"") for record in texts("conversation-000000"))
+    piece_bytes = IN_A_PIECE * one * 5 // 4
+    small, large = names_in(1), names_in(4)
+    peaks_of(small, tmp_path / "made once", piece_bytes)
+    before = peaks_of(small, tmp_path / "small", piece_bytes)
+    after = peaks_of(large, tmp_path / "large", piece_bytes)
+
+    added = one * (len(large) - len(small))
+    assert after.spooling - before.spooling < added / 4
+    assert after.computing - before.computing < added / 4
+
+
+def test_merging_holds_what_the_docs_say(tmp_path: Path) -> None:
+    """Of as many pieces larger ones take what is said of rows, searches and answers."""
+    small, large = names_in(1), names_in(4)
+    peaks_of(small, tmp_path / "made once", KIB * KIB)
+    before = peaks_of(small, tmp_path / "small", KIB * KIB)
+    after = peaks_of(large, tmp_path / "large", KIB * KIB)
+
+    each = EACH_BYTES
+    own = each["row"] + each["answer"] + each["search"] + (len(METRICS) + 1) * each["metric"]
+    assert (after.merging - before.merging) / (len(large) - len(small)) < own
