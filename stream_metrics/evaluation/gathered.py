@@ -5,14 +5,17 @@ Rows are taken one by one, and what is kept of them does not grow with their num
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from heapq import heappush, heappushpop
+from math import inf
 from typing import Any, Final, NamedTuple
 
 BINS: Final = 10
 MOST_ITERATIONS: Final = 12
 MOST_STRATA: Final = 50
 WORST: Final = 10
+_NDCG: Final = re.compile(r"ndcg(?![a-z_])")
 
 
 class Bins:
@@ -137,13 +140,35 @@ SHOWN: Final = (
 """What is kept of a row among the worst."""
 
 
-class Queries:
-    """Takes rows of ``queries.jsonl``; the first metric says which are the worst."""
+def telling(metrics: Sequence[str]) -> list[str]:
+    """The metrics, and first the one that tells searches apart best: the deepest NDCG, if any.
 
-    def __init__(self, metrics: list[str], low: list[str]) -> None:
-        self.metrics = metrics
-        self.bins = {name: Bins() for name in metrics}
-        self._sign = -1.0 if metrics and metrics[0] not in low else 1.0
+    >>> telling(["hit@1", "ndcg@1", "ndcg(gains=binary)@10", "mrr"])
+    ['ndcg(gains=binary)@10', 'hit@1', 'ndcg@1', 'mrr']
+    """
+    graded = [one for one in metrics if _NDCG.match(one)]
+    first = max(graded, key=_depth, default=None)
+    return sorted(metrics, key=lambda one: one != first)
+
+
+def _depth(name: str) -> float:
+    """The cut-off at the end of a metric's name."""
+    k = name.rpartition("@")[2]
+    return int(k) if k.isdecimal() else inf
+
+
+class Queries:
+    """Takes rows of ``queries.jsonl``.
+
+    Args:
+        shown: The metrics of histograms.
+        by: The metrics that say which are the worst; each where those before it are equal.
+        low: Those of them whose lower values are better.
+    """
+
+    def __init__(self, shown: Sequence[str], by: Sequence[str], low: Collection[str] = ()) -> None:
+        self.bins = {name: Bins() for name in shown}
+        self._signs = {name: 1.0 if name in low else -1.0 for name in by}
         self._worst = _Worst()
 
     def add(self, row: Mapping[str, Any]) -> None:
@@ -151,11 +176,18 @@ class Queries:
         scores = row["scores"]
         for name, bins in self.bins.items():
             bins.add(scores.get(name))
-        value = scores.get(self.metrics[0]) if self.metrics else None
-        if value is not None:
-            self._worst.add((self._sign * value,), row)
+        keys = [self._key(name, scores.get(name)) for name in self._signs]
+        if keys and keys[0] != -inf and row["n_relevant"] != 0:
+            self._worst.add((*keys, row["n_relevant"] or 0), row)
+
+    def _key(self, name: str, value: float | None) -> float:
+        """How bad a score is; one that is not defined is not bad."""
+        return -inf if value is None else self._signs[name] * value
 
     def worst(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Id and row of the worst."""
+        """Id and row of the worst of those to which something is relevant.
+
+        Of equal ones those with more relevant documents come first, then those that came first.
+        """
         for row in self._worst.rows():
             yield str(row.get("query_id", row.get("conversation_id"))), row

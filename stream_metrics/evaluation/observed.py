@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final, Literal, NamedTuple
@@ -9,7 +10,8 @@ from typing import Any, Final, Literal, NamedTuple
 from stream_metrics.evaluation.estimates import split_by
 from stream_metrics.metrics.decisions import routes_together
 from stream_metrics.metrics.generation import BY_NAME as ANSWERS
-from stream_metrics.metrics.ranking.names import MetricNameError
+from stream_metrics.metrics.ranking.names import MetricNameError, meant_by
+from stream_metrics.metrics.ranking.registry import BY_NAME as RANKED
 from stream_metrics.metrics.ranking.registry import parse as parse_ranked
 from stream_metrics.metrics.registry import BY_NAME, Metric
 from stream_metrics.statistics.units import Units
@@ -27,6 +29,10 @@ FACTS: Final = ("agent", "release", "route")
 """The dimensions that every row of a conversation has itself; others were recorded beside it."""
 GATE: Final = ("gate_efficiency", "gate_accuracy", "skip_precision", "skip_recall")
 BASES: Final = ("qrels", "retrieved")
+
+
+_FAMILY: Final = re.compile(r"\(|@|_at_")
+"""Ends the name of a ranked metric, before options and cut-off."""
 
 
 class UnknownFigure(ValueError):
@@ -249,7 +255,21 @@ def canonical_name(text: str, known: Sequence[str]) -> str:
         ranked = ""
     if ranked in known:
         return ranked
-    close = get_close_matches(plain, known, n=3, cutoff=0.5)
+    close = _meant(plain, known) or get_close_matches(plain, known, n=3, cutoff=0.5)
     if close:
         raise UnknownFigure(f"no figure is called {text!r}; did you mean {' or '.join(close)}?")
     raise UnknownFigure(f"no figure is called {text!r}; there are {', '.join(known) or 'none'}")
+
+
+def _meant(text: str, known: Sequence[str]) -> list[str]:
+    """The nearest ranked figures of the family that ``text`` names, if it names one.
+
+    >>> _meant("mean_reciprocal_rank@10", ["srr", "mrr", "mrr@1", "mrr@10", "mrr@5"])
+    ['mrr@10', 'mrr@1', 'mrr@5']
+    """
+    name = _FAMILY.split(text)[0]
+    meant = meant_by(name, RANKED)
+    if meant is None:
+        return []
+    own = [one for one in known if _FAMILY.split(one)[0] == meant]
+    return get_close_matches(meant + text.removeprefix(name), own, n=3, cutoff=0.0)

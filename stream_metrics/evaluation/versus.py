@@ -100,6 +100,7 @@ def versus(
         )
     by_kind = {kind: [run.files.get(kind) for run in runs] for kind in kinds}
     chosen = _chosen(runs[0].name, by_kind, metrics)
+    by_kind = {kind: several for kind, several in by_kind.items() if chosen[kind]}
     names = [run.name for run in runs]
     for dimension in dimensions:
         _check(dimension, by_kind)

@@ -236,6 +236,21 @@ def test_significance_has_a_direction(shift: float, metric: str, verdict: str) -
     assert (found["significant"], found["verdict"]) == (True, verdict)
 
 
+def test_notes_are_about_the_files_that_figures_are_of() -> None:
+    """A file of which no figure was chosen is left out of them."""
+    other = Observations("turns", "conversation", [Observation("c", {}, {"exact_match": 1.0})])
+    runs = [run("A", scores(9, seed=1)), run("B", scores(9, seed=2))]
+    runs = [one._replace(files={**one.files, "turns": other}) for one in runs]
+
+    chosen, all_ = (
+        " ".join(versus(runs, FAST, metrics=metrics)["notes"]) for metrics in (["mrr"], None)
+    )
+
+    assert "queries" in chosen
+    assert "turns" not in chosen
+    assert "turns" in all_
+
+
 def test_other_settings_and_sources_are_pointed_out() -> None:
     """A note names the setting with both values."""
     runs = [
@@ -370,6 +385,18 @@ def test_an_unknown_figure_comes_with_the_nearest() -> None:
     """A slip of the pen is seen at once."""
     with pytest.raises(UnknownFigure, match=r"'ndcg@1o'.*did you mean ndcg@10"):
         canonical_name("ndcg@1o", ["ndcg@10", "srr"])
+
+
+@pytest.mark.parametrize(("text", "near"), [
+    ("average_precision", "map@10"), ("mean_reciprocal_rank@10", "mrr@10 or mrr"),
+    ("hit_rate", "hit@1 or hit@10"), ("ndcg@7", "ndcg@10"),
+])  # fmt: skip
+def test_a_figure_is_suggested_by_its_name_in_full(text: str, near: str) -> None:
+    """Whatever a metric is called elsewhere, the message has what there is of it, and no more."""
+    known = ["srr", "precision@10", "map@10", "mrr", "mrr@10", "hit@1", "hit@10", "ndcg@10"]
+
+    with pytest.raises(UnknownFigure, match=rf"did you mean {near}\?$"):
+        canonical_name(text, known)
 
 
 # -- the command ------------------------------------------------------------------------------

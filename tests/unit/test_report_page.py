@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -278,14 +278,43 @@ def test_the_worst_are_few_and_in_order() -> None:
     assert found.strata("agent") == []
 
 
-@pytest.mark.parametrize(("low", "worst"), [([], "q0"), (["mrr"], "q9")])
-def test_the_worst_queries_go_by_direction(low: list[str], worst: str) -> None:
-    """Where lower is better the highest score is the worst."""
-    found = Queries(["mrr"], low)
-    for at in range(10):
-        found.add({"query_id": f"q{at}", "scores": {"mrr": at / 10}})
+def worst_of(rows: Sequence[tuple[int | None, Sequence[float | None]]], *low: str) -> list[str]:
+    """The worst of queries q0, q1 and so on with these relevant documents, and these scores."""
+    found = Queries([], ["ndcg@10", "mrr"], low)
+    for at, (relevant, (ndcg, mrr)) in enumerate(rows):
+        scores = {"ndcg@10": ndcg, "mrr": mrr}
+        found.add({"query_id": f"q{at}", "n_relevant": relevant, "scores": scores})
+    return [query for query, _ in found.worst()]
 
-    assert next(found.worst())[0] == worst
+
+def test_the_worst_queries_go_by_direction() -> None:
+    """Where lower is better the highest score is the worst."""
+    rows = [(1, (at / 10, 0.5)) for at in range(10)]
+
+    assert worst_of(rows) == [f"q{at}" for at in range(10)]
+    assert worst_of(rows, "ndcg@10") == [f"q{at}" for at in range(9, -1, -1)]
+
+
+def test_other_metrics_tell_equal_queries_apart() -> None:
+    """Then how many documents are relevant, then the order of the file."""
+    rows = [(1, (0.0, 0.5)), (1, (0.0, None)), (1, (0.0, 0.1)), (3, (0.0, 0.1)), (1, (0.0, 0.1))]
+
+    assert worst_of(rows) == ["q3", "q2", "q4", "q0", "q1"]
+
+
+def test_queries_with_nothing_relevant_are_not_the_worst() -> None:
+    """Nor are those without a score; how many are relevant may be unknown."""
+    assert worst_of([(0, (0.0, 0.0)), (1, (None, 0.0)), (None, (0.5, 0.5)), (2, (0.9, 1.0))]) == [
+        "q2", "q3",
+    ]  # fmt: skip
+
+
+def test_the_page_says_what_the_worst_go_by(folder: Path) -> None:
+    """The deepest NDCG, though the first metric is another."""
+    page = Read((folder / "A" / "report.html").read_text(encoding="utf-8"))
+
+    assert "Worst by ndcg@" in page.text
+    assert "of equal ones first what is worse by the other metrics" in page.text
 
 
 def strata_of(size: int, *names: str) -> dict[str, Any]:

@@ -12,13 +12,17 @@ from stream_metrics.adapters.html.markup import Child, Safe, card, element, name
 from stream_metrics.adapters.html.pictures import histogram
 from stream_metrics.adapters.run_directory import read_rows
 from stream_metrics.evaluation.estimates import LANGUAGE
-from stream_metrics.evaluation.gathered import Queries
+from stream_metrics.evaluation.gathered import Queries, telling
 from stream_metrics.evaluation.headline import figures_of_report
 from stream_metrics.evaluation.observed import better_of
 from stream_metrics.evaluation.wording import number
 
 MOST_HISTOGRAMS: Final = 6
 Report = Mapping[str, Any]
+_ORDER: Final = (
+    "Only those to which something is relevant; of equal ones first what is worse by the other "
+    "metrics, in the order of the figures, then what has more relevant documents."
+)
 
 
 class Titles(NamedTuple):
@@ -59,8 +63,9 @@ def retrieval(block: Report, path: Path, ci: str, titles: Titles = ALONE) -> lis
     names = list(block["metrics"])
     low = [one for one in names if better_of(one) == "lower"]
     judged = [one for one in names if better_of(one) == "neither"]
-    shown = [one for one in names if one not in judged][:MOST_HISTOGRAMS]
-    rows = Queries(shown, low)
+    scores = [one for one in names if one not in judged]
+    shown, by = scores[:MOST_HISTOGRAMS], telling(scores)
+    rows = Queries(shown, by, low)
     if path.is_file():
         for number_, row in read_rows(path):
             try:
@@ -82,7 +87,7 @@ def retrieval(block: Report, path: Path, ci: str, titles: Titles = ALONE) -> lis
             for one, bins in rows.bins.items()
         ]
         sections.append(section(titles.distributions, element("div", *charts, class_="charts")))
-        sections.append(_worst_queries(rows, shown, titles.worst))
+        sections.append(_worst_queries(rows, by, shown, titles.worst))
     strata = {
         dimension: stratified(dimension, found, names, titles.by)
         for dimension, found in block["strata"].items()
@@ -91,8 +96,9 @@ def retrieval(block: Report, path: Path, ci: str, titles: Titles = ALONE) -> lis
     return [*first, *sections, *strata.values(), _judgements(block, titles.quality)]
 
 
-def _worst_queries(rows: Queries, shown: Sequence[str], title: str) -> Safe:
+def _worst_queries(rows: Queries, by: Sequence[str], shown: Sequence[str], title: str) -> Safe:
     worst = list(rows.worst())
+    shown = list(dict.fromkeys([by[0], *shown]))[:MOST_HISTOGRAMS]
     of_events = any(row.get("search_id") is not None for _, row in worst)
     cells = [
         (
@@ -103,10 +109,11 @@ def _worst_queries(rows: Queries, shown: Sequence[str], title: str) -> Safe:
         )
         for query, row in worst
     ]  # fmt: skip
-    caption = f"Worst by {shown[0]}"
+    caption = f"Worst by {by[0]}"
     place = ("Conversation", "Turn", "Search") if of_events else ("Query",)
     titles = (*place, "Retrieved", "Judged", "Relevant", *shown)
-    return section(title, card(element("h3", caption), table(caption, titles, cells)))
+    listed = table(caption, titles, cells) if cells else element("p", "None.", class_="muted")
+    return section(title, card(element("h3", caption), listed), lead=_ORDER)
 
 
 def _judgements(block: Report, title: str) -> Safe:

@@ -101,6 +101,7 @@ class Definition:
         options: In the order in which they are printed.
         cutoff: Whether the name needs, may have or cannot have ``@k``.
         aliases: Other names that read as this one.
+        in_full: Names that do not, but by which it may be meant.
         relevant_by: What makes a query count as having something relevant: a document from the
             threshold on, any grade above 0, either by the option ``gains``, or nothing (the metric
             does not look at relevance).
@@ -112,6 +113,7 @@ class Definition:
     options: tuple[Option, ...] = ()
     cutoff: Cutoff = "required"
     aliases: tuple[str, ...] = ()
+    in_full: tuple[str, ...] = ()
     relevant_by: Literal["threshold", "grade", "gains", "none"] = "threshold"
     beside: tuple[str, ...] = ()
 
@@ -209,11 +211,20 @@ def read(text: str, definitions: Mapping[str, Definition]) -> RankedMetric:
 
 
 def _unknown(text: str, name: str, definitions: Mapping[str, Definition]) -> str:
-    close = get_close_matches(name, definitions, n=3, cutoff=0.5)
+    meant = meant_by(name, definitions)
+    close = [meant] if meant else get_close_matches(name, definitions, n=3, cutoff=0.5)
     if close:
         return f"unknown metric {text!r}; did you mean {' or '.join(close)}?"
     known = dict.fromkeys(definition.name for definition in definitions.values())
     return f"unknown metric {text!r}; known are {', '.join(known)}"
+
+
+def meant_by(name: str, definitions: Mapping[str, Definition]) -> str | None:
+    """The canonical name of what is called ``name`` anywhere, in lower case and without options."""
+    for definition in definitions.values():
+        if name in (definition.name, *definition.aliases, *definition.in_full):
+            return definition.name
+    return None
 
 
 def _split(inside: str) -> list[str]:

@@ -99,6 +99,7 @@ DEFINITIONS: Final[tuple[Definition, ...]] = (
                 "1 / rank of the first relevant result, 0 without one (in the top k)",
                 "Voorhees, The TREC-8 question answering track report, 1999."),
         scores.mrr, (_REL, _JUDGED_ONLY), cutoff="optional", aliases=("rr",),
+        in_full=("mean_reciprocal_rank", "reciprocal_rank"),
     ),
     Definition(
         _metric("map", "MAP, MAP@k", "Precision at the ranks of all relevant documents.",
@@ -112,6 +113,7 @@ DEFINITIONS: Final[tuple[Definition, ...]] = (
             _JUDGED_ONLY,
         ),
         cutoff="optional", aliases=("ap",),
+        in_full=("mean_average_precision", "average_precision"),
     ),
     Definition(
         _metric("ndcg", "NDCG, NDCG@k", "Gain, worth less the lower it ranks, against the best "
@@ -128,6 +130,8 @@ DEFINITIONS: Final[tuple[Definition, ...]] = (
             _JUDGED_ONLY,
         ),
         cutoff="optional", relevant_by="gains",
+        in_full=("normalized_discounted_cumulative_gain",
+                 "normalised_discounted_cumulative_gain"),
     ),
     Definition(
         _metric("aqwv", "AQWV@k", "What misses and false alarms leave of a perfect answer.",
