@@ -9,6 +9,7 @@ from math import isfinite
 from typing import Final, NamedTuple
 
 from stream_metrics.evaluation.observed import UnknownFigure, canonical_name
+from stream_metrics.metrics.numerals import read_number
 
 Figures = Mapping[str, Mapping[str, float | bool | None]]
 """By the name of a figure its parts: ``value``, and others such as ``ci_low``."""
@@ -67,7 +68,7 @@ def parse_gate(text: str) -> Gate:
             "'srr>0.4'; of a comparison also 'ndcg@10.difference<-0.02' or 'ndcg@10.worse'"
         )
     try:
-        bound = float(match["bound"])
+        bound = read_number(match["bound"])
     except ValueError:
         bound = float("nan")
     if not isfinite(bound):

@@ -45,6 +45,7 @@ def test_a_condition_is_a_figure_perhaps_a_part_and_a_bound(
     ("srr>0.4>0.5", "is no condition"),
     ("srr>much", "'much' is no number"),
     ("srr>nan", "'nan' is no number"),
+    ("srr>0.1_5", "'0.1_5' is no number"),
     ("srr>inf", "'inf' is no number"),
     ("srs>0.4", "did you mean srr"),
     ("srr.ci_lo>0.4", "one of ci_low, difference, worse"),

@@ -101,6 +101,11 @@ REFUSED = [
     ("rbp(p=1.5)", "p takes a number from 0 to 1"),
     ("ndcg(judged_only=yes)@10", "judged_only takes true or false"),
     ("aqwv(fa=collection(0))@10", r"fa takes retrieved or collection\(N\)"),
+    ("ndcg@١٠", "write name@k"),
+    ("ndcg_at_１０", "write name@k"),
+    ("ndcg(rel=1_0)@10", "rel takes a number above 0"),
+    ("ndcg(rel=٢)@10", "rel takes a number above 0"),
+    ("aqwv(fa=collection(١))@10", r"fa takes retrieved or collection\(N\)"),
     ("ndcg(rel=1,rel=2)@10", "rel is given twice"),
 ]
 

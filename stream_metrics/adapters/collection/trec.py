@@ -16,6 +16,7 @@ from typing import Final
 from stream_metrics.adapters.collection.lines import Line, Progress, place, read_lines
 from stream_metrics.adapters.files import InputError
 from stream_metrics.evaluation.collection import Collection
+from stream_metrics.metrics.numerals import read_number
 from stream_metrics.metrics.ranking.relevance import by_score
 
 RUN: Final = ("query", "Q0", "document", "rank", "score", "run")
@@ -107,7 +108,7 @@ def grade_of(path: Path, line: Line, name: str, text: str) -> float:
 
 def _number(path: Path, line: Line, name: str, text: str) -> float:
     try:
-        value = float(text)
+        value = read_number(text)
     except ValueError:
         value = float("nan")
     if isnan(value):

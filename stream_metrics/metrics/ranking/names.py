@@ -12,15 +12,18 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Literal
 
+from stream_metrics.metrics.numerals import read_number
 from stream_metrics.metrics.ranking.batch import Floats, Rankings
 from stream_metrics.metrics.registry import Metric
 
 Value = float | str | bool | None
 Cutoff = Literal["required", "optional", "none"]
 
-_NAME = re.compile(r"\s*([a-z][a-z_]*?)\s*(\(.*\))?\s*(?:(?:@|_at_)\s*(\d+))?\s*", re.I | re.S)
+_NAME = re.compile(
+    r"\s*([a-z][a-z_]*?)\s*(\(.*\))?\s*(?:(?:@|_at_)\s*([0-9]+))?\s*", re.I | re.S | re.A
+)
 _WORD = re.compile(r"[a-z][a-z0-9_]*")
-_COLLECTION = re.compile(r"collection\(\s*(\d+)\s*\)")
+_COLLECTION = re.compile(r"collection\(\s*([0-9]+)\s*\)")
 
 
 class MetricNameError(ValueError):
@@ -73,7 +76,7 @@ class Option:
         if isinstance(self.default, bool):
             return {"true": True, "false": False}.get(text)
         try:
-            number = float(text)
+            number = read_number(text)
         except ValueError:
             return None
         above = number > self.low if self.low_open else number >= self.low
