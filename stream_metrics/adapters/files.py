@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import codecs
 import glob
 import sys
 from collections.abc import Generator, Iterable, Iterator
@@ -46,15 +47,22 @@ def expand(sources: Iterable[str]) -> list[str]:
     """Paths behind file names and globs, ``-`` for standard input; raises ``InputError``."""
     paths: list[str] = []
     for source in sources:
-        if source == "-" or Path(source).is_file():
-            paths.append(source)
-            continue
-        found = [path for path in glob.glob(source, recursive=True) if not Path(path).is_dir()]
-        if not found:
-            what = "a folder" if Path(source).is_dir() else "no such file"
-            raise InputError(f"{source}: {what}; give a file, a glob in quotes, or -")
-        paths.extend(sorted(found))
+        try:
+            paths += _behind(source)
+        except OSError as error:
+            raise InputError(f"{error.filename or source}: {error.strerror or error}") from error
     return paths
+
+
+def _behind(source: str) -> list[str]:
+    """The same of one; raises ``OSError`` besides, where it may not be looked at."""
+    if source == "-" or Path(source).is_file():
+        return [source]
+    found = [path for path in glob.glob(source, recursive=True) if not Path(path).is_dir()]
+    if not found:
+        what = "a folder" if Path(source).is_dir() else "no such file"
+        raise InputError(f"{source}: {what}; give a file, a glob in quotes, or -")
+    return sorted(found)
 
 
 def read_records(sources: Iterable[str]) -> Generator[Record, None, None]:
@@ -92,7 +100,9 @@ def _read(path: str) -> Iterator[Record]:
                         f"{path}: line {number} is longer than {LONGEST_LINE_BYTES >> 20} MiB, so "
                         "this is no recording; give JSON Lines, an event or a record a line"
                     )
-                if not line.isspace():
+                if number == 1:
+                    line = line.removeprefix(codecs.BOM_UTF8)
+                if line and not line.isspace():
                     yield parse_line(line.rstrip(b"\r\n"))
     except (OtlpError, ParquetError) as error:
         raise InputError(f"{path}: {error}") from error

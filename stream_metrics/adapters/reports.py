@@ -19,6 +19,9 @@ RELEVANT: Final = "relevant.jsonl"
 TURNS: Final = "turns.jsonl"
 BUCKETS: Final = "buckets.jsonl"
 
+NO_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What reading raises where bytes are no JSON."""
+
 
 def write_text(path: Path, text: str) -> None:
     """Write a whole file at once."""

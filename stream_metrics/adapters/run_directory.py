@@ -10,8 +10,9 @@ import msgspec
 
 from stream_metrics.adapters.collection.lines import read_bytes, read_lines
 from stream_metrics.adapters.files import InputError
-from stream_metrics.adapters.reports import QUERIES, ROWS, TURNS
+from stream_metrics.adapters.reports import NO_JSON, QUERIES, ROWS, TURNS
 from stream_metrics.engine.recorded import FACTS
+from stream_metrics.evaluation.headline import SCHEMA_VERSION
 from stream_metrics.evaluation.observed import READ, Kind, Observations, unit_of
 
 _Recorded = dict[tuple[str, Any], Mapping[str, str]]
@@ -34,7 +35,7 @@ def read_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, text in read_lines(path):
         try:
             row = msgspec.json.decode(text)
-        except msgspec.DecodeError as error:
+        except NO_JSON as error:
             raise InputError(f"{path}, line {number:,}: {error}") from error
         if not isinstance(row, dict):
             raise InputError(f"{path}, line {number:,}: no JSON object")
@@ -79,7 +80,7 @@ def _observations(path: Path, kind: Kind, recorded: _Recorded) -> Observations:
             elif row.get("turn") is not None:
                 recorded.setdefault(turn, _without_facts(one.dimensions))
             rows.append(one)
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise InputError(f"{path}, line {number:,}: no row of {kind} ({error})") from error
         unit = unit_of(row)
     return Observations(kind, unit, rows)
@@ -93,15 +94,21 @@ def read_report(directory: Path) -> dict[str, Any]:
     """The directory's ``report.json``; empty if there is none.
 
     Raises:
-        InputError: It is no JSON object.
+        InputError: It is no JSON object, or its schema is of another version.
     """
     path = directory / REPORT
     if not path.is_file():
         return {}
     try:
         found = msgspec.json.decode(read_bytes(path))
-    except msgspec.DecodeError as error:
+    except NO_JSON as error:
         raise InputError(f"{path}: {error}") from error
     if not isinstance(found, dict):
         raise InputError(f"{path}: no JSON object")
+    version = found.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise InputError(
+            f"{path}: schema version {version!r} is not {SCHEMA_VERSION}, so another release wrote "
+            "it; replay or evaluate its input again with this one"
+        )
     return found

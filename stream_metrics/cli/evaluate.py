@@ -39,7 +39,7 @@ from stream_metrics.evaluation.collection import (
     similarity_formulas,
 )
 from stream_metrics.evaluation.estimates import Block, UnknownDimension
-from stream_metrics.evaluation.headline import PARTS, figures_of_report
+from stream_metrics.evaluation.headline import PARTS, SCHEMA_VERSION, figures_of_report
 from stream_metrics.evaluation.report import retrieval_block
 from stream_metrics.evaluation.scoring import Scored, metrics_of, score_rankings
 from stream_metrics.metrics.ranking.names import MetricNameError, RankedMetric
@@ -313,7 +313,7 @@ def _scored(
 def _report(block: Block, source: list[str], config: dict[str, Any]) -> dict[str, Any]:
     """The content of ``report.json``; what only a replay of events can tell is null."""
     return {
-        "schema_version": 1,
+        "schema_version": SCHEMA_VERSION,
         "source": source,
         "config": config,
         "counts": None,

@@ -8,6 +8,8 @@ from typing import Any, Final
 from stream_metrics.evaluation.observed import BASES, ITERATIONS, MACRO, MEAN
 from stream_metrics.metrics.generation import BY_NAME as ANSWERS
 
+SCHEMA_VERSION: Final = 1
+"""Of ``report.json``."""
 PARTS: Final = ("value", "n", "sd", "ci_low", "ci_high")
 MICRO: Final = {
     "srr": "srr",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
+from math import isfinite
 from typing import Any, Final, Literal, NamedTuple
 
 from stream_metrics.evaluation.estimates import split_by
@@ -135,7 +136,7 @@ def of_conversation(row: Mapping[str, Any]) -> Observation:
     values["labelled_share"] = (row["labelled"], row["unique"])
     facts = dict(zip(FACTS, (row["agent"], row["release"], route), strict=True))
     dimensions = {name: value for name, value in facts.items() if value is not None}
-    return Observation(row["conversation_id"], dimensions, values)
+    return _checked(Observation(row["conversation_id"], dimensions, values))
 
 
 def _gate(gate: Mapping[str, Any]) -> dict[str, Value]:
@@ -158,10 +159,19 @@ def of_scores(row: Mapping[str, Any]) -> Observation:
     Observation(unit='q', dimensions={}, values={'mrr': 1.0})
     """
     unit = row["query_id"] if "query_id" in row else row["conversation_id"]
-    scores = row["scores"]
-    if not all(value is None or isinstance(value, int | float) for value in scores.values()):
-        raise TypeError("a score is no number")
-    return Observation(unit, split_by(row), scores)
+    return _checked(Observation(unit, split_by(row), row["scores"]))
+
+
+def _checked(one: Observation) -> Observation:
+    """The same; raises ``TypeError`` where a text or a number is something else."""
+    for what, text in {"its unit": one.unit, **one.dimensions}.items():
+        if not isinstance(text, str):
+            raise TypeError(f"{what} is no text")
+    for name, value in one.values.items():
+        for number in value if isinstance(value, tuple) else () if value is None else (value,):
+            if not isinstance(number, int | float) or not isfinite(number):
+                raise TypeError(f"{name} is no number, or made of what is none")
+    return one
 
 
 def unit_of(row: Mapping[str, Any]) -> str:

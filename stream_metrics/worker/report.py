@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from stream_metrics.engine.config import NO_RELEASE
 from stream_metrics.evaluation.estimates import Intervals, estimated
+from stream_metrics.evaluation.headline import SCHEMA_VERSION
 from stream_metrics.metrics.decisions import (
     GateCounts,
     ratio,
@@ -174,7 +175,7 @@ class Report:
         totals = {name: sum(self._counts[name]) for name in _COUNTED}
         found = estimated(self._figures(), self._intervals)
         return {
-            "schema_version": 1,
+            "schema_version": SCHEMA_VERSION,
             "source": list(source),
             "config": config,
             "counts": {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 from stream_metrics.cli import app, main
 from stream_metrics.evaluation.estimates import Intervals
 from stream_metrics.evaluation.observed import (
+    MACRO,
     Kind,
     Observation,
     Observations,
@@ -602,6 +604,12 @@ def test_a_bad_setting_is_said_in_a_line(
     assert possible in said
 
 
+NO_FIGURES = {
+    **dict.fromkeys(MACRO), "gate": {}, "routing": {}, "iterations_for_all_good_results": None,
+    "all_good_basis": None,
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(("arguments", "message"), [
     (("A",), "give two directories or more"),
     (("A", "A"), "a directory is given twice"),
@@ -615,6 +623,11 @@ def test_a_bad_setting_is_said_in_a_line(
     (("A", "B", "--format", "pdf"), "--format 'pdf': use table, md, json"),
     (("A", "broken"), "queries.jsonl, line 1: "),
     (("A", "other"), "queries.jsonl, line 1: no row of queries"),
+    (("A", "text"), "conversations.jsonl, line 1: no row of conversations (srr is no number"),
+    (("A", "bytes"), "report.json: "),
+    (("A", "old"), "report.json: schema version 0 is not 1, so another release wrote it; replay"),
+    (("A", "new"), "report.json: schema version 99 is not 1"),
+    (("A", "unversioned"), "report.json: schema version None is not 1"),
     (("A", "disjoint"), "no figure in common; there are mrr"),
 ])  # fmt: skip
 def test_what_cannot_be_compared_is_said_in_a_line(
@@ -629,5 +642,17 @@ def test_what_cannot_be_compared_is_said_in_a_line(
         (folder / name).mkdir()
         (folder / name / "queries.jsonl").write_text(line + "\n")
     (folder / "empty").mkdir()
+    row = {"conversation_id": "c", "duplicates": "5", "results": 9, "good_unique": 1, "n": 2}
+    row |= {"gain": 3, "unique": 4, "labelled": 2, "agent": "a", "release": None, **NO_FIGURES}
+    (folder / "text").mkdir()
+    (folder / "text" / "conversations.jsonl").write_text(json.dumps(row) + "\n")
+    for name, content in {
+        "bytes": b'{"schema_version": 1, "source": ["\xff"]}',
+        "old": b'{"schema_version": 0}',
+        "new": b'{"schema_version": 99}',
+        "unversioned": b"{}",
+    }.items():
+        shutil.copytree(folder / "B", folder / name)
+        (folder / name / "report.json").write_bytes(content)
 
     assert message in refused(capsys, "compare", *arguments)

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_metrics.adapters.files import InputError, expand, parse_line, read_records
+from stream_metrics.adapters.packing import named, packed
 from stream_metrics.adapters.parquet import GROUP_ROWS, READ_ROWS
 from stream_metrics.adapters.recording import recording
 from stream_metrics.ports import MAX_TIMESTAMP_MS, Record
@@ -242,6 +243,24 @@ def test_a_folder_is_no_source(tmp_path: Path) -> None:
     """Which of its files are meant is for the user to say."""
     with pytest.raises(InputError, match="a folder; give a file, a glob in quotes, or -"):
         expand([str(tmp_path)])
+
+
+def test_a_source_that_cannot_be_looked_at_is_named(tmp_path: Path) -> None:
+    """What the file system says of it is one line, as for a folder that may not be entered."""
+    with pytest.raises(InputError, match=f"{'x' * 300}: File name too long"):
+        expand([str(tmp_path / ("x" * 300))])
+
+
+@pytest.mark.parametrize("name", NAMES[:3])
+def test_a_byte_order_mark_is_no_part_of_the_first_record(tmp_path: Path, name: str) -> None:
+    """Its file gives the records that the file without it gives; a mark alone is no record."""
+    mark, event = b"\xef\xbb\xbf", b'{"type":"forget"}'
+    for stem, data in {"marked": event + b"\n" + event, "alone": b"\n"}.items():
+        with (tmp_path / f"{stem}-{name}").open("wb") as file, packed(file, named(name)) as into:
+            into.write(mark + data)
+
+    assert read(tmp_path / f"marked-{name}") == [Record(event), Record(event)]
+    assert read(tmp_path / f"alone-{name}") == []
 
 
 def test_parquet_cannot_come_by_standard_input(
