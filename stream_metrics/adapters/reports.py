@@ -86,7 +86,7 @@ def read_buckets(directories: Sequence[Path]) -> History:
                         found = History.of_header(content)
                     else:
                         found.join(content)
-                except (msgspec.DecodeError, UnfitHistory) as error:
+                except (*NO_JSON, UnfitHistory) as error:
                     raise UnfitHistory(
                         f"{directory / BUCKETS}, line {number}: {error}; replay again"
                     ) from error

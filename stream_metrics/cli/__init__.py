@@ -120,5 +120,10 @@ def main() -> None:
             named = f"setting {place}: " if place else ""
             errors.print(f"[red]error:[/red] {named}{problem['msg']}")
         sys.exit(2)
+    except OSError as error:  # 1 is for thresholds that were crossed
+        place = f"{error.filename}: " if error.filename is not None else ""
+        why = error.strerror or str(error) or type(error).__name__
+        errors.print(f"[red]error:[/red] {escape(place + why)}")
+        sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from stream_metrics import __version__
@@ -34,6 +35,7 @@ from stream_metrics.cli.common import (
     load_settings,
     make_directory,
     parse_now,
+    printable,
 )
 from stream_metrics.cli.gates import FailIfOption, fail_if_crossed, read_gates
 from stream_metrics.cli.predicates import PredicateOption, Rule, load_rule, shown_rule
@@ -379,4 +381,12 @@ def _summary(report: dict[str, Any], out: Path) -> None:
         value = micro[name]
         table.add_row(title, "-" if value is None else f"{value:.4f}")
     table.add_row("written to", str(out))
-    Console(stderr=True).print(table)
+    console = Console(stderr=True, soft_wrap=True)
+    console.print(table)
+    if counts["events"] and counts["invalid"] == counts["events"]:
+        first = report["bad_records"]["first"][0]
+        console.print(
+            f"[yellow]warning:[/yellow] no record could be used, as each of {counts['events']:,} "
+            f"was rejected; record {first['record']:,}: "
+            f"{escape(printable(first['reason']))}: {escape(printable(first['message']))}"
+        )

@@ -168,7 +168,8 @@ def _checked(one: Observation) -> Observation:
         if not isinstance(text, str):
             raise TypeError(f"{what} is no text")
     for name, value in one.values.items():
-        for number in value if isinstance(value, tuple) else () if value is None else (value,):
+        numbers: tuple[object, ...] = value if isinstance(value, tuple) else (value,)
+        for number in () if value is None else numbers:
             if not isinstance(number, int | float) or not isfinite(number):
                 raise TypeError(f"{name} is no number, or made of what is none")
     return one

@@ -151,6 +151,7 @@ HEADER = json.dumps(History([parse_window("1m")]).header()).encode() + b"\n"
         (b"[]\n", "line 1: the first line is no header"),
         (b'{"schema_version":2}\n', "line 1: schema version 2 is not 1"),
         (HEADER + b'{"bucket":1,"agent":"a"', "line 2: .*; replay again"),
+        (HEADER + b'{"bucket":1,"agent":"\xff","sums":{}}\n', "line 2: .*; replay again"),
         (HEADER + b'{"bucket":1,"agent":"a"}\n', "line 2: no line of a replay's buckets"),
         (HEADER + b'{"bucket":1,"agent":"a","sums":{"r":"1"}}\n', "line 2: no line of a replay"),
         (HEADER + b'{"bucket":1,"agent":"a","sums":{"nobody":1}}\n', "line 2: no line of a replay"),

@@ -604,7 +604,7 @@ def test_a_bad_setting_is_said_in_a_line(
     assert possible in said
 
 
-NO_FIGURES = {
+NO_FIGURES: dict[str, Any] = {
     **dict.fromkeys(MACRO), "gate": {}, "routing": {}, "iterations_for_all_good_results": None,
     "all_good_basis": None,
 }  # fmt: skip

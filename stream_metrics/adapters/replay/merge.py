@@ -15,6 +15,7 @@ import msgspec
 
 from stream_metrics.adapters.replay.scored import Kind
 from stream_metrics.adapters.reports import (
+    NO_JSON,
     QUERIES,
     TURNS,
     bucket_line,
@@ -36,7 +37,7 @@ Bucket = tuple[int, str, Sums]
 """Number, agent and sums."""
 
 _ROW: Final = msgspec.json.Decoder(Figures)
-_Row = tuple[str, int, int, Figures, bytes]
+_Row = tuple[str, int, int, Figures, str]
 
 
 class _Place(msgspec.Struct, gc=False, frozen=True):
@@ -55,8 +56,8 @@ class _Described(_Place, gc=False, frozen=True):
 _DESCRIBED: Final = msgspec.json.Decoder(_Described)
 _PLACE: Final = msgspec.json.Decoder(_Place)
 _WITHOUT: Final = msgspec.json.Decoder(list[int])
-_Turn = tuple[str, int, bytes]
-_Query = tuple[str, int, bytes, bytes]
+_Turn = tuple[str, int, str]
+_Query = tuple[str, int, str, str]
 
 
 class BadRows(Exception):
@@ -135,7 +136,7 @@ def merged_rows(sources: Sequence[Found]) -> Iterator[tuple[Figures, str]]:
                 f"{sources[source].name}; parts of one replay have no conversation in common"
             )
         last = (conversation_id, source)
-        yield figures, line.decode()
+        yield figures, line
 
 
 def with_figures(lines: Iterable[str]) -> Iterator[tuple[Figures, str]]:
@@ -167,7 +168,7 @@ def merged_queries(sources: Sequence[Found]) -> Iterator[tuple[str, str]]:
     """
     streams = [_queries(source) for source in sources]
     for _, _, line, without in heapq.merge(*streams, key=_place_of_query):
-        yield line.decode(), without.decode()
+        yield line, without
 
 
 def scored_queries(
@@ -180,7 +181,7 @@ def scored_queries(
     for number, (line, without) in enumerate(lines, 1):
         try:
             retrieval.add(msgspec.json.decode(line), _WITHOUT.decode(without))
-        except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+        except (KeyError, TypeError, AttributeError, IndexError, ValueError, *NO_JSON) as error:
             raise BadRows(f"{QUERIES}, line {number}: no row of a replay: {error}") from error
         yield line, without
 
@@ -195,7 +196,7 @@ def merged_turns(sources: Sequence[Found]) -> Iterator[str]:
     """The lines of all answered turns by conversation, then turn; raises ``BadRows``."""
     streams = [_turns(source.turns) for source in sources]
     for _, _, line in heapq.merge(*streams, key=_place_of_turn):
-        yield line.decode()
+        yield line
 
 
 def scored_turns(lines: Iterable[str], generation: Generation) -> Iterator[str]:
@@ -206,7 +207,7 @@ def scored_turns(lines: Iterable[str], generation: Generation) -> Iterator[str]:
     for number, line in enumerate(lines, 1):
         try:
             generation.add(msgspec.json.decode(line))
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, *NO_JSON) as error:
             raise BadRows(f"{TURNS}, line {number}: no row of a replay: {error}") from error
         yield line
 
@@ -247,7 +248,7 @@ def _rows(path: Path, at: int) -> Iterator[_Row]:
     for number, line in _lines(path):
         try:
             row = _ROW.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except NO_JSON as error:
             raise BadRows(f"{path}, line {number}: no row of a replay: {error}") from error
         place = (row.conversation_id, row.turn)
         if place <= last:
@@ -268,7 +269,7 @@ def _queries(source: Found) -> Iterator[_Query]:
         if place < last:
             raise BadRows(f"{source.queries}, line {number}: rows are not in their order")
         last = place
-        _, without = next(beside, (0, b""))
+        _, without = next(beside, (0, ""))
         if not without:
             raise BadRows(f"{source.relevant} ends before line {number}; replay its input again")
         yield *place, line, without
@@ -280,10 +281,10 @@ def _described(path: Path) -> Iterator[tuple[tuple[str, int], Mapping[str, str]]
         yield (found.conversation_id, found.turn), found.dimensions
 
 
-def _place_in(path: Path, number: int, line: bytes) -> tuple[str, int]:
+def _place_in(path: Path, number: int, line: str) -> tuple[str, int]:
     try:
         place = _PLACE.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except NO_JSON as error:
         raise BadRows(f"{path}, line {number}: no row of a replay: {error}") from error
     return place.conversation_id, place.turn
 
@@ -314,11 +315,25 @@ def _buckets(path: Path) -> Iterator[Bucket]:
             if number == 1:
                 dimension = content["dimension"]
             else:
-                yield content["bucket"], content[dimension], content["sums"]
-        except (msgspec.DecodeError, KeyError, TypeError) as error:
+                yield _bucket(content, dimension)
+        except (*NO_JSON, KeyError, TypeError) as error:
             raise BadRows(f"{path}, line {number}: no line of a replay's buckets") from error
 
 
-def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+def _bucket(content: dict[str, Any], dimension: str) -> Bucket:
+    """The bucket of a line; raises ``TypeError`` or ``KeyError``."""
+    bucket, name, sums = content["bucket"], content[dimension], content["sums"]
+    if not (isinstance(bucket, int) and isinstance(name, str) and isinstance(sums, dict)):
+        raise TypeError("no bucket")
+    if not all(isinstance(value, int) for value in sums.values()):
+        raise TypeError("a sum is no whole number")
+    return bucket, name, sums
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
     with path.open("rb", buffering=BUFFER_BYTES) as file:
-        yield from enumerate(file, 1)
+        for number, line in enumerate(file, 1):
+            try:
+                yield number, line.decode()
+            except UnicodeDecodeError as error:
+                raise BadRows(f"{path}, line {number}: no UTF-8 ({error.reason})") from error

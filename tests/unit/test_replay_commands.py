@@ -1,0 +1,163 @@
+"""``stream-metrics replay`` and ``report`` as whoever types them sees them: what goes wrong."""
+
+from __future__ import annotations
+
+import json
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+EVENTS = [
+    {
+        "type": "search_iteration",
+        "event_id": f"e{n}",
+        "occurred_at": 1_718_020_800 + n,
+        "conversation_id": f"c{n % 5}",
+        "turn": 1,
+        "iteration": n // 5 + 1,
+        "searches": [
+            {
+                "search_id": "s",
+                "results": [
+                    {"result_id": f"r{rank}", "content": f"text {rank % 2}", "label": {"gain": 2}}
+                    for rank in range(3)
+                ],
+            }
+        ],
+    }
+    for n in range(20)
+]
+LINES = "".join(json.dumps(event) + "\n" for event in EVENTS)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Events in ``events.jsonl``."""
+    (tmp_path / "events.jsonl").write_text(LINES)
+    return tmp_path
+
+
+def command(
+    folder: Path, *arguments: str, limit_bytes: int | None = None
+) -> subprocess.CompletedProcess[str]:
+    """A command as it ends; ``limit_bytes``: no file may become longer, as on a full disk."""
+
+    def limit() -> None:
+        if limit_bytes is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, limit_bytes))
+
+    return subprocess.run(
+        [sys.executable, "-m", "stream_metrics", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        preexec_fn=limit,
+    )
+
+
+def done(folder: Path, *arguments: str) -> str:
+    """What a command that succeeds says on standard error."""
+    found = command(folder, *arguments)
+    assert found.returncode == 0, found.stderr
+    return found.stderr
+
+
+def refused(folder: Path, *arguments: str, limit_bytes: int | None = None) -> str:
+    """The one line on standard error of a command that ends with exit code 2."""
+    found = command(folder, *arguments, limit_bytes=limit_bytes)
+    errors = [line for line in found.stderr.splitlines() if line.startswith("error: ")]
+    assert found.returncode == 2, found.stderr
+    assert len(errors) == 1, found.stderr
+    assert "Traceback" not in found.stderr
+    return errors[0]
+
+
+def test_an_input_of_which_nothing_can_be_used_is_said(folder: Path) -> None:
+    """The bad records are in the report, exit code 0, and a warning stands on standard error."""
+    (folder / "wide.jsonl").write_text(LINES, encoding="utf-16")
+
+    said = done(folder, "replay", "wide.jsonl", "--out", "wide")
+
+    assert "warning: no record could be used, as each of 21 was rejected; record 1: " in said
+    assert "warning" not in done(folder, "replay", "events.jsonl", "--out", "out")
+
+
+@pytest.mark.parametrize("name", ["report.html", "run.json", "queries.jsonl"])
+def test_a_file_that_replay_and_report_cannot_write_is_named(folder: Path, name: str) -> None:
+    """Exit code 2, as 1 says that a threshold was crossed."""
+    done(folder, "replay", "events.jsonl", "--out", "out")
+    (folder / "out" / name).unlink()
+    (folder / "out" / name).mkdir()
+    (folder / "other" / name).mkdir(parents=True)
+
+    assert refused(folder, "replay", "events.jsonl", "--out", "out").startswith(
+        f"error: out/{name}: Is a directory"
+    )
+    if name == "report.html":
+        assert f"error: other/{name}: Is a directory" in refused(
+            folder, "report", "out", "--out", "other"
+        )
+
+
+COLLECTION = ("--run", "run", "--qrels", "qrels", "--metric", "mrr")
+
+
+@pytest.fixture
+def evaluated(tmp_path: Path) -> Path:
+    """Two directories that ``evaluate`` has written, ``a`` and ``b``."""
+    (tmp_path / "qrels").write_text("".join(f"q{n} 0 a 1\n" for n in range(60)))
+    (tmp_path / "run").write_text("".join(f"q{n} Q0 a 1 0.5 m\n" for n in range(60)))
+    done(tmp_path, "evaluate", *COLLECTION, "--out", "a")
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (("evaluate", *COLLECTION, "--out", "out"), "queries.jsonl"),
+        (("compare", "a", "b", "--out", "out"), "compare.html"),
+    ],
+)
+def test_a_full_disk_is_an_error_that_names_the_file(
+    evaluated: Path, arguments: tuple[str, ...], name: str
+) -> None:
+    """Nothing is left of it, and the exit code is 2."""
+    found = refused(evaluated, *arguments, limit_bytes=4_000)
+
+    assert found == f"error: out/{name}: File too large"
+    assert not (evaluated / "out" / name).exists()
+    assert not list((evaluated / "out").glob(".*"))
+
+
+def damage(old: bytes, new: bytes) -> Callable[[bytes], bytes]:
+    """What puts bytes in the place of others, once."""
+    return lambda data: data.replace(old, new, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("buckets.jsonl", damage(b'"default"', b'"\xff"'), "line 2: no UTF-8"),
+        ("buckets.jsonl", damage(b'"bucket":', b'"bucket":"1","b":'), "line 2: no line of a rep"),
+        ("conversations.jsonl", damage(b'"default"', b'"\xff"'), "line 1: no UTF-8"),
+        ("queries.jsonl", damage(b'"default"', b'"\xff"'), "line 1: no UTF-8"),
+    ],
+)
+def test_bytes_that_no_replay_writes_are_refused(
+    folder: Path, name: str, change: Callable[[bytes], bytes], message: str
+) -> None:
+    """With file, line, and exit code 2."""
+    done(folder, "replay", "events.jsonl", "--out", "out")
+    before = (folder / "out" / name).read_bytes()
+    assert change(before) != before
+    (folder / "out" / name).write_bytes(change(before))
+
+    assert f"out/{name}, {message}" in refused(folder, "report", "out", "--out", "again")
