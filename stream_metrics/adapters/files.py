@@ -89,6 +89,9 @@ def _read(path: str) -> Iterator[Record]:
                 return
             lines = opened.enter_context(unpacked(file, kind)) if kind else file
             head = lines.peek(HEAD_BYTES)
+            if head.startswith(codecs.BOM_UTF8):
+                lines.read(len(codecs.BOM_UTF8))
+                head = head.removeprefix(codecs.BOM_UTF8)
             check_signal(head)
             if is_framed(head) or is_whole(head):
                 yield from map(Record, frames(lines) if is_framed(head) else [whole(lines)])
@@ -100,9 +103,7 @@ def _read(path: str) -> Iterator[Record]:
                         f"{path}: line {number} is longer than {LONGEST_LINE_BYTES >> 20} MiB, so "
                         "this is no recording; give JSON Lines, an event or a record a line"
                     )
-                if number == 1:
-                    line = line.removeprefix(codecs.BOM_UTF8)
-                if line and not line.isspace():
+                if not line.isspace():
                     yield parse_line(line.rstrip(b"\r\n"))
     except (OtlpError, ParquetError) as error:
         raise InputError(f"{path}: {error}") from error

@@ -48,9 +48,8 @@ ANSWERS: Final = (
             Edit(
                 MERGE,
                 "    for _, _, line in heapq.merge(*streams, key=_place_of_turn):\n"
-                "        yield line.decode()\n",
-                "    for stream in streams:\n"
-                "        yield from (line.decode() for *_, line in stream)\n",
+                "        yield line\n",
+                "    for stream in streams:\n        yield from (line for *_, line in stream)\n",
             ),
         ),
         MEMBERS,

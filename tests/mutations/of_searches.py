@@ -57,9 +57,9 @@ SEARCHES: Final = (
             Edit(
                 MERGE,
                 "    for _, _, line, without in heapq.merge(*streams, key=_place_of_query):\n"
-                "        yield line.decode(), without.decode()\n",
+                "        yield line, without\n",
                 "    for stream in streams:\n"
-                "        yield from ((one[2].decode(), one[3].decode()) for one in stream)\n",
+                "        yield from ((one[2], one[3]) for one in stream)\n",
             ),
         ),
         f"{TESTS}::test_members_merge_to_the_bytes_of_one",
