@@ -70,7 +70,7 @@ def missed(rate: Rate, errors: float = 0.0) -> bool:
     return rate.n >= SOUND_FROM and not unsound and rate.rate > FALSE_POSITIVES + slack
 
 
-def near(rate: Rate, errors: float = 4.0) -> bool:
+def near(rate: Rate, errors: float = 2.5) -> bool:
     """Whether so many standard errors would decide if a rate is what is promised."""
     return missed(rate, -errors) and not missed(rate, errors)
 
