@@ -66,8 +66,8 @@ def _with_more(run: Run, rates: Sequence[Rate]) -> list[str]:
             named = f"{rate.shape.name}, n = {rate.n}, {rate.kind}"
             cells.setdefault(rate.simulations, {})[named] = None
     return [
-        f"- Where two and a half standard errors would decide whether a promise is kept, {count:,}: "
-        f"{'; '.join(named)}."
+        "- Where two and a half standard errors would decide whether a promise is kept, "
+        f"{count:,}: {'; '.join(named)}."
         for count, named in cells.items()
     ]
 
