@@ -10,12 +10,13 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from stream_metrics.dedup.verify import EVIDENCE
-from stream_metrics.engine.config import NO_RELEASE, OTHER, EngineConfig
+from stream_metrics.engine.config import OTHER, EngineConfig
 from stream_metrics.engine.ranked import scores_of
 from stream_metrics.engine.state import Carrier, Cell, Conversation, Iteration, Turn
 from stream_metrics.engine.taken import TYPE_LABELS
 from stream_metrics.engine.turn import rerank_of
 from stream_metrics.events.times import round_scaled
+from stream_metrics.metrics.decisions import NO_RELEASE
 from stream_metrics.metrics.gain import Counts, last_good_iteration, settled, through
 from stream_metrics.metrics.ranking.names import RankedMetric
 

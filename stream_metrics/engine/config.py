@@ -16,7 +16,6 @@ MAX_AGENTS: Final = 50
 MAX_RELEASES: Final = 10
 MAX_ROUTES: Final = 20
 MAX_RETRIEVAL: Final = 24
-NO_RELEASE: Final = "none"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
+from stream_metrics.metrics.decisions import NO_RELEASE
 from stream_metrics.statistics.intervals import (
     CONFIDENCE,
     RESAMPLES,
@@ -93,12 +94,16 @@ class Placed(Protocol):
 def split_by(row: Mapping[str, Any]) -> dict[str, str]:
     """What the figures of a row of ``queries.jsonl`` or ``turns.jsonl`` can be split by.
 
-    >>> split_by({"agent": "bot", "dimensions": {"language": "de"}})
-    {'language': 'de', 'agent': 'bot'}
+    A search or an answer without a release is of ``NO_RELEASE``, as a conversation is.
+
+    >>> split_by({"agent": "bot", "conversation_id": "c", "dimensions": {"language": "de"}})
+    {'language': 'de', 'agent': 'bot', 'release': 'none'}
     """
     found = dict(row.get("dimensions") or {})
     if row.get("agent") is not None:
         found.setdefault("agent", row["agent"])
+    if "conversation_id" in row:
+        found.setdefault("release", NO_RELEASE)
     return found
 
 

@@ -9,7 +9,7 @@ from math import isfinite
 from typing import Any, Final, Literal, NamedTuple
 
 from stream_metrics.evaluation.estimates import split_by
-from stream_metrics.metrics.decisions import routes_together
+from stream_metrics.metrics.decisions import NO_RELEASE, routes_together
 from stream_metrics.metrics.generation import BY_NAME as ANSWERS
 from stream_metrics.metrics.ranking.names import MetricNameError, meant_by
 from stream_metrics.metrics.ranking.registry import BY_NAME as RANKED
@@ -134,7 +134,8 @@ def of_conversation(row: Mapping[str, Any]) -> Observation:
     route = routes_together(routing.get("routes", ()))
     values["routing_accuracy"] = (routing.get("correct", 0), routing.get("labelled", 0))
     values["labelled_share"] = (row["labelled"], row["unique"])
-    facts = dict(zip(FACTS, (row["agent"], row["release"], route), strict=True))
+    release = row["release"] or NO_RELEASE
+    facts = dict(zip(FACTS, (row["agent"], release, route), strict=True))
     dimensions = {name: value for name, value in facts.items() if value is not None}
     return _checked(Observation(row["conversation_id"], dimensions, values))
 

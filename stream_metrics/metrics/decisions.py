@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import fsum, log2
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from stream_metrics.metrics.exact import exact_sum, rounded
+
+NO_RELEASE: Final = "none"
+"""What stands for the release of a search that names none."""
 
 
 def ratio(numerator: float, denominator: float) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from math import nan
 from typing import Any, Final
@@ -13,10 +13,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_metrics.engine.config import NO_RELEASE
-from stream_metrics.evaluation.estimates import Intervals, estimated
+from stream_metrics.evaluation.estimates import LANGUAGE, MOST_STRATA, Intervals, estimated
 from stream_metrics.evaluation.headline import SCHEMA_VERSION
 from stream_metrics.metrics.decisions import (
+    NO_RELEASE,
     GateCounts,
     ratio,
     routes_together,
@@ -49,7 +49,6 @@ _ITERATIONS: Final = "iterations "
 BASES: Final = ("qrels", "retrieved")
 """What all good results are counted against, for a row's iterations until it had them."""
 _WITHOUT: Final = -1
-_NOTHING: Final[Mapping[str, str]] = {}
 PLAIN_MICRO: Final = ("srr", "sre", "avg_gain")
 STRATA: Final = ("agent", "release", "route")
 """What a row itself can be told apart by."""
@@ -116,17 +115,18 @@ class Report:
 
     Args:
         stratify: The dimensions by which ``strata`` tells rows apart: those of ``STRATA``, and
-            what was recorded.
+            what was recorded. None: the language, if it has 2 to ``MOST_STRATA`` values.
         intervals: How to make them. None: no bounds.
     """
 
     def __init__(
         self,
-        stratify: Sequence[str] = (),
+        stratify: Sequence[str] | None = None,
         intervals: Intervals | None = Intervals(),  # noqa: B008 - a value, never changed
     ) -> None:
         self.rows = 0
-        self._stratify = tuple(stratify)
+        self._asked = stratify is not None
+        self._stratify = (LANGUAGE,) if stratify is None else tuple(stratify)
         self._intervals = intervals
         self._macro = {name: array("d") for name in MACRO}
         self._counts = {name: array("q") for name in _COUNTED}
@@ -138,8 +138,35 @@ class Report:
         self._iterations = {basis: array("b") for basis in BASES}  # of each row; 0: none
         self._routes: Counter[str] = Counter()
 
-    def add(self, row: Figures, recorded: Mapping[str, str] = _NOTHING) -> None:
-        """Take the next row; ``recorded`` are the dimensions of its turn."""
+    @property
+    def recorded(self) -> list[str]:
+        """The dimensions that no row tells: ``tell`` needs them, once all rows are there."""
+        return [name for name in self._stratify if name not in STRATA]
+
+    def tell(self, recorded: Iterable[Mapping[str, str]]) -> None:
+        """Take what was recorded of the turn of each row, in the order of the rows."""
+        names = self.recorded
+        for told in recorded:
+            for name in names:
+                self._put(name, told.get(name))
+
+    def _put(self, dimension: str, value: str | None) -> None:
+        """The next row is of this stratum; None: of none."""
+        names = self._names[dimension]
+        place = _WITHOUT if value is None else names.setdefault(value, len(names))
+        self._strata[dimension].append(place)
+
+    @property
+    def _split(self) -> list[str]:
+        """The dimensions of ``strata``."""
+        return [
+            name
+            for name in self._stratify
+            if self._asked or 1 < len(self._names[name]) <= MOST_STRATA
+        ]
+
+    def add(self, row: Figures) -> None:
+        """Take the next row."""
         self.rows += 1
         if row.conversation_id != self._last:
             self._last = row.conversation_id
@@ -154,9 +181,9 @@ class Report:
             self._counts[name].append(getattr(row.gate, name))
         for name in _OF_ROUTING:
             self._counts[f"routing_{name}"].append(getattr(row.routing, name))
-        for name, places in self._strata.items():
-            names, value = self._names[name], _value(row, name, recorded)
-            places.append(_WITHOUT if value is None else names.setdefault(value, len(names)))
+        for name in self._stratify:
+            if name in STRATA:
+                self._put(name, _value(row, name))
         for basis, iterations in self._iterations.items():
             known = row.iterations_for_all_good_results if row.all_good_basis == basis else None
             iterations.append(known or 0)
@@ -190,7 +217,7 @@ class Report:
                 "orphan_labels": outcome.orphan_labels,
             },
             "aggregate": self._aggregate(totals, found),
-            "strata": {name: self._stratified(name) for name in self._stratify},
+            "strata": {name: self._stratified(name) for name in self._split},
             "gate": GateCounts(**{name: totals[name] for name in _OF_GATES}).row(),
             "routing": routing_row(
                 dict(self._routes), totals["routing_labelled"], totals["routing_correct"]
@@ -281,15 +308,13 @@ def _added(counts: Mapping[str, Integers], names: Sequence[str]) -> Integers:
     return reduce(np.add, (counts[name] for name in names))
 
 
-def _value(row: Figures, dimension: str, recorded: Mapping[str, str]) -> str | None:
-    """The stratum of a row; None: it is of none."""
+def _value(row: Figures, dimension: str) -> str | None:
+    """The stratum of a row in one of ``STRATA``; None: it is of none."""
     if dimension == "agent":
         return row.agent
     if dimension == "release":
         return row.release or NO_RELEASE
-    if dimension == "route":
-        return routes_together(row.routing.routes)
-    return recorded.get(dimension)
+    return routes_together(row.routing.routes)
 
 
 def _shown(found: Estimate, figure: str) -> dict[str, Any]:

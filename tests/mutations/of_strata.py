@@ -87,9 +87,8 @@ STRATA: Final = (
         (
             Edit(
                 MERGE,
-                "        report.add(figures, found[1] if found is not None and found[0] == own"
-                " else {})\n",
-                "        report.add(figures, found[1] if found is not None else {})\n",
+                "        yield found[1] if found is not None and found[0] == own else {}\n",
+                "        yield found[1] if found is not None else {}\n",
             ),
         ),
         TEST,
@@ -101,8 +100,8 @@ STRATA: Final = (
         (
             Edit(
                 REPORT,
-                "        return routes_together(row.routing.routes)\n",
-                "        return min(row.routing.routes, default=None)\n",
+                "    return routes_together(row.routing.routes)\n",
+                "    return min(row.routing.routes, default=None)\n",
             ),
         ),
         TEST,

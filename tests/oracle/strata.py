@@ -200,6 +200,12 @@ def known_dimensions(searches: Sequence[Row], answers: Sequence[Row]) -> set[str
     return {*FACTS}.union(*(_told(row) for row in (*searches, *answers)))
 
 
+def unasked(rows: Sequence[Row], searches: Sequence[Row]) -> list[str]:
+    """What rows are told apart by if nobody asked: the language, if there are several."""
+    languages = {_stratum(row, searches, "language") for row in rows} - {None}
+    return ["language"] if 2 <= len(languages) <= 50 else []
+
+
 def _stratum(row: Row, searches: Sequence[Row], dimension: str) -> str | None:
     if dimension == "agent":
         return str(row["agent"])
@@ -216,7 +222,7 @@ def _stratum(row: Row, searches: Sequence[Row], dimension: str) -> str | None:
 
 
 def _told(row: Row) -> dict[str, str]:
-    return {"agent": row["agent"], **row["dimensions"]}
+    return {"agent": row["agent"], "release": "none", **row["dimensions"]}
 
 
 def _sorted_names(values: Iterable[str | None]) -> list[str]:

@@ -87,7 +87,8 @@ def test_a_row_takes_what_the_docs_say(bytes_each: BytesEach) -> None:
     def fill(size: int) -> object:
         report = Report(("agent", "language"), DRAWS)
         for number in range(size):
-            report.add(row(number), {"language": ("de", "en")[number % 2]})
+            report.add(row(number))
+        report.tell({"language": ("de", "en")[number % 2]} for number in range(size))
         return report.document(Outcome(), [], {})
 
     assert_near(bytes_each(fill), EACH_BYTES["row"])

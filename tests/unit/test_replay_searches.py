@@ -178,11 +178,11 @@ def test_the_block_is_that_of_an_evaluation_of_the_same_rankings(tmp_path: Path)
         if again:
             values["before"] = [doc == "a" for doc in docs]
         fields = {**{name: getattr(one, name) for name in type(one).__slots__}, **values}
+        own = {"release": "none", **row["dimensions"], "agent": row["agent"]}
         rankings.append(
             Ranking(
                 row["conversation_id"], None if kind == 3 else type(one)(**fields), 1,
-                row["search_id"], row["agent"], {**row["dimensions"], "agent": row["agent"]},
-                len(docs),
+                row["search_id"], row["agent"], own, len(docs),
             )
         )  # fmt: skip
     expected = retrieval_block(
@@ -190,7 +190,7 @@ def test_the_block_is_that_of_an_evaluation_of_the_same_rankings(tmp_path: Path)
     )
 
     assert block_in(files) == json.loads(json.dumps(expected))
-    assert list(expected["strata"]) == ["language", "agent", "route"]
+    assert list(expected["strata"]) == ["language", "agent", "release", "route"]
 
 
 def test_a_query_without_anything_relevant_is_counted(tmp_path: Path) -> None:

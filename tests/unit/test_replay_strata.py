@@ -82,14 +82,14 @@ def test_a_row_is_of_the_routes_that_its_turn_took_together(tmp_path: Path) -> N
 
 
 def test_every_block_is_split_as_asked(tmp_path: Path) -> None:
-    """And by nothing else; unasked, rows are not split, and other blocks by all that there is."""
+    """And by nothing else; unasked, rows by language, and other blocks by all that there is."""
     asked = report_of(tmp_path / "asked", "language", "agent")
     unasked = report_of(tmp_path / "unasked")
 
     assert list(asked["strata"]) == ["language", "agent"]
     assert list(asked["retrieval"]["strata"]) == ["language", "agent"]
     assert list(asked["generation"]["strata"]) == ["language", "agent"]
-    assert unasked["strata"] == {}
+    assert unasked["strata"] == {"language": asked["strata"]["language"]}
     assert list(unasked["retrieval"]["strata"]) == ["language", "route"]
     assert list(unasked["generation"]["strata"]) == ["language", "route"]
 
@@ -133,6 +133,39 @@ def test_the_page_shows_what_was_asked_for(tmp_path: Path) -> None:
 
     page = write_report_page(tmp_path).read_text(encoding="utf-8")
 
-    assert "<h2>Means over rows by language</h2>" in page
+    assert page.index("<h2>Means over rows by language</h2>") < page.index("<h2>Headline</h2>")
     mean = report["strata"]["language"]["strata"]["de"]["macro"][MACRO[0]]["mean"]
     assert f"{mean:.4f}" in page
+
+
+@pytest.mark.parametrize(("languages", "split"), [(1, False), (2, True), (50, True), (51, False)])
+def test_unasked_rows_are_split_by_a_few_languages(
+    tmp_path: Path, languages: int, split: bool
+) -> None:
+    """A mean over several languages says little of any; of one, or very many, it stands alone."""
+    records = []
+    for number in range(languages):
+        records.append(search(f"c{number:02}", 1, "a"))
+        told = {"language": f"l{number:02}"}
+        records.append(record("turn_completed", f"c{number:02}", 9, dimensions=told))
+
+    report = run(task(records, tmp_path, AT_ONCE), Told())
+
+    assert list(report["strata"]) == (["language"] if split else [])
+
+
+def test_what_names_no_release_is_a_stratum_everywhere(tmp_path: Path) -> None:
+    """Rows, searches and answers, in the report and in a comparison."""
+    records = [search("c0", 1, "a", release="r1"), search("c1", 1, "a"), search("c2", 1, "b")]
+    records += [record("turn_completed", f"c{at}", 9, answer="about a") for at in range(3)]
+    report = run(task(records, tmp_path, AT_ONCE, stratify=("release",)), Told())
+
+    rows = read_observations(tmp_path)
+
+    found = report["strata"]["release"]["strata"]
+    assert {name: one["conversations"] for name, one in found.items()} == {"none": 2, "r1": 1}
+    for block in ("retrieval", "generation"):
+        assert report[block]["strata"]["release"]["units"] == {"none": 2, "r1": 1}
+    for kind in ("conversations", "queries", "turns"):
+        sizes = {name: len(own.units) for name, own in rows[kind].strata("release").items()}
+        assert sizes == {"none": 2, "r1": 1}

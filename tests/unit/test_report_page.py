@@ -89,12 +89,13 @@ def test_a_replay_has_every_part(replayed: Path) -> None:
     page = Read((replayed / "report.html").read_text(encoding="utf-8"))
 
     assert page.headings == [
-        "Headline", "Distributions", "By iteration", "Worst conversations", "By agent",
-        "By release", "Data quality", "Searches by language", "Searches", "Searches by score",
-        "Worst searches", "Searches by agent", "Searches by category", "Searches by difficulty",
-        "Searches by release", "Searches by route", "What judges searches", "Answers by language",
-        "Answers", "Answers by agent", "Answers by category", "Answers by difficulty",
-        "Answers by release", "Answers by route", "Settings",
+        "Means over rows by language", "Headline", "Distributions", "By iteration",
+        "Worst conversations", "By agent", "By release", "Data quality", "Searches by language",
+        "Searches", "Searches by score", "Worst searches", "Searches by agent",
+        "Searches by category", "Searches by difficulty", "Searches by release",
+        "Searches by route", "What judges searches", "Answers by language", "Answers",
+        "Answers by agent", "Answers by category", "Answers by difficulty", "Answers by release",
+        "Answers by route", "Settings",
     ]  # fmt: skip
 
 

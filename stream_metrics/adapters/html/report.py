@@ -90,11 +90,18 @@ def _conversations(path: Path) -> Conversations:
 
 
 def _replay(report: Report, rows: Conversations, ci: str) -> list[Child]:
+    """The sections about rows; the strata of several languages come first."""
     figures = figures_of_report(report)
     counts = report["counts"]
+    strata = {
+        dimension: stratified(dimension, _by_metric(found), MACRO, "Means over rows by")
+        for dimension, found in report["strata"].items()
+    }
+    first = [strata.pop(LANGUAGE)] if LANGUAGE in strata else []
     elsewhere = {*ANSWERS, *((report.get("retrieval") or {}).get("metrics") or {})}
     shown = [one for one in figures if not one.startswith("counts.") and one not in elsewhere]
     sections: list[Child] = [
+        *first,
         section(
             "Headline",
             element("div", *(tile(one, figures[one], ci) for one in shown[:3]), class_="tiles"),
@@ -120,11 +127,10 @@ def _replay(report: Report, rows: Conversations, ci: str) -> list[Child]:
         sections.append(_iterations(rows))
     sections.append(_worst_conversations(rows))
     for dimension in ("agent", "release"):
-        strata = rows.strata(dimension)
-        if strata:
-            sections.append(_strata(dimension, strata))
-    for dimension, found in report["strata"].items():
-        sections.append(stratified(dimension, _by_metric(found), MACRO, "Means over rows by"))
+        sums = rows.strata(dimension)
+        if sums:
+            sections.append(_strata(dimension, sums))
+    sections += strata.values()
     sections.append(_quality(report, rows))
     return sections
 

@@ -144,21 +144,22 @@ def with_figures(lines: Iterable[str]) -> Iterator[tuple[Figures, str]]:
     return ((_ROW.decode(line), line) for line in lines)
 
 
-def reported(
-    rows: Iterable[tuple[Figures, str]], report: Report, queries: Path | None = None
-) -> Iterator[str]:
-    """The lines; ``report`` is given each row, and what the turn's searches in ``queries`` say.
-
-    ``queries`` have the same order as the rows; None: no recorded dimension is needed.
-    """
-    searches = iter(()) if queries is None else _described(queries)
-    found = next(searches, None)
+def reported(rows: Iterable[tuple[Figures, str]], report: Report) -> Iterator[str]:
+    """The lines; ``report`` is given each row."""
     for figures, line in rows:
-        own = (figures.conversation_id, figures.turn)
+        report.add(figures)
+        yield line
+
+
+def told(rows: Path, queries: Path) -> Iterator[Mapping[str, str]]:
+    """What the searches of each row's turn say of it; both files have the same order."""
+    searches = _described(queries)
+    found = next(searches, None)
+    for number, line in _lines(rows):
+        own = _place_in(rows, number, line)
         while found is not None and found[0] < own:
             found = next(searches, None)
-        report.add(figures, found[1] if found is not None and found[0] == own else {})
-        yield line
+        yield found[1] if found is not None and found[0] == own else {}
 
 
 def merged_queries(sources: Sequence[Found]) -> Iterator[tuple[str, str]]:

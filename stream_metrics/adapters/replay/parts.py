@@ -27,6 +27,7 @@ from stream_metrics.adapters.replay.merge import (
     reported,
     scored_queries,
     scored_turns,
+    told,
     write_queries,
 )
 from stream_metrics.adapters.replay.pool import apart
@@ -167,19 +168,17 @@ def finish(out: Path, part: Part, whole: Whole, stratify: Sequence[str] = ()) ->
         BadRows: A line is no row.
     """
     outcome, options = whole.outcome, part.options
-    report = Report(stratify, part.scoring.intervals)
+    report = Report(stratify or None, part.scoring.intervals)
     windows = outcome.window_sums(options)
     history = options.history(outcome.last_event_us)
     write_lines(out / BUCKETS, bucket_lines(whole.buckets, history, windows.take))
     write_json(out, "windows.json", windows.document())
     generation = whole.generation()
-    recorded = {*stratify} - {*STRATA}  # what rows do not tell themselves, but queries.jsonl does
-    if not recorded:
-        write_lines(out / ROWS, reported(whole.rows, report))
+    write_lines(out / ROWS, reported(whole.rows, report))
     retrieval = whole.retrieval()
     _check_dimensions(stratify, {*STRATA} | retrieval.dimensions | generation.dimensions)
-    if recorded:
-        write_lines(out / ROWS, reported(whole.rows, report, out / QUERIES))
+    if {*report.recorded} & (retrieval.dimensions | {*stratify}):
+        report.tell(told(out / ROWS, out / QUERIES))
     blocks = {"retrieval": retrieval.content, "generation": generation.content}
     content = report.document(outcome, part.source, part.config, **blocks)
     write_json(out, "report.json", content)
