@@ -38,8 +38,12 @@ def write_lines(path: Path, lines: Iterable[str]) -> int:
     return written
 
 
-def write_several(lines: Iterable[tuple[Path, str]], paths: Iterable[Path]) -> None:
-    """Write lines, each with its end, to the files that they name; all of ``paths`` are made."""
+def write_several(lines: Iterable[tuple[Path, str]], paths: Iterable[Path]) -> int:
+    """Write lines, each with its end, to the files that they name; how many.
+
+    All of ``paths`` are made.
+    """
+    written = 0
     with ExitStack() as stack:
         files = {
             path: stack.enter_context(
@@ -49,6 +53,8 @@ def write_several(lines: Iterable[tuple[Path, str]], paths: Iterable[Path]) -> N
         }
         for path, line in lines:
             files[path].write(line)
+            written += 1
+    return written
 
 
 def write_rows(directory: Path, rows: Iterable[Row], name: str = ROWS) -> None:

@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, cast
@@ -18,7 +18,7 @@ import pytest
 
 from stream_metrics.adapters.replay.manifest import MANIFEST
 from stream_metrics.adapters.replay.merge import BadRows
-from stream_metrics.adapters.replay.parts import BadPart, merge, missing_members
+from stream_metrics.adapters.replay.parts import COUNTED, PARTS, BadPart, merge, missing_members
 from stream_metrics.adapters.replay.pieces import pieces_of
 from stream_metrics.adapters.replay.pool import WorkerDied
 from stream_metrics.adapters.replay.run import FOLDER, InUse, Scale, StrictlyBad, run
@@ -276,6 +276,40 @@ def test_a_report_is_made_again_from_its_directory(tmp_path: Path) -> None:
     merge([tmp_path], tmp_path)
 
     assert files_of(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "change", [lambda lines: lines[: len(lines) // 2], lambda lines: lines * 2]
+)
+@pytest.mark.parametrize("name", COUNTED)
+def test_a_file_that_lost_lines_or_has_too_many_is_refused(
+    name: str, change: Callable[[list[bytes]], list[bytes]], tmp_path: Path
+) -> None:
+    """The error names the file and the numbers, and nothing is written."""
+    members = [tmp_path / "1", tmp_path / "2"]
+    for index, member in enumerate(members, 1):
+        replayed(traffic(), member, AT_ONCE, member=(index, 2))
+    lines = (members[1] / name).read_bytes().splitlines(keepends=True)
+    (members[1] / name).write_bytes(b"".join(change(lines)))
+    (tmp_path / "out").mkdir()
+
+    with pytest.raises(BadRows) as found:
+        merge(members, tmp_path / "out")
+
+    assert str(found.value).startswith(
+        f"{members[1] / name} has {len(change(lines)):,} lines, and {len(lines):,} were written"
+    )
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_parts_of_another_version_are_refused(tmp_path: Path) -> None:
+    """They do not tell how many lines there are."""
+    replayed(traffic(50), tmp_path, AT_ONCE)
+    content = json.loads((tmp_path / PARTS).read_text())
+    (tmp_path / PARTS).write_text(json.dumps({**content, "schema_version": 1}))
+
+    with pytest.raises(BadPart, match="of another version of stream-metrics; replay its input"):
+        merge([tmp_path], tmp_path)
 
 
 def test_a_directory_of_something_else_is_no_part(tmp_path: Path) -> None:

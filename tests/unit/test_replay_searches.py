@@ -250,7 +250,7 @@ def test_marks_that_end_early_are_named(tmp_path: Path) -> None:
     lines = (tmp_path / RELEVANT).read_text().splitlines(keepends=True)
     (tmp_path / RELEVANT).write_text("".join(lines[:-1]))
 
-    with pytest.raises(BadRows, match=r"relevant\.jsonl ends before line 8"):
+    with pytest.raises(BadRows, match=r"relevant\.jsonl has 7 lines, and 8 were written"):
         parts.merge([tmp_path], tmp_path)
 
 

@@ -187,10 +187,10 @@ def scored_queries(
         yield line, without
 
 
-def write_queries(queries: Path, relevant: Path, lines: Iterable[tuple[str, str]]) -> None:
-    """Write lines of searches, and those of ``relevant`` to the other file."""
+def write_queries(queries: Path, relevant: Path, lines: Iterable[tuple[str, str]]) -> int:
+    """Write lines of searches, and those of ``relevant`` to the other file; how many of each."""
     both = (one for line, without in lines for one in ((queries, line), (relevant, without)))
-    write_several(both, (queries, relevant))
+    return write_several(both, (queries, relevant)) // 2
 
 
 def merged_turns(sources: Sequence[Found]) -> Iterator[str]:

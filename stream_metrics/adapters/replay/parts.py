@@ -1,13 +1,14 @@
 """A report's directory as a part of a larger one: what has to be the same, and what is added up.
 
 Beside rows, windows and report a replay writes ``parts.json``. It holds what the other files do not
-tell exactly enough to merge them with those of other members: the sums of the reranking comparisons
-and the counts of records.
+tell exactly enough to merge them with those of other members: the sums of the reranking
+comparisons, the counts of records, and how many lines each file has, so that one that lost some is
+noticed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
@@ -33,6 +34,7 @@ from stream_metrics.adapters.replay.merge import (
 from stream_metrics.adapters.replay.pool import apart
 from stream_metrics.adapters.reports import (
     BUCKETS,
+    NO_JSON,
     QUERIES,
     RELEVANT,
     ROWS,
@@ -50,7 +52,8 @@ from stream_metrics.worker.outcome import Options, Outcome, merged
 from stream_metrics.worker.report import STRATA, Figures, Report
 
 PARTS: Final = "parts.json"
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
+COUNTED_BYTES: Final = 1 << 20
 
 
 class BadPart(Exception):
@@ -109,10 +112,14 @@ class Part:
 
 
 class Block(NamedTuple):
-    """A block of the report that has files of its own, and what its rows can be split by."""
+    """A block of the report that has files of its own, and what its rows can be split by.
+
+    ``rows`` is how many there are.
+    """
 
     content: dict[str, Any] | None
     dimensions: set[str]
+    rows: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +145,10 @@ def retrieval_of(
     Raises ``BadRows`` for a line that is no row.
     """
     found = Retrieval([str(metric) for metric in part.scoring.metrics])
-    write_queries(out / QUERIES, out / RELEVANT, scored_queries(lines, found))
+    rows = write_queries(out / QUERIES, out / RELEVANT, scored_queries(lines, found))
     split = _known(stratify, found.dimensions)
     content = found.block(intervals=part.scoring.intervals, dimensions=split)
-    return Block(content, found.dimensions)
+    return Block(content, found.dimensions, rows)
 
 
 def generation_of(
@@ -149,10 +156,10 @@ def generation_of(
 ) -> Block:
     """The same for lines of answered turns."""
     found = Generation()
-    write_lines(out / TURNS, scored_turns(lines, found))
+    rows = write_lines(out / TURNS, scored_turns(lines, found))
     split = _known(stratify, found.dimensions)
     content = found.block(intervals=part.scoring.intervals, dimensions=split)
-    return Block(content, found.dimensions)
+    return Block(content, found.dimensions, rows)
 
 
 def _known(stratify: Sequence[str], dimensions: Collection[str]) -> list[str] | None:
@@ -171,7 +178,7 @@ def finish(out: Path, part: Part, whole: Whole, stratify: Sequence[str] = ()) ->
     report = Report(stratify or None, part.scoring.intervals)
     windows = outcome.window_sums(options)
     history = options.history(outcome.last_event_us)
-    write_lines(out / BUCKETS, bucket_lines(whole.buckets, history, windows.take))
+    buckets = write_lines(out / BUCKETS, bucket_lines(whole.buckets, history, windows.take))
     write_json(out, "windows.json", windows.document())
     generation = whole.generation()
     write_lines(out / ROWS, reported(whole.rows, report))
@@ -182,6 +189,13 @@ def finish(out: Path, part: Part, whole: Whole, stratify: Sequence[str] = ()) ->
     blocks = {"retrieval": retrieval.content, "generation": generation.content}
     content = report.document(outcome, part.source, part.config, **blocks)
     write_json(out, "report.json", content)
+    lines = {
+        ROWS: report.rows,
+        BUCKETS: buckets,
+        QUERIES: retrieval.rows,
+        RELEVANT: retrieval.rows,
+        TURNS: generation.rows,
+    }
     write_json(
         out,
         PARTS,
@@ -193,6 +207,7 @@ def finish(out: Path, part: Part, whole: Whole, stratify: Sequence[str] = ()) ->
             "now": part.now_us,
             "windows": list(part.windows),
             "members": [list(member) for member in part.members],
+            "lines": lines,
             "outcome": outcome.as_data(),
         },
     )
@@ -239,6 +254,12 @@ def _merged_retrieval(
 
 def read(directory: Path) -> tuple[Part, Outcome]:
     """What a replay has written to ``directory``; raises ``BadPart``."""
+    part, outcome, _ = _read(directory)
+    return part, outcome
+
+
+def _read(directory: Path) -> tuple[Part, Outcome, dict[str, int]]:
+    """The same, and how many lines each file has."""
     path = directory / PARTS
     try:
         content: Any = msgspec.json.decode(path.read_bytes())
@@ -253,15 +274,33 @@ def read(directory: Path) -> tuple[Part, Outcome]:
             tuple((index, of) for index, of in content["members"]),
         )
         outcome = Outcome.of_data(content["outcome"])
+        lines = {name: int(content["lines"][name]) for name in COUNTED}
         if not part.options.windows:
             raise ValueError("it names no windows")
         if not part.scoring.metrics:
             raise ValueError("it names no ranked metrics")
     except FileNotFoundError:
         raise BadPart(f"{directory}: no {PARTS} here; name directories that replay wrote") from None
-    except (OSError, msgspec.DecodeError, KeyError, ValueError, TypeError) as error:
+    except (OSError, *NO_JSON, KeyError, ValueError, TypeError) as error:
         raise BadPart(f"{path}: not what a replay writes: {error}") from error
-    return part, outcome
+    return part, outcome, lines
+
+
+def _check_lines(directory: Path, lines: Mapping[str, int]) -> None:
+    """Raise ``BadRows`` if a file has other than so many lines: rows are gone, or too many.
+
+    This comes before anything is written, for which the files are read once more.
+    """
+    for name, expected in lines.items():
+        path, found = directory / name, 0
+        with path.open("rb", buffering=0) as file:
+            while data := file.read(COUNTED_BYTES):
+                found += data.count(b"\n")
+        if found != expected:
+            raise BadRows(
+                f"{path} has {found:,} lines, and {expected:,} were written (the last one counts "
+                f"if it is whole): copy {directory} again, or replay its input again"
+            )
 
 
 def merge(directories: Sequence[Path], out: Path, stratify: Sequence[str] = ()) -> dict[str, Any]:
@@ -270,8 +309,8 @@ def merge(directories: Sequence[Path], out: Path, stratify: Sequence[str] = ()) 
     Raises ``BadPart`` where they are not parts of one whole, ``BadRows`` where their rows do not
     fit together.
     """
-    found = [read(directory) for directory in directories]
-    whole = _whole(directories, [part for part, _ in found])
+    found = [_read(directory) for directory in directories]
+    whole = _whole(directories, [part for part, _, _ in found])
     sources = [
         Found(
             directory / ROWS,
@@ -283,11 +322,13 @@ def merge(directories: Sequence[Path], out: Path, stratify: Sequence[str] = ()) 
         )
         for directory in directories
     ]
-    outcomes = [one for _, one in found]
-    if len({part.source for part, _ in found}) > 1:
-        outcomes = [_with_source(part, one) for part, one in found]
+    outcomes = [one for _, one, _ in found]
+    if len({part.source for part, _, _ in found}) > 1:
+        outcomes = [_with_source(part, one) for part, one, _ in found]
     outcome = merged(outcomes, whole.options)
     try:
+        for directory, (_, _, lines) in zip(directories, found, strict=True):
+            _check_lines(directory, lines)
         return finish_merged(out, whole, outcome, sources, stratify, folder=out)
     except FileNotFoundError as error:
         raise BadRows(f"{error.filename}: no such file; replay its input again") from error
@@ -345,6 +386,9 @@ def _together(
     (of,) = counts
     return () if len(members) == of else tuple(sorted(members))
 
+
+COUNTED: Final = (ROWS, BUCKETS, QUERIES, RELEVANT, TURNS)
+"""The files of which parts.json has the number of lines."""
 
 _NAMES: Final = {
     "config": "settings",
