@@ -18,7 +18,18 @@ from stream_metrics import __version__
 from stream_metrics.adapters.collection.sources import Truth, read_run, read_truth
 from stream_metrics.adapters.hpo import HumanPhenotypeOntology
 from stream_metrics.adapters.html.report import write_report_page
-from stream_metrics.adapters.reports import QUERIES, write_json, write_rows, write_text
+from stream_metrics.adapters.replay.parts import PARTS as OF_PARTS
+from stream_metrics.adapters.reports import (
+    BUCKETS,
+    QUERIES,
+    RELEVANT,
+    ROWS,
+    TURNS,
+    write_json,
+    write_rows,
+    write_text,
+)
+from stream_metrics.adapters.row_parquet import PARQUET
 from stream_metrics.cli.common import (
     ConfigOption,
     UsageError,
@@ -215,6 +226,12 @@ def evaluate(
     fail_if_crossed(gates, {"": figures_of_report({"retrieval": block})}, PARTS)
 
 
+OF_REPLAYS: Final = (
+    ROWS, PARQUET, RELEVANT, TURNS, BUCKETS, "windows.json", OF_PARTS,
+)  # fmt: skip
+"""Files of a report that an evaluation does not have."""
+
+
 class _Reading:
     """Says on standard error what is being done, and how far reading has come."""
 
@@ -331,6 +348,8 @@ def _write(out: Path, scored: Scored, report: dict[str, Any], seconds: float) ->
     make_directory(out)
     write_rows(out, scored.rows(), QUERIES)
     write_json(out, "report.json", report)
+    for name in OF_REPLAYS:  # what was here was another run's
+        (out / name).unlink(missing_ok=True)
     run = {
         "version": __version__,
         "python": platform.python_version(),

@@ -25,7 +25,7 @@ from stream_metrics.adapters.replay.pool import WorkerDied
 from stream_metrics.adapters.replay.run import InUse, Scale, Source, StrictlyBad, Task, run
 from stream_metrics.adapters.replay.spool import SpoolDamaged
 from stream_metrics.adapters.reports import write_text
-from stream_metrics.adapters.row_parquet import write_row_parquet
+from stream_metrics.adapters.row_parquet import PARQUET, write_row_parquet
 from stream_metrics.adapters.semantic import BadModel, check_model
 from stream_metrics.cli.common import (
     ConfigOption,
@@ -211,6 +211,8 @@ def replay(
             progress.note(line)
         if parquet:
             write_row_parquet(out)
+        else:
+            (out / PARQUET).unlink(missing_ok=True)  # of another run
     seconds = time.perf_counter() - started
     records = report["counts"]["events"]
     about = {
@@ -258,6 +260,8 @@ def report(
         content = parts.merge(directories, out, strata)
         if parquet:
             write_row_parquet(out)
+        elif out not in directories:
+            (out / PARQUET).unlink(missing_ok=True)  # of other directories
     missing = parts.missing_members(out)
     if missing:
         Console(stderr=True).print(f"[yellow]not whole:[/yellow] without {', '.join(missing)}")

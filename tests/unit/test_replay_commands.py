@@ -161,3 +161,20 @@ def test_bytes_that_no_replay_writes_are_refused(
     (folder / "out" / name).write_bytes(change(before))
 
     assert f"out/{name}, {message}" in refused(folder, "report", "out", "--out", "again")
+
+
+def test_no_file_of_another_run_stays_beside_a_report(folder: Path) -> None:
+    """A replay leaves no older Parquet, an evaluation no rows that a comparison would take."""
+    (folder / "qrels").write_text("q 0 a 1\n")
+    (folder / "run").write_text("q Q0 a 1 0.5 m\n")
+    replay = ("replay", "events.jsonl", "--out", "out")
+
+    assert command(folder, *replay, "--format", "parquet").returncode == 0
+    assert (folder / "out" / "conversations.parquet").exists()
+    assert command(folder, *replay).returncode == 0
+    assert not (folder / "out" / "conversations.parquet").exists()
+    evaluated = command(folder, "evaluate", "--qrels", "qrels", "--run", "run", "--out", "out")
+    assert evaluated.returncode == 0
+    assert {path.name for path in (folder / "out").iterdir()} == {
+        "queries.jsonl", "report.json", "report.html", "run.json",
+    }  # fmt: skip
