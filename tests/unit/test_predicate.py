@@ -114,8 +114,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "qrels").write_text("q2 0 b 1\nq3 0 b 1\n")
     lines = [one.value or b"" for one in judged(3)]
     (tmp_path / "events.jsonl").write_bytes(b"\n".join(lines) + b"\n")
-    load_predicate.cache_clear()
+    _forget_modules()
     yield tmp_path
+    _forget_modules()
+
+
+def _forget_modules() -> None:
+    """Let them be imported anew: those of other tests have the same names."""
     load_predicate.cache_clear()
     for name in ("rules", "broken", "needy"):
         sys.modules.pop(name, None)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gc
 import json
+import multiprocessing
 import re
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -245,27 +247,37 @@ def names_in(parts: int) -> list[str]:
     raise AssertionError
 
 
+def small_and_large(out: Path, piece_bytes: int) -> tuple[Peaks, Peaks]:
+    """The peaks of as many conversations as ``names_in(1)`` and ``names_in(4)`` have.
+
+    In a process of its own: what other tests have begun would be counted as well.
+    """
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as alone:
+        return alone.submit(_small_and_large, out, piece_bytes).result()
+
+
+def _small_and_large(out: Path, piece_bytes: int) -> tuple[Peaks, Peaks]:
+    small, large = names_in(1), names_in(4)
+    peaks_of(small, out / "made once", piece_bytes)
+    return peaks_of(small, out / "small", piece_bytes), peaks_of(large, out / "large", piece_bytes)
+
+
 def test_records_are_not_held(tmp_path: Path) -> None:
     """Four times the input takes no more to spool and compute, in pieces as large."""
     one = sum(len(record.value or b"") for record in texts("conversation-000000"))
-    piece_bytes = IN_A_PIECE * one * 5 // 4
-    small, large = names_in(1), names_in(4)
-    peaks_of(small, tmp_path / "made once", piece_bytes)
-    before = peaks_of(small, tmp_path / "small", piece_bytes)
-    after = peaks_of(large, tmp_path / "large", piece_bytes)
 
-    added = one * (len(large) - len(small))
+    before, after = small_and_large(tmp_path, IN_A_PIECE * one * 5 // 4)
+
+    added = one * (len(names_in(4)) - len(names_in(1)))
     assert after.spooling - before.spooling < added / 4
     assert after.computing - before.computing < added / 4
 
 
 def test_merging_holds_what_the_docs_say(tmp_path: Path) -> None:
     """Of as many pieces larger ones take what is said of rows, searches and answers."""
-    small, large = names_in(1), names_in(4)
-    peaks_of(small, tmp_path / "made once", KIB * KIB)
-    before = peaks_of(small, tmp_path / "small", KIB * KIB)
-    after = peaks_of(large, tmp_path / "large", KIB * KIB)
+    before, after = small_and_large(tmp_path, KIB * KIB)
 
     each = EACH_BYTES
     own = each["row"] + each["answer"] + each["search"] + (len(METRICS) + 1) * each["metric"]
-    assert (after.merging - before.merging) / (len(large) - len(small)) < own
+    more = len(names_in(4)) - len(names_in(1))
+    assert (after.merging - before.merging) / more < own
