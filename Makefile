@@ -26,7 +26,7 @@ TOOLS := env PATH="$(CURDIR)/$(BIN):$(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/b
 PIN := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --no-config --quiet --custom-compile-command "make lock"
 
-.PHONY: help setup demo test test-unit test-services check format stack bench bench-replay bounds profile services \
+.PHONY: help setup demo test test-unit test-services check format stack bench bench-replay bounds peers profile services \
 	tools kernel dashboards panels docs lock clean campaign mutations fuzz drill calibration
 
 help: ## Show the targets
@@ -117,7 +117,16 @@ format: setup ## Format, and fix what can be fixed
 stack: services ## Run the whole live system as local processes until Ctrl-C
 	@$(BIN)/python -m deploy.local stack
 
-bench: services ## Measure; prints machine, versions, n, median, spread
+# What the project is measured against has an environment of its own.
+.venv/peers/.ready: benchmarks/peers/requirements.txt | $(READY)
+	@echo "installing what the benchmarks compare with (a minute)"
+	@$(BIN)/python -m venv .venv/peers
+	@.venv/peers/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+peers: .venv/peers/.ready ## Install what the benchmarks compare with, in .venv/peers
+
+bench: services peers ## Measure; prints machine, versions, n, median, spread
 	@$(BIN)/python -m benchmarks
 
 # SEED is the first seed, ROUNDS how many follow; CAMPAIGN has further options, such as
@@ -172,6 +181,7 @@ docs: setup ## Write the reference pages that are made from code
 lock: setup ## Pin the newest versions that pyproject.toml allows, with hashes
 	@$(PIN) --extra dev --upgrade --output-file constraints.txt pyproject.toml
 	@$(PIN) --constraint constraints.txt --output-file deploy/docker/requirements.txt pyproject.toml
+	@$(PIN) --upgrade --output-file benchmarks/peers/requirements.txt benchmarks/peers/requirements.in
 	@printf 'maturin\nsetuptools\n' | $(PIN) --constraint constraints.txt \
 		--output-file deploy/docker/build-requirements.txt -
 
