@@ -2,6 +2,27 @@
 
 from __future__ import annotations
 
-from deploy.local.waiting import wait_until
+import sys
 
-__all__ = ["wait_until"]
+import pytest
+
+from deploy.local.waiting import wait_until
+from stream_metrics.cli import main
+
+__all__ = ["refused", "wait_until"]
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one line on standard error with which the command ends, exit code 2, and no output."""
+    before = sys.argv
+    sys.argv = ["stream-metrics", *arguments]
+    try:
+        with pytest.raises(SystemExit) as ended:
+            main()
+    finally:
+        sys.argv = before
+    assert ended.value.code == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1, said.err
+    return said.err

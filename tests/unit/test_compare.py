@@ -6,14 +6,13 @@ import json
 import random
 import re
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from stream_metrics.cli import app, main
+from stream_metrics.cli import app
 from stream_metrics.evaluation.estimates import Intervals
 from stream_metrics.evaluation.observed import (
     MACRO,
@@ -33,6 +32,7 @@ from stream_metrics.statistics.intervals import METHODS, estimate
 from stream_metrics.statistics.several import CORRECTIONS, holm
 from stream_metrics.statistics.units import Units
 from stream_metrics.statistics.unpaired import compare_unpaired
+from tests.helpers import refused
 
 FAST = Method(resample_count=500)
 Scores = dict[str, dict[str, float | None]]
@@ -425,21 +425,6 @@ def invoke(*arguments: str, code: int = 0) -> str:
     done = CliRunner().invoke(app, list(arguments))
     assert done.exit_code == code, (done.output, done.exception)
     return done.stdout
-
-
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The one line on standard error with which the command ends, exit code 2."""
-    before = sys.argv
-    sys.argv = ["stream-metrics", *arguments]
-    try:
-        with pytest.raises(SystemExit) as ended:
-            main()
-    finally:
-        sys.argv = before
-    assert ended.value.code == 2
-    said = capsys.readouterr()
-    assert said.err.count("\n") == 1, said.err
-    return said.err
 
 
 def test_the_table_has_values_and_differences(folder: Path) -> None:

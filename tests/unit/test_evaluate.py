@@ -6,7 +6,6 @@ import gzip
 import json
 import random
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from stream_metrics.cli import app, main
+from stream_metrics.cli import app
 from stream_metrics.metrics.ranking.registry import SUITES, parse_all
 from stream_metrics.statistics.resampling import SEED
+from tests.helpers import refused
 from tests.unit.test_ontology import write_ontology
 
 QRELS = "q1 0 a 2\nq1 0 b 1\nq2 0 c 1\nq3 0 d 0\n"
@@ -59,22 +59,6 @@ def report(out: Path) -> dict[str, Any]:
     """The block ``retrieval`` of the report."""
     found: dict[str, Any] = json.loads((out / "report.json").read_text())["retrieval"]
     return found
-
-
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The one line on standard error with which the command ends, exit code 2."""
-    before = sys.argv
-    sys.argv = ["stream-metrics", "evaluate", *arguments]
-    try:
-        with pytest.raises(SystemExit) as ended:
-            main()
-    finally:
-        sys.argv = before
-    assert ended.value.code == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.count("\n") == 1, said.err
-    return said.err
 
 
 # -- what it shows and writes -----------------------------------------------------------------
@@ -370,7 +354,7 @@ def test_an_error_is_one_line_and_code_2(
     (folder / "wrong.json").write_text(json.dumps({"test_cases": [case]}))
     arguments, message = ERRORS[name]
 
-    said = refused(capsys, "--out", "out", *arguments)
+    said = refused(capsys, "evaluate", "--out", "out", *arguments)
 
     assert message in said
     assert not (folder / "out").exists()

@@ -12,7 +12,8 @@ from stream_metrics.evaluation.gates import Figures, GateError, crossed, parse_g
 from stream_metrics.evaluation.headline import REPLAY_FIGURES, figures_of_report
 from stream_metrics.worker.outcome import Outcome
 from stream_metrics.worker.report import Report
-from tests.unit.test_compare import folder, invoke, refused
+from tests.helpers import refused
+from tests.unit.test_compare import folder, invoke
 
 __all__ = ["folder"]
 

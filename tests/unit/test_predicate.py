@@ -17,7 +17,7 @@ from stream_metrics.adapters.predicate import load_predicate
 from stream_metrics.adapters.replay import parts
 from stream_metrics.adapters.replay.run import Scale, run
 from stream_metrics.adapters.reports import QUERIES
-from stream_metrics.cli import app, main
+from stream_metrics.cli import app
 from stream_metrics.evaluation.collection import Collection, Judging, join
 from stream_metrics.evaluation.scoring import Ranking, metrics_of, score_rankings
 from stream_metrics.metrics.ranking.relevance import (
@@ -27,6 +27,7 @@ from stream_metrics.metrics.ranking.relevance import (
     Retrieved,
 )
 from stream_metrics.ports import Record
+from tests.helpers import refused
 from tests.replays import (
     AT_ONCE,
     CONFIG,
@@ -129,21 +130,6 @@ def _forget_modules() -> None:
 def ruled(name: str = "rules:vowels") -> dict[str, Any]:
     """Settings ``evaluation`` with that predicate."""
     return {"predicate": name}
-
-
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The one line on standard error with which the command ends, exit code 2."""
-    before = sys.argv
-    sys.argv = ["stream-metrics", *arguments]
-    try:
-        with pytest.raises(SystemExit) as ended:
-            main()
-    finally:
-        sys.argv = before
-    assert ended.value.code == 2
-    said = capsys.readouterr()
-    assert said.err.count("\n") == 1, said.err
-    return said.err
 
 
 def evaluated(*arguments: str) -> dict[str, Any]:
