@@ -11,9 +11,9 @@ import msgspec
 from stream_metrics.adapters.collection.lines import read_bytes, read_lines
 from stream_metrics.adapters.files import InputError
 from stream_metrics.adapters.reports import NO_JSON, QUERIES, ROWS, TURNS
-from stream_metrics.engine.recorded import FACTS
 from stream_metrics.evaluation.headline import SCHEMA_VERSION
 from stream_metrics.evaluation.observed import READ, Kind, Observations, unit_of
+from stream_metrics.metrics.decisions import FACTS
 
 _Recorded = dict[tuple[str, Any], Mapping[str, str]]
 """Dimensions by conversation and turn."""

@@ -7,15 +7,13 @@ events themselves, read once more.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any
 
 from stream_metrics.engine.state import Carrier, Conversation, Search, Turn, Version
 from stream_metrics.events.decode import Event
 from stream_metrics.events.wire import Result, SearchIteration, TurnCompleted
 from stream_metrics.events.wire import Search as SentSearch
-
-FACTS: Final = ("agent", "release", "route")
-"""What searches themselves say; a dimension of such a name that came with the end is left out."""
+from stream_metrics.metrics.decisions import FACTS
 
 
 class MissingEvent(Exception):

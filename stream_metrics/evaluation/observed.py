@@ -9,7 +9,7 @@ from math import isfinite
 from typing import Any, Final, Literal, NamedTuple
 
 from stream_metrics.evaluation.estimates import split_by
-from stream_metrics.metrics.decisions import NO_RELEASE, routes_together
+from stream_metrics.metrics.decisions import FACTS, NO_RELEASE, routes_together
 from stream_metrics.metrics.generation import BY_NAME as ANSWERS
 from stream_metrics.metrics.ranking.names import MetricNameError, meant_by
 from stream_metrics.metrics.ranking.registry import BY_NAME as RANKED
@@ -26,8 +26,6 @@ MACRO: Final = ("cg", "rg", "dcg", "drg", "rag", "drag", "sre", "srr")
 MEAN: Final = ".macro"
 """Ends the name of a mean over rows where a quotient of sums has the plain name."""
 ITERATIONS: Final = "iterations_for_all_good_results"
-FACTS: Final = ("agent", "release", "route")
-"""The dimensions that every row of a conversation has itself; others were recorded beside it."""
 GATE: Final = ("gate_efficiency", "gate_accuracy", "skip_precision", "skip_recall")
 BASES: Final = ("qrels", "retrieved")
 

@@ -7,7 +7,6 @@ from typing import Any, Final, NamedTuple, TypedDict
 
 from stream_metrics.evaluation.estimates import Intervals, UnknownDimension, estimated
 from stream_metrics.evaluation.observed import (
-    FACTS,
     GATE,
     MEAN,
     READ,
@@ -19,6 +18,7 @@ from stream_metrics.evaluation.observed import (
     canonical_name,
 )
 from stream_metrics.evaluation.remarks import Rows, Run, about_figures, about_rows, notes_of
+from stream_metrics.metrics.decisions import FACTS
 from stream_metrics.statistics.comparison import TEST_RESAMPLES, Comparison, Test, compare
 from stream_metrics.statistics.resampling import SEED
 from stream_metrics.statistics.several import ALPHA, Correction, adjusted

@@ -13,6 +13,8 @@ from stream_metrics.metrics.exact import exact_sum, rounded
 
 NO_RELEASE: Final = "none"
 """What stands for the release of a search that names none."""
+FACTS: Final = ("agent", "release", "route")
+"""The dimensions that searches themselves tell; others are recorded beside them."""
 
 
 def ratio(numerator: float, denominator: float) -> float | None:
