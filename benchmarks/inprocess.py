@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -12,9 +11,10 @@ from benchmarks.workload import EVENTS, LABELS
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.ports import Position, Record, StateStore
-from stream_metrics.runtime import GC_THRESHOLDS, identity
+from stream_metrics.runtime import identity
 from stream_metrics.settings import Settings
 from stream_metrics.worker.cache import ConversationCache
+from stream_metrics.worker.collecting import collect_seldom
 from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
 
 TOKEN = b"benchmark"
@@ -57,7 +57,7 @@ class InProcess:
 
     async def open(self) -> InProcess:
         """Own the partition, from offset 0."""
-        gc.set_threshold(*GC_THRESHOLDS)  # as the worker does
+        collect_seldom()  # as the worker does
         start = {EVENTS: Position(0), LABELS: Position(0)}
         self.partition.adopt(await self.store.claim(0, TOKEN, self._options.identity, start))
         return self

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import math
 import time
@@ -41,6 +40,7 @@ from stream_metrics.ports import Identity, StoreUnavailable
 from stream_metrics.settings import Settings, read_secret
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.clock import Clock
+from stream_metrics.worker.collecting import collect_seldom
 from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
 from stream_metrics.worker.patience import Part, Patience, Stopped
 from stream_metrics.worker.watchdog import Watchdog
@@ -54,7 +54,6 @@ REPARTITION = "repartition"  # the part that fills the internal topic
 REPARTITION_WAITING = frozenset(
     f"{REPARTITION}_{reason}" for reason in ("kafka", "rights", "dead_letters", "topic")
 )
-GC_THRESHOLDS = (100_000, 20, 100)
 
 log = structlog.get_logger(__name__)
 
@@ -205,7 +204,7 @@ class Runtime:
         """Work until ``stop``; raises where the worker must not start or go on."""
         # Open conversations are many long-lived objects that each full collection would walk
         # again. What is dropped from the cache is freed without it: nothing of ours is cyclic.
-        gc.set_threshold(*GC_THRESHOLDS)
+        collect_seldom()
         settings = self.settings
         log.info(
             "worker starts",

@@ -49,6 +49,7 @@ from stream_metrics.evaluation.recorded import Scoring, UnfitMetric
 from stream_metrics.metrics.ranking.names import MetricNameError
 from stream_metrics.metrics.ranking.relevance import PredicateError
 from stream_metrics.settings import EvaluationSettings, Settings, masked
+from stream_metrics.worker.collecting import collect_seldom
 from stream_metrics.worker.outcome import Options
 
 StratifyOption = Annotated[
@@ -156,6 +157,7 @@ def replay(
     meanwhile. Killed, the same command goes on where it was. With --into-kafka nothing is computed
     here: the records go to the input topics, for workers to read.
     """
+    collect_seldom()
     settings = load_settings(config)
     chosen = settings.evaluation
     if metric:
@@ -246,6 +248,7 @@ def report(
     Counts, sums and rows of members merge exactly: all of them give the bytes that a single replay
     gives.
     """
+    collect_seldom()
     with _explained(directories[0]):
         scoring = parts.read(directories[0])[0].scoring
     gates = read_gates(fail_if, _figures(scoring), PARTS)

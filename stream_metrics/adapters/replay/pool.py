@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import multiprocessing
 import os
 import signal
@@ -16,8 +15,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from stream_metrics.adapters.replay.pieces import Work, compute
 from stream_metrics.adapters.replay.spool import Piece
-
-GC_THRESHOLDS: Final = (100_000, 20, 100)
+from stream_metrics.worker.collecting import collect_seldom
 
 _T = TypeVar("_T")
 
@@ -91,7 +89,7 @@ _DIED: Final = (
 def _begin() -> None:
     """Set up a process: it leaves interrupts to its parent, and does not outlive it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    gc.set_threshold(*GC_THRESHOLDS)
+    collect_seldom()
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
