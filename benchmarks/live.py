@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from benchmarks.children import ceiling, worker
 from benchmarks.figures import Figure, figures_table, number, section, table
-from benchmarks.machine import ROOT
 from benchmarks.memory import memory_figures
-from benchmarks.servers import Servers, redis_server, servers, worker_environment
+from benchmarks.servers import Servers, redis_server, servers
 from benchmarks.workload import Traffic, traffic
 
-DEADLINE_SECONDS = 900
 IN_SCRIPTS = ("hset", "hdel", "zadd", "zrem", "hget", "hmget", "type", "unlink")
 
 
@@ -40,9 +36,9 @@ def run(*, quick: bool = False, records: int | None = None, rounds: int | None =
 async def _run(sent: Traffic, rounds: int, *, quick: bool) -> str:
     total = len(sent.records)
     async with servers(sent) as running:
-        await _ceiling(running, total)  # the broker's page cache and the JVM warm up
+        await ceiling(running, total)  # the broker's page cache and the JVM warm up
         done = [await _round(running, total, at) for at in range(rounds)]
-        sampled = await _worker(running, total, "sampled", "--sample")
+        sampled = await worker(running, total, "sampled", "--sample")
     async with redis_server() as (redis, client):
         memory = await memory_figures(redis, client, quick=quick)
     head = f"{sent.describe()}; {rounds} rounds, each the ceiling and then the worker\n"
@@ -60,42 +56,15 @@ async def _run(sent: Traffic, rounds: int, *, quick: bool) -> str:
 
 
 async def _round(running: Servers, total: int, at: int) -> Round:
-    ceiling = await _ceiling(running, total)
+    read = await ceiling(running, total)
     await running.client.flushall()
     await running.client.config_resetstat()
     before = await _redis_cpu(running)
-    worker = await _worker(running, total, f"round-{at}")
+    worked = await worker(running, total, f"round-{at}")
     cpu = await _redis_cpu(running) - before
     stats = await running.client.info("commandstats")
     commands = {name.removeprefix("cmdstat_"): entry["calls"] for name, entry in stats.items()}
-    return Round(ceiling, worker, Counter(commands), cpu)
-
-
-async def _ceiling(running: Servers, total: int) -> dict[str, Any]:
-    arguments = [running.kafka.bootstrap_servers, str(total)]
-    return await asyncio.to_thread(_child, ["benchmarks.ceiling", *arguments], None)
-
-
-async def _worker(running: Servers, total: int, group: str, *flags: str) -> dict[str, Any]:
-    environment = worker_environment(running, group)
-    return await asyncio.to_thread(_child, ["benchmarks.worker", str(total), *flags], environment)
-
-
-def _child(module: list[str], environment: dict[str, str] | None) -> dict[str, Any]:
-    """Run a module in a process of its own; the JSON object that it prints last."""
-    done = subprocess.run(
-        [sys.executable, "-m", *module],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=DEADLINE_SECONDS,
-    )
-    if done.returncode != 0:
-        raise RuntimeError(f"{module[0]} failed:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return Round(read, worked, Counter(commands), cpu)
 
 
 async def _redis_cpu(running: Servers) -> float:
