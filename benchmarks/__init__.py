@@ -1,1 +1,1 @@
-"""Measurements: ``python -m benchmarks [live | cost | profile] [--quick]``; see the README here."""
+"""Measurements: ``python -m benchmarks [live | cost | peers …] [--quick]``; see the README here."""

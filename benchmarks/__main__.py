@@ -1,16 +1,17 @@
-"""``python -m benchmarks [all | live | cost | profile | bounds | replay] [--quick] …``."""
+"""``python -m benchmarks [all | live | cost | peers | profile | bounds | replay] [--quick] …``."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from benchmarks import bounds, cost, live, profiling, replay
+from benchmarks import bounds, cost, live, peer, profiling, replay
 from benchmarks.machine import describe
 
-PARTS = ("all", "live", "cost", "profile", "bounds", "replay")
+PARTS = ("all", "live", "cost", "peers", "profile", "bounds", "replay")
 KEPT = {
     "all": "latest.txt",
+    "peers": "peers.txt",
     "profile": "profile.txt",
     "bounds": "bounds.txt",
     "replay": "replay.txt",
@@ -19,7 +20,7 @@ RESULTS = Path(__file__).with_name("results")
 
 
 def main() -> None:
-    """Run one part, or both measurements; whole runs of all are kept in ``results``."""
+    """Run one part, or live, cost and peers; whole runs of all are kept in ``results``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("part", nargs="?", default="all", choices=PARTS)
     parser.add_argument("--quick", action="store_true", help="a few thousand records, few rounds")
@@ -28,7 +29,7 @@ def main() -> None:
     chosen = parser.parse_args()
     head = describe()
     print(head, flush=True)
-    parts = ("live", "cost") if chosen.part == "all" else (chosen.part,)
+    parts = ("live", "cost", "peers") if chosen.part == "all" else (chosen.part,)
     report = head
     for part in parts:
         said = _run(part, chosen)
@@ -45,6 +46,8 @@ def _run(part: str, chosen: argparse.Namespace) -> str:
         return live.run(quick=chosen.quick, records=chosen.records, rounds=chosen.rounds)
     if part == "cost":
         return cost.run(quick=chosen.quick, rounds=chosen.rounds)
+    if part == "peers":
+        return peer.run(quick=chosen.quick, records=chosen.records, rounds=chosen.rounds)
     if part == "bounds":
         return bounds.run(quick=chosen.quick, conversations=chosen.records)
     if part == "replay":

@@ -1,0 +1,162 @@
+"""Events/s a core of the live worker, against the same figures as users of other tools write them.
+
+The programs are in ``benchmarks/peers`` and run with the interpreter of ``.venv/peers``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from dataclasses import dataclass
+from typing import Any, Final
+
+from benchmarks.children import ceiling, child, worker
+from benchmarks.counted import differences, totals_of
+from benchmarks.figures import Figure, figures_table, number, section, table
+from benchmarks.machine import ROOT
+from benchmarks.peers.turns import FIGURES, Figures
+from benchmarks.servers import Servers, servers
+from benchmarks.workload import TOPICS, Traffic, traffic
+from stream_metrics.adapters.redis.connect import RedisOptions, connect
+from stream_metrics.settings import Settings
+
+PYTHON: Final = ROOT / ".venv" / "peers" / "bin" / "python"
+LIBRARIES: Final = {
+    "bytewax_flow": ("bytewax",),
+    "quix": ("quixstreams",),
+    "faust_table": ("faust-streaming",),
+    "redis_loop": ("aiokafka", "redis"),
+}
+NAMES: Final = {
+    "bytewax_flow": "Bytewax",
+    "quix": "Quix Streams",
+    "faust_table": "Faust, a table",
+    "redis_loop": "aiokafka, a Redis call a result",
+}
+
+
+@dataclass(slots=True)
+class Round:
+    """One run of the ceiling, one of the worker, and one of each peer."""
+
+    ceiling: dict[str, Any]
+    worker: dict[str, Any]
+    peers: dict[str, dict[str, Any]]
+    load: float
+
+
+class OtherFigures(Exception):
+    """A peer does not count what the project counts, so that there is nothing to compare."""
+
+
+def run(*, quick: bool = False, records: int | None = None, rounds: int | None = None) -> str:
+    """Measure, and return the report."""
+    if not PYTHON.exists():
+        raise SystemExit("the peers are not installed: run make peers")
+    sent = traffic(records or (3_000 if quick else 10_000))
+    return asyncio.run(_run(sent, rounds or (2 if quick else 5)))
+
+
+async def _run(sent: Traffic, rounds: int) -> str:
+    total = len(sent.records)
+    installed = await child(["benchmarks.peers.versions", *_all_libraries()], python=PYTHON)
+    async with servers(sent) as running:
+        await ceiling(running, total)  # the broker's page cache and the JVM warm up
+        expected = await _expected(running, total)
+        done = [await _round(running, total, at, expected) for at in range(rounds)]
+    said = ", ".join(f"{name} {found}" for name, found in installed.items())
+    head = (
+        f"{sent.describe()}; {rounds} rounds, each the ceiling, the worker, and the peers in "
+        f"another order\npeers with {said}\n"
+        f"load {min(r.load for r in done):.1f} to {max(r.load for r in done):.1f}\n"
+    )
+    return section(
+        "peers: the same SRR and SRE from the same topics",
+        head,
+        figures_table(_figures(done, total)),
+        _counted(expected),
+    )
+
+
+async def _expected(running: Servers, total: int) -> dict[str, Figures]:
+    """The figures that a run of the live worker leaves in Redis."""
+    group = "expected"
+    await worker(running, total, group)
+    store = connect(RedisOptions(url=running.redis.url, namespace=group))
+    try:
+        return await totals_of(store, Settings.model_validate({}).engine_config())
+    finally:
+        await store.close()
+
+
+async def _round(running: Servers, total: int, at: int, expected: dict[str, Figures]) -> Round:
+    read = await ceiling(running, total)
+    await running.client.flushall()
+    worked = await worker(running, total, f"round-{at}")
+    names = list(NAMES)
+    first = at % len(names)
+    peers = {}
+    for name in names[first:] + names[:first]:
+        await running.client.flushall()
+        peers[name] = await _peer(running, total, name, at, expected)
+    return Round(read, worked, peers, _load())
+
+
+async def _peer(
+    running: Servers, total: int, name: str, at: int, expected: dict[str, Figures]
+) -> dict[str, Any]:
+    """Run a peer once, and hold its figures to be ours."""
+    with tempfile.TemporaryDirectory(prefix="peer-") as folder:
+        servers_and_topics = [running.kafka.bootstrap_servers, running.redis.url, *TOPICS.values()]
+        arguments = [*servers_and_topics, str(total), folder, f"{name}-{at}"]
+        found = await child([f"benchmarks.peers.{name}", *arguments], python=PYTHON)
+    wrong = differences(expected, found["totals"])
+    if wrong or found["records"] != total:
+        raise OtherFigures(
+            f"{NAMES[name]} took {found['records']} of {total} records, and counted\n"
+            + "\n".join(wrong)
+        )
+    return found
+
+
+def _load() -> float:
+    return os.getloadavg()[0]
+
+
+def _all_libraries() -> list[str]:
+    return [library for libraries in LIBRARIES.values() for library in libraries]
+
+
+def _figures(done: list[Round], total: int) -> list[Figure]:
+    live = [total / r.worker["cpu"] for r in done]
+    peers = {name: [total / r.peers[name]["cpu"] for r in done] for name in NAMES}
+    fastest = [max(rates) for rates in zip(*peers.values(), strict=True)]
+    rates = {"live": live} | {NAMES[name]: rate for name, rate in peers.items()}
+    return [
+        Figure("ceiling", [total / r.ceiling["cpu"] for r in done], "events/s a core"),
+        *(Figure(name, rate, "events/s a core") for name, rate in rates.items()),
+        *(Figure(f"{n}, CPU an event", [1e6 / x for x in rate], "µs") for n, rate in rates.items()),
+        Figure("live, by the clock", [total / r.worker["wall"] for r in done], "events/s"),
+        *(
+            Figure(f"{shown}, by the clock", [total / r.peers[n]["wall"] for r in done], "events/s")
+            for n, shown in NAMES.items()
+        ),
+        Figure("live ÷ the fastest peer", _ratios(live, fastest), "", "≥ 5"),
+        *(Figure(f"live ÷ {NAMES[name]}", _ratios(live, rate), "") for name, rate in peers.items()),
+    ]
+
+
+def _ratios(ours: list[float], theirs: list[float]) -> list[float]:
+    """Round by round."""
+    return [a / b for a, b in zip(ours, theirs, strict=True)]
+
+
+def _counted(totals: dict[str, Figures]) -> str:
+    """The figures of each agent, which every run of every program has counted alike."""
+    rows: list[tuple[str, ...]] = [("the same in every run of all", *FIGURES, "SRR", "SRE")]
+    for agent, figures in sorted(totals.items()):
+        found = dict(zip(FIGURES, figures, strict=True))
+        shares = [found[name] / found["results"] for name in ("duplicates", "good")]
+        rows.append((agent, *(f"{value:,}" for value in figures), *map(number, shares)))
+    return table(rows, right=range(1, len(FIGURES) + 3))

@@ -1,0 +1,85 @@
+"""The programs that the benchmarks compare with count what the project counts."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from random import Random
+
+import pytest
+
+from benchmarks.counted import differences, totals_of
+from benchmarks.inprocess import InProcess
+from benchmarks.peers.reading import read
+from benchmarks.peers.turns import Figures, Turn, add_up, new_turn, take
+from benchmarks.workload import as_records, traffic
+from stream_metrics.settings import Settings
+from stream_metrics.traffic import TrafficRecord
+
+RECORDS = 1_500
+
+
+@pytest.fixture(scope="module")
+def sent() -> list[TrafficRecord]:
+    """Traffic with late and early labels, repeats, disorder and broken records."""
+    return traffic(RECORDS).records
+
+
+def counted(records: Iterable[TrafficRecord]) -> dict[str, Figures]:
+    """What a peer counts, its state kept as JSON between any two events."""
+    turns: defaultdict[tuple[str, int], str] = defaultdict(lambda: json.dumps(new_turn()))
+    totals: dict[str, Figures] = {}
+    for record in records:
+        event = read(json.loads, record.key, record.value)
+        if event is not None:
+            name = event["conversation_id"], event["turn"]
+            turn: Turn = json.loads(turns[name])
+            change = take(turn, event)
+            turns[name] = json.dumps(turn)
+            add_up(totals, turn["agent"], change)
+    return totals
+
+
+async def ours(records: Sequence[TrafficRecord]) -> dict[str, Figures]:
+    """What the worker's path counts."""
+    path = await InProcess().open()
+    await path.process(as_records(records))
+    return await totals_of(path.store, Settings.model_validate({}).engine_config())
+
+
+async def test_the_figures_are_ours(sent: list[TrafficRecord]) -> None:
+    """A peer's rules are simpler, and come to the same figures over the workload."""
+    expected = await ours(sent)
+    assert all(figures[1] and figures[3] for figures in expected.values())
+    assert differences(expected, counted(sent)) == []
+
+
+async def test_the_order_does_not_matter(sent: list[TrafficRecord]) -> None:
+    """Peers read two topics in any order, and each record at least once."""
+    shuffled = [*sent, *sent[::7]]
+    Random(5).shuffle(shuffled)
+    assert counted(shuffled) == counted(sent)
+
+
+def test_a_difference_is_named() -> None:
+    """Whoever reads that a peer counts otherwise sees where."""
+    found = differences({"a": [9, 2, 5, 3, 8]}, {"a": [9, 2, 5, 4, 8], "b": [1, 0, 0, 0, 0]})
+    assert found == ["a: good 4 instead of 3", "b: results 1 instead of 0"]
+
+
+@pytest.mark.parametrize("missing", ["type", "event_id", "occurred_at", "conversation_id", "turn"])
+def test_an_event_without_its_envelope_is_not_read(missing: str) -> None:
+    """What no worker accepts, no peer counts."""
+    event = {
+        "type": "relevance_labels",
+        "event_id": "l-1",
+        "occurred_at": "2025-03-18T09:01:00Z",
+        "conversation_id": "c-1",
+        "turn": 1,
+        "labels": [{"result_id": "r-1", "gain": 3}],
+    }
+    assert read(json.loads, b"c-1", json.dumps(event).encode()) is not None
+    assert read(json.loads, b"c-2", json.dumps(event).encode()) is None
+    del event[missing]
+    assert read(json.loads, b"c-1", json.dumps(event).encode()) is None
