@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from itertools import chain
 from typing import Final, Literal, NamedTuple, Protocol
 
 from stream_metrics.metrics.registry import Metric
-from stream_metrics.metrics.text import base_language, overlap_f1, tokens, tokens_of_each
+from stream_metrics.metrics.text import base_language, distinct_tokens, overlap_f1, tokens, tokens_of_each
 from stream_metrics.metrics.words import STOPWORDS
 
 GENERATION: Final = "Generation"
@@ -75,13 +74,13 @@ def words_of(turn: AnsweredTurn) -> Words:
     frozenset({'river'})
     """
     language = turn.language
-    texts = [found for found in tokens_of_each(turn.texts, language) if found]
+    retrieved, texts = distinct_tokens(turn.texts, language)
     return Words(
         None if turn.answer is None else tokens(turn.answer, language),
         tokens_of_each(turn.references, language),
         None if turn.question is None else tokens(turn.question, language),
-        frozenset(chain.from_iterable(texts)),
-        len(texts),
+        frozenset(retrieved),
+        texts,
         STOPWORDS.get(language, _NO_STOPWORDS),
     )
 

@@ -23,7 +23,7 @@ from stream_metrics.metrics.generation import (
     parse,
     words_of,
 )
-from stream_metrics.metrics.text import tokens, tokens_of_each
+from stream_metrics.metrics.text import distinct_tokens, tokens, tokens_of_each
 from stream_metrics.metrics.words import ARTICLES, STOPWORDS
 from tests.oracle import generation as oracle
 
@@ -212,6 +212,31 @@ def test_texts_are_normalised_together_as_one_by_one(
 ) -> None:
     """What stands beside a text changes none of its tokens."""
     assert tokens_of_each(given, language) == [tokens(text, language) for text in given]
+
+
+@given(
+    st.lists(
+        st.text(st.characters(max_codepoint=0x10FF) | st.sampled_from("東京한ひ。„—")), max_size=4
+    )
+)
+def test_a_text_is_normalised_sign_by_sign(given: list[str]) -> None:
+    """As the oracle does it that looks at one sign after the other, however many there are."""
+    expected = [oracle.words(text, ()) for text in given]
+
+    assert tokens_of_each(given, "none") == expected
+    assert distinct_tokens(given, "none") == (
+        {token for found in expected for token in found},
+        sum(map(bool, expected)),
+    )
+
+
+def test_many_different_signs_are_normalised_as_few_are() -> None:
+    """Signs beyond ASCII go one by one, or all at once if they are many."""
+    letters = [chr(code) for code in range(0xC0, 0x180)]
+
+    assert tokens_of_each(["„".join(letters)], "none") == [
+        ["".join(token for letter in letters for token in tokens(letter, "none"))]
+    ]
 
 
 # -- names ------------------------------------------------------------------------------------
