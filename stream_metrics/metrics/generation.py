@@ -13,7 +13,13 @@ from difflib import get_close_matches
 from typing import Final, Literal, NamedTuple, Protocol
 
 from stream_metrics.metrics.registry import Metric
-from stream_metrics.metrics.text import base_language, distinct_tokens, overlap_f1, tokens, tokens_of_each
+from stream_metrics.metrics.text import (
+    base_language,
+    distinct_tokens,
+    overlap_f1,
+    tokens,
+    tokens_of_each,
+)
 from stream_metrics.metrics.words import STOPWORDS
 
 GENERATION: Final = "Generation"

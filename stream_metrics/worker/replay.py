@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from heapq import nsmallest
@@ -31,7 +30,7 @@ from stream_metrics.worker.outcome import REJECTED_LISTED, Options, Outcome, Rej
 
 CHUNK = 2_000
 
-_TELLING = (TakenIteration, TurnCompleted, Forget)
+_TELLING = (TakenIteration, TurnCompleted)
 
 
 @dataclass(slots=True)
@@ -48,8 +47,8 @@ class Replay:
 
     Of the records that could not be used, the first are listed in ``rejected``. ``answered`` are
     the conversations for which some answer was recorded, ``described`` those for which some
-    reference answer or dimension was. ``telling`` has the places of all searches, ends of turns and
-    ``forget`` events, by conversation: what they say beyond what the engine keeps is read there.
+    reference answer or dimension was. ``telling`` has the places of all searches and ends of turns,
+    by conversation and digest: what they say beyond what the engine keeps is read there.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class Replay:
         self._step = Step(self.config, lambda _: dedup)
         self.answered: set[str] = set()
         self.described: set[str] = set()
-        self.telling: dict[str, array[int]] = {}
+        self.telling: dict[str, dict[bytes, int]] = {}
         self._conversations: dict[str, Conversation] = {}
         self._seen: dict[str, _Seen] = {}
         self._chunk: dict[str, list[Taken]] = {}
@@ -129,7 +128,7 @@ class Replay:
         if seen is None:
             seen = self._seen[event.conversation_id] = _Seen()
         if isinstance(event.payload, _TELLING):
-            self.telling.setdefault(event.conversation_id, array("q")).append(place)
+            self.telling.setdefault(event.conversation_id, {})[event.digest] = place
         if type(event.payload) is Forget:
             version = event.version[:2]
             seen.forget = version if seen.forget is None else max(seen.forget, version)

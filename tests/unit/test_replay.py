@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -25,7 +25,6 @@ from stream_metrics.adapters.replay.run import FOLDER, InUse, Scale, StrictlyBad
 from stream_metrics.adapters.replay.spool import SpoolDamaged, SpoolWriter, place_of, spool_path
 from stream_metrics.adapters.replay.texts import Again, Held, OnDisk, conversations_with_events
 from stream_metrics.events.limits import Limits
-from stream_metrics.events.wire import TurnCompleted
 from stream_metrics.ports import Record
 from stream_metrics.worker.replay import Replay
 from tests.helpers import wait_until
@@ -330,7 +329,16 @@ def conversation_events() -> list[Record]:
         content |= {"occurred_at": 1_742_284_800 + second, "turn": 1, **others}
         return Record(json.dumps(content).encode())
 
+    def search(conversation: str, name: str, second: int, turn: int = 1) -> Record:
+        found = {"search_id": "s", "results": [{"result_id": "r", "title": name}]}
+        others = {"turn": turn, "iteration": 1, "searches": [found]}
+        return event(conversation, name, second, type="search_iteration", **others)
+
     return [
+        search("b", "looked", 2),
+        search("b", "replaced", 7, 2),
+        search("b", "looked again", 8, 2),
+        search("a", "looked", 3),
         event("b", "late", 9, turn=2, answer="the second"),
         event("a", "gone", 1, answer="erased"),
         event("a", "forget", 2, type="forget"),
@@ -345,7 +353,7 @@ def conversation_events() -> list[Record]:
 def test_a_pass_over_texts_gets_each_conversation_with_its_events(
     spooled: bool, tmp_path: Path
 ) -> None:
-    """By conversation and turn, each content once, without what is forgotten, in memory or not."""
+    """Each content once, without what is forgotten or replaced, in memory or not."""
     given, limits = conversation_events(), Limits()
     with ExitStack() as stack:
         records: list[Again] = [Held(list(enumerate(given)))]
@@ -358,22 +366,27 @@ def test_a_pass_over_texts_gets_each_conversation_with_its_events(
             records = [stack.enter_context(OnDisk(tmp_path, piece)) for piece in pieces]
         found = {
             told.conversation.conversation_id: {
-                turn: [(e.event_id, cast(TurnCompleted, e.payload).answer) for e in events]
-                for turn, events in (told.events or {}).items()
+                (one.turn, one.event_id, getattr(one.payload, "answer", None))
+                for one in told.events or ()
             }
             for again in records
-            for told in conversations_with_events(again, fed(again), limits)
+            for told in conversations_with_events(again, fed(again))
         }
 
     assert found == {
-        "a": {1: [("kept", "kept")]},
-        "b": {1: [("first", "the first")], 2: [("late", "the second")]},
+        "a": {(1, "looked", None), (1, "kept", "kept")},
+        "b": {
+            (1, "looked", None),
+            (1, "first", "the first"),
+            (2, "looked again", None),
+            (2, "late", "the second"),
+        },
     }
 
 
 def fed(records: Again) -> Replay:
     """The engine after these records."""
-    engine = Replay()
+    engine = Replay(turn_scope="all")
     for place, number, record in records.each():
         engine.feed(record, number, place)
     return engine

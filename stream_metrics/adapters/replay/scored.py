@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from typing import Final, Literal
 
 from stream_metrics.adapters.predicate import load_predicate
@@ -39,10 +38,7 @@ def scored_lines(engine: Replay, records: Again, options: Options) -> Iterator[t
         wanted = None
     searches: list[RecordedSearch] = []
     turns: list[AnsweredTurn] = []
-    for conversation, events in conversations_with_events(
-        records, engine, engine.config.limits, wanted
-    ):
-        read = None if events is None else list(chain.from_iterable(events.values()))
+    for conversation, read in conversations_with_events(records, engine, wanted):
         if scoring is not None:
             searches += recorded_searches(
                 conversation, read, options.turn_scope, whole=wanted is None

@@ -7,16 +7,19 @@ has it, and beside it the events that it was made of.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Protocol, Self
+from typing import Final, NamedTuple, Protocol, Self
+
+import msgspec
 
 from stream_metrics.adapters.replay.spool import Piece, read_one, read_spool, spool_path
+from stream_metrics.engine.row import shown_turns
 from stream_metrics.engine.state import Conversation
-from stream_metrics.events.decode import BadRecord, Event, decode
-from stream_metrics.events.limits import Limits
-from stream_metrics.events.wire import Forget
+from stream_metrics.events.canonical import decode_json
+from stream_metrics.events.decode import Event
+from stream_metrics.events.wire import PAYLOADS, Payload, convert
 from stream_metrics.ports import Record
 from stream_metrics.worker.replay import Replay
 
@@ -77,19 +80,17 @@ class OnDisk:
 
 
 class Told(NamedTuple):
-    """A conversation, and its searches and ends of turns by turn.
+    """A conversation, and the searches and ends of turns that stand in the turns with a row.
 
-    Events are by version, each content once, also those that later ones have replaced: whoever
-    needs the standing one compares its digest with the carriers of the conversation. What a
-    ``forget`` erases is not among them. None: they were not asked for.
+    None: they were not asked for.
     """
 
     conversation: Conversation
-    events: dict[int, list[Event]] | None
+    events: list[Event] | None
 
 
 def conversations_with_events(
-    records: Again, engine: Replay, limits: Limits, wanted: Collection[str] | None = None
+    records: Again, engine: Replay, wanted: Collection[str] | None = None
 ) -> Iterator[Told]:
     """Every conversation of ``engine``, which has been fed ``records``, by code point of its id.
 
@@ -101,24 +102,32 @@ def conversations_with_events(
         if wanted is not None and name not in wanted:
             yield Told(conversation, None)
             continue
-        yield Told(conversation, _by_turn(map(records.at, engine.telling.get(name, ())), limits))
+        yield Told(conversation, list(_standing(records, engine, conversation)))
 
 
-def _by_turn(records: Iterator[Record], limits: Limits) -> dict[int, list[Event]]:
-    events: dict[tuple[int, str, bytes], Event] = {}
-    forgotten = (-1, "")
-    for record in records:
-        found = decode(
-            record.value, key=record.key, timestamp_ms=record.timestamp_ms, limits=limits
-        )
-        if isinstance(found, BadRecord):
-            continue
-        if isinstance(found.payload, Forget):
-            forgotten = max(forgotten, found.version[:2])
-        else:
-            events[found.version] = found
-    by_turn: dict[int, list[Event]] = {}
-    for version, event in sorted(events.items()):
-        if version[:2] > forgotten:
-            by_turn.setdefault(event.turn, []).append(event)
-    return by_turn
+def _standing(records: Again, engine: Replay, conversation: Conversation) -> Iterator[Event]:
+    """The events, read again; what others have replaced, or a ``forget`` erased, is not."""
+    name = conversation.conversation_id
+    for turn in shown_turns(conversation, engine.options.turn_scope):
+        carriers = {search.carrier.digest: search.carrier for search in turn.order}
+        if turn.completed is not None:
+            carriers[turn.completed.carrier.digest] = turn.completed.carrier
+        for digest, carrier in carriers.items():
+            kind = "turn_completed" if carrier.completed else "search_iteration"
+            record = records.at(engine.telling[name][digest])
+            payload = payload_again(record.value or b"", kind)
+            yield Event(*carrier.version, name, turn.number, payload)
+
+
+_TYPED: Final[Mapping[str, Callable[[bytes], Payload]]] = {
+    kind: msgspec.json.Decoder(PAYLOADS[kind]).decode
+    for kind in ("search_iteration", "turn_completed")
+}
+
+
+def payload_again(value: bytes, kind: str) -> Payload:
+    """What a record says that ``decode`` has found to be a valid event of this type."""
+    try:
+        return _TYPED[kind](value)
+    except ValueError:  # a key that stands twice may hide what no event may hold
+        return convert(decode_json(value)[0], kind)
