@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from hashlib import blake2b
 from typing import Any, Final
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 Result = dict[str, Any]
 
 SHARED_IDS: Final = ("site_id", "original_id")  # those of a site or a series
-TRACKING: Final = re.compile(r"utm_|(web|preview|ref|gclid|fbclid)$")
+TRACKING: Final = re.compile(r"(utm_\w*|web|preview|ref|gclid|fbclid)=")
 WHEN: Final = ("start", "end", "segment")  # what tells the parts of a series apart
 
 
@@ -26,37 +26,37 @@ def keys_of(result: Result) -> list[str]:
     >>> len(set(keys_of(first)) & set(keys_of(second)))
     1
     """
-    fields = result.get("fields") or {}
-    part = [fields.get(name) for name in WHEN]
-    keys: list[Any] = _ids(result, part)
-    if url := result.get("url"):
-        keys.append(("url", _address(url)))
-    title = _plain(result.get("title"))
-    if text := _plain(result.get("content") or result.get("snippet")):
-        keys.append(("text", title, text, part))
-    if fields:
-        keys.append(("fields", title, sorted(fields.items())))
     kind = (result.get("entity_type") or "Document").casefold()
-    return [blake2b(f"{kind}{key}".encode(), digest_size=8).hexdigest() for key in keys]
+    title = _plain(result.get("title"))
+    text = _plain(result.get("content") or result.get("snippet"))
+    fields = result.get("fields") or {}
+    part = "|".join(str(fields[name]) for name in WHEN if name in fields)
+    keys = [f"{name}|{value}|{part}" for name, value in _ids(result)]
+    if url := result.get("url"):
+        keys.append(f"url|{_address(url)}")
+    if text:
+        keys.append(f"text|{title}|{text}|{part}")
+    if fields:
+        listed = "|".join(f"{name}={fields[name]}" for name in sorted(fields))
+        keys.append(f"fields|{title}|{listed}")
+    return [blake2b(f"{kind}|{key}".encode(), digest_size=8).hexdigest() for key in keys]
 
 
-def _ids(result: Result, part: list[Any]) -> list[Any]:
+def _ids(result: Result) -> list[tuple[str, Any]]:
+    """The ids that are the result's own, else the generic one."""
     ids = result.get("ids") or {}
-    own: list[Any] = [
-        ("id", name, value, part) for name, value in ids.items() if value and name not in SHARED_IDS
-    ]
+    own = [pair for pair in ids.items() if pair[0] not in SHARED_IDS]
     if not own and result.get("doc_id"):
         own.append(("doc_id", result["doc_id"]))
     return own
 
 
 def _plain(text: str | None) -> str:
-    return " ".join((text or "").casefold().split())
+    return " ".join(text.casefold().split()) if text else ""
 
 
-def _address(url: str) -> tuple[str, str, list[tuple[str, str]]]:
+def _address(url: str) -> str:
     """Host, path and parameters as they are compared: without scheme, port, fragment, tracking."""
     parts = urlsplit(url)
-    path = unquote(parts.path).rstrip("/")
-    asked = [pair for pair in parse_qsl(parts.query) if not TRACKING.match(pair[0])]
-    return (parts.hostname or "", path, sorted(asked))
+    asked = [pair for pair in parts.query.split("&") if pair and not TRACKING.match(pair)]
+    return "?".join((f"{parts.hostname}{unquote(parts.path).rstrip('/')}", *sorted(asked)))
