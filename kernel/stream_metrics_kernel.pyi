@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from stream_metrics.dedup.index import DedupCounts
 from stream_metrics.dedup.tables import DedupRules
 from stream_metrics.events.limits import Limits
@@ -15,6 +18,9 @@ def envelope(
 ) -> tuple[bytes, str, int, int, int, int, int, bool] | None: ...
 def content_digest(raw: bytes, max_levels: int) -> bytes | None: ...
 def parse_rfc3339(text: str) -> int | None: ...
+def resampled_sums(
+    columns: Sequence[NDArray[np.float64]], count: int, state: int, increment: int
+) -> list[bytes]: ...
 
 class Fingerprints:
     @property

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 mod canonical;
 mod dedup;
 mod json;
+mod resampling;
 mod times;
 mod wire;
 
@@ -18,6 +19,7 @@ fn stream_metrics_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
     canonical::register(module)?;
     dedup::register(module)?;
+    resampling::register(module)?;
     times::register(module)?;
     Ok(())
 }

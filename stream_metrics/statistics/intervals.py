@@ -10,7 +10,8 @@ from typing import Final, Literal, NamedTuple, get_args
 import numpy as np
 
 from stream_metrics.statistics.distributions import t_quantile
-from stream_metrics.statistics.resampling import SEED, times_drawn
+from stream_metrics.statistics.resampling import SEED
+from stream_metrics.statistics.sums import resampled_sums
 from stream_metrics.statistics.units import Floats, Units
 
 Method = Literal["percentile", "bca", "t", "wilson"]
@@ -169,26 +170,13 @@ def _resampled_together(
     several: Sequence[Units], count: int, seed: int, stream: int
 ) -> list[Floats]:
     """The same for several figures of as many units."""
-    size = several[0].size
-    found = [np.empty(count) for _ in several]
     below = [b"" if units.single else units.counts.tobytes() for units in several]
-    rows = 0
-    for times in times_drawn(size, count, seed=seed, stream=stream):
-        part = slice(rows, rows + len(times))
-        counts: dict[bytes, int | Floats] = {b"": size}
-        for units, key, figures in zip(several, below, found, strict=True):
-            if key not in counts:
-                counts[key] = _weighted(times, units.counts)
-            figures[part] = _weighted(times, units.sums) / counts[key]
-        rows = part.stop
-    return found
-
-
-def _weighted(times: Floats, values: Floats) -> Floats:
-    """The sum of each resample: the values, each as often as it was drawn."""
-    # Neither a matrix product nor einsum: their bits depend on the processor.
-    sums: Floats = (times * values).sum(axis=1)
-    return sums
+    others = {key: units.counts for key, units in zip(below, several, strict=True) if key}
+    columns = [*(units.sums for units in several), *others.values()]
+    above = resampled_sums(columns, count, seed=seed, stream=stream)
+    counts: dict[bytes, int | Floats] = {b"": several[0].size}
+    counts.update(zip(others, above[len(several) :], strict=True))
+    return [sums / counts[key] for sums, key in zip(above, below, strict=False)]
 
 
 def _note(units: Units, method: Method) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,13 +64,15 @@ class Judged:
 class Rankings:
     """A batch of judged rankings: a row a ranking, a column a rank (see ``Judged``).
 
-    ``grades`` has no negative and no NaN; ``repeats`` counts the same document above; ``truth`` is
-    sorted from the largest grade down and padded with 0, and a row of it is empty where
-    ``truth_known`` is False; ``lengths`` counts results; ``similarities`` are 0 in rows that
-    ``similarities_known`` says have none.
+    ``grades`` has no negative and no NaN; ``gains`` are the grades with those of repeats taken
+    away: a document counts once. ``repeats`` counts the same document above; ``truth`` is sorted
+    from the largest grade down and padded with 0, and a row of it is empty where ``truth_known`` is
+    False; ``lengths`` counts results; ``similarities`` are 0 in rows that ``similarities_known``
+    says have none.
     """
 
     grades: Floats
+    gains: Floats
     judged: Bools
     repeats: Ints
     before: Bools
@@ -84,11 +86,6 @@ class Rankings:
     similarities_known: Mapping[str, Bools]
     subtopics: Sequence[Subtopics | None]
 
-    @property
-    def gains(self) -> Floats:
-        """The grades with those of repeats taken away: a document counts once."""
-        return np.where(self.repeats > 0, 0.0, self.grades)
-
     def retrieved(self, k: int | None) -> Ints:
         """Results in the top k of each ranking, in all of it if k is None."""
         return self.lengths if k is None else np.minimum(self.lengths, k)
@@ -100,7 +97,8 @@ class Rankings:
 
     def relevant_documents(self, rel: float | None) -> Ints:
         """Documents of each ground truth from the threshold on; 0 where it is not known."""
-        return np.asarray((self.truth >= self.thresholds(rel)[:, None]).sum(axis=1), np.int64)
+        cells = self.truth >= self.thresholds(rel)[:, None]
+        return np.asarray(np.count_nonzero(cells, axis=1), dtype=np.int64)
 
     def condensed(self) -> Rankings:
         """The same without the results that nobody judged; the others move up."""
@@ -115,6 +113,7 @@ class Rankings:
         return replace(
             self,
             grades=moved(self.grades),
+            gains=moved(self.gains),
             judged=moved(self.judged),
             repeats=moved(self.repeats),
             before=moved(self.before),
@@ -136,30 +135,32 @@ def rankings(rows: Sequence[Judged]) -> Rankings:
     """
     count = len(rows)
     lengths = np.fromiter((len(row.grades) for row in rows), np.int64, count)
-    cells = np.arange(lengths.max(initial=0)) < lengths[:, None]
-    raw = _laid(cells, chain.from_iterable(row.grades for row in rows), np.float64)
-    judged = cells & ~np.isnan(raw)
-    grades = np.where(judged, np.maximum(raw, 0.0), 0.0)
-    repeats = np.zeros(cells.shape, np.int64)
-    before = np.zeros(cells.shape, np.bool_)
+    raw = np.fromiter(chain.from_iterable(row.grades for row in rows), np.float64, lengths.sum())
+    grades, judged = _grades(raw, lengths)
+    repeats = np.zeros(grades.shape, np.int64)
+    before = np.zeros(grades.shape, np.bool_)
     for at, row in enumerate(rows):
         if row.earlier is not None:
             repeats[at, : len(row.earlier)] = row.earlier
         if row.before is not None:
             before[at, : len(row.before)] = row.before
+    truths = [row.truth if row.truth is not None else () for row in rows]
+    of_truth = np.fromiter((len(truth) for truth in truths), np.int64, count)
+    known = np.fromiter(chain.from_iterable(truths), np.float64, of_truth.sum())
     names = sorted({name for row in rows for name in row.similarities})
     return Rankings(
         grades=grades,
+        gains=np.where(repeats > 0, 0.0, grades),
         judged=judged,
         repeats=repeats,
         before=before,
         lengths=lengths,
-        truth=_truth(rows),
+        truth=_truth(known, of_truth),
         truth_known=np.fromiter((row.truth is not None for row in rows), np.bool_, count),
         rel=np.fromiter((row.rel for row in rows), np.float64, count),
         graded=np.fromiter((row.graded for row in rows), np.bool_, count),
         boolean=np.fromiter((row.boolean for row in rows), np.bool_, count),
-        similarities={name: _similarities(rows, name, cells.shape) for name in names},
+        similarities={name: _similarities(rows, name, grades.shape) for name in names},
         similarities_known={
             name: np.array([row.similarities.get(name) is not None for row in rows])
             for name in names
@@ -168,18 +169,68 @@ def rankings(rows: Sequence[Judged]) -> Rankings:
     )
 
 
-def _laid(cells: Bools, values: Iterator[float], dtype: type[np.generic]) -> NDArray[Any]:
-    laid = np.zeros(cells.shape, dtype)
-    laid[cells] = np.fromiter(values, dtype, int(cells.sum()))
-    return laid
+class Columns(NamedTuple):
+    """Rankings behind one another: grades by rank, and those of the ground truths.
+
+    ``lengths`` and ``truth_lengths`` say how many belong to each ranking; the rest is as in
+    ``Judged``.
+    """
+
+    grades: Floats
+    lengths: Ints
+    truth: Floats
+    truth_lengths: Ints
 
 
-def _truth(rows: Sequence[Judged]) -> Floats:
-    truths = [row.truth if row.truth is not None else () for row in rows]
-    lengths = np.fromiter((len(truth) for truth in truths), np.int64, len(rows))
-    cells = np.arange(lengths.max(initial=0)) < lengths[:, None]
-    laid = np.maximum(_laid(cells, chain.from_iterable(truths), np.float64), 0.0)
+def rankings_of(columns: Columns, *, rel: float = 1.0, graded: bool = True) -> Rankings:
+    """Lay rankings without repeats out as arrays, all judged by whole ground truths.
+
+    >>> parts = [3.0, UNJUDGED], [2, 0], [3.0, 1.0, 2.0], [2, 1]
+    >>> columns = Columns(*map(np.array, parts))
+    >>> rows = [Judged([3.0, UNJUDGED], [3.0, 1.0]), Judged([], [2.0])]
+    >>> rankings_of(columns).truth.tolist() == rankings(rows).truth.tolist()
+    True
+    """
+    count = len(columns.lengths)
+    grades, judged = _grades(columns.grades, columns.lengths)
+    return Rankings(
+        grades=grades,
+        gains=grades,
+        judged=judged,
+        repeats=np.zeros(grades.shape, np.int64),
+        before=np.zeros(grades.shape, np.bool_),
+        lengths=columns.lengths,
+        truth=_truth(columns.truth, columns.truth_lengths),
+        truth_known=np.ones(count, np.bool_),
+        rel=np.full(count, rel),
+        graded=np.full(count, graded),
+        boolean=np.zeros(count, np.bool_),
+        similarities={},
+        similarities_known={},
+        subtopics=[None] * count,
+    )
+
+
+def _grades(raw: Floats, lengths: Ints) -> tuple[Floats, Bools]:
+    """The grades of rankings as rows, and which of them are judged."""
+    laid = _laid(raw, lengths, UNJUDGED)
+    judged = ~np.isnan(laid)
+    return np.where(judged, np.maximum(laid, 0.0), 0.0), judged
+
+
+def _truth(values: Floats, lengths: Ints) -> Floats:
+    laid = np.maximum(_laid(values, lengths, 0.0), 0.0)
     return np.ascontiguousarray(np.sort(laid, axis=1)[:, ::-1])
+
+
+def _laid(values: Floats, lengths: Ints, rest: float) -> Floats:
+    """Rows of these lengths, with ``rest`` behind their ends."""
+    width = int(lengths.max(initial=0))
+    if len(values) == width * len(lengths):
+        return values.reshape(len(lengths), width)
+    laid = np.full((len(lengths), width), rest)
+    laid[np.arange(width) < lengths[:, None]] = values
+    return laid
 
 
 def _similarities(rows: Sequence[Judged], name: str, shape: tuple[int, ...]) -> Floats:

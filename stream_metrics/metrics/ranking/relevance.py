@@ -8,6 +8,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import gt
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
@@ -361,6 +362,9 @@ def by_score(scores: Mapping[str, float], *, float32: bool = False) -> list[str]
     >>> by_score({"a": 0.5, "b": 0.5, "c": 1.0})
     ['c', 'b', 'a']
     """
+    values = list(scores.values())
+    if not float32 and len(values) > 1 and all(map(gt, values, values[1:])):
+        return list(scores)  # in order already, as most files are; NaN is above nothing
     for document, score in scores.items():
         if score != score:
             raise ValueError(f"the score of document {document!r} is not a number")

@@ -59,8 +59,14 @@ def relevant(batch: Rankings, metric: RankedMetric) -> Bools:
 def all_relevant(batch: Rankings, metric: RankedMetric) -> Ints:
     """Relevant documents of the ground truth; only those in the top k where no more is known."""
     whole = batch.relevant_documents(metric.rel)
-    found = relevant(batch, metric).sum(axis=1)
-    return np.asarray(np.where(batch.truth_known, whole, found), dtype=np.int64)
+    if batch.truth_known.all():
+        return whole
+    return np.where(batch.truth_known, whole, count(relevant(batch, metric)))
+
+
+def count(cells: Bools) -> Ints:
+    """How many cells of each row are true."""
+    return np.asarray(np.count_nonzero(cells, axis=1), dtype=np.int64)
 
 
 def has_relevant(batch: Rankings, metric: RankedMetric) -> Bools:
@@ -74,8 +80,10 @@ def has_relevant(batch: Rankings, metric: RankedMetric) -> Bools:
         gains = metric.option("gains")
         by_grade = batch.graded if gains is None else np.full(len(floor), gains != "binary")
     floor = np.where(by_grade, np.nextafter(0.0, 1.0), floor)[:, None]
-    found = (batch.gains[:, : metric.k] >= floor).any(axis=1)
-    return np.where(batch.truth_known, (batch.truth >= floor).any(axis=1), found)
+    known = np.asarray((batch.truth >= floor).any(axis=1))
+    if batch.truth_known.all():
+        return known
+    return np.where(batch.truth_known, known, (batch.gains[:, : metric.k] >= floor).any(axis=1))
 
 
 def _where_known(batch: Rankings, scores: Floats) -> Floats:
@@ -93,7 +101,7 @@ def hit(batch: Rankings, metric: RankedMetric) -> Floats:
 
 def precision(batch: Rankings, metric: RankedMetric) -> Floats:
     """Relevant in the top k ÷ k, or ÷ results in the top k; 0 if nothing was retrieved."""
-    found = relevant(batch, metric).sum(axis=1)
+    found = count(relevant(batch, metric))
     assert metric.k is not None
     if metric.option("denominator") == "k":
         return np.asarray(found / float(metric.k), dtype=np.float64)
@@ -102,20 +110,20 @@ def precision(batch: Rankings, metric: RankedMetric) -> Floats:
 
 def recall(batch: Rankings, metric: RankedMetric) -> Floats:
     """Relevant in the top k ÷ all relevant; 0 if nothing is relevant."""
-    found = relevant(batch, metric).sum(axis=1)
+    found = count(relevant(batch, metric))
     return _where_known(batch, ratio(found, all_relevant(batch, metric), 0.0))
 
 
 def p_miss(batch: Rankings, metric: RankedMetric) -> Floats:
     """Share of the relevant documents that are not in the top k."""
-    found = relevant(batch, metric).sum(axis=1)
+    found = count(relevant(batch, metric))
     every = all_relevant(batch, metric)
     return _where_known(batch, ratio(every - found, every, np.nan))
 
 
 def p_fa(batch: Rankings, metric: RankedMetric) -> Floats:
     """False alarms: of the results in the top k, or of the collection's non-relevant documents."""
-    false = batch.retrieved(metric.k) - relevant(batch, metric).sum(axis=1)
+    false = batch.retrieved(metric.k) - count(relevant(batch, metric))
     collection = _collection(metric)
     if collection is None:
         return ratio(false, batch.retrieved(metric.k), 0.0)
@@ -161,9 +169,12 @@ def average_precision(batch: Rankings, metric: RankedMetric) -> Floats:
     every = all_relevant(batch, metric)
     if metric.option("normalise") == "min_k" and metric.k is not None:
         every = np.minimum(every, metric.k)
-    ranks = np.arange(1, found.shape[1] + 1)
-    terms = np.where(found, np.cumsum(found, axis=1) / ranks, 0.0)
-    return _where_known(batch, ratio(total(terms), every, 0.0))
+    rows, columns = np.nonzero(found)
+    starts = np.searchsorted(rows, np.arange(len(found)))
+    precisions = (np.arange(1, len(rows) + 1) - starts[rows]) / (columns + 1)
+    # Adds up in the order of the ranks, as `total` does, and leaves out the zeros.
+    sums = np.bincount(rows, precisions, minlength=len(found))
+    return _where_known(batch, ratio(sums, every, 0.0))
 
 
 def ndcg(batch: Rankings, metric: RankedMetric) -> Floats:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from stream_metrics.metrics.ranking.batch import CELLS, Bools, Floats, Ints, Judged, batches
+from stream_metrics.metrics.ranking.batch import (
+    CELLS,
+    Bools,
+    Floats,
+    Ints,
+    Judged,
+    Rankings,
+    batches,
+)
 from stream_metrics.metrics.ranking.names import RankedMetric
 from stream_metrics.metrics.ranking.scores import has_relevant
 
@@ -52,12 +60,20 @@ def score(rows: Sequence[Judged], metrics: Sequence[RankedMetric], *, cells: int
     >>> score([ranking], [parse("mrr"), parse("recall@1"), parse("recall@2")]).values.tolist()
     [[0.5, 0.0, 0.5]]
     """
-    count = len(rows)
+    return score_batches(batches(rows, cells), len(rows), metrics)
+
+
+def score_batches(parts: Iterable[Rankings], count: int, metrics: Sequence[RankedMetric]) -> Scores:
+    """Score the rankings of several batches, ``count`` in all, by each metric.
+
+    Raises:
+        ValueError: A grade is outside of what a metric is defined for.
+    """
     values = np.empty((count, len(metrics)))
     with_relevant = np.empty((count, len(metrics)), np.bool_)
     retrieved, judged, relevant = (np.empty(count, np.int64) for _ in range(3))
     start = 0
-    for batch in batches(rows, cells):
+    for batch in parts:
         part = slice(start, start + len(batch.lengths))
         retrieved[part] = batch.lengths
         judged[part] = batch.judged.sum(axis=1)

@@ -1,0 +1,116 @@
+"""Ranked metrics of a large run, against ``pytrec_eval``, ``ranx`` and ``ir_measures``."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from benchmarks.collection import DEPTH, TIED
+from benchmarks.figures import Figure, figures_table, section
+from benchmarks.rivals.rankings import METRICS
+from benchmarks.rivals import PEERS, Rival, Took
+
+QUERIES: Final = 100_000
+ROUNDS: Final = 5
+OURS: Final = ("ours", "ours, no kernel")
+PEER_TOOLS: Final = ("pytrec_eval", "ranx", "ir_measures")
+TOOLS: Final = (*OURS, *PEER_TOOLS)
+STEPS: Final = ("from_dicts", "parse", "from_parsed")
+TOLERANCE: Final = 1e-9
+MODULE: Final = "benchmarks.rivals.rankings"
+
+
+def run(*, quick: bool = False, queries: int | None = None, rounds: int | None = None) -> str:
+    """Measure, and return the report.
+
+    Raises:
+        RuntimeError: A tool gives other scores where the definitions are the same.
+    """
+    count = queries or (5_000 if quick else QUERIES)
+    with (
+        tempfile.TemporaryDirectory(prefix="ranked-") as folder,
+        Rival(MODULE) as ours,
+        Rival(MODULE, environment={"STREAM_METRICS_KERNEL": "python"}) as plain,
+        # An empty cache, so that all of the compiling is seen, once.
+        Rival(MODULE, python=PEERS, environment={"NUMBA_CACHE_DIR": folder}) as peers,
+    ):
+        where = dict(zip(TOOLS, (ours, plain, peers, peers, peers), strict=True))
+        compiling = _compile(peers)
+        for rival in (ours, plain, peers):
+            rival.ask("make", queries=count)
+        took: dict[str, list[dict[str, Took]]] = {tool: [] for tool in TOOLS}
+        for _ in range(rounds or (3 if quick else ROUNDS)):
+            for tool in TOOLS:
+                took[tool].append(_round(where[tool], tool))
+        told = _same_scores(where, Path(folder))
+    return section(
+        f"ranked metrics: {count:,} queries × {DEPTH} results",
+        f"{', '.join(METRICS)}, by query; tools in turn. Before, ranx compiled for "
+        f"{compiling:.0f} s.\n" + told,
+        "from dictionaries of dictionaries\n" + _figures(took, "from_dicts"),
+        "from each tool's own form\n" + _figures(took, "from_parsed"),
+        "making that form of the dictionaries\n" + _figures(took, "parse"),
+    )
+
+
+def _compile(peers: Rival) -> float:
+    """Let ranx compile all that it needs, and say how long it took."""
+    peers.ask("make", queries=100)
+    return sum(peers.ask(step, tool="ranx").seconds for step in STEPS)
+
+
+def _round(rival: Rival, tool: str) -> dict[str, Took]:
+    took = {step: rival.ask(step, tool=tool) for step in STEPS}
+    rival.ask("forget", tool=tool)
+    return took
+
+
+def _figures(took: Mapping[str, list[dict[str, Took]]], step: str) -> str:
+    figures = []
+    for tool, rounds in took.items():
+        figures.append(Figure(tool, [one[step].cpu_seconds for one in rounds], "CPU s"))
+    for tool, rounds in took.items():
+        figures.append(Figure(f"{tool}, wall", [one[step].seconds for one in rounds], "s"))
+    for tool in PEER_TOOLS:
+        pairs = zip(took[tool], took["ours"], strict=True)
+        ratios = [one[step].seconds / mine[step].seconds for one, mine in pairs]
+        goal = "> 1" if step != "parse" else ""
+        figures.append(Figure(f"{tool} ÷ ours, wall", ratios, "", goal))
+    return figures_table(figures)
+
+
+def _same_scores(where: Mapping[str, Rival], folder: Path) -> str:
+    """Hold all scores of all tools against ours, from both forms.
+
+    Raises:
+        RuntimeError: Scores differ where the definitions are the same.
+    """
+    scores = {}
+    for tool, rival in where.items():
+        for step in STEPS:
+            rival.ask(step, tool=tool)
+            if step != "parse":
+                path = folder / "scores.npy"
+                rival.ask("save", tool=tool, path=str(path))
+                scores[tool, step] = np.load(path)
+        rival.ask("forget", tool=tool)
+    mine = scores.pop(("ours", "from_dicts"))
+    tied = np.arange(len(mine)) % TIED == 0
+    otherwise = 0
+    for (tool, step), theirs in scores.items():
+        differs = (np.abs(theirs - mine) > TOLERANCE).any(axis=1)
+        if tool == "ranx":  # it leaves the order of tied results to its sort
+            otherwise = max(otherwise, int(differs[tied].sum()))
+            differs &= ~tied
+        if differs.any():
+            at = int(np.flatnonzero(differs)[0])
+            raise RuntimeError(f"{tool}, {step}: query {at}: {theirs[at]}, and ours {mine[at]}")
+    return (
+        f"All scores of all tools are the same to {TOLERANCE:g}, those of ranx where no results "
+        f"of a query are tied:\nof {int(tied.sum()):,} queries with many ties it scores "
+        f"{otherwise:,} otherwise.\n"
+    )

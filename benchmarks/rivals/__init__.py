@@ -1,0 +1,99 @@
+"""Tools side by side, each in a process of its own with the libraries of its own environment.
+
+This file is all that both ends share, and needs nothing but Python's library.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from subprocess import PIPE, Popen
+from types import TracebackType
+from typing import Any, Final, NamedTuple
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+PEERS: Final = ROOT / ".venv" / "peers" / "bin" / "python"
+MIB: Final = 1 << 20
+
+Answer = dict[str, Any]
+
+
+class Took(NamedTuple):
+    """What one call took, and what came out of it; ``rss_bytes``: the process's peak until then."""
+
+    seconds: float
+    cpu_seconds: float
+    rss_bytes: int
+    found: Any
+
+
+class Rival:
+    """A process that runs a module and answers questions, one at a time."""
+
+    def __init__(
+        self,
+        module: str,
+        *,
+        python: Path | str = sys.executable,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        if not Path(python).exists():
+            raise RuntimeError(f"{python} is not there: make peers")
+        self._process = Popen(
+            [str(python), "-m", module],
+            cwd=ROOT,
+            env={**os.environ, **(environment or {})},
+            stdin=PIPE,
+            stdout=PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> Rival:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            self._process.kill()
+        self._process.communicate()
+
+    def ask(self, what: str, **options: Any) -> Took:
+        """Call one of the functions that the module serves.
+
+        Raises:
+            RuntimeError: The process ended; it has said why on standard error.
+        """
+        asked, answers = self._process.stdin, self._process.stdout
+        assert asked is not None
+        assert answers is not None
+        asked.write(json.dumps({"what": what, "options": options}) + "\n")
+        asked.flush()
+        line = answers.readline()
+        if not line:
+            raise RuntimeError(f"{self._process.args!r} ended with {self._process.wait()}")
+        return Took(**json.loads(line))
+
+
+def serve(functions: Mapping[str, Callable[..., Any]]) -> None:
+    """Answer questions on standard input until it ends: the other end of ``Rival``."""
+    for line in sys.stdin:
+        asked = json.loads(line)
+        gc.collect()
+        wall, cpu = time.perf_counter(), time.process_time()
+        found = functions[asked["what"]](**asked["options"])
+        took = Took(time.perf_counter() - wall, time.process_time() - cpu, _peak_bytes(), found)
+        print(json.dumps(took._asdict()), flush=True)
+
+
+def _peak_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

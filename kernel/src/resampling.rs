@@ -1,0 +1,199 @@
+//! Sums over bootstrap resamples; the twin of `stream_metrics.statistics.sums`.
+//!
+//! Draws are those of numpy's `Generator(PCG64).integers`, sums are added up in the order of numpy's
+//! `sum`: both bit for bit, so that no figure depends on whether the kernel is there.
+
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+const MULTIPLIER: u128 = 0x2360_ED05_1FC6_5DA4_4385_DF64_9FCC_F645;
+/// How many numbers are drawn between two looks at signals, so that Ctrl-C does not wait for all.
+const AT_ONCE: usize = 1 << 26;
+/// Terms that are added up in eight lanes; more are halved first.
+const BLOCK: usize = 128;
+
+/// Words that are made from one state, side by side: a processor need not wait for one after another.
+const LANES: usize = 4;
+/// Halves of words that are made at a time.
+const READY: usize = 1024;
+
+/// PCG64 (XSL RR 128/64), half a word at a time: the lower one first.
+struct Pcg64 {
+    state: u128,
+    steps: [(u128, u128); LANES],
+    halves: [u32; READY],
+    taken: usize,
+}
+
+impl Pcg64 {
+    fn new(state: u128, increment: u128) -> Self {
+        let mut steps = [(MULTIPLIER, increment); LANES];
+        for at in 1..LANES {
+            let (factor, addend) = steps[at - 1];
+            steps[at] = (
+                factor.wrapping_mul(MULTIPLIER),
+                addend.wrapping_mul(MULTIPLIER).wrapping_add(increment),
+            );
+        }
+        Self {
+            state,
+            steps,
+            halves: [0; READY],
+            taken: READY,
+        }
+    }
+
+    fn fill(&mut self) {
+        for halves in self.halves.chunks_exact_mut(2 * LANES) {
+            let mut state = self.state;
+            for (pair, &(factor, addend)) in halves.chunks_exact_mut(2).zip(&self.steps) {
+                state = self.state.wrapping_mul(factor).wrapping_add(addend);
+                let folded = (state >> 64) as u64 ^ state as u64;
+                let word = folded.rotate_right((state >> 122) as u32);
+                pair[0] = word as u32;
+                pair[1] = (word >> 32) as u32;
+            }
+            self.state = state;
+        }
+        self.taken = 0;
+    }
+
+    /// The next halves, `most` or fewer, and one at least.
+    fn take(&mut self, most: usize) -> &[u32] {
+        if self.taken == READY {
+            self.fill();
+        }
+        let from = self.taken;
+        self.taken = READY.min(from + most);
+        &self.halves[from..self.taken]
+    }
+}
+
+/// Whole numbers below a bound, each as probable as the others (Lemire, 2019).
+#[derive(Clone, Copy)]
+struct Below {
+    bound: u32,
+    unfair: u32,
+}
+
+impl Below {
+    fn new(bound: u32) -> Self {
+        let unfair = bound.wrapping_neg() % bound;
+        Self { bound, unfair }
+    }
+
+    /// The number that a half word stands for; None if it must be drawn again.
+    #[inline(always)]
+    fn of(self, half: u32) -> Option<usize> {
+        let product = u64::from(half) * u64::from(self.bound);
+        (product as u32 >= self.unfair).then_some((product >> 32) as usize)
+    }
+}
+
+/// Count how often each unit is drawn in one resample.
+fn draw(source: &mut Pcg64, below: Below, times: &mut [i32]) {
+    times.fill(0);
+    let mut left = times.len();
+    if left == 1 {
+        times[0] = 1; // of one unit nothing is drawn
+        return;
+    }
+    while left > 0 {
+        for &half in source.take(left) {
+            if let Some(at) = below.of(half) {
+                times[at] += 1;
+                left -= 1;
+            }
+        }
+    }
+}
+
+/// The values, each as often as it was drawn, added up pairwise as numpy does.
+fn weighted(times: &[i32], values: &[f64]) -> f64 {
+    let n = times.len();
+    if n < 8 {
+        let terms = times.iter().zip(values);
+        return terms.fold(-0.0, |sum, (&often, &value)| sum + f64::from(often) * value);
+    }
+    if n > BLOCK {
+        let half = n / 2 - n / 2 % 8;
+        let (times, times_behind) = times.split_at(half);
+        let (values, values_behind) = values.split_at(half);
+        return weighted(times, values) + weighted(times_behind, values_behind);
+    }
+    let mut lanes = [0.0; 8];
+    let (mut often, mut value) = (times.chunks_exact(8), values.chunks_exact(8));
+    let (first, with) = (often.next().unwrap_or(&[]), value.next().unwrap_or(&[]));
+    for (lane, (&often, &value)) in lanes.iter_mut().zip(first.iter().zip(with)) {
+        *lane = f64::from(often) * value;
+    }
+    for (often, value) in often.by_ref().zip(value.by_ref()) {
+        for (lane, (&often, &value)) in lanes.iter_mut().zip(often.iter().zip(value)) {
+            *lane += f64::from(often) * value;
+        }
+    }
+    let [a, b, c, d, e, f, g, h] = lanes;
+    let sum = ((a + b) + (c + d)) + ((e + f) + (g + h));
+    let rest = often.remainder().iter().zip(value.remainder());
+    rest.fold(sum, |sum, (&often, &value)| sum + f64::from(often) * value)
+}
+
+/// For each column of values its sums over `count` resamples, as bytes of doubles.
+///
+/// `state` and `increment` are those of a PCG64 of which nothing has been drawn.
+#[pyfunction]
+fn resampled_sums<'py>(
+    py: Python<'py>,
+    columns: Vec<PyBuffer<f64>>,
+    count: usize,
+    state: u128,
+    increment: u128,
+) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+    let columns = columns
+        .iter()
+        .map(|column| column.to_vec(py))
+        .collect::<PyResult<Vec<_>>>()?;
+    let units = columns.first().map_or(0, Vec::len);
+    let bound = u32::try_from(units).unwrap_or(0);
+    if bound == 0 || columns.iter().any(|column| column.len() != units) {
+        return Err(PyValueError::new_err(
+            "columns of as many values, one to 2**32 - 1",
+        ));
+    }
+    let below = Below::new(bound);
+    let mut source = Pcg64::new(state, increment);
+    let mut times = vec![0; units];
+    let mut found: Vec<Vec<f64>> = columns.iter().map(|_| Vec::with_capacity(count)).collect();
+    let rows = (AT_ONCE / units).max(1);
+    let mut done = 0;
+    while done < count {
+        let some = rows.min(count - done);
+        py.allow_threads(|| {
+            for _ in 0..some {
+                draw(&mut source, below, &mut times);
+                for (sums, column) in found.iter_mut().zip(&columns) {
+                    sums.push(0.0 + weighted(&times, column)); // as numpy: never -0.0
+                }
+            }
+        });
+        py.check_signals()?;
+        done += some;
+    }
+    found.iter().map(|sums| doubles(py, sums)).collect()
+}
+
+/// Doubles as bytes, in the machine's own order.
+pub fn doubles<'py>(py: Python<'py>, values: &[f64]) -> PyResult<Bound<'py, PyBytes>> {
+    PyBytes::new_with(py, 8 * values.len(), |bytes| {
+        for (place, value) in bytes.chunks_exact_mut(8).zip(values) {
+            place.copy_from_slice(&value.to_ne_bytes());
+        }
+        Ok(())
+    })
+}
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(resampled_sums, module)?)
+}

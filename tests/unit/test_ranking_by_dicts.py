@@ -1,0 +1,190 @@
+"""Runs as dictionaries score as their rankings do, by the kernel and without it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+import pytrec_eval
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stream_metrics.evaluation.collection import Collection, join
+from stream_metrics.evaluation.scoring import score_rankings
+from stream_metrics.kernel import kernel
+from stream_metrics.metrics.ranking.batch import Columns
+from stream_metrics.metrics.ranking.by_dicts import judged_batches, plain_judged, score_run
+from stream_metrics.metrics.ranking.registry import SUITES, parse_all
+from stream_metrics.metrics.ranking.relevance import by_score
+from stream_metrics.metrics.ranking.scoring import score_batches
+
+IDS = st.sampled_from(["a", "b", "c", "d", "e", "ä", "z9", "𝕏", "", "\udc80", "aa"])
+GRADES = st.integers(-2, 4) | st.floats(-1, 4) | st.booleans()
+TIED = st.integers(0, 3)
+SCORES = st.one_of(
+    TIED,
+    st.floats(allow_nan=False),
+    st.floats(width=32, allow_nan=False),
+    st.sampled_from([0.0, -0.0, 1e300, 2**53, 2**53 + 1, True]),
+)
+NAMES = [*SUITES["default"], "map", "ndcg", "q_measure", "rbp", "map(judged_only=true)@3"]
+
+
+def compiled(truths: list[Any], found: list[Any], single: bool) -> Any:
+    """What the kernel makes of rankings; None if it hands them back."""
+    judge = getattr(kernel, "judged_rankings", None)
+    assert judge is not None, "the kernel is not there, or older: make kernel"
+    made = judge(truths, found, single)
+    return None if made is None else Columns(*map(np.frombuffer, made))
+
+
+def plain(truths: list[Any], found: list[Any], single: bool) -> Columns:
+    """What its twin makes of them."""
+    return plain_judged(truths, found, single)
+
+
+def same(one: Columns, other: Columns) -> bool:
+    """Whether both are equal, NaN where NaN is."""
+    return all(np.array_equal(a, b, equal_nan=True) for a, b in zip(one, other, strict=True))
+
+
+@settings(deadline=None, max_examples=500)
+@given(
+    st.lists(
+        st.tuples(
+            st.dictionaries(IDS, GRADES),
+            st.dictionaries(IDS, SCORES),
+        ),
+        max_size=4,
+    ),
+    st.booleans(),
+)
+def test_the_kernel_judges_as_its_twin(
+    rows: list[tuple[dict[str, float], dict[str, float]]], single: bool
+) -> None:
+    """Ties, zeros with signs, whole numbers, ids that are not ASCII: the same columns."""
+    truths, found = [one for one, _ in rows], [other for _, other in rows]
+
+    made = compiled(truths, found, single)
+
+    assert made is None or same(made, plain(truths, found, single))
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_the_kernel_takes_what_is_usual(single: bool) -> None:
+    """Texts and numbers in any order are not handed back."""
+    draw = np.random.default_rng(4)
+    truths = [{f"d{n}": int(draw.integers(0, 3)) for n in range(7)} for _ in range(50)]
+    found = [{f"d{n}": float(draw.integers(0, 9)) for n in draw.permutation(12)} for _ in range(50)]
+
+    made = compiled(truths, found, single)
+
+    assert made is not None
+    assert same(made, plain(truths, found, single))
+
+
+@pytest.mark.parametrize(
+    ("truth", "found"),
+    [
+        ({"a": 1}, {"a": float("nan"), "b": 1.0}),
+        ({"a": 1}, {"a": 2**53 + 1, "b": 2**53}),
+        ({"a": 2**1100}, {"a": 1.0}),
+        ({"a": "1"}, {"a": 1.0}),
+        ({"a": 1}, {"a": None}),
+        ({"a": 1}, {"\udc80": 1.0, "a": 1.0}),
+        ({"a": 1}, {1: 1.0, 2: 1.0}),
+        (defaultdict(int, a=1), {"a": 1.0}),
+        ({"a": 1}, [("a", 1.0)]),
+    ],
+    ids=repr,
+)
+def test_the_kernel_hands_back_the_rest(truth: Any, found: Any) -> None:
+    """What only Python can judge, or refuse, is left to it."""
+    assert compiled([truth], [found], False) is None
+
+
+def test_a_score_that_is_no_number_is_an_error() -> None:
+    """Its document is named, with the kernel and without."""
+    with pytest.raises(ValueError, match="document 'b' is not a number"):
+        score_run({"1": {"a": 1}}, {"1": {"a": 1.0, "b": float("nan")}}, ["mrr"])
+
+
+QUERIES = st.dictionaries(st.text("123", min_size=1, max_size=2), st.dictionaries(IDS, TIED))
+
+
+@settings(deadline=None)
+@given(QUERIES, QUERIES)
+def test_it_is_the_short_way_of_join(
+    qrels: dict[str, dict[str, float]], run: dict[str, dict[str, float]]
+) -> None:
+    """Scores are those of rankings that were ordered and joined one by one, to the last bit."""
+    metrics = parse_all(NAMES)
+    ordered = {query: by_score(scores) for query, scores in run.items()}
+    rankings = join(Collection(qrels), ordered).rankings
+    expected = score_rankings(rankings, metrics)
+
+    found = score_run(dict(sorted(qrels.items())), run, NAMES)
+
+    assert list(found.queries) == [one.unit for one in expected.places]
+    assert found.scores.values.tobytes() == expected.values.tobytes()
+    for name in ("with_relevant", "retrieved", "judged", "relevant"):
+        assert getattr(found.scores, name).tolist() == getattr(expected, name).tolist()
+
+
+def made(queries: int) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, float]]]:
+    """Seeded qrels and runs of many lengths, with ties in single precision."""
+    draw = np.random.default_rng(queries)
+    qrels, run = {}, {}
+    for query in map(str, range(queries)):
+        judged = draw.choice(60, draw.integers(1, 30), replace=False)
+        found = draw.choice(60, draw.integers(1, 40), replace=False)
+        scores = 1.0 + draw.integers(0, 60, len(found)) * 1e-8
+        qrels[query] = {f"d{one}": int(draw.integers(-1, 4)) for one in judged}
+        run[query] = {f"d{one}": float(s) for one, s in zip(found, scores, strict=True)}
+    return qrels, run
+
+
+def test_trec_eval_agrees() -> None:
+    """In single precision the scores are trec_eval's, also of tied results."""
+    qrels, run = made(500)
+    theirs = {"ndcg_cut_10": "ndcg@10", "map": "map", "recip_rank": "mrr", "recall_5": "recall@5"}
+    measures = {name.replace("_cut_", "_cut.").replace("recall_", "recall.") for name in theirs}
+    expected = pytrec_eval.RelevanceEvaluator(qrels, measures).evaluate(run)
+
+    found = score_run(qrels, run, list(theirs.values()), float32=True).by_query()
+
+    for query, scores in expected.items():
+        mine = [found[query][name] for name in theirs.values()]
+        assert mine == pytest.approx([scores[name] for name in theirs], abs=1e-9)
+
+
+@pytest.mark.parametrize("cells", [1, 7, 500, 10**9])
+def test_a_score_does_not_depend_on_its_batch(cells: int) -> None:
+    """Batches of any size give the same bits."""
+    qrels, run = made(100)
+    metrics = parse_all(NAMES)
+
+    batches = list(judged_batches(qrels, run, cells=cells))
+    found = score_batches(batches, len(qrels), metrics)
+
+    assert found.values.tobytes() == score_run(qrels, run, NAMES).scores.values.tobytes()
+    assert all(batch.grades.size <= max(cells, 40) for batch in batches)
+
+
+def test_what_a_run_lacks_and_what_nobody_asked() -> None:
+    """A query without results scores 0, one without qrels takes no part, an undefined score is
+    None and in no mean."""
+    qrels = {"2": {"a": 1}, "1": {"b": 1}}
+    run: Mapping[str, Mapping[str, float]] = {"3": {"a": 1.0}, "2": {"a": 1.0, "x": 0.5}}
+
+    found = score_run(qrels, run, ["mrr", "judged@2"])
+
+    assert found.by_query() == {
+        "2": {"mrr": 1.0, "judged@2": 0.5},
+        "1": {"mrr": 0.0, "judged@2": None},
+    }
+    assert found.means() == {"mrr": 0.5, "judged@2": 0.5}
+    assert score_run({}, run, ["mrr"]).means() == {"mrr": None}
