@@ -1,17 +1,30 @@
-"""``python -m benchmarks [all | live | cost | peers | profile | bounds | replay] [--quick] …``."""
+"""``python -m benchmarks [all | live | cost | …] [--quick] …``; ``--help`` lists the parts."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from benchmarks import bounds, cost, live, peer, profiling, replay
+from benchmarks import bootstrap, bounds, cost, live, peer, profiling, ranked, replay
 from benchmarks.machine import describe
 
-PARTS = ("all", "live", "cost", "peers", "profile", "bounds", "replay")
+PARTS = (
+    "all",
+    "live",
+    "cost",
+    "peers",
+    "ranked",
+    "bootstrap",
+    "profile",
+    "bounds",
+    "replay",
+)
+IN_ALL = ("live", "cost", "peers", "ranked", "bootstrap")
 KEPT = {
     "all": "latest.txt",
     "peers": "peers.txt",
+    "ranked": "ranked.txt",
+    "bootstrap": "bootstrap.txt",
     "profile": "profile.txt",
     "bounds": "bounds.txt",
     "replay": "replay.txt",
@@ -20,16 +33,18 @@ RESULTS = Path(__file__).with_name("results")
 
 
 def main() -> None:
-    """Run one part, or live, cost and peers; whole runs of all are kept in ``results``."""
+    """Run one part, or those of ``IN_ALL``; whole runs of all are kept in ``results``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("part", nargs="?", default="all", choices=PARTS)
     parser.add_argument("--quick", action="store_true", help="a few thousand records, few rounds")
-    parser.add_argument("--records", type=int, help="size of the workload (bounds: conversations)")
+    parser.add_argument(
+        "--records", type=int, help="size of the workload (bounds: conversations, ranked: queries)"
+    )
     parser.add_argument("--rounds", type=int, help="how often each thing is measured")
     chosen = parser.parse_args()
     head = describe()
     print(head, flush=True)
-    parts = ("live", "cost", "peers") if chosen.part == "all" else (chosen.part,)
+    parts = IN_ALL if chosen.part == "all" else (chosen.part,)
     report = head
     for part in parts:
         said = _run(part, chosen)
@@ -48,6 +63,10 @@ def _run(part: str, chosen: argparse.Namespace) -> str:
         return cost.run(quick=chosen.quick, rounds=chosen.rounds)
     if part == "peers":
         return peer.run(quick=chosen.quick, records=chosen.records, rounds=chosen.rounds)
+    if part == "ranked":
+        return ranked.run(quick=chosen.quick, queries=chosen.records, rounds=chosen.rounds)
+    if part == "bootstrap":
+        return bootstrap.run(quick=chosen.quick, rounds=chosen.rounds)
     if part == "bounds":
         return bounds.run(quick=chosen.quick, conversations=chosen.records)
     if part == "replay":

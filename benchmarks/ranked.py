@@ -11,8 +11,8 @@ import numpy as np
 
 from benchmarks.collection import DEPTH, TIED
 from benchmarks.figures import Figure, figures_table, section
-from benchmarks.rivals.rankings import METRICS
 from benchmarks.rivals import PEERS, Rival, Took
+from benchmarks.rivals.rankings import METRICS
 
 QUERIES: Final = 100_000
 ROUNDS: Final = 5

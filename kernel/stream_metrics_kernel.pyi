@@ -1,6 +1,6 @@
 """What the compiled kernel offers; `kernel/src/lib.rs` says what each is the twin of."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,9 @@ def envelope(
     raw: bytes, version: int, max_levels: int
 ) -> tuple[bytes, str, int, int, int, int, int, bool] | None: ...
 def content_digest(raw: bytes, max_levels: int) -> bytes | None: ...
+def judged_rankings(
+    qrels: Sequence[Mapping[str, float]], runs: Sequence[Mapping[str, float]], single: bool
+) -> list[bytes] | None: ...
 def parse_rfc3339(text: str) -> int | None: ...
 def resampled_sums(
     columns: Sequence[NDArray[np.float64]], count: int, state: int, increment: int

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 mod canonical;
 mod dedup;
 mod json;
+mod rankings;
 mod resampling;
 mod times;
 mod wire;
@@ -19,6 +20,7 @@ fn stream_metrics_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
     canonical::register(module)?;
     dedup::register(module)?;
+    rankings::register(module)?;
     resampling::register(module)?;
     times::register(module)?;
     Ok(())

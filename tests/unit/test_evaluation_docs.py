@@ -24,7 +24,7 @@ PYTHON = re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
 def test_the_page_has_examples() -> None:
     """There is something to compare below."""
     assert len(SHOWN) == 3
-    assert len(PYTHON) == 2
+    assert len(PYTHON) == 3
 
 
 @pytest.mark.parametrize(("command", "shown"), SHOWN)
@@ -47,11 +47,15 @@ def test_the_rule_is_the_one_that_the_command_names() -> None:
     assert PYTHON[0] == rules.read_text(encoding="utf-8")
 
 
-def test_the_code_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    """The example in Python prints what its last line says."""
-    exec(PYTHON[-1], {})  # noqa: S102 - what a reader of the page would do
+@pytest.mark.parametrize("code", PYTHON[1:], ids=["rankings", "dictionaries"])
+def test_the_code_runs(code: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The examples in Python print what stands behind their calls of print."""
+    said = [line.rpartition("# ")[2] for line in code.splitlines() if line.startswith("print(")]
 
-    assert capsys.readouterr().out.strip() == PYTHON[-1].rstrip().rpartition("# ")[2]
+    exec(code, {})  # noqa: S102 - what a reader of the page would do
+
+    assert said
+    assert capsys.readouterr().out.splitlines() == said
 
 
 def test_every_metric_is_explained() -> None:

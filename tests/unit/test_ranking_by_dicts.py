@@ -38,7 +38,7 @@ def compiled(truths: list[Any], found: list[Any], single: bool) -> Any:
     judge = getattr(kernel, "judged_rankings", None)
     assert judge is not None, "the kernel is not there, or older: make kernel"
     made = judge(truths, found, single)
-    return None if made is None else Columns(*map(np.frombuffer, made))
+    return None if made is None else Columns._make(map(np.frombuffer, made))
 
 
 def plain(truths: list[Any], found: list[Any], single: bool) -> Columns:
