@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
@@ -19,6 +18,7 @@ from redis.exceptions import ConnectionError, RedisError
 from deploy.local.install import FAKETIME, REDIS, library, program
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.process import ChildProcess, free_port
+from deploy.local.redis_cluster import RedisCluster
 from deploy.local.servers import RedisServer
 from deploy.local.waiting import wait_until
 from stream_metrics.adapters.redis.connect import RedisOptions
@@ -235,39 +235,23 @@ class ClusterRedis(StateServers):
     """Three masters without replicas."""
 
     def __init__(self, folder: Path) -> None:
-        options: Mapping[str, str] = {
-            **ONLY_APPEND,
-            "cluster-enabled": "yes",
-            "cluster-node-timeout": "1000",
-        }
-        self.servers = [
-            RedisServer(folder / f"redis-{number}", options=options) for number in range(3)
-        ]
+        self._cluster = RedisCluster(folder, options=ONLY_APPEND)
+        self.servers = self._cluster.servers
 
     def options(self, namespace: str) -> RedisOptions:
         return RedisOptions(
-            url=self.servers[0].url, namespace=namespace, cluster=True, socket_timeout_seconds=1
+            url=self._cluster.url, namespace=namespace, cluster=True, socket_timeout_seconds=1
         )
 
     def inside(self) -> dict[str, str]:
         return {
-            "STREAM_METRICS_REDIS__URL": self.servers[0].url,
+            "STREAM_METRICS_REDIS__URL": self._cluster.url,
             "STREAM_METRICS_REDIS__CLUSTER": "true",
         }
 
     async def start(self, running: AsyncExitStack) -> None:
-        for server in self.servers:
-            running.callback(server.kill9)
-            await server.start()
-        places = [f"127.0.0.1:{server.port}" for server in self.servers]
-        process = await asyncio.create_subprocess_exec(
-            "redis-cli", "--cluster", "create", *places, "--cluster-yes",
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-        )  # fmt: skip
-        said, _ = await process.communicate()
-        assert process.returncode == 0, said.decode()
-        for server in self.servers:
-            await wait_until(partial(whole, server.url), 30, "the Cluster is not whole")
+        running.callback(self._cluster.kill9)
+        await self._cluster.start()
 
 
 async def linked_at(url: str) -> bool:
@@ -288,10 +272,3 @@ async def replication(url: str) -> dict[str, Any]:
     except ConnectionError:
         return {}
     return found
-
-
-async def whole(url: str) -> bool:
-    """Whether this node sees all slots served."""
-    async with Redis.from_url(url) as node:
-        found = await node.cluster("INFO")
-    return str(found["cluster_state"]) == "ok"

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 from redis.asyncio import Redis
 from redis.crc import key_slot
 
+from deploy.local.redis_cluster import whole
 from stream_metrics.adapters.redis.keys import choose_tag
 from tests.campaign.faults.fault import Fault, Need
 from tests.campaign.faults.redis import ANSWER_SECONDS, BACKOFF_SECONDS, FEW
-from tests.campaign.servers import ClusterRedis, SentinelRedis, leads, whole
+from tests.campaign.servers import ClusterRedis, SentinelRedis, leads
 from tests.services.live import PARTITIONS
 
 if TYPE_CHECKING:

@@ -1,0 +1,90 @@
+"""A Redis Cluster of masters without replicas, as child processes on free loopback ports."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+from redis.asyncio import Redis
+
+from deploy.local.process import ServerFailed
+from deploy.local.servers import RedisServer
+from deploy.local.waiting import wait_until
+
+NODE_TIMEOUT_MS = "1000"
+
+
+class RedisCluster:
+    """So many masters that share the slots; ``servers`` has each of them."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        masters: int = 3,
+        fsync: Literal["always", "everysec", "no"] = "always",
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        ours = {"cluster-enabled": "yes", "cluster-node-timeout": NODE_TIMEOUT_MS}
+        self.servers = [
+            RedisServer(
+                folder / f"redis-{number}", fsync=fsync, options={**(options or {}), **ours}
+            )
+            for number in range(masters)
+        ]
+
+    @property
+    def url(self) -> str:
+        """One of the nodes, by which clients find the others."""
+        return self.servers[0].url
+
+    async def start(self) -> Self:
+        """Start the nodes and give them their slots; returns when each sees all slots served."""
+        for server in self.servers:
+            await server.start()
+        places = [f"127.0.0.1:{server.port}" for server in self.servers]
+        process = await asyncio.create_subprocess_exec(
+            "redis-cli", "--cluster", "create", *places, "--cluster-yes",
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+        )  # fmt: skip
+        said, _ = await process.communicate()
+        if process.returncode != 0:
+            raise ServerFailed(f"the Cluster could not be made:\n{said.decode()}")
+        for server in self.servers:
+            await wait_until(partial(whole, server.url), 30, "the Cluster is not whole")
+        return self
+
+    async def stop(self) -> None:
+        """SIGTERM to all nodes, SIGKILL to those that stay."""
+        await asyncio.gather(*(server.stop() for server in self.servers))
+
+    def kill9(self) -> None:
+        """SIGKILL to all nodes; returns when they are gone."""
+        for server in self.servers:
+            server.kill9()
+
+    async def __aenter__(self) -> Self:
+        try:
+            return await self.start()
+        except BaseException:
+            self.kill9()
+            raise
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+
+async def whole(url: str) -> bool:
+    """Whether this node sees all slots served."""
+    async with Redis.from_url(url) as node:
+        found = await node.cluster("INFO")
+    return str(found["cluster_state"]) == "ok"
