@@ -9,35 +9,30 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from random import Random
 
 import aiohttp
-from aiokafka import AIOKafkaProducer
 from redis.asyncio import Redis
 
 from benchmarks.figures import Figure, figures_table, number, section, table
-from benchmarks.servers import JVM, PARTITIONS
+from benchmarks.processes import SCRAPE, ShippedWorker, total, usage
+from benchmarks.servers import JVM, PARTITIONS, send
 from benchmarks.workload import EVENTS, LABELS
 from deploy.local.kafka.cluster import Kafka
-from deploy.local.process import ServerFailed, free_port
+from deploy.local.process import ServerFailed
 from deploy.local.servers import RedisServer
-from deploy.local.stack import Command
 
 RESULTS = 3
 LABEL_EVERY = 10
 PARTS = 10  # of the run, each with figures of its own
 SAMPLE_SECONDS = 1.0
 SETTLE_SECONDS = 3.0  # the worker says every two seconds what is in its cache
-SCRAPE = aiohttp.ClientTimeout(total=10)
 NOTHING_NEW_SECONDS = 120
 MB = 1_000_000
 
@@ -99,10 +94,10 @@ async def samples_of(
     for topic in topics.values():
         for name in (topic, f"{topic}.dlq"):
             await kafka.create_topic(name, PARTITIONS, {"retention.ms": "-1"})
-    async with _worker(plan, kafka, redis, folder, tuple(topics.values())) as (worker, address):
+    async with _worker(plan, kafka, redis, folder, tuple(topics.values())) as worker:
         sending = asyncio.create_task(_produce(plan, kafka.bootstrap_servers, topics))
         try:
-            async for sample in _watch(plan, worker, address, redis):
+            async for sample in _watch(plan, worker, redis):
                 if sending.done():
                     sending.result()
                 yield sample
@@ -111,31 +106,21 @@ async def samples_of(
             await asyncio.gather(sending, return_exceptions=True)
 
 
-@asynccontextmanager
-async def _worker(
+def _worker(
     plan: Plan, kafka: Kafka, redis: RedisServer, folder: Path, topics: tuple[str, ...]
-) -> AsyncIterator[tuple[Command, str]]:
-    """The worker of the command line, and where its pages are."""
-    address = f"http://127.0.0.1:{free_port()}"
-    environment = {
-        "STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
-        "STREAM_METRICS_KAFKA__TOPICS": json.dumps(topics),
-        "STREAM_METRICS_KAFKA__GROUP_ID": topics[0],
-        "STREAM_METRICS_REDIS__URL": redis.url,
-        "STREAM_METRICS_STATE__DIGEST_KEY": "a key for measurements",
-        "STREAM_METRICS_STATE__CACHE_RESULTS": str(plan.cache_results),
-        "STREAM_METRICS_WEB__PORT": address.rpartition(":")[2],
-        "STREAM_METRICS_LOG__LEVEL": "WARNING",
+) -> ShippedWorker:
+    """The worker of the command line."""
+    settings = {
+        "KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+        "KAFKA__TOPICS": json.dumps(topics),
+        "KAFKA__GROUP_ID": topics[0],
+        "REDIS__URL": redis.url,
+        "STATE__CACHE_RESULTS": str(plan.cache_results),
     }
-    command = [sys.executable, "-m", "stream_metrics", "worker"]
-    child = Command(folder / "worker", command, environment, f"{address}/readyz")
-    async with child:
-        yield child, address
+    return ShippedWorker(folder / "worker", settings)
 
 
-async def _watch(
-    plan: Plan, worker: Command, address: str, redis: RedisServer
-) -> AsyncIterator[Sample]:
+async def _watch(plan: Plan, worker: ShippedWorker, redis: RedisServer) -> AsyncIterator[Sample]:
     """A sample a second until all records are read, and until the worker has told of its cache."""
     began = time.monotonic()
     client = Redis.from_url(redis.url)
@@ -145,7 +130,7 @@ async def _watch(
             while last < plan.records or time.monotonic() < moved + SETTLE_SECONDS:
                 if not worker.running:
                     raise ServerFailed(f"the worker ended:\n{worker.log_tail()}")
-                sample = await _sample(worker.pid, session, address, client, began)
+                sample = await _sample(worker, session, client, began)
                 yield sample
                 if sample.records > last:
                     last, moved = sample.records, time.monotonic()
@@ -157,34 +142,19 @@ async def _watch(
 
 
 async def _sample(
-    pid: int, session: aiohttp.ClientSession, address: str, redis: Redis, began: float
+    worker: ShippedWorker, session: aiohttp.ClientSession, redis: Redis, began: float
 ) -> Sample:
-    async with session.get(f"{address}/metrics") as answer:
-        text = await answer.text()
-    found = {"events_total": 0.0, "open_conversations": 0.0, "open_results": 0.0}
-    for line in text.splitlines():
-        name = line.partition("{")[0].partition(" ")[0].removeprefix("streammetrics_")
-        if name in found:
-            found[name] += float(line.rpartition(" ")[2])
-    rss_bytes, cpu_seconds = _process(pid)
+    text = await worker.scrape(session)
+    used = usage(worker.pid)
     return Sample(
         seconds=time.monotonic() - began,
-        records=int(found["events_total"]),
-        cached=int(found["open_conversations"]),
-        cache_results=int(found["open_results"]),
-        rss_bytes=rss_bytes,
-        cpu_seconds=cpu_seconds,
+        records=int(total(text, "events_total")),
+        cached=int(total(text, "open_conversations")),
+        cache_results=int(total(text, "open_results")),
+        rss_bytes=used.rss_bytes,
+        cpu_seconds=used.cpu_seconds,
         redis_bytes=int((await redis.info("memory"))["used_memory"]),
     )
-
-
-def _process(pid: int) -> tuple[int, float]:
-    """Resident bytes and CPU seconds of a process, as Linux says."""
-    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
-    rss = next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:"))
-    times = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    ticks = int(times[11]) + int(times[12])  # in user mode and in the kernel
-    return 1024 * int(rss), ticks / os.sysconf("SC_CLK_TCK")
 
 
 # -- records ------------------------------------------------------------------------------------
@@ -228,17 +198,14 @@ def _result(number: int, chance: Random) -> str:
 
 async def _produce(plan: Plan, bootstrap: str, topics: dict[str, str]) -> None:
     """Send all records, no faster than Kafka takes them."""
-    producer = AIOKafkaProducer(
-        bootstrap_servers=bootstrap, linger_ms=20, max_batch_size=256 * 1024
+    start = time.time() - 4_000
+    await send(
+        bootstrap,
+        (
+            (topics[topic], key, value, timestamp_ms)
+            for topic, key, value, timestamp_ms in records(plan, start)
+        ),
     )
-    await producer.start()
-    try:
-        start = time.time() - 4_000
-        for topic, key, value, timestamp_ms in records(plan, start):
-            await producer.send(topics[topic], value, key=key, timestamp_ms=timestamp_ms)
-        await producer.flush()
-    finally:
-        await producer.stop()
 
 
 # -- the report ---------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,14 +50,21 @@ async def servers(traffic: Traffic) -> AsyncIterator[Servers]:
             Kafka(Path(folder) / "kafka", jvm=JVM) as kafka,
             redis_server() as (redis, client),
         ):
-            for topic in TOPICS.values():
-                for name in (topic, f"{topic}.dlq"):
-                    await kafka.create_topic(name, PARTITIONS, {"retention.ms": "-1"})
+            await create_topics(kafka)
             await produce(kafka.bootstrap_servers, traffic)
             yield Servers(kafka, redis, client)
 
 
-async def produce(bootstrap: str, traffic: Traffic) -> None:
+async def create_topics(kafka: Kafka, partitions: int = PARTITIONS, prefix: str = "") -> list[str]:
+    """Create the worker's topics and those of its dead letters; the names of the former."""
+    topics = [prefix + topic for topic in TOPICS.values()]
+    for topic in topics:
+        for name in (topic, f"{topic}.dlq"):
+            await kafka.create_topic(name, partitions, {"retention.ms": "-1"})
+    return topics
+
+
+async def produce(bootstrap: str, traffic: Traffic, prefix: str = "") -> None:
     """Send every record, in its order, to the partition of its key."""
     producer = AIOKafkaProducer(
         bootstrap_servers=bootstrap,
@@ -71,13 +78,27 @@ async def produce(bootstrap: str, traffic: Traffic) -> None:
         for record in traffic.records:
             sent.append(
                 await producer.send(
-                    TOPICS[record.stream],
+                    prefix + TOPICS[record.stream],
                     record.value,
                     key=record.key,
                     timestamp_ms=record.timestamp_ms,
                 )
             )
         await asyncio.gather(*sent)
+    finally:
+        await producer.stop()
+
+
+async def send(bootstrap: str, records: Iterable[tuple[str, bytes, bytes, int]]) -> None:
+    """Send records (topic, key, value, timestamp in ms), no faster than Kafka takes them."""
+    producer = AIOKafkaProducer(
+        bootstrap_servers=bootstrap, linger_ms=20, max_batch_size=256 * 1024
+    )
+    await producer.start()
+    try:
+        for topic, key, value, timestamp_ms in records:
+            await producer.send(topic, value, key=key, timestamp_ms=timestamp_ms)
+        await producer.flush()
     finally:
         await producer.stop()
 

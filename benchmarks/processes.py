@@ -1,0 +1,84 @@
+"""What Linux says of a process, and the worker of the command line as one."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+
+from deploy.local.process import ChildProcess, free_port
+from deploy.local.stack import Command
+
+DIGEST_KEY = "a key for measurements"
+SCRAPE = aiohttp.ClientTimeout(total=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Resident bytes of a process, and the CPU seconds that it has used so far."""
+
+    rss_bytes: int
+    cpu_seconds: float
+
+
+def usage(pid: int) -> Usage:
+    """What ``/proc`` says."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    rss = next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:"))
+    times = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    ticks = int(times[11]) + int(times[12])  # in user mode and in the kernel
+    return Usage(1024 * int(rss), ticks / os.sysconf("SC_CLK_TCK"))
+
+
+def cpu_seconds(processes: Iterable[ChildProcess]) -> float:
+    """CPU seconds that all of them have used so far."""
+    return sum(usage(process.pid).cpu_seconds for process in processes)
+
+
+class ShippedWorker(Command):
+    """``stream-metrics worker`` with a port of its own; ready when its pages say so."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
+        """``settings`` by the names of the environment, without their common prefix."""
+        port = free_port()
+        self.address = f"http://127.0.0.1:{port}"
+        ours = {
+            "STATE__DIGEST_KEY": DIGEST_KEY,
+            "LOG__LEVEL": "WARNING",
+            "WEB__PORT": str(port),
+            **settings,
+        }
+        super().__init__(
+            folder,
+            [sys.executable, "-m", "stream_metrics", "worker"],
+            {f"STREAM_METRICS_{name}": value for name, value in ours.items()},
+            f"{self.address}/readyz",
+        )
+
+    async def scrape(self, session: aiohttp.ClientSession) -> str:
+        """The text of ``/metrics``."""
+        async with session.get(f"{self.address}/metrics") as answer:
+            answer.raise_for_status()
+            return await answer.text()
+
+
+def total(text: str, name: str) -> float:
+    """The sum of a metric's samples in the text of a scrape.
+
+    >>> total('streammetrics_a_total{x="1"} 2\\nstreammetrics_a_total{x="2"} 3\\n', "a_total")
+    5.0
+    """
+    found = 0.0
+    for line in text.splitlines():
+        if line.partition("{")[0].partition(" ")[0] == f"streammetrics_{name}":
+            found += float(line.rpartition(" ")[2])
+    return found
+
+
+def records_done(text: str) -> int:
+    """How many records the worker has written and counted, dead letters included."""
+    return int(total(text, "batch_records_sum"))
