@@ -14,7 +14,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 PYTEST := $(BIN)/python -m pytest
 PLAIN := tests/property $(addprefix tests/unit/test_, bad_input.py contract.py examples.py regressions.py)
-CODE := stream_metrics deploy tests kernel $(wildcard benchmarks)
+CODE := stream_metrics deploy tests kernel compiled $(wildcard benchmarks)
 
 # The compiled kernel: the stamp of its last installation, and what it is made from. maturin comes
 # from .venv; cargo from PATH, or from where rustup puts it.
@@ -22,6 +22,11 @@ KERNEL := .venv/.kernel
 KERNEL_SOURCES := $(shell find kernel/src -name '*.rs') $(addprefix kernel/, \
 	Cargo.toml Cargo.lock pyproject.toml stream_metrics_kernel.pyi)
 TOOLS := env PATH="$(CURDIR)/$(BIN):$(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin"
+
+# Modules compiled as they stand: the stamp of their last installation, and all that they are made from.
+COMPILED := .venv/.compiled
+COMPILED_SOURCES := compiled/setup.py compiled/pyproject.toml \
+	$(shell find stream_metrics/dedup stream_metrics/engine stream_metrics/events stream_metrics/metrics -name '*.py')
 
 PIN := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --no-config --quiet --custom-compile-command "make lock"
@@ -32,7 +37,12 @@ PIN := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(READY) ## Make .venv with everything pinned, and the compiled kernel if cargo is there
+setup: $(READY) ## Make .venv with everything pinned, and what is compiled if there are compilers
+	@if $(MAKE) --question $(COMPILED); then :; \
+	elif ! command -v $${CC:-cc} >/dev/null; then \
+		echo "no C compiler found: modules run as Python, not compiled"; \
+	elif $(MAKE) $(COMPILED); then :; \
+	else echo "modules could not be compiled: they run as Python"; fi
 	@if $(MAKE) --question $(KERNEL); then exit; fi; \
 	if ! $(TOOLS) sh -c 'command -v cargo' >/dev/null; then \
 		echo "no Rust compiler found: the Python code runs in place of the compiled kernel (make kernel installs one)"; \
@@ -66,7 +76,18 @@ kernel: $(READY) ## Build and install the compiled kernel; installs a Rust compi
 	@$(TOOLS) python -m deploy.local compiler || { \
 		echo "or get one from https://rustup.rs" >&2; exit 1; \
 	}
-	@$(MAKE) $(KERNEL)
+	@$(MAKE) $(KERNEL) $(COMPILED)
+
+$(COMPILED): $(COMPILED_SOURCES) | $(READY)
+	@echo "compiling modules (a minute)"
+	@rm -rf compiled/build
+	@$(TOOLS) python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+		--wheel-dir compiled/build/wheels ./compiled >.venv/compiled.log 2>&1 || { \
+		tail -n 30 .venv/compiled.log >&2; exit 1; \
+	}
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-index --no-deps --force-reinstall \
+		compiled/build/wheels/*.whl
+	@touch $@
 
 $(KERNEL): $(KERNEL_SOURCES) | $(READY)
 	@echo "building the compiled kernel (half a minute the first time)"
@@ -182,9 +203,9 @@ lock: setup ## Pin the newest versions that pyproject.toml allows, with hashes
 	@$(PIN) --extra dev --upgrade --output-file constraints.txt pyproject.toml
 	@$(PIN) --constraint constraints.txt --output-file deploy/docker/requirements.txt pyproject.toml
 	@$(PIN) --upgrade --output-file benchmarks/peers/requirements.txt benchmarks/peers/requirements.in
-	@printf 'maturin\nsetuptools\n' | $(PIN) --constraint constraints.txt \
+	@printf 'maturin\nmypy\nsetuptools\n' | $(PIN) --constraint constraints.txt \
 		--output-file deploy/docker/build-requirements.txt -
 
 clean: ## Remove .venv and what tools leave behind
-	rm -rf .venv kernel/target build out .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
+	rm -rf .venv kernel/target compiled/build build out .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

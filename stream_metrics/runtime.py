@@ -13,7 +13,7 @@ from dataclasses import replace
 import structlog
 from prometheus_client import CollectorRegistry, ProcessCollector
 
-from stream_metrics import __version__
+from stream_metrics import ENGINE, __version__
 from stream_metrics.adapters.auth import read_users
 from stream_metrics.adapters.health import WATCHDOG, Health
 from stream_metrics.adapters.kafka.cluster import Cluster
@@ -210,6 +210,7 @@ class Runtime:
             "worker starts",
             version=__version__,
             kernel="compiled" if kernel is not None else "python",
+            engine=ENGINE,
             group=settings.kafka.group_id,
         )
         store = connect(redis_options(settings))

@@ -17,7 +17,7 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     installing = commands.add_parser("install", help="install the servers that are missing")
     installing.add_argument("--tests", action="store_true", help="what only tests need, too")
-    commands.add_parser("compiler", help="install a Rust compiler if there is none")
+    commands.add_parser("compiler", help="install the compilers that are missing")
     commands.add_parser("faketime", help="install what the fault campaign sets clocks wrong with")
     commands.add_parser("doctor", help="say what is there, what is missing and how to get it")
     commands.add_parser("stack", help="run the whole live system until Ctrl-C")
@@ -25,7 +25,7 @@ def main() -> int:
     if chosen.command == "install":
         return install.install(install.TESTS if chosen.tests else install.SERVERS)
     if chosen.command == "compiler":
-        return install.install((install.CARGO,))
+        return install.install(install.COMPILERS)
     if chosen.command == "faketime":
         return install.install((install.FAKETIME,))
     if chosen.command == "doctor":

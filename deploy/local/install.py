@@ -11,6 +11,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -22,18 +23,22 @@ GO_AT_LEAST = (1, 23)
 
 @dataclass(frozen=True)
 class Need:
-    """A program, its other names, and the Debian packages that hold it, best first."""
+    """A program, its other names, and the Debian packages that hold it, best first.
+
+    ``where`` finds what is no program by its name.
+    """
 
     program: str
     packages: tuple[str, ...]
     purpose: str
     other_names: tuple[str, ...] = ()
     fits: Callable[[str], bool] = lambda path: True
+    where: Callable[[str], str | None] = shutil.which
 
     def find(self) -> str | None:
         """Where the program is; ``None`` if it is missing or unfit."""
         for name in (self.program, *self.other_names):
-            path = shutil.which(name)
+            path = self.where(name)
             if path is not None and self.fits(path):
                 return path
         return None
@@ -51,6 +56,12 @@ def go_version(path: str) -> tuple[int, int]:
     done = subprocess.run([path, "version"], capture_output=True, text=True, check=False)
     found = re.search(r"go(\d+)\.(\d+)", done.stdout)
     return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def header(name: str) -> str | None:
+    """The path of a header file of this Python; ``None`` if it is missing."""
+    path = os.path.join(sysconfig.get_path("include"), name)
+    return path if os.path.exists(path) else None
 
 
 REDIS = Need("redis-server", ("redis-server",), "state")
@@ -72,6 +83,14 @@ CHROMIUM = Need("chromium", ("chromium",), "shows the page in tests", ("chromium
 FAKETIME = Need("faketime", ("faketime",), "gives a server a wrong clock in the fault campaign")
 # Debian 12 has two: cargo-web is the newer, and needs no git clone of the registry's index.
 CARGO = Need("cargo", ("cargo-web", "cargo"), "builds the compiled kernel")
+CC = Need("cc", ("gcc",), "compiles modules", ("gcc", "clang"))
+HEADERS = Need(
+    "Python.h",
+    (f"python{sys.version_info[0]}.{sys.version_info[1]}-dev", "python3-dev"),
+    "what compiled modules are made with",
+    where=header,
+)
+COMPILERS = (CARGO, CC, HEADERS)
 
 # Compose's own library, which reads docker-compose.yml in a test, is in Go.
 GO = Need(

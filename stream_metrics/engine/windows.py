@@ -9,10 +9,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from math import gcd
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from stream_metrics.engine.cells import CODES, split_code
 from stream_metrics.engine.codec import decode_sums, encode_sums
@@ -28,8 +27,7 @@ _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _WINDOW_UNITS: Final = (("h", 3_600), ("m", 60), ("s", 1))
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(NamedTuple):
     """A window's name and its length in microseconds, a multiple of 60."""
 
     name: str
@@ -93,8 +91,7 @@ def left_windows(windows: Iterable[Window]) -> tuple[Window, ...]:
     return tuple(Window(LEFT + window.name, window.length_us) for window in windows)
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
+class Names(NamedTuple):
     """Which agents and routes have series of their own; all others are ``other``."""
 
     agents: frozenset[str]

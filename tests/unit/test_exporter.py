@@ -44,7 +44,7 @@ CORE = [series.name for series in CODES.values() if series.windows is None]
 KNOWN_LABELS = {
     "agent", "window", "metric", "iteration", "entity_type", "evidence", "span", "decision",
     "needed", "route", "correct", "order", "type", "outcome", "reason", "key", "step", "verdict",
-    "stage", "topic", "partition", "version", "python", "kernel", "found", "le",
+    "stage", "topic", "partition", "version", "python", "kernel", "engine", "found", "le",
 }  # fmt: skip
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -463,6 +463,7 @@ def test_closed_label_sets_exist_from_the_start(registry: CollectorRegistry) -> 
     build = next(dict(labels) for name, labels in found if name == "streammetrics_build_info")
     assert build["version"] == stream_metrics.__version__
     assert build["kernel"] in ("compiled", "python")
+    assert build["engine"] == stream_metrics.ENGINE
 
 
 @pytest.mark.parametrize("openmetrics", [False, True])

@@ -21,7 +21,7 @@ from prometheus_client import (
     disable_created_metrics,
 )
 
-from stream_metrics import __version__
+from stream_metrics import ENGINE, __version__
 from stream_metrics.adapters.prometheus.catalogue import (
     BATCH_BOUNDS,
     COUNTS,
@@ -208,6 +208,7 @@ class Operations:
                 "version": __version__,
                 "python": platform.python_version(),
                 "kernel": "compiled" if kernel is not None else "python",
+                "engine": ENGINE,
             }
         )
 

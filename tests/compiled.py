@@ -1,0 +1,57 @@
+"""What a state partition makes of recorded records, as one digest: ``python -m tests.compiled F``.
+
+F has pickled records. Says as JSON which form of the engine ran, and the digest of all state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import pickle
+import sys
+from pathlib import Path
+
+from benchmarks.inprocess import InProcess
+from stream_metrics.engine import step
+from stream_metrics.ports import Record
+from stream_metrics.worker.partition import conversation_key
+
+
+async def digest(records: list[Record]) -> str:
+    """Of the windows and of every conversation as they are stored."""
+    path = await InProcess().open()
+    await path.process(records)
+    ids = {name for name in map(_conversation, records) if name is not None}
+    keys = sorted(map(conversation_key, ids))
+    stored = await path.store.load(0, [(key, True) for key in keys])
+    state = await path.store.describe(0)
+    said = [
+        *[
+            (sorted(parts.hot.items()), sorted((parts.fingerprints or {}).items()))
+            for parts in stored
+        ],
+        sorted(state.buckets.items()),
+    ]
+    return hashlib.sha256(repr(said).encode()).hexdigest()
+
+
+def _conversation(record: Record) -> str | None:
+    try:
+        return str(json.loads(record.value or b"")["conversation_id"])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def main() -> None:
+    """Digest the records of a file."""
+    records = pickle.loads(Path(sys.argv[1]).read_bytes())  # noqa: S301
+    print(
+        json.dumps(
+            {"engine": Path(str(step.__file__)).suffix, "state": asyncio.run(digest(records))}
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
