@@ -1,0 +1,80 @@
+"""How much work an event is, in counts that do not depend on the machine; times are not held.
+
+A count is the same in every run and on every machine, so that little more than what was recorded is
+a change of the code. Where a change is meant, or brings a count down, record what was found.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from itertools import islice
+from typing import Final
+
+from benchmarks.workload import as_records
+from stream_metrics.ports import Record
+from stream_metrics.traffic import TrafficProfile, generate
+
+MARGIN: Final = 0.03
+"""How far above the recorded count one may be."""
+SEED: Final = 8
+CONVERSATIONS: Final = 700
+HOUR_SECONDS: Final = 3_600
+LATEST_SECONDS: Final = 5_400  # the last labels come so long after the first event, or sooner
+
+RECORDED: Final[Mapping[str, float]] = {
+    "Python calls, with the kernel": 119.139,
+    "C calls, with the kernel": 212.3645,
+    "Python calls, in Python": 351.8745,
+    "C calls, in Python": 717.681,
+    "Redis commands, going on": 0.7885,
+    "round trips, going on": 0.008,
+    "bytes to Redis, going on": 1_228.424,
+    "bytes from Redis, going on": 0.804,
+    "Redis commands, taking over": 0.772,
+    "round trips, taking over": 0.009,
+    "bytes to Redis, taking over": 1_258.263,
+    "bytes from Redis, taking over": 52.185,
+    "state bytes a result": 106.685,
+    "state bytes a further value": 17.125,
+    "state bytes a label": 12.468,
+}
+"""Of a record, in batches of 500, but for state bytes.
+
+Calls are those of Python 3.11; later ones make fewer. Commands are all that Redis runs, in scripts
+too. A worker that goes on holds its conversations; one that takes over reads them from Redis.
+"""
+
+
+def records(count: int) -> list[Record]:
+    """Seeded traffic that came to its end within the last hours, as state expires by record time.
+
+    It begins with an hour, so that event times fall into buckets of windows as in every run.
+    """
+    start = (int(time.time()) - LATEST_SECONDS) // HOUR_SECONDS * HOUR_SECONDS
+    profile = TrafficProfile(
+        seed=SEED, conversations=CONVERSATIONS, start=start, duration_seconds=HOUR_SECONDS
+    )
+    sent = list(islice(generate(profile), count))
+    assert len(sent) == count, "more conversations are needed"
+    return as_records(sent)
+
+
+def hold(found: Mapping[str, float], recorded: Mapping[str, float] = RECORDED) -> None:
+    """Fail if any count has grown.
+
+    Raises:
+        AssertionError: It names what grew, by how much, and what to do.
+    """
+    grown = [
+        f"{name}: {value:,.2f}, which is {value / recorded[name] - 1:.1%} above the recorded "
+        f"{recorded[name]:,.2f} ({MARGIN:.0%} are allowed)"
+        for name, value in found.items()
+        if value > recorded[name] * (1 + MARGIN)
+    ]
+    assert not grown, (
+        "an event is more work than it was:\n"
+        + "\n".join(grown)
+        + "\nIf it is meant, record the new count in tests/counts.py and say in the commit what it "
+        "is good for."
+    )

@@ -1,0 +1,60 @@
+"""An event calls no more functions than it did, with the kernel and without."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from stream_metrics.kernel import kernel as installed
+from tests.counts import RECORDED, hold
+
+BY_KIND = {"call": "Python calls", "c_call": "C calls"}
+
+
+def counted(kernel: str, hash_seed: int = 0) -> dict[str, float]:
+    """Calls an event in a process of its own, which no other test has warmed up."""
+    environment = {
+        **os.environ,
+        "STREAM_METRICS_KERNEL": kernel,
+        "PYTHONHASHSEED": str(hash_seed),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.calls"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize(("kernel", "how"), [("", "with the kernel"), ("python", "in Python")])
+def test_no_event_calls_more(kernel: str, how: str) -> None:
+    """Function calls an event stay within the recorded ones."""
+    assert installed is not None, "stream-metrics-kernel is not installed: make setup"
+    hold({f"{BY_KIND[kind]}, {how}": value for kind, value in counted(kernel).items()})
+
+
+def test_counts_are_the_same_in_every_run() -> None:
+    """Another order of sets changes nothing with the kernel."""
+    assert counted("", hash_seed=1) == counted("", hash_seed=2)
+
+
+def test_what_grows_is_named() -> None:
+    """A count above the margin fails, and says by how much and what to do; others pass."""
+    recorded = {"commands": 2.0, "bytes": 100.0}
+
+    hold({"commands": 2.05, "bytes": 20.0}, recorded)
+    with pytest.raises(AssertionError, match=r"(?s)bytes: 104.00.*4.0% above.*100.00.*counts.py"):
+        hold({"commands": 2.0, "bytes": 104.0}, recorded)
+
+
+def test_every_recorded_count_is_above_zero() -> None:
+    """A count of zero would hold nothing back."""
+    assert all(value > 0 for value in RECORDED.values())
