@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry
 
@@ -27,10 +27,18 @@ async def once(call: Callable[[], Awaitable[object]]) -> object:
 
 
 class InProcess:
-    """One state partition that reads both topics; ``open`` before use."""
+    """One state partition that reads both topics; ``open`` before use.
 
-    def __init__(self, store: StateStore | None = None) -> None:
-        settings = Settings.model_validate({"state": {"digest_key": DIGEST_KEY}})
+    ``metrics`` are settings of that part.
+    """
+
+    def __init__(
+        self, store: StateStore | None = None, metrics: Mapping[str, object] | None = None
+    ) -> None:
+        settings = Settings.model_validate(
+            {"state": {"digest_key": DIGEST_KEY}, "metrics": metrics or {}}
+        )
+        self.settings = settings
         self.store = store or MemoryStore()
         key_id = settings.key_id()
         self._options = PartitionOptions(

@@ -22,22 +22,24 @@ SETTLE_SECONDS = 1.5  # the append-only file's buffer is part of used_memory
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Conversations of one turn: four iterations of one search with ten results."""
+    """Conversations of one turn, by default four iterations of one search with ten results."""
 
     conversations: int
     further: int = 0
     labels: bool = False
+    iterations: int = ITERATIONS
+    each: int = RESULTS
 
     @property
     def results(self) -> int:
         """In all."""
-        return self.conversations * ITERATIONS * RESULTS
+        return self.conversations * self.iterations * self.each
 
     def records(self, seed: int) -> Iterator[Record]:
         """The events, conversations interleaved."""
         plain = Plain(seed)
-        for iteration in range(ITERATIONS):
-            numbers = range(iteration * RESULTS + 1, (iteration + 1) * RESULTS + 1)
+        for iteration in range(self.iterations):
+            numbers = range(iteration * self.each + 1, (iteration + 1) * self.each + 1)
             for serial in range(self.conversations):
                 name = f"itd-{serial:06x}-{seed:04x}"
                 results = [plain.result(n, further=self.further) for n in numbers]
@@ -65,6 +67,11 @@ async def memory_figures(redis: RedisServer, client: Redis, *, quick: bool) -> l
 
 async def _bytes(redis: RedisServer, client: Redis, shape: Shape, seed: int) -> float:
     """Bytes of Redis a result once the state of all conversations is in it."""
+    return await state_bytes(redis, client, shape, seed) / shape.results
+
+
+async def state_bytes(redis: RedisServer, client: Redis, shape: Shape, seed: int = 0) -> int:
+    """Bytes of Redis once the state of all conversations is in it."""
     await client.flushall()
     store = connect(RedisOptions(url=redis.url, namespace="memory"))
     try:
@@ -73,7 +80,7 @@ async def _bytes(redis: RedisServer, client: Redis, shape: Shape, seed: int) -> 
         before = await _used(client)
         await path.process(list(shape.records(seed)))
         await asyncio.sleep(SETTLE_SECONDS)
-        return (await _used(client) - before) / shape.results
+        return await _used(client) - before
     finally:
         await store.close()
 

@@ -70,7 +70,11 @@ class Meter:
             self._ended = (time.process_time(), time.perf_counter())
             if self._sampler is not None:
                 self._sampler.stop()
-            self._runtime.stop()
+            self._finished()
+
+    def _finished(self) -> None:
+        """All records are taken."""
+        self._runtime.stop()
 
     def _on_batch(self, records: int) -> None:
         self._batch(records)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count, islice
 from random import Random
 from typing import Any
 
@@ -41,18 +41,40 @@ class Traffic:
         return f"{len(self.records):,} records: {', '.join(parts)}"
 
 
-def traffic(records: int) -> Traffic:
+def traffic(
+    records: int, per_conversation: int = RECORDS_PER_CONVERSATION, **shape: Any
+) -> Traffic:
     """So many records of seeded traffic that ended a little before now.
+
+    ``shape`` is what differs from the profile's defaults; there are conversations enough if each
+    has ``per_conversation`` records.
 
     The content is the same in every run but for the times: state expires by record time, so the
     records of another day would be deleted as soon as they were read.
     """
-    conversations = records // RECORDS_PER_CONVERSATION + 200
+    conversations = records // per_conversation + 200
     start = int(time.time()) - SPAN_SECONDS - TAIL_SECONDS
     profile = TrafficProfile(
-        seed=SEED, conversations=conversations, start=start, duration_seconds=SPAN_SECONDS
+        **{
+            "seed": SEED,
+            "conversations": conversations,
+            "start": start,
+            "duration_seconds": SPAN_SECONDS,
+            **shape,
+        }
     )
     return Traffic(list(islice(generate(profile), records)))
+
+
+def unending(sent: Traffic) -> Iterator[TrafficRecord]:
+    """The records, and then again and again with other conversations, so that none is a repeat."""
+    yield from sent.records
+    for serial in count(1):
+        for record in sent.records:
+            old = record.key or b""
+            new = b"%b.%d" % (old, serial)
+            value = record.value.replace(b'"%b"' % old, b'"%b"' % new, 1) if old else record.value
+            yield record._replace(key=record.key and new, value=value)
 
 
 def as_records(sent: Sequence[TrafficRecord], partitions: int = 1) -> list[Record]:
@@ -99,7 +121,12 @@ class Plain:
         return {name: made[name] for name in ("result_id", "title", "snippet")}
 
     def search(
-        self, conversation: str, iteration: int, results: Sequence[dict[str, Any]], serial: int = 1
+        self,
+        conversation: str,
+        iteration: int,
+        results: Sequence[dict[str, Any]],
+        serial: int = 1,
+        agent: str = "it-desk",
     ) -> Record:
         """A search iteration with one search."""
         searches = [
@@ -110,7 +137,7 @@ class Plain:
                 "results": list(results),
             }
         ]
-        event = {"agent": "it-desk", "iteration": iteration, "searches": searches}
+        event = {"agent": agent, "iteration": iteration, "searches": searches}
         return self._record(EVENTS, "search_iteration", conversation, event)
 
     def labels(self, conversation: str, numbers: Sequence[int]) -> Record:

@@ -1,0 +1,111 @@
+"""One worker of a group, in a process of its own, with a meter on it.
+
+``python -m benchmarks.member SIZES WARM`` takes its settings from the environment. SIZES is a JSON
+object: how many records each partition number has, of all topics. The measurement begins when WARM
+records are written, so that what every start costs is told apart (``start_cpu``), and ends with the
+write of the last record on the partitions that the group has given the worker. Then it prints one
+JSON object, and stays in the group until its standard input ends: a worker that left would have the
+others take over its partitions in the midst of their measurement.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from benchmarks.worker import Meter
+from stream_metrics.adapters.prometheus.catalogue import FOUND, PREFIX
+from stream_metrics.cli.common import load_settings
+from stream_metrics.logs import configure_logs
+from stream_metrics.runtime import Runtime
+
+
+class MemberMeter(Meter):
+    """A meter whose total is what lies on the partitions that the worker is given."""
+
+    def __init__(self, runtime: Runtime, sizes: Mapping[int, int], warm: int) -> None:
+        super().__init__(runtime, sum(sizes.values()), None)
+        self.done = asyncio.Event()
+        self._sizes, self._warm = sizes, warm
+        self._start_cpu: float | None = None
+        self._before = 0  # records that the start took
+        self._assigned = runtime.operations.assigned
+        runtime.operations.assigned = self._on_assigned  # type: ignore[method-assign]
+
+    def _on_assigned(self, count: int) -> None:
+        self._assigned(count)
+        owned = self._runtime._owned().numbers
+        self._total = sum(self._sizes.get(number, 0) for number in owned)
+
+    def _on_stage(self, name: str, seconds: float) -> None:
+        super()._on_stage(name, seconds)
+        if name == "state" and self._start_cpu is None and self.records >= self._warm:
+            now = time.process_time()
+            self._start_cpu = now - self._began[0]
+            self._began = (now, time.perf_counter())
+            self._before = self.records
+            self.batches = self.sends = 0
+            self.stages.clear()
+
+    def _finished(self) -> None:
+        self.done.set()
+
+    def report(self) -> dict[str, Any]:
+        """What was measured; ``began`` and ``ended`` are by the clock that all processes share."""
+        more = {
+            "records": self.records - self._before,
+            "start_cpu": self._start_cpu or 0.0,
+            "began": self._began[1],
+            "ended": self._ended[1],
+            "rss_bytes": _peak_bytes(),
+            "opened": {where: self._opened(where) for where in FOUND},
+        }
+        return {**super().report(), **more}
+
+    def _opened(self, where: str) -> float:
+        """Conversations that batches needed, by where they were; the start included."""
+        name = f"{PREFIX}conversations_opened_total"
+        return self._runtime.registry.get_sample_value(name, {"found": where}) or 0.0
+
+
+def _peak_bytes() -> int:
+    """The largest that this process has been; what ``getrusage`` says begins with its parent's."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    peak = next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))
+    return 1024 * int(peak)
+
+
+async def work(sizes: Mapping[int, int], warm: int) -> None:
+    """Run the worker, print what was measured, and leave when told."""
+    settings = load_settings(None)
+    configure_logs(settings.log)
+    runtime = Runtime(settings)
+    meter = MemberMeter(runtime, sizes, warm)
+    running = asyncio.create_task(runtime.run())
+    done = asyncio.create_task(meter.done.wait())
+    await asyncio.wait({running, done}, return_when=asyncio.FIRST_COMPLETED)
+    if not done.done():
+        running.result()
+        raise SystemExit("the worker ended before it had read all")
+    print(json.dumps(meter.report()), flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+    runtime.stop()
+    await running
+
+
+def main() -> None:
+    """Measure once."""
+    sizes = {int(number): count for number, count in json.loads(sys.argv[1]).items()}
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(work(sizes, int(sys.argv[2])))
+
+
+if __name__ == "__main__":
+    main()
