@@ -1,0 +1,279 @@
+"""How soon an event that was produced is in what ``/metrics`` shows, by how busy the worker is.
+
+The worker is ``stream-metrics worker``. Its maximal rate is found first, under the same conditions:
+a producer at work, pages scraped, and always more to read. Then records come at an even rate, a
+share of that. A scrape that counts n records shows the n-th produced: its latency ends when the
+scrape's answer is there. Partitions are read side by side, so that the n-th produced need not be
+the n-th read: it is the counter's age, not a record's, whose quantiles these are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+import aiohttp
+import numpy as np
+from aiokafka import AIOKafkaProducer
+
+from benchmarks.figures import Figure, figures_table, section
+from benchmarks.processes import SCRAPE, ShippedWorker, records_done, total, usage
+from benchmarks.servers import JVM, PARTITIONS, create_topics, produce
+from benchmarks.workload import TOPICS, Traffic, traffic, unending
+from deploy.local.kafka.cluster import Kafka
+from deploy.local.process import ServerFailed
+from deploy.local.servers import RedisServer
+from stream_metrics.traffic import TrafficRecord
+
+SHARES = (0.1, 0.5, 0.9)  # of the maximal rate
+INTERVAL_SECONDS = 0.1  # between two scrapes; each takes the worker some milliseconds
+TICK_SECONDS = 0.005  # between two looks at what is due
+IDLE_SECONDS = 3.0
+PAUSE_MS = 60_000
+STUCK_SECONDS = 60.0
+GOAL_MS = {50: "≤ 250", 99: "≤ 1,000"}  # at half of the maximal rate
+
+
+@dataclass(slots=True)
+class Scraper:
+    """Looks at ``/metrics`` all the time: when an answer was there, and how many records it has."""
+
+    seen: list[tuple[float, int]] = field(default_factory=list)
+    took: list[float] = field(default_factory=list)
+    batches: int = 0
+
+    @property
+    def records(self) -> int:
+        """As last scraped."""
+        return self.seen[-1][1] if self.seen else 0
+
+    async def look(self, worker: ShippedWorker, session: aiohttp.ClientSession) -> None:
+        """One scrape."""
+        began = time.perf_counter()
+        text = await worker.scrape(session)
+        now = time.perf_counter()
+        self.took.append(now - began)
+        self.seen.append((now, records_done(text)))
+        self.batches = int(total(text, "batch_records_count"))
+
+    async def run(self, worker: ShippedWorker, session: aiohttp.ClientSession) -> None:
+        """Scrape until cancelled; a worker that is paused gives no answer."""
+        while True:
+            began = time.perf_counter()
+            with suppress(TimeoutError):
+                await self.look(worker, session)
+            rest = INTERVAL_SECONDS - (time.perf_counter() - began)
+            await asyncio.sleep(max(0.0, rest))
+
+    async def until(self, records: int) -> None:
+        """Return when a scrape counts so many records."""
+        last, moved = -1, time.perf_counter()
+        while self.records < records:
+            if self.records > last:
+                last, moved = self.records, time.perf_counter()
+            elif time.perf_counter() - moved > STUCK_SECONDS:
+                raise ServerFailed(f"the worker counts {last} of {records} records")
+            await asyncio.sleep(INTERVAL_SECONDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One rate: what was asked for and what came of it; seconds of each record."""
+
+    share: float
+    rate: float
+    latencies: Sequence[float]
+    worker_cores: float
+    scrape_seconds: float
+    batch: float
+
+    def quantile_ms(self, percent: int) -> float:
+        """A quantile of the latency."""
+        return 1000 * float(np.percentile(self.latencies, percent))
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What runs, and what is there to produce; ``records`` never end and never repeat."""
+
+    kafka: Kafka
+    worker: ShippedWorker
+    scraper: Scraper
+    producer: AIOKafkaProducer
+    sent: Traffic
+    records: Iterator[TrafficRecord]
+
+    async def produce_evenly(self, rate: float, stop: Callable[[int], bool]) -> list[float]:
+        """Send records at an even rate until ``stop(sent)``; when each was handed over."""
+        times: list[float] = []
+        began = time.perf_counter()
+        while not stop(len(times)):
+            due = int(rate * (time.perf_counter() - began)) - len(times)
+            for record in islice(self.records, max(0, due)):
+                topic = TOPICS[record.stream]
+                # without a timestamp of the past: what is measured is produced now
+                await self.producer.send(topic, record.value, key=record.key)
+                times.append(time.perf_counter())
+            await asyncio.sleep(TICK_SECONDS)
+        await self.producer.flush()
+        return times
+
+
+def run(*, quick: bool = False, records: int | None = None, rounds: int | None = None) -> str:
+    """Measure, and return the report."""
+    sent = traffic(records or (6_000 if quick else 30_000))
+    seconds = 5.0 if quick else 20.0
+    return asyncio.run(_run(sent, seconds, rounds or (1 if quick else 3)))
+
+
+async def _run(sent: Traffic, seconds: float, rounds: int) -> str:
+    async with _site(sent) as site:
+        idle = await _idle_cores(site)
+        alone, maximal = await _maximal(site)
+        levels = [
+            await _level(site, share, maximal, seconds) for _ in range(rounds) for share in SHARES
+        ]
+    return _report(sent, alone, maximal, levels, idle, seconds)
+
+
+@asynccontextmanager
+async def _site(sent: Traffic) -> AsyncIterator[Site]:
+    """Servers, topics, the worker, and a scraper at work."""
+    with tempfile.TemporaryDirectory(prefix="freshness-") as name:
+        folder = Path(name)
+        async with (
+            Kafka(folder / "kafka", jvm=JVM) as kafka,
+            RedisServer(folder / "redis", fsync="everysec") as redis,
+            aiohttp.ClientSession(timeout=SCRAPE) as session,
+        ):
+            topics = await create_topics(kafka)
+            settings = {
+                "KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+                "KAFKA__TOPICS": json.dumps(topics),
+                "REDIS__URL": redis.url,
+                "KAFKA__SESSION_TIMEOUT_MS": str(PAUSE_MS),  # it is paused for a backlog
+            }
+            producer = AIOKafkaProducer(
+                bootstrap_servers=kafka.bootstrap_servers, linger_ms=5, max_batch_size=512 * 1024
+            )
+            async with ShippedWorker(folder / "worker", settings) as worker, producer:
+                scraper = Scraper()
+                await scraper.look(worker, session)
+                scraping = asyncio.create_task(scraper.run(worker, session))
+                try:
+                    yield Site(kafka, worker, scraper, producer, sent, unending(sent))
+                finally:
+                    scraping.cancel()
+                    await asyncio.gather(scraping, return_exceptions=True)
+
+
+async def _idle_cores(site: Site) -> float:
+    """What the scrapes alone cost the worker: CPU seconds a second, with nothing to read."""
+    before, began = usage(site.worker.pid).cpu_seconds, time.perf_counter()
+    await asyncio.sleep(IDLE_SECONDS)
+    spent = usage(site.worker.pid).cpu_seconds - before
+    return spent / (time.perf_counter() - began)
+
+
+async def _maximal(site: Site) -> tuple[float, float]:
+    """Records a second with nothing else at work, and while as many are produced as are read."""
+    alone = await _rate_of_backlog(site, 0.0)
+    return alone, await _rate_of_backlog(site, alone)
+
+
+async def _rate_of_backlog(site: Site, producing: float) -> float:
+    """Records a second while there is a backlog of all the traffic, and ``producing`` beside it."""
+    first = site.scraper.records
+    size = len(site.sent.records)
+    backlog = Traffic(list(islice(site.records, size)))
+    site.worker.pause()
+    await produce(site.kafka.bootstrap_servers, backlog)
+    site.worker.resume()
+    began, goal = time.perf_counter(), first + size
+
+    def enough(_: int) -> bool:
+        return site.scraper.records >= goal
+
+    if producing:
+        more = len(await site.produce_evenly(producing, enough))
+    else:
+        more = 0
+        await site.scraper.until(goal)
+    reached = next(at for at in site.scraper.seen if at[1] >= goal)
+    await site.scraper.until(goal + more)
+    return (reached[1] - first) / (reached[0] - began)
+
+
+async def _level(site: Site, share: float, maximal: float, seconds: float) -> Level:
+    """Records at a share of the maximal rate, for so many seconds."""
+    scraper, rate = site.scraper, share * maximal
+    first, scrapes, batches = scraper.records, len(scraper.seen), scraper.batches
+    before, began = usage(site.worker.pid).cpu_seconds, time.perf_counter()
+    count = int(rate * seconds)
+    times = await site.produce_evenly(rate, lambda sent: sent >= count)
+    await scraper.until(first + len(times))
+    spent = usage(site.worker.pid).cpu_seconds - before
+    return Level(
+        share,
+        len(times) / (times[-1] - times[0]),
+        latencies(times, first, scraper.seen[scrapes:]),
+        spent / (time.perf_counter() - began),
+        float(np.median(scraper.took[scrapes:])),
+        len(times) / (scraper.batches - batches),
+    )
+
+
+def latencies(times: Sequence[float], first: int, seen: Sequence[tuple[float, int]]) -> list[float]:
+    """For each produced record, how long until a scrape counted as many; ``first`` were before.
+
+    >>> latencies([1.0, 2.0, 3.0], 10, [(2.5, 11), (4.0, 13)])
+    [1.5, 2.0, 1.0]
+    """
+    found: list[float] = []
+    for at, count in seen:
+        while len(found) < min(count - first, len(times)):
+            found.append(at - times[len(found)])
+    return found
+
+
+# -- the report ---------------------------------------------------------------------------------
+
+
+def _report(
+    sent: Traffic,
+    alone: float,
+    maximal: float,
+    levels: Sequence[Level],
+    idle: float,
+    seconds: float,
+) -> str:
+    figures = [
+        Figure("maximal rate, nothing produced", [alone], "events/s"),
+        Figure("maximal rate, as many produced", [maximal], "events/s"),
+        Figure("scrapes alone, of the worker's core", [idle], "cores"),
+        Figure("a scrape at full rates", [1000 * one.scrape_seconds for one in levels], "ms"),
+    ]
+    rows: list[Figure] = []
+    for share in SHARES:
+        of_share = [one for one in levels if one.share == share]
+        name = f"at {share:.0%}"
+        rows.append(Figure(f"{name}: produced", [one.rate for one in of_share], "events/s"))
+        for percent in (50, 99):
+            values = [one.quantile_ms(percent) for one in of_share]
+            goal = GOAL_MS[percent] if share == 0.5 else ""
+            rows.append(Figure(f"{name}: visible, p{percent}", values, "ms", goal))
+        rows.append(Figure(f"{name}: worker", [one.worker_cores for one in of_share], "cores"))
+        rows.append(Figure(f"{name}: events a batch", [one.batch for one in of_share], ""))
+    head = (
+        f"{sent.describe()}; each rate for {seconds:.0f} s, n is rounds; a scrape every "
+        f"{1000 * INTERVAL_SECONDS:.0f} ms, which the latency includes\n"
+    )
+    title = f"freshness: from produced to visible on /metrics, one worker, {PARTITIONS} partitions"
+    return section(title, head, figures_table(figures), figures_table(rows))

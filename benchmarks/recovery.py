@@ -1,0 +1,165 @@
+"""How soon a worker has caught up: killed with events behind, and after Redis was away.
+
+The worker is ``stream-metrics worker``. It is killed while it has nothing to do, the events come
+while it is away, and it is started again: from then to lag 0, beside what fetching and decoding as
+many events takes (the ceiling of ``live``). The group learns that the killed one is gone by its
+silence (``kafka.session_timeout_ms``, ten seconds); producing may take less than that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import aiohttp
+
+from benchmarks.children import child
+from benchmarks.figures import Figure, figures_table, section
+from benchmarks.processes import SCRAPE, ShippedWorker, records_done, total, usage
+from benchmarks.servers import JVM, PARTITIONS, create_topics, produce
+from benchmarks.workload import Traffic, traffic, unending
+from deploy.local.kafka.cluster import Kafka
+from deploy.local.servers import RedisServer
+from deploy.local.waiting import wait_until
+from stream_metrics.traffic import TrafficRecord
+
+BEFORE = 2_000  # records that are read before anything goes wrong
+BASE_RECORDS = 30_000  # of traffic, renewed as often as needed
+OUTAGE_SECONDS = 5.0
+DEADLINE_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """One kill: seconds from the start to partitions and to lag 0, CPU seconds, the ceiling's."""
+
+    partitions: float
+    caught_up: float
+    cpu: float
+    reading: float
+    reading_cpu: float
+
+
+@dataclass(slots=True)
+class Site:
+    """What runs, and the records to come, which never end and never repeat."""
+
+    kafka: Kafka
+    redis: RedisServer
+    worker: ShippedWorker
+    session: aiohttp.ClientSession
+    records: Iterator[TrafficRecord]
+
+    async def produce(self, count: int) -> None:
+        """Send the next records."""
+        batch = Traffic(list(islice(self.records, count)))
+        await produce(self.kafka.bootstrap_servers, batch)
+
+    async def metrics(self) -> str:
+        """The text of ``/metrics``; empty while nobody answers."""
+        try:
+            return await self.worker.scrape(self.session)
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            return ""
+
+    async def until_done(self, records: int) -> None:
+        """Return when the worker counts so many records."""
+
+        async def done() -> bool:
+            return records_done(await self.metrics()) >= records
+
+        await wait_until(done, DEADLINE_SECONDS, f"{records} records are not read")
+
+    async def until_owner(self) -> None:
+        """Return when the worker has all partitions."""
+
+        async def owner() -> bool:
+            return total(await self.metrics(), "assigned_partitions") == PARTITIONS
+
+        await wait_until(owner, DEADLINE_SECONDS, "the worker does not get its partitions")
+
+
+def run(*, quick: bool = False, records: int | None = None, rounds: int | None = None) -> str:
+    """Measure, and return the report; so many ``records`` are behind."""
+    behind = records or (10_000 if quick else 100_000)
+    return asyncio.run(_run(behind, rounds or (1 if quick else 3)))
+
+
+async def _run(behind: int, rounds: int) -> str:
+    sent = traffic(min(behind, BASE_RECORDS))
+    with tempfile.TemporaryDirectory(prefix="recovery-") as name:
+        folder = Path(name)
+        async with (
+            Kafka(folder / "kafka", jvm=JVM) as kafka,
+            RedisServer(folder / "redis", fsync="everysec") as redis,
+            aiohttp.ClientSession(timeout=SCRAPE) as session,
+        ):
+            settings = {
+                "KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+                "KAFKA__TOPICS": json.dumps(await create_topics(kafka)),
+                "REDIS__URL": redis.url,
+            }
+            async with ShippedWorker(folder / "worker", settings) as worker:
+                site = Site(kafka, redis, worker, session, unending(sent))
+                await site.produce(BEFORE)
+                await site.until_done(BEFORE)
+                done = [await _killed(site, behind) for _ in range(rounds)]
+                outages = [await _without_redis(site, behind // 10) for _ in range(rounds)]
+    return _report(behind, done, outages)
+
+
+async def _killed(site: Site, behind: int) -> Recovery:
+    """Kill the worker, let records come, start it again."""
+    site.worker.kill9()
+    await site.produce(behind)
+    began = time.perf_counter()
+    site.worker.launch()
+    await site.until_owner()
+    partitions = time.perf_counter() - began
+    await site.until_done(behind)
+    caught_up = time.perf_counter() - began
+    cpu = usage(site.worker.pid).cpu_seconds
+    arguments = ["benchmarks.ceiling", site.kafka.bootstrap_servers, str(behind)]
+    reading = await child(arguments)
+    return Recovery(partitions, caught_up, cpu, reading["wall"], reading["cpu"])
+
+
+async def _without_redis(site: Site, behind: int) -> float:
+    """Seconds from when Redis answers again to lag 0; records come while it is away."""
+    before = records_done(await site.metrics())
+    site.redis.kill9()
+    away = time.perf_counter()
+    await site.produce(behind)
+    await asyncio.sleep(max(0.0, OUTAGE_SECONDS - (time.perf_counter() - away)))
+    await site.redis.start()
+    began = time.perf_counter()
+    await site.until_done(before + behind)
+    return time.perf_counter() - began
+
+
+def _report(behind: int, done: Sequence[Recovery], outages: Sequence[float]) -> str:
+    rates = [behind / (one.caught_up - one.partitions) for one in done]
+    ratios = [one.caught_up / one.reading for one in done]
+    in_cpu = [one.cpu / one.reading_cpu for one in done]
+    figures = [
+        Figure("start to partitions", [one.partitions for one in done], "s"),
+        Figure("start to lag 0", [one.caught_up for one in done], "s"),
+        Figure("from its partitions on", rates, "events/s"),
+        Figure("worker, with its start", [one.cpu for one in done], "CPU s"),
+        Figure("reading as many", [one.reading for one in done], "s"),
+        Figure("reading as many", [one.reading_cpu for one in done], "CPU s"),
+        Figure("start to lag 0 ÷ reading", ratios, "", "≤ 2"),
+        Figure("CPU of the worker ÷ of reading", in_cpu, ""),
+        Figure("Redis answers again to lag 0", outages, "s"),
+    ]
+    head = (
+        f"kill -9, {behind:,} events while the worker is away, start; Redis killed for at least "
+        f"{OUTAGE_SECONDS:.0f} s with {behind // 10:,} events meanwhile; {PARTITIONS} partitions\n"
+    )
+    return section("recovery: one worker, to lag 0", head, figures_table(figures))
