@@ -5,26 +5,46 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks import bootstrap, bounds, cost, live, peer, profiling, ranked, replay
+from benchmarks import (
+    bootstrap,
+    bounds,
+    conversations,
+    cost,
+    freshness,
+    live,
+    peer,
+    profiling,
+    ranked,
+    recovery,
+    replay,
+    scaling,
+    scrape,
+)
 from benchmarks.machine import describe
 
-PARTS = (
-    "all",
+IN_ALL = (
     "live",
     "cost",
     "peers",
     "ranked",
     "bootstrap",
-    "profile",
-    "bounds",
-    "replay",
+    "scaling",
+    "conversations",
+    "freshness",
+    "recovery",
+    "scrape",
 )
-IN_ALL = ("live", "cost", "peers", "ranked", "bootstrap")
+PARTS = ("all", *IN_ALL, "profile", "bounds", "replay")
 KEPT = {
     "all": "latest.txt",
     "peers": "peers.txt",
     "ranked": "ranked.txt",
     "bootstrap": "bootstrap.txt",
+    "scaling": "scaling.txt",
+    "conversations": "conversations.txt",
+    "freshness": "freshness.txt",
+    "recovery": "recovery.txt",
+    "scrape": "scrape.txt",
     "profile": "profile.txt",
     "bounds": "bounds.txt",
     "replay": "replay.txt",
@@ -40,6 +60,7 @@ def main() -> None:
     parser.add_argument(
         "--records", type=int, help="size of the workload (bounds: conversations, ranked: queries)"
     )
+    parser.add_argument("--conversations", type=int, help="conversations: the most that are open")
     parser.add_argument("--rounds", type=int, help="how often each thing is measured")
     chosen = parser.parse_args()
     head = describe()
@@ -50,7 +71,7 @@ def main() -> None:
         said = _run(part, chosen)
         print("\n" + said, flush=True)
         report += "\n" + said
-    changed = chosen.quick or chosen.records or chosen.rounds
+    changed = chosen.quick or chosen.records or chosen.rounds or chosen.conversations
     if not changed and chosen.part in KEPT:
         RESULTS.mkdir(exist_ok=True)
         (RESULTS / KEPT[chosen.part]).write_text(report, encoding="utf-8")
@@ -67,6 +88,18 @@ def _run(part: str, chosen: argparse.Namespace) -> str:
         return ranked.run(quick=chosen.quick, queries=chosen.records, rounds=chosen.rounds)
     if part == "bootstrap":
         return bootstrap.run(quick=chosen.quick, rounds=chosen.rounds)
+    if part == "scaling":
+        return scaling.run(quick=chosen.quick, records=chosen.records, rounds=chosen.rounds)
+    if part == "conversations":
+        return conversations.run(
+            quick=chosen.quick, conversations=chosen.conversations, rounds=chosen.rounds
+        )
+    if part == "freshness":
+        return freshness.run(quick=chosen.quick, records=chosen.records, rounds=chosen.rounds)
+    if part == "recovery":
+        return recovery.run(quick=chosen.quick, records=chosen.records, rounds=chosen.rounds)
+    if part == "scrape":
+        return scrape.run(quick=chosen.quick, rounds=chosen.rounds)
     if part == "bounds":
         return bounds.run(quick=chosen.quick, conversations=chosen.records)
     if part == "replay":

@@ -1,0 +1,263 @@
+"""Cost by how much is open: conversations, labels that wait, agents.
+
+State is filled with so many conversations of one search. Then a worker reads a fixed number of
+searches for conversations drawn at random from them, with a cache that holds next to none of them:
+nearly each is read from Redis. It does so once more with the default cache.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from statistics import median
+
+from redis.asyncio import Redis
+
+from benchmarks import model
+from benchmarks.figures import Figure, figures_table, number, section, table
+from benchmarks.group import Run, run_group, sizes
+from benchmarks.memory import SETTLE_SECONDS
+from benchmarks.servers import JVM, PARTITIONS, send
+from benchmarks.workload import Plain
+from deploy.local.kafka.cluster import Kafka
+from deploy.local.servers import RedisServer
+from stream_metrics.ports import Record
+
+RESULTS = 3
+AGENTS = 10
+SMALL_CACHE, DEFAULT_CACHE = 1_000, 250_000
+MIDDLE = 10_000  # conversations, where something else is varied
+LARGEST = 100_000  # unless asked for more
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is open when the measured searches come."""
+
+    conversations: int
+    waiting: int = 0
+    agents: int = AGENTS
+
+    @property
+    def name(self) -> str:
+        """For reports."""
+        parts = [f"{self.conversations:,} conversations"]
+        if self.waiting:
+            parts.append(f"{self.waiting:,} labels waiting")
+        if self.agents != AGENTS:
+            parts.append(f"{self.agents} agent{'s' if self.agents > 1 else ''}")
+        return ", ".join(parts)
+
+
+@dataclass(slots=True)
+class Seen:
+    """What the rounds of a case gave: runs by the worker's cache, Redis's bytes."""
+
+    runs: dict[int, list[Run]] = field(default_factory=lambda: defaultdict(list))
+    redis_bytes: list[float] = field(default_factory=list)
+
+
+def run(*, quick: bool = False, conversations: int | None = None, rounds: int | None = None) -> str:
+    """Measure, and return the report; ``conversations`` are the most that are open."""
+    largest = conversations or (MIDDLE if quick else LARGEST)
+    events = 2_000 if quick else 10_000
+    return asyncio.run(_run(cases(largest), events, rounds or (1 if quick else 3)))
+
+
+def cases(largest: int) -> list[Case]:
+    """Powers of ten up to ``largest``, and at a middle size other labels and agents."""
+    counts = [n for n in (1_000, 10_000, 100_000, 1_000_000) if n < largest]
+    middle = min(MIDDLE, largest)
+    return [
+        *(Case(n) for n in (*counts, largest)),
+        Case(middle, waiting=1_000),
+        Case(middle, waiting=100_000),
+        Case(middle, agents=1),
+        Case(middle, agents=50),
+    ]
+
+
+async def _run(todo: Sequence[Case], events: int, rounds: int) -> str:
+    found = {case: Seen() for case in todo}
+    with tempfile.TemporaryDirectory(prefix="conversations-") as name:
+        folder = Path(name)
+        async with (
+            Kafka(folder / "kafka", jvm=JVM) as kafka,
+            RedisServer(folder / "redis", fsync="everysec") as redis,
+        ):
+            for at in range(rounds):
+                for case in todo:
+                    await _measure(kafka, redis, case, events, at, found[case])
+    return _report(found, events, rounds)
+
+
+async def _measure(
+    kafka: Kafka, redis: RedisServer, case: Case, events: int, at: int, seen: Seen
+) -> None:
+    """Fill an empty Redis, then run once with each cache; the topic is deleted afterwards."""
+    topic = f"{case.conversations}-{case.waiting}-{case.agents}-{at}"
+    for name in (topic, f"{topic}.dlq"):
+        await kafka.create_topic(name, PARTITIONS, {"retention.ms": "-1"})
+    settings = {
+        "KAFKA__TOPICS": json.dumps([topic]),
+        "KAFKA__GROUP_ID": topic,
+        "REDIS__URL": redis.url,
+    }
+    made = Made(case, at)
+    async with Redis.from_url(redis.url) as client:
+        await client.flushall()
+        before = await _used(client)
+        await _read(kafka, redis, topic, settings, DEFAULT_CACHE, made.filling())
+        seen.redis_bytes.append((await _used(client) - before) / case.conversations)
+    for cache in (SMALL_CACHE, DEFAULT_CACHE):
+        done = await _read(kafka, redis, topic, settings, cache, made.drawn(events))
+        seen.runs[cache].append(done)
+    for name in (topic, f"{topic}.dlq"):
+        await kafka.delete_topic(name)
+
+
+async def _read(
+    kafka: Kafka,
+    redis: RedisServer,
+    topic: str,
+    settings: dict[str, str],
+    cache: int,
+    records: Iterator[Record],
+) -> Run:
+    """Send records, and let a worker read them that begins with nothing in its cache."""
+    read = await sizes(kafka.bootstrap_servers, [topic])
+    await send(
+        kafka.bootstrap_servers,
+        ((topic, r.key or b"", r.value or b"", r.timestamp_ms or 0) for r in records),
+    )
+    left = await sizes(kafka.bootstrap_servers, [topic])
+    left.subtract(read)
+    return await run_group(kafka, [redis], {**settings, "STATE__CACHE_RESULTS": str(cache)}, left)
+
+
+async def _used(client: Redis) -> int:
+    """``used_memory`` once the append-only file's buffer is written."""
+    await asyncio.sleep(SETTLE_SECONDS)
+    return int((await client.info("memory"))["used_memory"])
+
+
+class Made:
+    """The records of a case: each conversation's searches are iterations of one turn."""
+
+    def __init__(self, case: Case, seed: int) -> None:
+        self._case = case
+        self._plain = Plain(seed)
+        self._chance = Random(f"conversations/{seed}")
+        self._iterations: Counter[int] = Counter()
+
+    def filling(self) -> Iterator[Record]:
+        """A search for each conversation, and the labels that wait, spread evenly."""
+        case = self._case
+        each = max(1, case.waiting // case.conversations)
+        for serial in range(case.conversations):
+            yield self._search(serial)
+            if serial < case.waiting // each:
+                yield self._plain.labels(_name(serial), range(900, 900 + each))
+
+    def drawn(self, events: int) -> Iterator[Record]:
+        """Searches for conversations drawn at random."""
+        for _ in range(events):
+            yield self._search(self._chance.randrange(self._case.conversations))
+
+    def _search(self, serial: int) -> Record:
+        self._iterations[serial] += 1
+        iteration = self._iterations[serial]
+        first = 1_000 + iteration * RESULTS
+        results = [self._plain.result(first + n) for n in range(RESULTS)]
+        agent = f"agent-{serial % self._case.agents}"
+        return self._plain.search(_name(serial), iteration, results, agent=agent)
+
+
+def _name(serial: int) -> str:
+    return f"conversation-{serial:08x}"
+
+
+# -- the report ---------------------------------------------------------------------------------
+
+
+def _report(found: dict[Case, Seen], events: int, rounds: int) -> str:
+    head = (
+        f"{events:,} searches of {RESULTS} results each, for conversations drawn at random from "
+        f"those open, one worker, {PARTITIONS} partitions; a cache of {SMALL_CACHE:,} results, "
+        f"which holds next to none of them, or of {DEFAULT_CACHE:,}; {rounds} rounds\n"
+    )
+    return section(
+        "conversations: cost by how much is open",
+        head,
+        figures_table(_figures(found)),
+        _beside(found),
+        _predictions(found),
+    )
+
+
+def _figures(found: dict[Case, Seen]) -> list[Figure]:
+    """Conversations against the fewest, labels and agents against as many without."""
+    figures = []
+    smallest = next(iter(found))
+    for cache in (SMALL_CACHE, DEFAULT_CACHE):
+        for case, seen in found.items():
+            runs = seen.runs[cache]
+            what = f"{case.name}, cache of {cache:,}"
+            figures.append(Figure(what, [1e6 / run.us for run in runs], "events/s a core"))
+            plain = Case(case.conversations)
+            base = smallest if case == plain else plain
+            if case != base:
+                pairs = zip(runs, found[base].runs[cache], strict=True)
+                ratio = [first.us / run.us for run, first in pairs]
+                figures.append(Figure(f"  ÷ {base.name}", ratio, "", "0.8 to 1.2"))
+    return figures
+
+
+def _beside(found: dict[Case, Seen]) -> str:
+    """Medians of what explains them."""
+    heads = ("events a batch", "conversations by event", "loaded by event", "Redis µs an event")
+    rows: list[tuple[str, ...]] = [("medians", *heads)]
+    for case, seen in found.items():
+        for cache, runs in seen.runs.items():
+            means = [(r.batch, r.touched, r.loaded, r.redis_us) for r in runs]
+            cells = [number(median(column)) for column in zip(*means, strict=True)]
+            rows.append((f"{case.name}, cache of {cache:,}", *cells))
+    return table(rows, right=range(1, 5))
+
+
+def _predictions(found: dict[Case, Seen]) -> str:
+    """By the constants of ``model.py``, none of which comes from here."""
+    rows = [("by the model's constants", "predicted", "measured", "error")]
+    for case, seen in found.items():
+        for cache, runs in seen.runs.items():
+            batches = _batches(case, cache, runs[0].total)
+            mix = model.Mix(1, RESULTS, 0, 0)
+            said, measured = model.worker_us(mix, batches), median(run.us for run in runs)
+            name = f"CPU µs an event: {case.name}, cache of {cache:,}"
+            rows.append((name, number(said), number(measured), f"{said / measured - 1:+.0%}"))
+        said = model.conversation_bytes(1, RESULTS, case.waiting / case.conversations)
+        measured = median(seen.redis_bytes)
+        name = f"Redis bytes a conversation: {case.name}"
+        rows.append((name, number(said), number(measured), f"{said / measured - 1:+.0%}"))
+    return table(rows, right=(1, 2, 3))
+
+
+def _batches(case: Case, cache: int, events: int) -> model.Batches:
+    """How the searches come together: how many different conversations a batch draws.
+
+    The default cache has the second run, and begins with nothing in it.
+    """
+    size = model.batch_catching_up(events, PARTITIONS)
+    touched = model.distinct(size, case.conversations / PARTITIONS) / size
+    drawn = events / case.conversations  # in each run, of each conversation
+    waiting = case.waiting / case.conversations
+    if cache == SMALL_CACHE:
+        return model.Batches(size, touched, touched, RESULTS * (1 + drawn / 2) + waiting)
+    loaded = model.distinct(events, case.conversations) / events
+    return model.Batches(size, touched, loaded, RESULTS * (1 + drawn) + waiting)

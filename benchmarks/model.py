@@ -1,0 +1,213 @@
+"""The formulas of ``docs/sizing.md``: what an event costs, by what it holds and how it is read.
+
+``MEASURED`` is the only place where measured constants are kept. ``python -m benchmarks scaling``
+prints what a new run says of them, in a line that can take their place;
+``python -m benchmarks.sizing --write`` then brings the page in step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+BATCH_RECORDS = 400  # state.batch_records
+POLL_RECORDS = 2_000  # kafka.max_poll_records
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """What an average record holds. ``searches`` is the share of records that bring searches;
+    the others bring labels."""
+
+    searches: float
+    results: float
+    labels: float
+    bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """How records come together: events a batch, and the conversations of a batch, by event.
+
+    ``touched`` are all of them, ``loaded`` those that are not in the worker's cache. ``held`` is
+    how many results and waiting labels one that is loaded has, on average: 0 if it is new.
+    """
+
+    events: float
+    touched: float
+    loaded: float
+    held: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Constants:
+    """What was measured by ``run``: CPU in µs of a core like the one that was measured on, bytes
+    of Redis, and how long a worker takes over one state partition."""
+
+    run: str
+    search_us: float
+    result_us: float
+    labelling_us: float
+    label_us: float
+    batch_us: float
+    touch_us: float
+    load_us: float
+    load_item_us: float
+    redis_item_us: float
+    redis_batch_us: float
+    redis_touch_us: float
+    redis_load_us: float
+    redis_load_item_us: float
+    broker_us: float
+    take_over_ms: float
+    conversation_bytes: float
+    event_bytes: float
+    result_bytes: float
+    value_bytes: float
+    label_bytes: float
+
+
+WORKER = {
+    "search_us": "CPU µs of a worker a search event",
+    "result_us": "CPU µs of a worker a result",
+    "labelling_us": "CPU µs of a worker a label event",
+    "label_us": "CPU µs of a worker a label",
+    "batch_us": "CPU µs of a worker a batch",
+    "touch_us": "CPU µs of a worker a conversation in a batch",
+    "load_us": "CPU µs of a worker a conversation that it loads from Redis",
+    "load_item_us": "CPU µs of a worker a result, or waiting label, of such a one",
+}
+REDIS = {
+    "redis_item_us": "CPU µs of Redis a result or label",
+    "redis_batch_us": "CPU µs of Redis a batch",
+    "redis_touch_us": "CPU µs of Redis a conversation in a batch",
+    "redis_load_us": "CPU µs of Redis a conversation that is loaded",
+    "redis_load_item_us": "CPU µs of Redis a result, or waiting label, of such a one",
+}
+OTHERS = {
+    "broker_us": "CPU µs of the broker an event that is fetched",
+    "take_over_ms": "CPU ms of a worker a state partition that it takes over",
+    "conversation_bytes": "bytes of Redis a conversation",
+    "event_bytes": "bytes of Redis a search event",
+    "result_bytes": "bytes of Redis a result",
+    "value_bytes": "bytes of Redis a further value of a result",
+    "label_bytes": "bytes of Redis a label",
+}
+NAMES = {**WORKER, **REDIS, **OTHERS}
+
+MEASURED = Constants(
+    run="scaling at commit ebbf443, 20,000 records, load 7 (short conversations at 059da7e)",
+    search_us=65.8,
+    result_us=7.00,
+    labelling_us=40.8,
+    label_us=4.17,
+    batch_us=1_507,
+    touch_us=113,
+    load_us=47.2,
+    load_item_us=16.5,
+    redis_item_us=0.715,
+    redis_batch_us=232,
+    redis_touch_us=18.0,
+    redis_load_us=41.5,
+    redis_load_item_us=0.0,
+    broker_us=26.0,
+    take_over_ms=10.1,
+    conversation_bytes=732,
+    event_bytes=319,
+    result_bytes=87.5,
+    value_bytes=20.8,
+    label_bytes=19.8,
+)
+
+
+def worker_terms(mix: Mix, batches: Batches) -> tuple[float, ...]:
+    """What the worker's constants are multiplied with."""
+    each = (mix.searches, mix.results, 1 - mix.searches, mix.labels)
+    return (*each, *_read_terms(batches))
+
+
+def redis_terms(mix: Mix, batches: Batches) -> tuple[float, ...]:
+    """What Redis's constants are multiplied with."""
+    return (mix.results + mix.labels, *_read_terms(batches))
+
+
+def _read_terms(batches: Batches) -> tuple[float, ...]:
+    loaded = batches.loaded
+    return (1 / batches.events, batches.touched, loaded, loaded * batches.held)
+
+
+def batch_catching_up(records: int, partitions: int) -> float:
+    """Events a batch, where so many records lie on so many partitions.
+
+    A batch is cut at ``state.batch_records``, at the end of what a partition has, and where a
+    fetch ends.
+
+    >>> round(batch_catching_up(30_000, 8))
+    316
+    """
+    cut = partitions * math.ceil(records / partitions / BATCH_RECORDS) + records / POLL_RECORDS
+    return records / cut
+
+
+def distinct(draws: float, things: float) -> float:
+    """How many different ones so many draws from so many things are expected to give.
+
+    >>> round(distinct(400, 250)), round(distinct(400, 250_000))
+    (200, 400)
+    """
+    return things * -math.expm1(draws * math.log1p(-1 / things)) if things > 1 else 1.0
+
+
+def full_batch() -> float:
+    """The same with more on each partition than a batch may have.
+
+    >>> round(full_batch())
+    333
+    """
+    return 1 / (1 / BATCH_RECORDS + 1 / POLL_RECORDS)
+
+
+def batch_keeping_up(rate: float, partitions: int, each_us: float, batch_us: float) -> float:
+    """Events a batch of one worker that reads ``rate`` events a second as they come.
+
+    In a round it takes what came during the one before. A round of so many batches and events then
+    lasts as long as as many events take to come: the quieter it is, the smaller are batches, and
+    the more of them there are. ``each_us`` and ``batch_us`` are costs of the worker.
+
+    >>> round(batch_keeping_up(5_000, 8, 100, 2_000), 1), batch_keeping_up(100, 8, 100, 2_000)
+    (20.0, 1.0)
+    """
+    free = 1 - rate * each_us / 1e6
+    if free <= 0:
+        return min(BATCH_RECORDS, POLL_RECORDS / partitions)
+    found = rate * batch_us / 1e6 / free
+    return max(1.0, min(found, BATCH_RECORDS, POLL_RECORDS / partitions))
+
+
+def conversation_bytes(
+    events: float,
+    results: float,
+    labels: float,
+    further: float = 0.0,
+    measured: Constants = MEASURED,
+) -> float:
+    """Bytes of Redis a conversation with so many search events, results, labels, further values."""
+    m = measured
+    held = events * m.event_bytes + results * m.result_bytes + labels * m.label_bytes
+    return m.conversation_bytes + held + further * m.value_bytes
+
+
+def worker_us(mix: Mix, batches: Batches, measured: Constants = MEASURED) -> float:
+    """CPU µs an event of a worker."""
+    return _sum(measured, WORKER, worker_terms(mix, batches))
+
+
+def redis_us(mix: Mix, batches: Batches, measured: Constants = MEASURED) -> float:
+    """CPU µs an event of Redis."""
+    return _sum(measured, REDIS, redis_terms(mix, batches))
+
+
+def _sum(measured: Constants, names: Iterable[str], terms: Sequence[float]) -> float:
+    pairs = zip(names, terms, strict=True)
+    return float(sum(getattr(measured, name) * term for name, term in pairs))
