@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import re
+from typing import Any, Final
+
+import msgspec
 
 from stream_metrics.engine.cells import counts_of, gate_decision, source
 from stream_metrics.engine.config import DEFAULT_AGENT
@@ -24,6 +27,23 @@ Row = dict[str, Any]
 def canonical(value: Any) -> str:
     """Canonical JSON: keys as they are, floats as ``repr``, no spaces, not escaped beyond need."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+_ENCODE: Final = msgspec.json.Encoder().encode
+_EXPONENT: Final = re.compile(rb"e(?<=[0-9]e)-?[0-9]+[],}]")
+
+
+def canonical_line(row: Any) -> str:
+    """What ``canonical`` gives for a row, a list or mapping without NaN and infinity; and its end.
+
+    >>> canonical_line({"a": [0.1, None], "b": 1e-5})
+    '{"a":[0.1,null],"b":1e-05}\\n'
+    """
+    line = _ENCODE(row)
+    # The fast encoder writes other floats than ``repr`` only where that takes an exponent.
+    if b"0.0000" in line or _EXPONENT.search(line):
+        return canonical(row) + "\n"
+    return line.decode() + "\n"
 
 
 def shown_turns(conversation: Conversation, turn_scope: str = "last") -> list[Turn]:

@@ -19,7 +19,7 @@ from stream_metrics.adapters.replay.scored import scored_lines
 from stream_metrics.adapters.replay.spool import Piece
 from stream_metrics.adapters.replay.texts import OnDisk
 from stream_metrics.adapters.reports import bucket_line, write_lines, write_several, write_text
-from stream_metrics.engine.row import canonical
+from stream_metrics.engine.row import canonical, canonical_line
 from stream_metrics.worker.outcome import Options, Outcome
 from stream_metrics.worker.replay import Replay
 
@@ -77,7 +77,7 @@ def compute(work: Work, piece: Piece) -> Piece:
 
 def lines_of(engine: Replay) -> Iterator[str]:
     """The rows as canonical lines."""
-    return (canonical(row) + "\n" for row in engine.each_row())
+    return map(canonical_line, engine.each_row())
 
 
 def found_in(folder: Path, piece: Piece) -> Found:

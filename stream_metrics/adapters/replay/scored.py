@@ -9,7 +9,7 @@ from stream_metrics.adapters.predicate import load_predicate
 from stream_metrics.adapters.replay.texts import Again, conversations_with_events
 from stream_metrics.adapters.semantic import models_of
 from stream_metrics.engine.answers import answered_turns
-from stream_metrics.engine.row import canonical
+from stream_metrics.engine.row import canonical_line
 from stream_metrics.engine.searches import recorded_searches
 from stream_metrics.evaluation.generation import BATCH_TURNS, score_turns
 from stream_metrics.evaluation.recorded import Scoring, score_searches
@@ -60,11 +60,11 @@ def _of_searches(
 ) -> Iterator[tuple[Kind, str]]:
     if searches and scoring is not None:
         for row, without in score_searches(searches, scoring):
-            yield "queries", canonical(row) + "\n"
-            yield "relevant", canonical(without) + "\n"
+            yield "queries", canonical_line(row)
+            yield "relevant", canonical_line(without)
 
 
 def _of_turns(turns: Sequence[AnsweredTurn], options: Options) -> Iterator[tuple[Kind, str]]:
     if turns:
         for row in score_turns(turns, models_of(tuple(options.models))):
-            yield "turns", canonical(row) + "\n"
+            yield "turns", canonical_line(row)
