@@ -58,11 +58,14 @@ def shown_turns(conversation: Conversation, turn_scope: str = "last") -> list[Tu
 
 def conversation_rows(conversation: Conversation, turn_scope: str = "last") -> list[Row]:
     """The rows of a conversation, in the order of its turns."""
-    return [turn_row(conversation, turn) for turn in shown_turns(conversation, turn_scope)]
+    return [
+        turn_row(conversation, turn, RerankSums.of(reranks(turn)))
+        for turn in shown_turns(conversation, turn_scope)
+    ]
 
 
-def turn_row(conversation: Conversation, turn: Turn) -> Row:
-    """One turn's row."""
+def turn_row(conversation: Conversation, turn: Turn, reranked: RerankSums) -> Row:
+    """One turn's row; ``reranked`` are the sums of its ``reranks``."""
     agent, release = origin_of(turn)
     iterations = turn.counted
     counts = [counts_of(iteration) for iteration in iterations]
@@ -93,7 +96,7 @@ def turn_row(conversation: Conversation, turn: Turn) -> Row:
     row["duplicates_of"] = _duplicates_of(turn)
     row["gate"] = gate_counts(turn).row()
     row["routing"] = routing_row(*routing_counts(turn))
-    row["reranking"] = RerankSums.of(reranks(turn)).row()
+    row["reranking"] = reranked.row()
     return row
 
 

@@ -6,10 +6,11 @@ A ratio without a denominator is None.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import fsum, log2
+from math import fsum
 from typing import Final, NamedTuple
 
 from stream_metrics.metrics.exact import exact_sum, rounded
+from stream_metrics.metrics.gain import discounts
 
 NO_RELEASE: Final = "none"
 """What stands for the release of a search that names none."""
@@ -128,7 +129,7 @@ def _first_places(results: Sequence[RankedDocument]) -> list[int]:
 
 
 def _dcg(gains: Sequence[int]) -> float:
-    return fsum(gain / log2(place + 1) for place, gain in enumerate(gains, 1))
+    return fsum([gain / log for gain, log in zip(gains, discounts(len(gains)), strict=False)])
 
 
 def routes_together(routes: Iterable[str]) -> str | None:

@@ -59,7 +59,8 @@ class Cumulative(NamedTuple):
     srr: float
 
 
-def _discounts(count: int) -> list[float]:
+def discounts(count: int) -> list[float]:
+    """log2(k + 1) from k = 1 on, ``count`` of them and perhaps more."""
     while len(_LOG2) < count:
         _LOG2.append(log2(len(_LOG2) + 2))
     return _LOG2
@@ -76,7 +77,7 @@ def through(iterations: Sequence[Counts]) -> Cumulative:
     (0.5, 0.375)
     """
     n = len(iterations)
-    logs = _discounts(n)
+    logs = discounts(n)
     results = unique = good = gain = 0
     discounted: list[float] = []
     averages: list[float] = []

@@ -11,7 +11,7 @@ from stream_metrics.dedup.deduplicator import deduplicator
 from stream_metrics.engine.cells import conversation_cells
 from stream_metrics.engine.config import MAX_ROUTES, EngineConfig
 from stream_metrics.engine.history import History
-from stream_metrics.engine.row import Row, conversation_rows, reranks, shown_turns
+from stream_metrics.engine.row import Row, reranks, shown_turns, turn_row
 from stream_metrics.engine.state import Conversation
 from stream_metrics.engine.step import Observations, Step
 from stream_metrics.engine.taken import Intake, Taken, TakenIteration
@@ -24,7 +24,7 @@ from stream_metrics.engine.windows import (
 )
 from stream_metrics.events.decode import BadRecord
 from stream_metrics.events.wire import Forget, TurnCompleted
-from stream_metrics.metrics.decisions import Rerank, RerankSums
+from stream_metrics.metrics.decisions import RerankSums
 from stream_metrics.ports import Record
 from stream_metrics.worker.outcome import REJECTED_LISTED, Options, Outcome, Rejected
 
@@ -78,6 +78,7 @@ class Replay:
         self._seen: dict[str, _Seen] = {}
         self._chunk: dict[str, list[Taken]] = {}
         self._chunk_size = 0
+        self._reranked: RerankSums | None = None  # of all rows, once they have been made
 
     @classmethod
     def of(cls, options: Options) -> Replay:
@@ -114,6 +115,8 @@ class Replay:
 
     def flush(self) -> None:
         """Apply what has been fed."""
+        if self._chunk:
+            self._reranked = None
         for conversation_id, events in self._chunk.items():
             conversation = self._conversations.get(conversation_id)
             if conversation is None:
@@ -150,8 +153,13 @@ class Replay:
 
     def each_row(self) -> Iterator[Row]:
         """The same, one after the other."""
+        total = RerankSums()
         for conversation in self.conversations():
-            yield from conversation_rows(conversation, self.options.turn_scope)
+            for turn in shown_turns(conversation, self.options.turn_scope):
+                reranked = RerankSums.of(reranks(turn))
+                total = total.plus(reranked)
+                yield turn_row(conversation, turn, reranked)
+        self._reranked = total
 
     def conversations(self) -> Iterator[Conversation]:
         """Every conversation that an event names, by code point of its id."""
@@ -186,12 +194,13 @@ class Replay:
         history = self.options.history(self.last_event_us)
         agents: set[str] = set()
         routes: set[str] = set()
-        reranked: list[Rerank] = []
+        reranked = RerankSums() if self._reranked is None else self._reranked
         orphans = 0
         for conversation in self._conversations.values():
             for turn in shown_turns(conversation, self.options.turn_scope):
                 orphans += sum(1 for name in turn.labels if name not in turn.handles)
-                reranked += reranks(turn)
+                if self._reranked is None:
+                    reranked = reranked.plus(RerankSums.of(reranks(turn)))
             cells = conversation_cells(conversation, self.config)
             history.add(cells)
             agents.update(cell.agent for cell in cells)
@@ -207,7 +216,7 @@ class Replay:
             last_event_us=self.last_event_us,
             agents=tuple(nsmallest(self.config.max_names, agents)),
             routes=tuple(nsmallest(MAX_ROUTES, routes)),
-            reranks=RerankSums.of(reranked),
+            reranks=reranked,
             rejected=tuple(self.rejected),
         )
         return outcome, history
