@@ -11,7 +11,7 @@ from stream_metrics.engine.recorded import (
     text_of,
 )
 from stream_metrics.engine.row import origin_of, shown_turns
-from stream_metrics.engine.state import Conversation, Turn
+from stream_metrics.engine.state import Conversation, Search, Turn
 from stream_metrics.events.decode import Event
 from stream_metrics.events.wire import Result
 from stream_metrics.metrics.decisions import routes_together
@@ -56,6 +56,10 @@ def answered_turns(
 
 def _unique(turn: Turn, recorded: Recorded) -> Iterator[Result]:
     """The first occurrence of each document, in canonical order."""
+    of: Search | None = None
+    results: list[Result] = []
     for position in turn.firsts:
         search = turn.holders[position]
-        yield recorded.results_of(turn, search)[position - search.first]
+        if search is not of:
+            of, results = search, recorded.results_of(turn, search)
+        yield results[position - search.first]

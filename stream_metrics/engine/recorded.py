@@ -85,9 +85,11 @@ def text_of(result: Result) -> str:
     >>> text_of(Result("r", title="Nile", snippet="A river", content=" "))
     'Nile\\nA river'
     """
-    parts = (_first_text(result.title), _first_text(result.content, result.snippet))
-    return "\n".join(part for part in parts if part)
-
-
-def _first_text(*texts: str | None) -> str | None:
-    return next((text for text in texts if text and not text.isspace()), None)
+    title, text = result.title, result.content
+    if not text or text.isspace():
+        text = result.snippet
+    if not text or text.isspace():
+        text = ""
+    if not title or title.isspace():
+        return text
+    return f"{title}\n{text}" if text else title
