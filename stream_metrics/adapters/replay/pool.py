@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from stream_metrics.adapters.replay.pieces import Work, compute
 from stream_metrics.adapters.replay.spool import Piece
-from stream_metrics.worker.collecting import collect_seldom
+from stream_metrics.worker.collecting import collect_seldom, collecting_once
 
 _T = TypeVar("_T")
 
@@ -34,17 +34,22 @@ def compute_all(
     processes = min(processes, len(pieces))
     if processes <= 1:
         for piece in pieces:
-            done(compute(work, piece))
+            done(_computed(work, piece))
         return
     with _pool(processes) as pool:
         try:
-            for future in as_completed([pool.submit(compute, work, piece) for piece in pieces]):
+            for future in as_completed([pool.submit(_computed, work, piece) for piece in pieces]):
                 done(future.result())
         except BrokenProcessPool as error:
             raise WorkerDied(_DIED) from error
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def _computed(work: Work, piece: Piece) -> Piece:
+    with collecting_once():
+        return compute(work, piece)
 
 
 class Begin(Protocol):

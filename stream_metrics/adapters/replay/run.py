@@ -49,6 +49,7 @@ from stream_metrics.dedup.deduplicator import deduplicator
 from stream_metrics.engine.taken import Intake
 from stream_metrics.events.decode import BadRecord
 from stream_metrics.ports import Record
+from stream_metrics.worker.collecting import collecting_once
 from stream_metrics.worker.outcome import Options, merged
 from stream_metrics.worker.replay import Replay
 
@@ -166,7 +167,8 @@ def _run(task: Task, folder: Path, progress: Progress) -> dict[str, Any]:
             first = list(_small(records, task.scale))
             more = next(records, None)
             if more is None:
-                return _at_once(task, first)
+                with collecting_once():
+                    return _at_once(task, first)
             manifest = Manifest(work.fingerprint, 0, [])
             _spool(task, work, manifest, _all_of(first, more, records))
     elif not manifest.whole:
