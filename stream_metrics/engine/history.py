@@ -33,6 +33,9 @@ from stream_metrics.engine.windows import (
 SCHEMA_VERSION: Final = 1
 PENDING: Final = 20_000  # buckets that are held as dictionaries before they are packed
 
+MOST_CODES: Final = 2_000
+"""Series by which sums are held before routes without series of their own are put together."""
+
 _CORE: Final = tuple(code for code, series in CODES.items() if series.windows is None)
 
 
@@ -226,22 +229,32 @@ class WindowSums:
         self._names, self._now_us, self._dimension = names, now_us, history.dimension
         self._width_us = history.width_us
         self._last = [(window, now_us // window.bucket_us) for window in history.windows]
-        self._totals: dict[tuple[str, str], Sums] = {}
+        self._totals: dict[tuple[tuple[str, ...], str], Sums] = {}  # by the windows they are in
 
     def take(self, bucket: int, agent: str, sums: Sums) -> None:
         """Add a bucket of the history's width, under names as they were sent."""
-        named: Sums | None = None
-        for window, last in self._last:
-            at = bucket * self._width_us // window.bucket_us
-            if last - WINDOW_BUCKETS < at <= last:
-                named = self._names.named(sums) if named is None else named
-                total = self._totals.setdefault((window.name, self._names.agent(agent)), {})
-                add(total, in_window(named, window.name), 1)
+        time_us = bucket * self._width_us
+        windows = tuple(
+            window.name
+            for window, last in self._last
+            if last - WINDOW_BUCKETS < time_us // window.bucket_us <= last
+        )
+        if windows:
+            place = (windows, self._names.agent(agent))
+            total = self._totals.setdefault(place, {})
+            add(total, sums, 1)
+            if len(total) > MOST_CODES:
+                self._totals[place] = self._names.named(total)
 
     def document(self) -> dict[str, Any]:
         """The content of ``windows.json``."""
-        sums = ((window, agent, total) for (window, agent), total in self._totals.items())
-        return windows_document(sums, self._now_us, self._dimension)
+        totals: dict[tuple[str, str], Sums] = {}
+        for (windows, agent), sums in self._totals.items():
+            named = self._names.named(sums)
+            for window in windows:
+                add(totals.setdefault((window, agent), {}), in_window(named, window), 1)
+        found = ((window, agent, total) for (window, agent), total in totals.items())
+        return windows_document(found, self._now_us, self._dimension)
 
 
 def _through(buckets: Mapping[int, Sums], window: Window, steps_us: range) -> dict[str, array[int]]:

@@ -15,8 +15,8 @@ from stream_metrics.adapters.reports import BUCKETS, read_buckets, write_buckets
 from stream_metrics.cli import app
 from stream_metrics.cli.common import UsageError
 from stream_metrics.engine.config import EngineConfig
-from stream_metrics.engine.history import History, UnfitHistory
-from stream_metrics.engine.windows import parse_window, window_rows
+from stream_metrics.engine.history import MOST_CODES, History, UnfitHistory, WindowSums
+from stream_metrics.engine.windows import Names, parse_window, window_rows
 from stream_metrics.ports import Record
 from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate
 from stream_metrics.worker.replay import Replay
@@ -41,6 +41,26 @@ def steps_of(replay: Replay, step_us: int = MINUTE_US) -> range:
     first = replay.history().first_us
     assert first is not None
     return range(first // step_us * step_us, replay.last_event_us + 40 * step_us, step_us)
+
+
+def test_routes_without_series_of_their_own_are_summed_up_together() -> None:
+    """However many there are, and in whatever bucket."""
+    routes = [f"r{number}" for number in range(MOST_CODES)]
+    history = History([parse_window("1h")])
+    sums = WindowSums(history, Names(frozenset({"a"}), frozenset({"r0"})), 60 * MINUTE_US)
+    for bucket in (59 * MINUTE_US, 60 * MINUTE_US - 1):
+        sums.take(bucket // history.width_us, "a", {f"R|{route}|yes": 1 for route in routes})
+        sums.take(bucket // history.width_us, "b", {f"R|{route}|no": 2 for route in routes[1:]})
+        sums.take(bucket // history.width_us, "c", {"R|r0|no": 1})
+
+    rest = 2 * (MOST_CODES - 1)
+    assert sums.document()["sums"] == window_rows(
+        [
+            ("1h", "a", {"R|r0|yes": 2, "R|other|yes": rest}),
+            ("1h", "other", {"R|r0|no": 2, "R|other|no": 2 * rest}),
+        ],
+        history.dimension,
+    )
 
 
 def rows_at(history: History, steps: range, at: int) -> list[dict[str, Any]]:
