@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -138,8 +139,8 @@ def dimensions_of(places: Sequence[Placed], asked: Sequence[str] | None, row: st
         UnknownDimension: No row has that dimension.
     """
     values: dict[str, set[str]] = {}
-    for place in places:
-        for name, value in place.dimensions.items():
+    for dimensions in {id(place.dimensions): place.dimensions for place in places}.values():
+        for name, value in dimensions.items():
             values.setdefault(name, set()).add(value)
     if asked is None:
         found = [name for name, known in values.items() if 1 < len(known) <= MOST_STRATA]
@@ -151,8 +152,28 @@ def dimensions_of(places: Sequence[Placed], asked: Sequence[str] | None, row: st
     return list(dict.fromkeys(asked))
 
 
+class _Column(NamedTuple):
+    """Values, each with the number of its unit, in ascending order."""
+
+    unit: Integers
+    values: Floats
+
+    @property
+    def key(self) -> str:
+        """The same for equal columns alone."""
+        digest = hashlib.blake2b(self.unit.data)
+        digest.update(self.values.data)
+        return digest.hexdigest()
+
+
+_Named = tuple[str, _Column]
+
+
 class Estimates:
     """Estimates over chosen rows of columns of values; NaN takes no part.
+
+    Metrics often agree about all rows (a precision at 1 is a hit at 1), and strata of two
+    dimensions may have the same rows: what is equal is estimated once.
 
     Args:
         places: Of the rows, whose order changes nothing.
@@ -160,23 +181,31 @@ class Estimates:
     """
 
     def __init__(self, places: Sequence[Placed], intervals: Intervals | None) -> None:
-        self._places = places
         self._intervals = intervals
         numbers = {unit: at for at, unit in enumerate(sorted({place.unit for place in places}))}
         self._unit = np.array([numbers[place.unit] for place in places], dtype=np.int64)
         self._by_unit = np.argsort(self._unit, kind="stable")
+        self._known: dict[str, Estimate] = {}
+        # Rows with the same dimensions often share one mapping.
+        self._kinds: list[Mapping[str, str]] = []
+        kinds: dict[int, int] = {}
+        self._kind = np.empty(len(places), dtype=np.int64)
+        for at, place in enumerate(places):
+            found = place.dimensions
+            if id(found) not in kinds:
+                kinds[id(found)] = len(self._kinds)
+                self._kinds.append(found)
+            self._kind[at] = kinds[id(found)]
 
     def over_all(self, columns: Mapping[str, Floats]) -> dict[str, Block]:
         """The means of several columns, over all rows."""
-        units = {name: self._units(values, self._by_unit) for name, values in columns.items()}
-        return {name: self._block(found) for name, found in self._estimates(units).items()}
+        return self._blocks(self._chosen(columns, dict.fromkeys(columns, self._by_unit)))
 
     def over_each(
         self, values: Mapping[str, Floats], rows: Mapping[str, Integers]
     ) -> dict[str, Block]:
         """The mean of each column over rows of its own."""
-        units = {name: self._units(column, self._in(rows[name])) for name, column in values.items()}
-        return {name: self._block(found) for name, found in self._estimates(units).items()}
+        return self._blocks(self._chosen(values, {name: self._in(rows[name]) for name in values}))
 
     def over_turns(self, columns: Mapping[str, Floats], turns: Sequence[int]) -> dict[str, Block]:
         """The means of several columns over turns, of which each has the mean of its own rows.
@@ -187,8 +216,12 @@ class Estimates:
         """
         turn = np.array(turns, dtype=np.int64)
         order = np.lexsort((turn, self._unit))
-        unit, turn = self._unit[order], turn[order]
-        units = {}
+        return self._blocks(self._by_turn(columns, self._unit[order], turn[order], order))
+
+    def _by_turn(
+        self, columns: Mapping[str, Floats], unit: Integers, turn: Integers, order: Integers
+    ) -> Iterator[_Named]:
+        """Of each column the means of the turns; ``order`` puts its rows beside the others."""
         for name, values in columns.items():
             ordered = values[order]
             taken = ~np.isnan(ordered)
@@ -198,23 +231,20 @@ class Estimates:
             means = ordered
             if len(starts) < len(ordered):
                 means = sums_from(ordered, starts) / np.diff(starts, append=len(ordered))
-            units[name] = Units.of_columns(of[starts], means)
-        return {name: self._block(found) for name, found in self._estimates(units).items()}
+            yield name, _Column(of[starts], means)
 
     def of_strata(self, dimension: str, columns: Mapping[str, Floats]) -> Block:
         """All columns, by the names of their metrics, in each stratum of a dimension."""
-        places = self._places
-        rows: dict[str, list[int]] = {}
-        for at, place in enumerate(places):
-            if dimension in place.dimensions:
-                rows.setdefault(place.dimensions[dimension], []).append(at)
-        names = sorted(rows)
-        chosen = {name: self._in(rows[name]) for name in names}
-        sizes = {name: len({places[at].unit for at in rows[name]}) for name in names}
+        of_kind = [one.get(dimension) for one in self._kinds]
+        names = sorted({name for name in of_kind if name is not None})
+        numbers = {name: number for number, name in enumerate(names)}
+        places = [-1 if name is None else numbers[name] for name in of_kind]
+        stratum = np.array(places, dtype=np.int64)
+        of_row = stratum[self._kind]
+        chosen = {name: self._in(np.flatnonzero(of_row == numbers[name])) for name in names}
+        sizes = {name: len(np.unique(self._unit[chosen[name]])) for name in names}
         by_stratum = {
-            name: self._estimates(
-                {metric: self._units(values, chosen[name]) for metric, values in columns.items()}
-            )
+            name: self._estimates(self._chosen(columns, dict.fromkeys(columns, chosen[name])))
             for name in names
         }
         metrics = {}
@@ -228,7 +258,7 @@ class Estimates:
             }
         return {
             "units": sizes,
-            "without": len(places) - sum(map(len, rows.values())),
+            "without": int((of_row < 0).sum()),
             "notes": {name: note for name in names if (note := stratum_note(sizes[name]))},
             "metrics": metrics,
         }
@@ -239,11 +269,26 @@ class Estimates:
         ordered: Integers = chosen[np.argsort(self._unit[chosen], kind="stable")]
         return ordered
 
-    def _units(self, values: Floats, rows: Integers) -> Units:
-        return Units.of_columns(self._unit[rows], values[rows])
+    def _chosen(
+        self, columns: Mapping[str, Floats], rows: Mapping[str, Integers]
+    ) -> Iterator[_Named]:
+        """Of each column the values of its own rows."""
+        for name, values in columns.items():
+            yield name, _Column(self._unit[rows[name]], values[rows[name]])
 
-    def _estimates(self, figures: Mapping[str, Units]) -> dict[str, Estimate]:
-        return estimated(figures, self._intervals)
+    def _estimates(self, columns: Iterable[_Named]) -> dict[str, Estimate]:
+        """The estimate of each column; of equal ones it is made once."""
+        keys: dict[str, str] = {}
+        units: dict[str, Units] = {}
+        for name, column in columns:
+            key = keys[name] = column.key
+            if key not in self._known and key not in units:
+                units[key] = Units.of_columns(*column)
+        self._known |= estimated(units, self._intervals)
+        return {name: self._known[key] for name, key in keys.items()}
+
+    def _blocks(self, columns: Iterable[_Named]) -> dict[str, Block]:
+        return {name: self._block(found) for name, found in self._estimates(columns).items()}
 
     def _block(self, found: Estimate) -> Block:
         return {

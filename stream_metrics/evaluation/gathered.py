@@ -71,6 +71,14 @@ class _Worst:
         else:
             heappushpop(self._heap, entry)
 
+    def surpasses(self, first: float) -> bool:
+        """Whether all rows that are kept have larger keys than one that begins so."""
+        return len(self._heap) == WORST and first < self._heap[0][0][0]
+
+    def skip(self) -> None:
+        """Pass over a row with such a key."""
+        self._seen += 1
+
     def rows(self) -> list[Mapping[str, Any]]:
         return [row for _, _, row in sorted(self._heap, key=lambda e: e[:2], reverse=True)]
 
@@ -169,6 +177,7 @@ class Queries:
     def __init__(self, shown: Sequence[str], by: Sequence[str], low: Collection[str] = ()) -> None:
         self.bins = {name: Bins() for name in shown}
         self._signs = {name: 1.0 if name in low else -1.0 for name in by}
+        self._by = next(iter(by), None)
         self._worst = _Worst()
 
     def add(self, row: Mapping[str, Any]) -> None:
@@ -176,8 +185,12 @@ class Queries:
         scores = row["scores"]
         for name, bins in self.bins.items():
             bins.add(scores.get(name))
-        keys = [self._key(name, scores.get(name)) for name in self._signs]
-        if keys and keys[0] != -inf and row["n_relevant"] != 0:
+        first = self._key(self._by, scores.get(self._by)) if self._by else -inf
+        if first != -inf and row["n_relevant"] != 0:
+            if self._worst.surpasses(first):
+                self._worst.skip()
+                return
+            keys = [self._key(name, scores.get(name)) for name in self._signs]
             self._worst.add((*keys, row["n_relevant"] or 0), row)
 
     def _key(self, name: str, value: float | None) -> float:

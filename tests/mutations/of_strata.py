@@ -20,8 +20,8 @@ STRATA: Final = (
         (
             Edit(
                 ESTIMATES,
-                "        return Units.of_columns(self._unit[rows], values[rows])\n",
-                "        return Units.of_columns(np.arange(len(rows)), values[rows])\n",
+                "_Column(self._unit[rows[name]], values[rows[name]])\n",
+                "_Column(np.arange(len(rows[name])), values[rows[name]])\n",
             ),
         ),
         TEST,
