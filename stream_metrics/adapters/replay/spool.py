@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from struct import Struct
 from types import TracebackType
 from typing import IO, Any, Final, NamedTuple, Self
 
@@ -23,6 +24,9 @@ from stream_metrics.ports import Record
 SHARDS: Final = 64
 BUFFER_BYTES: Final = 128 << 10
 LENGTH_BYTES: Final = 4
+
+
+_NUMBERS: Final = Struct(">III").unpack
 
 
 class SpoolDamaged(Exception):
@@ -46,7 +50,7 @@ def place_of(record: Record, number: int, limits: Limits) -> Place:
     key = key_of(record.value, record.timestamp_ms, limits)
     data = str(number).encode() if isinstance(key, BadRecord) else key
     digest = hashlib.blake2b(data, digest_size=12).digest()
-    return Place(*(int.from_bytes(digest[at : at + 4], "big") for at in (0, 4, 8)))
+    return Place._make(_NUMBERS(digest))
 
 
 class Spooled(msgspec.Struct, array_like=True, gc=False, frozen=True):
