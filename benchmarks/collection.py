@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 SEED: Final = 8
 DOCUMENTS: Final = 8_800_000
@@ -44,9 +45,17 @@ def collection(queries: int) -> Collection:
             ids[place] if hit else ids[DEPTH + at]
             for at, (place, hit) in enumerate(zip(places, found, strict=True))
         ]
-        step = 0.25 if number % TIED == 0 else STEP
-        scores = np.sort(np.round(draw.gamma(4.0, 3.0, size=DEPTH) / step) * step)[::-1]
+        scores = _scores(draw, tied=number % TIED == 0)
         query = f"q{number:06}"
         qrels[query] = dict(zip(documents, draw.choice(GRADES, size=judged).tolist(), strict=True))
         run[query] = dict(zip(ids[:DEPTH], scores.tolist(), strict=True))
     return Collection(qrels, run)
+
+
+def _scores(draw: np.random.Generator, *, tied: bool) -> NDArray[np.float64]:
+    """From the best down; without ties each is a step or more below the one above."""
+    step = 0.25 if tied else STEP
+    steps = np.sort(np.round(draw.gamma(4.0, 3.0, size=DEPTH) / step))[::-1]
+    if not tied:
+        steps = steps + np.arange(DEPTH)[::-1]
+    return np.asarray(steps * step, dtype=np.float64)

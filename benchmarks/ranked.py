@@ -42,11 +42,11 @@ def run(*, quick: bool = False, queries: int | None = None, rounds: int | None =
         compiling = _compile(peers)
         for rival in (ours, plain, peers):
             rival.ask("make", queries=count)
+        told = _same_scores(where, Path(folder))  # and each tool has run once
         took: dict[str, list[dict[str, Took]]] = {tool: [] for tool in TOOLS}
         for _ in range(rounds or (3 if quick else ROUNDS)):
             for tool in TOOLS:
                 took[tool].append(_round(where[tool], tool))
-        told = _same_scores(where, Path(folder))
     return section(
         f"ranked metrics: {count:,} queries × {DEPTH} results",
         f"{', '.join(METRICS)}, by query; tools in turn. Before, ranx compiled for "
