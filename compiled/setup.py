@@ -19,13 +19,17 @@ NAME = "stream_metrics_compiled"
 MODULES = (
     "engine.cells",
     "engine.codec",
+    "engine.ranked",
+    "engine.row",
     "engine.state",
     "engine.step",
     "engine.taken",
     "engine.turn",
     "engine.windows",
     "metrics.decisions",
+    "metrics.exact",
     "metrics.gain",
+    "worker.batches",
 )
 """What costs a worker most, by the profile (``make profile``)."""
 

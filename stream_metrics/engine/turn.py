@@ -14,7 +14,7 @@ from stream_metrics.dedup.deduplicator import Deduplicator
 from stream_metrics.dedup.index import DedupCounts
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.state import Iteration, Search, Turn
-from stream_metrics.metrics.decisions import RankedDocument, Rerank, rerank
+from stream_metrics.metrics.decisions import Rerank, rerank
 from stream_metrics.metrics.gain import ITERATIONS_CAP
 
 FIRST = 5  # in a tally, behind the numbers of results by label: the first one that has a label
@@ -230,11 +230,14 @@ def _first_label(turn: Turn, document: int, tally: list[int], changed: int) -> i
 def rerank_of(turn: Turn, search: Search) -> Rerank | None:
     """The reranking comparison of one search, None if it does not take part."""
     baseline = search.baseline
-    if baseline is None:
+    if baseline is None or not turn.tallies:  # or nothing is labelled
         return None
-    ranked = [
-        RankedDocument(search.documents[at], turn.credited[search.documents[at]], rank)
-        for at, rank in enumerate(baseline)
-        if rank is not None
-    ]
-    return rerank(ranked)
+    documents: list[int] = []
+    gains: list[int | None] = []
+    ranks: list[int] = []
+    for document, rank in zip(search.documents, baseline, strict=True):
+        if rank is not None:
+            documents.append(document)
+            gains.append(turn.credited[document])
+            ranks.append(rank)
+    return rerank(documents, gains, ranks)

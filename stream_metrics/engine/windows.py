@@ -223,14 +223,15 @@ class Windows:
         self, window: Window, level: _Level, record_time_us: int, touched: Touched
     ) -> None:
         oldest = oldest_bucket(window, record_time_us)
-        buckets, heads = self.buckets[window.name], _heads(window.name)
+        buckets, codes = self.buckets[window.name], _codes_of(window.name)
         for (bucket, agent), sums in level.items():
             if bucket < oldest or not sums:
                 continue
             stored = buckets.get((bucket, agent))
             into = {} if stored is None else decode_sums(stored)
+            kept = codes.knowing(sums)
             for code, value in sums.items():
-                if _HEAD[code] in heads:
+                if code in kept:
                     total = into.get(code, 0) + value
                     if total:
                         into[code] = total
@@ -312,34 +313,43 @@ def _coarser(level: _Level, factor: int) -> _Level:
 
 def in_window(sums: Sums, window: str) -> Sums:
     """Those of ``sums`` whose series the window has."""
-    heads = _heads(window)
-    return {code: value for code, value in sums.items() if _HEAD[code] in heads}
+    kept = _codes_of(window).knowing(sums)
+    return {code: value for code, value in sums.items() if code in kept}
 
 
-def _heads(window: str) -> frozenset[str]:
-    """What the codes of the window's series begin with."""
-    return _HEADS.get(window.removeprefix(LEFT), _EVERYWHERE)
+class _Codes:
+    """The codes whose series a window has, kept for those that come again and again."""
+
+    __slots__ = ("_heads", "_kept", "_known")
+
+    def __init__(self, heads: frozenset[str]) -> None:
+        self._heads = heads
+        self._known: set[str] = set()
+        self._kept: set[str] = set()
+
+    def knowing(self, codes: Sums) -> set[str]:
+        """Those that the window has, with all of ``codes`` looked at: by what they begin with."""
+        if not self._known.issuperset(codes):
+            if len(self._known) >= _CODES_KEPT:
+                self._known.clear()
+                self._kept.clear()
+            self._known.update(codes)
+            self._kept.update(c for c in codes if c.partition("|")[0] in self._heads)
+        return self._kept
 
 
-class _HeadOf(dict[str, str]):
-    """What a code begins with, kept for the codes that come again and again."""
-
-    def __missing__(self, code: str) -> str:
-        if len(self) >= _HEADS_KEPT:
-            self.clear()
-        head = self[code] = code.partition("|")[0]
-        return head
-
-
-_HEADS_KEPT: Final = 8_192
-_HEAD: Final = _HeadOf()
-
-
-_EVERYWHERE: Final = frozenset(code for code, series in CODES.items() if series.windows is None)
-_HEADS: Final = {
-    window: frozenset(c for c, series in CODES.items() if window in (series.windows or (window,)))
+_CODES_KEPT: Final = 8_192
+_EVERYWHERE: Final = _Codes(frozenset(c for c, series in CODES.items() if series.windows is None))
+_SERIES: Final = {
+    window: _Codes(
+        frozenset(c for c, series in CODES.items() if window in (series.windows or (window,)))
+    )
     for window in ("5m", "1h", "24h")
 }
+
+
+def _codes_of(window: str) -> _Codes:
+    return _SERIES.get(window.removeprefix(LEFT), _EVERYWHERE)
 
 
 def windows_at(

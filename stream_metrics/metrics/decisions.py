@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import fsum
+from operator import truediv
 from typing import Final, NamedTuple
 
 from stream_metrics.metrics.exact import exact_sum, rounded
@@ -90,46 +91,43 @@ class Rerank(NamedTuple):
         return (self.shown - self.baseline) / self.baseline if self.baseline else None
 
 
-class RankedDocument(NamedTuple):
-    """A result that takes part in the comparison: its document, label and baseline rank."""
-
-    document: int
-    gain: int | None
-    baseline_rank: int
-
-
-def rerank(results: Sequence[RankedDocument]) -> Rerank | None:
-    """Compare the order of ``results`` (by rank) with that of their baseline ranks.
+def rerank(
+    documents: Sequence[int], gains: Sequence[int | None], baseline_ranks: Sequence[int]
+) -> Rerank | None:
+    """Compare the order of results, given by rank as parallel lists, with their baseline ranks.
 
     Each document counts at its first place in either order, places are counted among the documents
     that are left, gains are linear. None unless there are two results and one label at least.
 
-    >>> rerank([RankedDocument(0, 4, 2), RankedDocument(1, 2, 1)])
+    >>> rerank([0, 1], [4, 2], [2, 1])
     Rerank(shown=1.0, baseline=0.8597186998521972)
     """
-    if len(results) < 2 or all(result.gain is None for result in results):
+    places = range(len(documents))
+    if len(places) < 2 or gains.count(None) == len(gains):
         return None
-    baseline = sorted(range(len(results)), key=lambda at: (results[at].baseline_rank, at))
-    gains_shown = _first_places(results)
-    gains_baseline = _first_places([results[at] for at in baseline])
+    gains_shown = _first_places(documents, gains, places)
     ideal = _dcg(sorted(gains_shown, reverse=True))
     if not ideal:
         return Rerank(0.0, 0.0)
-    return Rerank(_dcg(gains_shown) / ideal, _dcg(gains_baseline) / ideal)
+    by_rank = sorted(places, key=baseline_ranks.__getitem__)  # stable: ties stay as shown
+    return Rerank(_dcg(gains_shown) / ideal, _dcg(_first_places(documents, gains, by_rank)) / ideal)
 
 
-def _first_places(results: Sequence[RankedDocument]) -> list[int]:
+def _first_places(
+    documents: Sequence[int], gains: Sequence[int | None], places: Sequence[int]
+) -> list[int]:
     seen: set[int] = set()
-    gains = []
-    for document, gain, _ in results:
+    found: list[int] = []
+    for at in places:
+        document = documents[at]
         if document not in seen:
             seen.add(document)
-            gains.append(gain or 0)
-    return gains
+            found.append(gains[at] or 0)
+    return found
 
 
-def _dcg(gains: Sequence[int]) -> float:
-    return fsum([gain / log for gain, log in zip(gains, discounts(len(gains)), strict=False)])
+def _dcg(gains: list[int]) -> float:
+    return fsum(map(truediv, gains, discounts(len(gains))))
 
 
 def routes_together(routes: Iterable[str]) -> str | None:

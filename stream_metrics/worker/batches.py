@@ -66,13 +66,21 @@ def check_batch(batch: BatchWrite) -> None:
     check_positions(batch.positions)
     for conversation in batch.conversations:
         _check_conversation(conversation)
-    for (window, bucket, agent), value in batch.buckets.items():
-        _check_types("a bucket's window and agent", (window, agent), _TEXT)
-        _check_number("a bucket's number", bucket, low=-EXACT)
-        _check_types("a bucket's value", (value,), _BYTES_OR_NONE)
+    _check_buckets(batch.buckets)
     size, _ = estimate(batch)
     if size > HARD_CAP_BYTES:
         raise BatchTooLarge(f"a batch of {size} bytes is over the cap of {HARD_CAP_BYTES}")
+
+
+def _check_buckets(buckets: Mapping[tuple[str, int, str], bytes | None]) -> None:
+    """All at once: a batch has hundreds."""
+    if buckets:
+        windows, numbers, agents = zip(*buckets, strict=True)
+        _check_types("a bucket's window and agent", (*windows, *agents), _TEXT)
+        _check_types("a bucket's number", numbers, _NUMBER)
+        for extreme in (min(numbers), max(numbers)):
+            _check_number("a bucket's number", extreme, low=-EXACT)
+        _check_types("a bucket's value", buckets.values(), _BYTES_OR_NONE)
 
 
 def check_claim(partition: int, token: bytes, start: Mapping[str, Position]) -> None:
