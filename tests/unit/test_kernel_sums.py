@@ -73,6 +73,16 @@ def test_many_are_drawn_again() -> None:
     assert same_bits(resampled_sums([values], 3), plain_sums([values], 3))
 
 
+def test_one_may_be_drawn_every_time() -> None:
+    """A generator that gives nothing but zeros draws the first of 1,024 units 1,024 times."""
+    values = np.random.default_rng(2).random(1_024)
+    assert kernel is not None
+
+    (sums,) = kernel.resampled_sums([values], 2, 0, 0)
+
+    assert np.frombuffer(sums).tolist() == [1_024 * values[0]] * 2
+
+
 def test_columns_must_have_one_length() -> None:
     """The kernel turns away what has no units in common."""
     assert kernel is not None
