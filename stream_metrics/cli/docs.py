@@ -168,6 +168,7 @@ EXAMPLE: Final = (
 def _example() -> str:
     """The worked example; the values come from the code that computes the live ones."""
     counts = [count for _, count in EXAMPLE]
+    needed = last_good_iteration([one.good for one in counts])
     values = [through(counts[: i + 1]) for i in range(len(counts))]
     lines = ["## A worked example", "", "One turn with three iterations:", ""]
     lines += [f"{i}. {text}" for i, (text, _) in enumerate(EXAMPLE, 1)]
@@ -191,7 +192,7 @@ def _example() -> str:
         "",
         "The document with gain 1 in iteration 2 is labelled but not good: it adds to UR and "
         "nothing to G.",
-        f"All good documents are there after {last_good_iteration(counts)} iterations.",
+        f"All good documents are there after {needed} iterations.",
         "",
     ]
     return "\n".join(lines)

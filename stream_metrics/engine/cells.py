@@ -17,7 +17,7 @@ from stream_metrics.engine.taken import TYPE_LABELS
 from stream_metrics.engine.turn import rerank_of
 from stream_metrics.events.times import round_scaled
 from stream_metrics.metrics.decisions import NO_RELEASE
-from stream_metrics.metrics.gain import Counts, last_good_iteration, settled, through
+from stream_metrics.metrics.gain import Counts, last_good_iteration, settled, through_lists
 from stream_metrics.metrics.ranking.names import RankedMetric
 
 NANO: Final = 10**9
@@ -282,8 +282,13 @@ def turn_cell(turn: Turn, config: EngineConfig) -> Cell | None:
     if not iterations:
         return None
     time_us, carrier = source(turn, iterations[-1])
-    counts = [counts_of(iteration) for iteration in iterations]
-    value = through(counts)
+    good = [iteration.good for iteration in iterations]
+    value = through_lists(
+        [iteration.results for iteration in iterations],
+        [iteration.unique for iteration in iterations],
+        good,
+        [iteration.gain for iteration in iterations],
+    )
     sums = {"t": 1}
     for name, sum_code, count_code in _TURN_CODES:
         number = scaled(getattr(value, name))
@@ -293,7 +298,7 @@ def turn_cell(turn: Turn, config: EngineConfig) -> Cell | None:
     if turn.ground_truth is not None:
         basis, needed = "qrels", turn.qrels
     else:
-        basis, needed = "retrieved", last_good_iteration(counts)
+        basis, needed = "retrieved", last_good_iteration(good)
     if needed is not None:
         sums[f"ts|iterations_for_all_good_results_{basis}"] = needed * NANO
         sums[f"tc|iterations_for_all_good_results_{basis}"] = 1

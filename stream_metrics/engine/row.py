@@ -144,7 +144,7 @@ def _totals(turn: Turn) -> Row:
     if turn.ground_truth is not None:
         needed, basis = turn.qrels, "qrels"
     else:
-        needed, basis = last_good_iteration(counts), "retrieved"
+        needed, basis = last_good_iteration([one.good for one in counts]), "retrieved"
     totals["iterations_for_all_good_results"] = needed
     totals["all_good_basis"] = basis
     return totals

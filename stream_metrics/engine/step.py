@@ -389,14 +389,20 @@ class _Batch:
             self._release(standing)
 
     def _too_many_iterations(self, turn: Turn, number: int) -> bool:
+        """Whether one more iteration would be more than the turn may have."""
         limit = self._limits.iterations_per_turn
         if len(turn.gates) + len(turn.searches) < limit:
             return False
-        if number in turn.iterations and not self._work[turn.number].rebuild:
+        work = self._work[turn.number]
+        if work.rebuild:  # which iterations it has will be known when it is derived again
+            numbers = {search.carrier.iteration for search in turn.searches.values()}
+            numbers.update(turn.gates)
+            return number not in numbers and len(numbers) >= limit
+        known = turn.iterations
+        if number in known:
             return False
-        numbers = {search.carrier.iteration for search in turn.searches.values()}
-        numbers.update(turn.gates)
-        return number not in numbers and len(numbers) >= limit
+        pending = {search.carrier.iteration for search in work.pending}
+        return number not in pending and len(known) + len(pending - known.keys()) >= limit
 
     def _add_search(self, turn: Turn, work: _TurnWork, carrier: Carrier, sent: TakenSearch) -> None:
         standing = turn.searches.get(sent.search_id)
