@@ -629,6 +629,7 @@ class _Batch:
                 self._observe_early(turn, carrier, name)
         if self._early or self._rebuilt:
             self._bound_waiting()
+        self._keeper.before_change = None  # it refers back to this: both are free at once without
         return self._changes
 
     def _derive(self) -> None:

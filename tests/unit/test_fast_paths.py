@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -119,6 +120,22 @@ def test_a_label_in_its_results_batch_has_a_delay() -> None:
     fed.take(fed.labels(s_1=3), search)
     assert fed.seen.label_delays_us == {SECOND: 1}
     assert fed.seen.counts["labels_waiting"] == 0
+
+
+def test_what_is_dropped_is_free_at_once() -> None:
+    """Nothing refers in a circle, so that nothing waits for the collector."""
+    fed = Fed()
+    gc.collect()
+    gc.disable()
+    try:
+        fed.take(fed.search("s", "D", "D"), fed.labels(s_1=3))
+        fed.take(fed.search("t", "D", "E", iteration=2), fed.labels(s_1=1, t_2=4))
+        fed.conversation = Conversation("d")
+        left = gc.collect()
+    finally:
+        gc.enable()
+
+    assert left == 0
 
 
 def test_routes_without_a_name_are_taken_back_as_they_were_counted() -> None:
