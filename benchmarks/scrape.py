@@ -14,13 +14,14 @@ import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from http.client import HTTPConnection
 from itertools import count, islice
 from typing import Any
 from zlib import crc32
 
 import uvloop
+from msgspec import structs
 from prometheus_client import CollectorRegistry
 
 from benchmarks.figures import Figure, figures_table, section
@@ -85,7 +86,7 @@ def spread(record: Record) -> Record:
     value = _AGENT.sub(b'"agent":"agent-%02d"' % (chosen % MAX_AGENTS), record.value or b"")
     at = count(chosen // MAX_AGENTS)
     value = _ROUTE.sub(lambda _: b'"selected":"route-%02d"' % (next(at) % MAX_ROUTES), value)
-    return replace(record, value=value)
+    return structs.replace(record, value=value)
 
 
 async def _feed(paths: Sequence[InProcess], records: Sequence[Record]) -> None:

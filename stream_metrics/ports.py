@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final, Protocol
 
+from msgspec import Struct, structs
+
 ConversationKey = bytes
 
 # Among the positions of a state partition, under the name of no topic: how far what it reads no
@@ -26,7 +28,9 @@ MAX_TIMESTAMP_MS = 253_402_300_799_999  # the year 9999; producers may stamp rec
 
 def bounded_timestamp(timestamp_ms: int) -> int:
     """A record's timestamp, within what can be stored and compared everywhere; -1 stays."""
-    return max(-1, min(timestamp_ms, MAX_TIMESTAMP_MS))
+    if -1 <= timestamp_ms <= MAX_TIMESTAMP_MS:
+        return timestamp_ms
+    return -1 if timestamp_ms < 0 else MAX_TIMESTAMP_MS
 
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -42,8 +46,7 @@ class Origin:
     key: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True, gc=False):
     """One record of an input topic (or line of a file, where topic and place may be unknown).
 
     ``headers`` are there where a record is to be passed on. ``origin`` is told of a record that was
@@ -65,7 +68,7 @@ class Record:
         origin = self.origin
         if origin is None:
             return self
-        return replace(
+        return structs.replace(
             self,
             key=origin.key,
             topic=origin.topic,

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 import typer
 from aiokafka.errors import KafkaError
+from msgspec import structs
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -83,7 +84,7 @@ class Listed:
             require_key=True,
         )
         version = event.version[:2] if isinstance(event, Event) else None
-        short = replace(letter, record=replace(record, value=None))
+        short = replace(letter, record=structs.replace(record, value=None))
         return cls(short, frozenset(_conversations(letter)), version)
 
 

@@ -7,11 +7,11 @@ producer stamped it wrongly, and nobody wants to wait for that.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Final
 
 import msgspec
+from msgspec import structs
 
 from stream_metrics.events.decode import instant
 from stream_metrics.events.times import MICROS, rfc3339
@@ -76,7 +76,7 @@ class Pace:
         stamp = record.timestamp_ms
         if stamp is not None and stamp >= 0:
             stamp = max(0, self._moved(1000 * stamp) // 1000)
-        return replace(record, value=self._moved_value(record.value), timestamp_ms=stamp)
+        return structs.replace(record, value=self._moved_value(record.value), timestamp_ms=stamp)
 
     def _moved(self, moment_us: int) -> int:
         assert self._begin_us is not None

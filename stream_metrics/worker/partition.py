@@ -367,7 +367,9 @@ class StatePartition:
                 works[key] = _Work(key, conversation_id)
             work = works[key]
             work.events.append((event, record))
-            work.last_record_ms = max(work.last_record_ms, last_ms(record))
+            stamp = last_ms(record)
+            if stamp > work.last_record_ms:
+                work.last_record_ms = stamp
         return works
 
     def _note_new(self, work: _Work, conversation: Conversation, seen: Observations) -> None:
@@ -607,23 +609,27 @@ class StatePartition:
         events: dict[str, int] = {}
         for work in works.values():
             for event, record in work.events:
-                events[record.topic] = max(events.get(record.topic, 0), event.occurred_us)
+                topic = record.topic
+                if event.occurred_us > events.get(topic, 0):
+                    events[topic] = event.occurred_us
         last: dict[str, Record] = {}
         clock = self._options.now_ms
         bound = clock() if clock is not None else None
         for record in records:
-            last[record.topic] = record
+            topic = record.topic
+            last[topic] = record
             stamp = record.timestamp_ms or 0
             if bound is not None and stamp > bound:
                 stamp = bound
-            latest[record.topic] = max(latest.get(record.topic, 0), stamp)
+            if stamp > latest.get(topic, 0):
+                latest[topic] = stamp
         for topic, record in last.items():
             before = positions.get(topic, Position(0))
             positions[topic] = Position(
                 record.offset + 1,
                 record.timestamp_ms if record.timestamp_ms is not None else -1,
                 self.record_digest(record),
-                max(before.record_time_ms, latest[topic]),
+                max(before.record_time_ms, latest.get(topic, 0)),
                 max(before.event_time_us, events.get(topic, 0)),
             )
         return positions
@@ -640,7 +646,9 @@ class StatePartition:
 
         def last_ms(record: Record) -> int:
             stamp = record.timestamp_ms
-            return now_ms if stamp is None or stamp < 0 else min(stamp, most_ms)
+            if stamp is None or stamp < 0:
+                return now_ms
+            return stamp if stamp < most_ms else most_ms
 
         return last_ms
 

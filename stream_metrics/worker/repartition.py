@@ -19,8 +19,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from typing import Any, Protocol
+
+from msgspec import structs
 
 from stream_metrics.events.decode import BadRecord
 from stream_metrics.events.key import key_of
@@ -108,5 +109,5 @@ def route(records: Sequence[Record], limits: Limits) -> tuple[list[Record], list
             letters.append(DeadLetter(record, key.reason, key.message))
             continue
         origin = Origin(record.topic, record.partition, record.offset, record.key)
-        copies.append(replace(record, key=key, origin=origin))
+        copies.append(structs.replace(record, key=key, origin=origin))
     return copies, letters

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 from aiokafka import TopicPartition
 from hypothesis import settings
+from msgspec import structs
 
 from stream_metrics.adapters.kafka import lag
 from tests.simulation.schedule import DAY_MS, play, system_of
@@ -68,7 +68,7 @@ async def reading_a_backlog(*, wild: bool) -> System:
         at = next(n for n, record in enumerate(log) if record is not None)
         first = log[at]
         if wild and first is not None:
-            log[at] = replace(first, timestamp_ms=system.now_ms)
+            log[at] = structs.replace(first, timestamp_ms=system.now_ms)
     worker = await system.start()
     system.rebalance()
     client, places = worker.client, list(system.brokers.logs)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.engine.config import EngineConfig
@@ -152,7 +153,8 @@ async def state_of(copies: Sequence[Record]) -> tuple[list[str], str, list[DeadL
     store, letters = MemoryStore(), MemoryDeadLetters()
     partition = await opened(store, letters, 100_000)
     read = [
-        replace(copy, topic=TOPIC, partition=0, offset=offset) for offset, copy in enumerate(copies)
+        structs.replace(copy, topic=TOPIC, partition=0, offset=offset)
+        for offset, copy in enumerate(copies)
     ]
     await partition.process(read, once)
     export = await export_state(store, EngineConfig(), DEFAULT_WINDOWS, "all")
@@ -174,7 +176,7 @@ def test_figures_and_dead_letters_are_those_of_the_input(
     replay, unfit = Replay(turn_scope="all"), set()
     for log in logs.values():
         for record in log:
-            replay.feed(replace(record, key=None))
+            replay.feed(structs.replace(record, key=None))
             found = decode(record.value, limits=Limits())
             if isinstance(found, BadRecord):
                 unfit.add((record, found.reason))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from aiokafka.admin import NewPartitions
+from msgspec import structs
 
 from deploy.local.certificates import Authority
 from deploy.local.kafka.cluster import Kafka, admin
@@ -137,7 +138,7 @@ def as_read(case: str, produced: Produced) -> Produced:
     """What was produced, as a worker judges it: where it is repartitioned keys say nothing."""
     if case != "repartition":
         return produced
-    records = tuple(replace(record, key=None) for record in produced.records)
+    records = tuple(structs.replace(record, key=None) for record in produced.records)
     broken = frozenset(place(record) for record in records if unfit(record))
     return replace(produced, records=records, broken=broken)
 

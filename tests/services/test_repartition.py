@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
+from msgspec import structs
 
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
@@ -137,7 +138,9 @@ class Repartitioned(LiveSystem):
         """Rows, windows and dead letters are a replay's of what the producer sent."""
         sent = self.produced
         # Under keys of its own a conversation's records would be turned away: a replay reads none.
-        self.produced = replace(sent, records=tuple(replace(r, key=None) for r in sent.records))
+        self.produced = replace(
+            sent, records=tuple(structs.replace(r, key=None) for r in sent.records)
+        )
         live, replayed = await self.compare(sent.last_us)
         self.produced = sent
         for name in ("conversations.jsonl", "windows.json"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from stream_metrics.adapters.kafka.letters import Letter, Place, resubmission, resubmitted_mark
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
@@ -89,7 +90,7 @@ def test_a_letter_is_sent_once_unless_asked_for_again() -> None:
 def test_letters_of_forgotten_conversations_are_passed_over() -> None:
     """Also with `--again`, and also if only the value names the conversation."""
     stray = letter(2)
-    stray = replace(stray, record=replace(stray.record, key=b"another"))
+    stray = replace(stray, record=structs.replace(stray.record, key=b"another"))
     read = pile(letter(0), letter(1, conversation="d"), stray)
     read.forgotten["c"] = ((NOON_S + 60) * 1_000_000, "f")
 
@@ -108,7 +109,7 @@ def test_what_is_newer_than_the_forget_is_sent() -> None:
 def test_what_is_still_invalid_is_never_taken_for_newer() -> None:
     """Of a record that cannot be read nobody knows when it occurred."""
     broken = letter(5)
-    broken = replace(broken, record=replace(broken.record, value=b"{"))
+    broken = replace(broken, record=structs.replace(broken.record, value=b"{"))
     read = pile(broken)
     read.forgotten["c"] = (1, "f")
 
@@ -171,7 +172,7 @@ async def test_resubmitted_records_count_as_if_they_had_never_been_refused(times
     partition = await opened(store, letters, cache_results=1_000)
     for _ in range(times):
         first = partition.positions[TOPIC].offset
-        again = [replace(record, offset=first + n) for n, record in enumerate(refused)]
+        again = [structs.replace(record, offset=first + n) for n, record in enumerate(refused)]
         await partition.process(again, once)
 
     replay = Replay()

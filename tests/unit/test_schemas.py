@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import msgspec
 import pytest
+from msgspec import structs
 from pydantic import ValidationError
 
 from stream_metrics.adapters.memory import MemoryStore
@@ -56,11 +56,11 @@ async def test_a_schema_is_read_as_it_was(schema: int) -> None:
 async def test_a_worker_goes_on_with_any_schema(schema: int, found: int) -> None:
     """Whatever it writes: events that are in the file count no second time, and others count."""
     later = [
-        replace(r, offset=r.offset + 1_000, value=_after(r.value))
+        structs.replace(r, offset=r.offset + 1_000, value=_after(r.value))
         for r in records()
         if r.value and b'"search_iteration"' in r.value
     ]
-    again = [replace(r, offset=r.offset + 500) for r in records()]
+    again = [structs.replace(r, offset=r.offset + 500) for r in records()]
     stores = await stored(found), await written(1)
     for store, writes in zip(stores, (schema, 1), strict=True):
         partition = await owner(store, writes, b"next")

@@ -9,6 +9,7 @@ from itertools import count
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemorySnapshot, MemoryStore
 from stream_metrics.engine.config import EngineConfig
@@ -292,7 +293,10 @@ def longer_than(offset: int) -> list[Record]:
     events = traffic(6)["events"]
     assert len(events) != offset
     last = events[-1]
-    fill = [replace(last, offset=len(events) + n) for n in range(max(0, offset + 5 - len(events)))]
+    fill = [
+        structs.replace(last, offset=len(events) + n)
+        for n in range(max(0, offset + 5 - len(events)))
+    ]
     return [*events, *fill]
 
 
@@ -305,7 +309,7 @@ def made_anew_and_short(world: World) -> Sequence[OffsetGap]:
 def deleted(world: World) -> Sequence[OffsetGap]:
     """More was produced than is kept: the log starts behind the position."""
     end = world.log.end("events")
-    more = [replace(r, offset=end + n) for n, r in enumerate(traffic(6)["events"])]
+    more = [structs.replace(r, offset=end + n) for n, r in enumerate(traffic(6)["events"])]
     world.log.records["events"] += more
     world.log.cut("events", end + 10)
     return ()

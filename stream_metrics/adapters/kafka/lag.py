@@ -71,13 +71,17 @@ class Lag:
         if not self._in_order:
             return
         now_ms = self._now_ms()
-        found: dict[TopicPartition, list[int]] = {}
+        found: dict[tuple[str, int], list[int]] = {}
         for record in records:
-            if record.timestamp_ms is not None and 0 <= record.timestamp_ms <= now_ms:
-                place = TopicPartition(record.topic, record.partition)
-                found.setdefault(place, []).append(record.timestamp_ms)
+            stamp_ms = record.timestamp_ms
+            if stamp_ms is not None and 0 <= stamp_ms <= now_ms:
+                place = (record.topic, record.partition)
+                stamps_ms = found.get(place)
+                if stamps_ms is None:
+                    stamps_ms = found[place] = []
+                stamps_ms.append(stamp_ms)
         for place, stamps_ms in found.items():
-            self._stamps.setdefault(place, _Stamps()).add(stamps_ms)
+            self._stamps.setdefault(TopicPartition(*place), _Stamps()).add(stamps_ms)
 
     def heard(self, ends: Mapping[TopicPartition, int], asked_ms: int) -> None:
         """The brokers have said where the log ends; all records up to that time lie before it."""
