@@ -26,7 +26,7 @@ TOOLS := env PATH="$(CURDIR)/$(BIN):$(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/b
 # Modules compiled as they stand: the stamp of their last installation, and all that they are made from.
 COMPILED := .venv/.compiled
 COMPILED_SOURCES := compiled/setup.py compiled/pyproject.toml \
-	$(shell find stream_metrics/dedup stream_metrics/engine stream_metrics/events stream_metrics/metrics -name '*.py') stream_metrics/worker/batches.py
+	$(shell find stream_metrics/dedup stream_metrics/engine stream_metrics/events stream_metrics/metrics -name '*.py')
 
 PIN := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --no-config --quiet --custom-compile-command "make lock"

@@ -122,6 +122,17 @@ CODES: Final[dict[str, Series]] = {
 
 _CURVE_CODES: Final = tuple((f"ir|{n}", f"id|{n}", f"iG|{n}") for n in ("", *ITERATIONS))
 _NEEDED: Final = {None: "unknown", True: "yes", False: "no"}
+_GATE_CODES: Final = {
+    (decision, needed): f"q|{decision}|{answer}"
+    for decision in GATES
+    for needed, answer in _NEEDED.items()
+}
+_DUPLICATE_CODES: Final = {
+    (kind, evidence, same): f"D|{kind}|{evidence}|{SPANS[0] if same else SPANS[1]}"
+    for kind in DUPLICATE_TYPES
+    for evidence in EVIDENCE
+    for same in (True, False)
+}
 _TURN_CODES: Final = tuple((name, f"ts|{name}", f"tc|{name}") for name in TURN_METRICS[:6])
 
 
@@ -189,8 +200,7 @@ def iteration_cell(turn: Turn, iteration: Iteration, config: EngineConfig) -> Ce
     decision = gate_decision(turn, iteration)
     if decision is not None:
         label = turn.gate_labels.get(iteration.number)
-        needed = _NEEDED[None if label is None else label[1]]
-        sums[f"q|{decision}|{needed}"] = 1
+        sums[_GATE_CODES[decision, None if label is None else label[1]]] = 1
     routes: set[str] = set()
     if iteration.searches:
         _add_counts(sums, iteration, config)
@@ -234,9 +244,8 @@ def _add_counts(sums: dict[str, int], iteration: Iteration, config: EngineConfig
             sums["u"] = unique
         if duplicates:
             sums["d"] = sums[curve[1]] = duplicates
-            for (kind, evidence, same), count in iteration.duplicates.items():
-                span = "same_iteration" if same else "earlier_iteration"
-                sums[f"D|{kind}|{evidence}|{span}"] = count
+            for origin, count in iteration.duplicates.items():
+                sums[_DUPLICATE_CODES[origin]] = count
         if iteration.labelled:
             sums["l"] = iteration.labelled
         if iteration.good:

@@ -226,7 +226,7 @@ class Turn:
         self.tallies: dict[int, list[int]] = {}
         self.result_labels: dict[int, int] = {}
         self.handles: dict[str, int] = {}
-        self.ranked_in: dict[int, set[int]] = {}
+        self.ranked_in: dict[int, tuple[int, ...]] = {}
         self.scores: dict[str, Sequence[float | None]] = {}
         self.index: Index | None = None
         self.first_by_doc: dict[bytes, int] | None = None  # once needed: digest to iteration

@@ -7,7 +7,7 @@ by version and everything else is derived from the items that stand.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
@@ -34,6 +34,7 @@ from stream_metrics.engine.state import (
 from stream_metrics.engine.taken import Taken, TakenIteration, TakenSearch
 from stream_metrics.engine.turn import (
     TurnKeeper,
+    Watcher,
     iteration_of,
     labels_conflict,
 )
@@ -51,10 +52,10 @@ class Observations:
     __slots__ = ("counts", "dedup", "events", "label_delays_us", "late", "opened")
 
     def __init__(self) -> None:
-        self.events: Counter[tuple[str, str]] = Counter()
+        self.events: defaultdict[tuple[str, str], int] = defaultdict(int)
         self.counts: Counter[str] = Counter()
         self.dedup = DedupCounts()
-        self.label_delays_us: Counter[int] = Counter()
+        self.label_delays_us: dict[int, int] = {}
         self.late: Counter[str] = Counter()
         self.opened: Counter[str] = Counter()
 
@@ -187,7 +188,7 @@ def _check_documents(search: Search, known: int) -> None:
         known += evidence == ""
 
 
-class _Batch:
+class _Batch(Watcher):
     """One conversation's share of a batch."""
 
     def __init__(self, step: Step, conversation: Conversation, seen: Observations) -> None:
@@ -196,10 +197,12 @@ class _Batch:
         self._config = step.config
         self._limits = step.config.limits
         self._dedup = step.dedup_of(conversation.key_id)
-        self._keeper = TurnKeeper(step.config, self._dedup, seen.dedup, self._touch_credit)
+        self._keeper = TurnKeeper(step.config, self._dedup, seen.dedup, self)
         self._changes = Changes()
         self._work: dict[int, _TurnWork] = {}
-        self._early: list[tuple[Turn, Carrier, str | int]] = []
+        # labels that came before what they name, by their event; those of results also apart
+        self._early: list[tuple[Turn, Carrier, list[str | int]]] = []
+        self._early_results: list[tuple[Turn, Carrier, list[str]]] = []
         self._rebuilt: set[int] = set()
 
     # -- events ---------------------------------------------------------------------------------
@@ -296,7 +299,7 @@ class _Batch:
                 cell = iteration_cell(turn, iteration, self._config)
             work.before[number] = cell
 
-    def _touch_credit(self, turn: Turn, number: int) -> None:
+    def before_change(self, turn: Turn, number: int) -> None:
         """A document of the iteration is about to get another gain."""
         work = self._work[turn.number]
         self._touch(turn, work, number)
@@ -484,7 +487,7 @@ class _Batch:
                 if search.route is None:
                     self._seen.counts["routing_labels_unrouted"] += 1
             else:
-                self._early.append((turn, carrier, routing.search_id))
+                self._early.append((turn, carrier, [routing.search_id]))
             optimal = routing.optimal and routing.optimal[:LONGEST_ROUTE]
             carrier.routing_labels[routing.search_id] = optimal
             turn.routing_labels[routing.search_id] = (carrier, optimal)
@@ -498,7 +501,7 @@ class _Batch:
             if not self._beats(standing_gate and standing_gate[0], carrier.version):
                 continue
             if gate.iteration not in turn.iterations:
-                self._early.append((turn, carrier, gate.iteration))
+                self._early.append((turn, carrier, [gate.iteration]))
             self._touch(turn, work, gate.iteration)
             carrier.gate_labels[gate.iteration] = gate.search_needed
             turn.gate_labels[gate.iteration] = (carrier, gate.search_needed)
@@ -508,13 +511,9 @@ class _Batch:
         return carrier
 
     def _add_result_labels(self, turn: Turn, carrier: Carrier, sent: list[Label]) -> None:
-        mine, labels, handles, now_us = (
-            carrier.labels,
-            turn.labels,
-            turn.handles,
-            carrier.occurred_us,
-        )
-        delays, held = self._seen.label_delays_us, turn.result_labels
+        mine, labels, handles = carrier.labels, turn.labels, turn.handles
+        delays, held = _Delays(self._seen, carrier), turn.result_labels
+        early: list[str] = []
         for label in sent:
             result_id, gain = label.result_id, label.gain
             if result_id in mine:
@@ -530,12 +529,15 @@ class _Batch:
             labels[result_id] = (carrier, gain)
             position = handles.get(result_id)
             if position is None:
-                self._early.append((turn, carrier, result_id))
+                early.append(result_id)
                 continue
-            since_us = now_us - turn.holders[position].carrier.occurred_us
-            delays[since_us] = delays.get(since_us, 0) + 1
+            delays.note(turn.holders[position].carrier)
             if held.get(position) != gain:
                 self._relabel(turn, position, gain)
+        delays.flush()
+        if early:
+            self._early.append((turn, carrier, [*early]))
+            self._early_results.append((turn, carrier, early))
 
     def _relabel(self, turn: Turn, position: int, gain: int | None) -> None:
         tally = turn.tallies.get(turn.documents[position])
@@ -624,12 +626,11 @@ class _Batch:
     def finish(self) -> Changes:
         """Derive what the items imply, and return what the batch changed."""
         self._derive()
-        for turn, carrier, name in self._early:
-            if isinstance(name, str) and name in carrier.labels:
-                self._observe_early(turn, carrier, name)
+        for turn, carrier, result_ids in self._early_results:
+            self._observe_early(turn, carrier, result_ids)
         if self._early or self._rebuilt:
             self._bound_waiting()
-        self._keeper.before_change = None  # it refers back to this: both are free at once without
+        self._keeper.watcher = None  # it refers back to this: both are free at once without
         return self._changes
 
     def _derive(self) -> None:
@@ -658,7 +659,8 @@ class _Batch:
         rebuilt = [turn for number, turn in turns.items() if number in self._rebuilt]
         left = [(turn, carrier, name) for turn in rebuilt for carrier, name in _waiting(turn)]
         left.sort(key=lambda label: label[1].version)
-        for turn, carrier, name in reversed(left + self._early):
+        left += [(turn, carrier, name) for turn, carrier, names in self._early for name in names]
+        for turn, carrier, name in reversed(left):
             if excess <= 0:
                 return
             if _withdraw_waiting(turn, carrier, name):
@@ -666,26 +668,37 @@ class _Batch:
                 self._refuse(turn)
                 self._release(carrier)
 
-    def _observe_early(self, turn: Turn, carrier: Carrier, result_id: str) -> None:
-        """Whether a label that came before its result in this batch still waits for it."""
-        position = turn.handles.get(result_id)
-        if position is None:
-            self._seen.counts["labels_waiting"] += 1
-        else:
-            since_us = carrier.occurred_us - turn.holders[position].carrier.occurred_us
-            self._seen.label_delays_us[since_us] += 1
+    def _observe_early(self, turn: Turn, carrier: Carrier, result_ids: list[str]) -> None:
+        """Which labels that came before their results in this batch still wait for them."""
+        handles, holders, labels = turn.handles, turn.holders, carrier.labels
+        delays, waiting = _Delays(self._seen, carrier), 0
+        for result_id in result_ids:
+            if result_id in labels:
+                position = handles.get(result_id)
+                if position is None:
+                    waiting += 1
+                else:
+                    delays.note(holders[position].carrier)
+        delays.flush()
+        if waiting:
+            self._seen.counts["labels_waiting"] += waiting
 
     def _observe_found(self, turn: Turn, placed: Iterable[Search]) -> None:
         """Count labels of earlier batches that have waited for the results just placed."""
-        now = {id(carrier) for _, carrier, _ in self._early}
+        now = {id(carrier) for _, carrier, _ in self._early_results}
+        labels, handles, delays = turn.labels, turn.handles, self._seen.label_delays_us
         for search in placed:
-            for position, result_id in enumerate(search.result_ids, search.first):
-                label = turn.labels.get(result_id)
-                if label is None or turn.handles[result_id] != position or id(label[0]) in now:
+            position, found = search.first - 1, 0
+            for result_id in search.result_ids:
+                position += 1
+                label = labels.get(result_id)
+                if label is None or handles[result_id] != position or id(label[0]) in now:
                     continue
                 since_us = label[0].occurred_us - search.carrier.occurred_us
-                self._seen.label_delays_us[since_us] += 1
-                self._seen.counts["labels_found"] += 1
+                delays[since_us] = delays.get(since_us, 0) + 1
+                found += 1
+            if found:
+                self._seen.counts["labels_found"] += found
 
     def _finish_turn(self, turn: Turn, work: _TurnWork) -> None:
         pending = sorted(work.pending, key=lambda search: search.place)
@@ -751,6 +764,33 @@ class _Batch:
             for code in old.keys() - after.sums.keys():
                 sums[code] = -old[code]
             cells.append((1, Cell(after.time_us, after.agent, sums, before.routes | after.routes)))
+
+
+class _Delays:
+    """Notes how long after its results an event labels them; many of them are of one event."""
+
+    __slots__ = ("_at_us", "_found_us", "_known", "_times")
+
+    def __init__(self, seen: Observations, labels: Carrier) -> None:
+        self._known = seen.label_delays_us
+        self._at_us = labels.occurred_us
+        self._found_us = 0
+        self._times = 0
+
+    def note(self, results: Carrier) -> None:
+        """One label of a result that this event brought."""
+        found_us = results.occurred_us
+        if found_us != self._found_us:
+            self.flush()
+            self._found_us = found_us
+        self._times += 1
+
+    def flush(self) -> None:
+        """Hand over what was noted."""
+        if self._times:
+            since_us = self._at_us - self._found_us
+            self._known[since_us] = self._known.get(since_us, 0) + self._times
+            self._times = 0
 
 
 def _extra_values(search: Search) -> int:

@@ -7,7 +7,6 @@ same steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import count
 
 from stream_metrics.dedup.deduplicator import Deduplicator
@@ -33,6 +32,14 @@ def iteration_of(turn: Turn, number: int) -> Iteration:
     return iteration
 
 
+class Watcher:
+    """Hears of what is about to change."""
+
+    def before_change(self, turn: Turn, number: int) -> None:
+        """A label is about to change the figures of the iteration of that number."""
+        raise NotImplementedError
+
+
 class TurnKeeper:
     """Appends searches to turns and moves labels, under one configuration."""
 
@@ -41,10 +48,9 @@ class TurnKeeper:
         config: EngineConfig,
         dedup: Deduplicator,
         counts: DedupCounts,
-        before_change: Callable[[Turn, int], None] | None = None,
+        watcher: Watcher | None = None,
     ) -> None:
-        """``before_change`` hears of an iteration whose figures a label is about to change."""
-        self.before_change = before_change
+        self.watcher = watcher
         self.config = config
         self.dedup = dedup
         self.counts = counts
@@ -104,9 +110,7 @@ class TurnKeeper:
         iteration.unique += len(firsts) - known
         turn.credited.extend([None] * (len(firsts) - known))
         if search.baseline is not None:
-            for at, rank in enumerate(search.baseline):
-                if rank is not None:
-                    turn.ranked_in.setdefault(search.documents[at], set()).add(number)
+            _note_ranked(turn.ranked_in, search, number)
         if self.config.retrieval and search.fingerprints is not None:
             search.doc_ids = search.fingerprints.documents
         self._place_labels(turn, search)
@@ -164,10 +168,11 @@ class TurnKeeper:
     def _credit(self, turn: Turn, document: int, label: int | None) -> None:
         """Bring the iteration of the first occurrence in line with the document's label."""
         number = turn.holders[turn.firsts[document]].carrier.iteration
-        if self.before_change is not None:
-            self.before_change(turn, number)
+        watcher = self.watcher
+        if watcher is not None:
+            watcher.before_change(turn, number)
             for ranked in turn.ranked_in.get(document, ()):
-                self.before_change(turn, ranked)
+                watcher.before_change(turn, ranked)
         iteration, credited = turn.iterations[number], turn.credited[document]
         good_gain = self.config.good_gain
         if credited is None:
@@ -205,6 +210,18 @@ class TurnKeeper:
                 return ITERATIONS_CAP
             needed = max(needed, turn.iterations[number].compact)
         return min(needed, ITERATIONS_CAP)
+
+
+def _note_ranked(ranked_in: dict[int, tuple[int, ...]], search: Search, number: int) -> None:
+    assert search.baseline is not None
+    only = (number,)  # what most documents have, as one object
+    for document, rank in zip(search.documents, search.baseline, strict=True):
+        if rank is not None:
+            known = ranked_in.get(document)
+            if known is None:
+                ranked_in[document] = only
+            elif number not in known:
+                ranked_in[document] = (*known, number)
 
 
 def _note_documents(first_by_doc: dict[bytes, int], search: Search) -> None:

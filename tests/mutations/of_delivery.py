@@ -347,8 +347,8 @@ DELIVERY: Final = (
         (
             Edit(
                 PARTITION,
-                "                max(before.record_time_ms, latest[topic]),\n",
-                "                latest[topic],\n",
+                "                max(before.record_time_ms, latest.get(topic, 0)),\n",
+                "                latest.get(topic, 0),\n",
             ),
         ),
         "tests/property/test_audit.py::test_a_sound_state_has_no_difference",

@@ -499,7 +499,7 @@ def test_a_batch_is_folded_in(operations: Operations, registry: CollectorRegistr
         }
     )
     seen.dedup.truncated, seen.dedup.contradictions, seen.dedup.other_text = 1, 2, 3
-    seen.label_delays_us.update([-5, 0, 1_000_000, 1_000_001, 10**12])
+    seen.label_delays_us.update(dict.fromkeys([-5, 0, 1_000_000, 1_000_001, 10**12], 1))
     seen.late.update({"1m": 4, "5m": 1})
     seen.opened.update(cache=9, nowhere=1)
     operations.observe(seen)
