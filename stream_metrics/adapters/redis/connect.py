@@ -15,6 +15,7 @@ from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
+from stream_metrics.adapters.redis.packing import pack_in_c
 from stream_metrics.adapters.redis.script import Client
 from stream_metrics.adapters.redis.store import Closer, RedisStore
 from stream_metrics.adapters.tls import OwnCertificate, trusting
@@ -59,6 +60,12 @@ def connect(options: RedisOptions) -> RedisStore:
 
 def make_client(options: RedisOptions) -> tuple[Client, list[Closer]]:
     """A client that does not retry, and what is to be closed after it."""
+    client, closers = _make_client(options)
+    pack_in_c(client)
+    return client, closers
+
+
+def _make_client(options: RedisOptions) -> tuple[Client, list[Closer]]:
     address = _address(options)
     common = _common(options)
     if options.cluster:
