@@ -44,7 +44,7 @@ def estimate(batch: BatchWrite) -> tuple[int, int]:
         size += 2 * _OVERHEAD + 2 * len(conversation.key)
         arguments += 12
         for parts in (conversation.hot, conversation.fingerprints):
-            size += sum(map(len, parts)) + sum(len(v) for v in parts.values() if v)
+            size += sum(map(len, parts)) + sum(map(len, filter(None, parts.values())))
             arguments += 2 * len(parts)
     windows = {window for window, _, _ in batch.buckets}
     size += _OVERHEAD * len(windows)
