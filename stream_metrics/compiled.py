@@ -48,6 +48,8 @@ def install() -> bool:
         return False
     folder = Path(str(built.__file__)).parent
     files = {name: _file(folder, name) for name in built.SOURCES}
+    if not all(file.exists() for file in files.values()):  # they are another Python's
+        return False
     if not all(_unchanged(name, digest) for name, digest in built.SOURCES.items()):
         return False
     sys.meta_path.insert(0, Compiled(files))
