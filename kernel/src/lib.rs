@@ -4,6 +4,7 @@
 
 use pyo3::prelude::*;
 
+mod buckets;
 mod canonical;
 mod dedup;
 mod json;
@@ -18,6 +19,7 @@ const INTERFACE: u32 = 2;
 #[pymodule]
 fn stream_metrics_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
+    buckets::register(module)?;
     canonical::register(module)?;
     dedup::register(module)?;
     rankings::register(module)?;
