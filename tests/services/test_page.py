@@ -95,7 +95,7 @@ async def test_the_page_is_accessible_and_fits(browser: Browser, width: int, sch
         page = looked.page
         for closed in await page.locator("details > summary").all():
             await closed.click()
-        assert await page.locator("details[open] tbody tr").count() > 500
+        await expect(page.locator("details[open] tbody tr").nth(500)).to_be_attached()
 
         violations = (await Axe().run(page)).response["violations"]
 
@@ -211,7 +211,7 @@ async def test_every_chart_has_its_table(browser: Browser) -> None:
         await results.locator("summary").click()
 
         rows = results.locator("tbody tr")
-        assert await rows.count() == 60
+        await expect(rows).to_have_count(60)
         first = rows.filter(has=looked.page.get_by_text("12:00", exact=True))
         assert await first.locator("td").all_text_contents() == ["10", "2"]
 
