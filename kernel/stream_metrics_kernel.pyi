@@ -13,9 +13,7 @@ from stream_metrics.events.wire import Result
 
 INTERFACE: int
 
-def added_bucket(
-    stored: bytes | None, sums: dict[str, int], kept: set[str]
-) -> bytes | None: ...
+def added_bucket(stored: bytes | None, sums: dict[str, int], kept: set[str]) -> bytes | None: ...
 def envelope(
     raw: bytes, version: int, max_levels: int
 ) -> tuple[bytes, str, int, int, int, int, int, bool] | None: ...
