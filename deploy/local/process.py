@@ -13,6 +13,7 @@ import socket
 import subprocess
 import tempfile
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -72,7 +73,30 @@ def blocking(work: Coroutine[Any, Any, T]) -> T:
         return thread.submit(asyncio.run, work).result()
 
 
-class ChildProcess:
+class Served(ABC):
+    """What is started on the way into a block, and stopped on the way out of it."""
+
+    @abstractmethod
+    async def start(self) -> Self:
+        """Returns once it serves."""
+
+    @abstractmethod
+    async def stop(self) -> object:
+        """Returns once it has ended."""
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+
+class ChildProcess(Served):
     """One process; subclasses say which command it is and when it is ready.
 
     ``start`` returns when the process answers, ``stop`` when it is gone. ``kill9``, ``pause`` and
@@ -186,17 +210,6 @@ class ChildProcess:
         """Stop and start with the same folder and ports."""
         await self.stop()
         return await self.start(deadline_seconds)
-
-    async def __aenter__(self) -> Self:
-        return await self.start()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.stop()
 
     async def _answers(self) -> bool:
         if not self.running:

@@ -6,19 +6,18 @@ import asyncio
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Literal, Self
 
 from redis.asyncio import Redis
 
-from deploy.local.process import ServerFailed
+from deploy.local.process import Served, ServerFailed
 from deploy.local.servers import RedisServer
 from deploy.local.waiting import wait_until
 
 NODE_TIMEOUT_MS = "1000"
 
 
-class RedisCluster:
+class RedisCluster(Served):
     """So many masters that share the slots; ``servers`` has each of them."""
 
     def __init__(
@@ -69,18 +68,10 @@ class RedisCluster:
 
     async def __aenter__(self) -> Self:
         try:
-            return await self.start()
+            return await super().__aenter__()
         except BaseException:
             self.kill9()
             raise
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.stop()
 
 
 async def whole(url: str) -> bool:

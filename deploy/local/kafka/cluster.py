@@ -9,7 +9,6 @@ import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -18,7 +17,7 @@ from aiokafka.errors import KafkaError, for_code
 from deploy.local.install import JAVA, program
 from deploy.local.kafka.jars import fetch_jars
 from deploy.local.kafka.security import Security
-from deploy.local.process import ChildProcess, ServerFailed, free_port
+from deploy.local.process import ChildProcess, Served, ServerFailed, free_port
 from deploy.local.waiting import wait_until
 
 JVM_OPTIONS = (
@@ -116,7 +115,7 @@ class KafkaBroker(ChildProcess):
         return [program(JAVA), *self._java, "-cp", f"{fetch_jars()}/*"]
 
 
-class Kafka:
+class Kafka(Served):
     """A cluster; signals go to all of its brokers, ``brokers[i]`` has each of them."""
 
     def __init__(
@@ -214,17 +213,6 @@ class Kafka:
         """Stop and start with the same data and ports."""
         await self.stop()
         return await self.start(deadline_seconds)
-
-    async def __aenter__(self) -> Self:
-        return await self.start()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.stop()
 
     async def create_topic(
         self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None
