@@ -8,7 +8,9 @@ mod buckets;
 mod canonical;
 mod dedup;
 mod json;
+mod labels;
 mod rankings;
+mod reranking;
 mod resampling;
 mod times;
 mod wire;
@@ -22,7 +24,9 @@ fn stream_metrics_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     buckets::register(module)?;
     canonical::register(module)?;
     dedup::register(module)?;
+    labels::register(module)?;
     rankings::register(module)?;
+    reranking::register(module)?;
     resampling::register(module)?;
     times::register(module)?;
     Ok(())

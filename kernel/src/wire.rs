@@ -1,4 +1,4 @@
-//! A search iteration as `stream_metrics.events.wire` describes it, straight from the record.
+//! Events as `stream_metrics.events.wire` describes them, straight from the record.
 //!
 //! What is certain is read; whatever is wrong, or more unusual than it is worth, is None. The slow
 //! way then decides.
@@ -35,7 +35,8 @@ pub struct Bounds {
     fields: usize,
     values: usize,
     url_bytes: usize,
-    labels: Py<PyDict>,
+    labels: usize,
+    type_labels: Py<PyDict>,
     other_label: Py<PyString>,
 }
 
@@ -45,7 +46,7 @@ impl Bounds {
     fn new(
         limits: &Bound<'_, PyAny>,
         version: i64,
-        labels: Py<PyDict>,
+        type_labels: Py<PyDict>,
         other_label: Py<PyString>,
     ) -> PyResult<Self> {
         let bound = |name: &str| -> PyResult<usize> {
@@ -62,7 +63,8 @@ impl Bounds {
             fields: bound("fields_per_result")?,
             values: bound("values_per_list")?,
             url_bytes: bound("url_bytes")?,
-            labels,
+            labels: bound("labels_per_event")?,
+            type_labels,
             other_label,
         })
     }
@@ -75,7 +77,7 @@ impl Bounds {
         py: Python<'py>,
         prints: &[Arc<Print>],
     ) -> PyResult<Bound<'py, PyList>> {
-        let labels = self.labels.bind(py);
+        let labels = self.type_labels.bind(py);
         let mut found = Vec::with_capacity(prints.len());
         let mut last: Option<(&Arc<Kind>, Bound<'py, PyAny>)> = None;
         for print in prints {
@@ -165,6 +167,65 @@ impl<'a> SearchIteration<'a> {
     }
 }
 
+/// The payload of `relevance_labels`.
+#[derive(Default)]
+pub struct RelevanceLabels<'a> {
+    pub conversation_id: Text<'a>,
+    pub event_id: Text<'a>,
+    pub turn: i64,
+    /// Of results, by id; without one, a label is withdrawn.
+    pub results: Vec<(Text<'a>, Option<i64>)>,
+    /// Of searches, by id: the best route.
+    pub routing: Vec<(Text<'a>, Option<Text<'a>>)>,
+    /// Of iterations, by number: whether a search was needed.
+    pub gate: Vec<(i64, Option<bool>)>,
+}
+
+impl<'a> RelevanceLabels<'a> {
+    /// Reads the event that `tokens` of `text` are; its envelope is not looked at.
+    pub fn read(text: &'a str, tokens: &'a [Token], bounds: &Bounds) -> Option<Self> {
+        let mut tape = Tape {
+            text,
+            tokens,
+            at: 0,
+        };
+        let mut event = RelevanceLabels::default();
+        for _ in 0..tape.object()? {
+            match tape.name()? {
+                "conversation_id" => event.conversation_id = tape.text(HANDLE)?,
+                "event_id" => event.event_id = tape.text(HANDLE)?,
+                "turn" => event.turn = tape.integer(1, COUNT)?,
+                "labeller" => drop(tape.optional(Tape::any_text)?),
+                "labels" => {
+                    event.results = tape.labels("result_id", Tape::handle, "gain", |tape| {
+                        tape.integer(0, GAIN)
+                    })?
+                }
+                "routing" => {
+                    event.routing =
+                        tape.labels("search_id", Tape::handle, "optimal", Tape::any_text)?;
+                }
+                "gate" => {
+                    event.gate = tape.labels(
+                        "iteration",
+                        |tape| tape.integer(1, COUNT),
+                        "search_needed",
+                        Tape::truth,
+                    )?
+                }
+                _ => tape.skip()?,
+            }
+        }
+        let count = event.results.len() + event.routing.len() + event.gate.len();
+        let certain = !event.conversation_id.is_empty()
+            && !event.event_id.is_empty()
+            && event.turn > 0
+            && count <= bounds.labels
+            && tape.at == tokens.len();
+        certain.then_some(event)
+    }
+}
+
 struct Tape<'a> {
     text: &'a str,
     tokens: &'a [Token],
@@ -249,6 +310,47 @@ impl<'a> Tape<'a> {
             _ => return None,
         };
         (least..=most).contains(&value).then_some(value)
+    }
+
+    fn handle(&mut self) -> Option<Text<'a>> {
+        self.text(HANDLE)
+    }
+
+    fn truth(&mut self) -> Option<bool> {
+        match self.next()? {
+            Token::Truth(truth) => Some(truth),
+            _ => None,
+        }
+    }
+
+    /// A list of objects, each with what a label names and, maybe null, what it says of that.
+    fn labels<N, V>(
+        &mut self,
+        name: &str,
+        read_name: impl Fn(&mut Self) -> Option<N>,
+        value: &str,
+        read_value: impl Fn(&mut Self) -> Option<V>,
+    ) -> Option<Vec<(N, Option<V>)>> {
+        let count = match self.optional(Self::list)? {
+            Some(count) => count,
+            None => return Some(Vec::new()),
+        };
+        let mut labels = Vec::with_capacity(count);
+        for _ in 0..count {
+            let (mut named, mut said) = (None, None);
+            for _ in 0..self.object()? {
+                let key = self.name()?;
+                if key == name {
+                    named = Some(read_name(self)?);
+                } else if key == value {
+                    said = Some(self.optional(&read_value)?);
+                } else {
+                    self.skip()?;
+                }
+            }
+            labels.push((named?, said?));
+        }
+        Some(labels)
     }
 
     fn number(&mut self) -> Option<()> {

@@ -22,15 +22,8 @@ from stream_metrics.engine.state import (
     Version,
 )
 from stream_metrics.engine.step import Changes, Observations, Step
-from stream_metrics.engine.taken import Taken, TakenIteration, TakenSearch
-from stream_metrics.events.wire import (
-    Forget,
-    GateLabel,
-    Label,
-    RelevanceLabels,
-    RoutingLabel,
-    TurnCompleted,
-)
+from stream_metrics.engine.taken import Taken, TakenIteration, TakenLabels, TakenSearch
+from stream_metrics.events.wire import Forget, TurnCompleted
 
 
 def merge(step: Step, into: Conversation, other: Conversation) -> Changes:
@@ -113,7 +106,7 @@ def _events(into: Conversation, piece: Conversation) -> list[Taken]:
 
 def _payload(
     name: str, piece: Conversation, carrier: Carrier
-) -> TakenIteration | RelevanceLabels | TurnCompleted:
+) -> TakenIteration | TakenLabels | TurnCompleted:
     if carrier.kind == SEARCHES:
         found = piece.turns[carrier.turn].searches
         searches = [_taken(found[search_id]) for search_id in carrier.searches]
@@ -122,14 +115,7 @@ def _payload(
         )
     if carrier.kind == COMPLETED:
         return TurnCompleted(name, carrier.event_id, carrier.turn)
-    return RelevanceLabels(
-        name,
-        carrier.event_id,
-        carrier.turn,
-        labels=[Label(*label) for label in carrier.labels.items()],
-        routing=[RoutingLabel(*label) for label in carrier.routing_labels.items()],
-        gate=[GateLabel(*label) for label in carrier.gate_labels.items()],
-    )
+    return TakenLabels(carrier.labels, carrier.routing_labels, carrier.gate_labels)
 
 
 def _taken(search: Search) -> TakenSearch:

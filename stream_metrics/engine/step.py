@@ -31,14 +31,14 @@ from stream_metrics.engine.state import (
     Turn,
     Version,
 )
-from stream_metrics.engine.taken import Taken, TakenIteration, TakenSearch
+from stream_metrics.engine.taken import Taken, TakenIteration, TakenLabels, TakenSearch
 from stream_metrics.engine.turn import (
     TurnKeeper,
     Watcher,
     iteration_of,
     labels_conflict,
 )
-from stream_metrics.events.wire import Forget, Label, RelevanceLabels, TurnCompleted
+from stream_metrics.events.wire import Forget, TurnCompleted
 
 
 class Observations:
@@ -107,7 +107,7 @@ LONGEST_ROUTE = 65  # a label beyond it can match no route, which has 64 charact
 
 EVENT_TYPES: dict[type, str] = {
     TakenIteration: "search_iteration",
-    RelevanceLabels: "relevance_labels",
+    TakenLabels: "relevance_labels",
     TurnCompleted: "turn_completed",
     Forget: "forget",
 }
@@ -115,7 +115,7 @@ EVENT_TYPES: dict[type, str] = {
 
 def needs_fingerprints(event: Taken) -> bool:
     """Whether an event can only be applied with the conversation's fingerprints at hand."""
-    return type(event.payload) is not RelevanceLabels
+    return type(event.payload) is not TakenLabels
 
 
 class Step:
@@ -237,7 +237,7 @@ class _Batch(Watcher):
             if not turn.exists:
                 self._take_blame(turn)
             carrier = self._add_searches(turn, work, event, payload)
-        elif type(payload) is RelevanceLabels:
+        elif type(payload) is TakenLabels:
             carrier = self._add_labels(turn, work, event, payload)
         else:
             carrier = self._complete(turn, work, event, payload)  # type: ignore[arg-type]
@@ -470,54 +470,47 @@ class _Batch(Watcher):
     # -- labels ---------------------------------------------------------------------------------
 
     def _add_labels(
-        self, turn: Turn, work: _TurnWork, event: Taken, payload: RelevanceLabels
+        self, turn: Turn, work: _TurnWork, event: Taken, payload: TakenLabels
     ) -> Carrier:
         carrier = Carrier(LABELS, turn.number, event.version)
-        if payload.labels:
-            self._add_result_labels(turn, carrier, payload.labels)
-        for routing in payload.routing or ():
-            if routing.search_id in carrier.routing_labels:
-                continue
-            standing_route = turn.routing_labels.get(routing.search_id)
+        if payload.results:
+            self._add_result_labels(turn, carrier, payload.results)
+        for search_id, route in payload.routing.items():
+            standing_route = turn.routing_labels.get(search_id)
             if not self._beats(standing_route and standing_route[0], carrier.version):
                 continue
-            search = turn.searches.get(routing.search_id)
+            search = turn.searches.get(search_id)
             if search is not None:
                 self._touch(turn, work, search.carrier.iteration)
                 if search.route is None:
                     self._seen.counts["routing_labels_unrouted"] += 1
             else:
-                self._early.append((turn, carrier, [routing.search_id]))
-            optimal = routing.optimal and routing.optimal[:LONGEST_ROUTE]
-            carrier.routing_labels[routing.search_id] = optimal
-            turn.routing_labels[routing.search_id] = (carrier, optimal)
+                self._early.append((turn, carrier, [search_id]))
+            optimal = route and route[:LONGEST_ROUTE]
+            carrier.routing_labels[search_id] = optimal
+            turn.routing_labels[search_id] = (carrier, optimal)
             if standing_route is not None:
-                del standing_route[0].routing_labels[routing.search_id]
+                del standing_route[0].routing_labels[search_id]
                 self._release(standing_route[0])
-        for gate in payload.gate or ():
-            if gate.iteration in carrier.gate_labels:
-                continue
-            standing_gate = turn.gate_labels.get(gate.iteration)
+        for number, needed in payload.gate.items():
+            standing_gate = turn.gate_labels.get(number)
             if not self._beats(standing_gate and standing_gate[0], carrier.version):
                 continue
-            if gate.iteration not in turn.iterations:
-                self._early.append((turn, carrier, [gate.iteration]))
-            self._touch(turn, work, gate.iteration)
-            carrier.gate_labels[gate.iteration] = gate.search_needed
-            turn.gate_labels[gate.iteration] = (carrier, gate.search_needed)
+            if number not in turn.iterations:
+                self._early.append((turn, carrier, [number]))
+            self._touch(turn, work, number)
+            carrier.gate_labels[number] = needed
+            turn.gate_labels[number] = (carrier, needed)
             if standing_gate is not None:
-                del standing_gate[0].gate_labels[gate.iteration]
+                del standing_gate[0].gate_labels[number]
                 self._release(standing_gate[0])
         return carrier
 
-    def _add_result_labels(self, turn: Turn, carrier: Carrier, sent: list[Label]) -> None:
+    def _add_result_labels(self, turn: Turn, carrier: Carrier, sent: dict[str, int | None]) -> None:
         mine, labels, handles = carrier.labels, turn.labels, turn.handles
         delays, held = _Delays(self._seen, carrier), turn.result_labels
         early: list[str] = []
-        for label in sent:
-            result_id, gain = label.result_id, label.gain
-            if result_id in mine:
-                continue
+        for result_id, gain in sent.items():
             standing = labels.get(result_id)
             if standing is not None:
                 if not self._beats(standing[0], carrier.version):

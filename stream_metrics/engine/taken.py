@@ -2,8 +2,9 @@
 
 The texts of results are digested as soon as an event is decoded, so that a batch holds them decoded
 one event at a time. (Its records are held to its end; so is ``turn_completed`` as it was sent.) The
-kernel goes from the record's bytes to the digests at once, if the event is a search iteration and
-surely valid; ``decode`` and ``take`` do the same for all events, and alone know how to refuse one.
+kernel goes from the record's bytes to the digests at once, if the event is a search iteration or
+labels and surely valid; ``decode`` and ``take`` do the same for all events, and alone know how to
+refuse one.
 """
 
 from __future__ import annotations
@@ -63,6 +64,14 @@ class TakenIteration(NamedTuple):
     searches: list[TakenSearch]
 
 
+class TakenLabels(NamedTuple):
+    """Labels by what they name: results, searches and iterations; of several the first."""
+
+    results: dict[str, int | None]
+    routing: dict[str, str | None]
+    gate: dict[int, bool | None]
+
+
 class Taken(msgspec.Struct, gc=False, frozen=True):
     """A valid event as ``Step`` applies it. ``key_id`` names the key of its digests."""
 
@@ -72,7 +81,7 @@ class Taken(msgspec.Struct, gc=False, frozen=True):
     conversation_id: str
     turn: int
     key_id: str
-    payload: TakenIteration | RelevanceLabels | TurnCompleted | Forget
+    payload: TakenIteration | TakenLabels | TurnCompleted | Forget
 
     @property
     def version(self) -> Version:
@@ -83,6 +92,13 @@ class Taken(msgspec.Struct, gc=False, frozen=True):
 def take(event: Event, dedup: Deduplicator, key_id: str) -> Taken:
     """Digest the texts of ``event`` with ``dedup``, whose key is called ``key_id``."""
     sent = event.payload
+    payload: TakenIteration | TakenLabels | TurnCompleted | Forget
+    if isinstance(sent, SearchIteration):
+        payload = _iteration(sent, dedup)
+    elif isinstance(sent, RelevanceLabels):
+        payload = _labels(sent)
+    else:
+        payload = sent
     return Taken(
         event.occurred_us,
         event.event_id,
@@ -90,7 +106,7 @@ def take(event: Event, dedup: Deduplicator, key_id: str) -> Taken:
         event.conversation_id,
         event.turn,
         key_id,
-        _iteration(sent, dedup) if type(sent) is SearchIteration else sent,  # type: ignore[arg-type]
+        payload,
     )
 
 
@@ -106,9 +122,11 @@ class Intake:
         self._dedup, self._key_id = dedup, key_id
         self._limits, self._require_key = limits, require_key
         self._certain: Callable[..., tuple[Any, ...] | None] | None = None
+        self._certain_labels: Callable[..., tuple[Any, ...] | None] | None = None
         self._bounds: object = None
         if kernel is not None and isinstance(dedup, kernel.Deduplicator):
             self._certain = dedup.take
+            self._certain_labels = getattr(kernel, "taken_labels", None)
             self._bounds = kernel.Bounds(limits, SCHEMA_VERSION, _TYPE_LABELS, OTHER)
 
     def take(
@@ -129,12 +147,12 @@ class Intake:
         return event if isinstance(event, BadRecord) else take(event, self._dedup, self._key_id)
 
     def take_fast(self, value: bytes, key: bytes | None, timestamp_ms: int | None) -> Taken | None:
-        """What ``take`` makes of a search iteration, or None if that is not certain."""
+        """What ``take`` makes of searches or labels, or None if that is not certain."""
         if self._certain is None or (key is None and self._require_key):
             return None
         found = self._certain(value, key, self._bounds)
         if found is None:
-            return None
+            return self._take_labels(value, key, timestamp_ms)
         (
             occurred_us, event_id, digest, conversation_id, turn,
             iteration, agent, release, gate, searches,
@@ -157,6 +175,20 @@ class Intake:
             ),
         )
 
+    def _take_labels(
+        self, value: bytes, key: bytes | None, timestamp_ms: int | None
+    ) -> Taken | None:
+        if self._certain_labels is None:
+            return None
+        found = self._certain_labels(value, key, self._bounds)
+        if found is None:
+            return None
+        occurred_us, event_id, digest, conversation_id, turn, results, routing, gate = found
+        if not EARLIEST_US <= occurred_us <= latest_us(timestamp_ms):
+            return None
+        labels = TakenLabels(results, routing, gate)
+        return Taken(occurred_us, event_id, digest, conversation_id, turn, self._key_id, labels)
+
 
 def type_label(canonical: str) -> str:
     """The entity type as metrics name it: one of the named types, or ``other``."""
@@ -175,6 +207,17 @@ def _iteration(sent: SearchIteration, dedup: Deduplicator) -> TakenIteration:
         None if sent.gate is None else sent.gate.decision,
         list(searches.values()),
     )
+
+
+def _labels(sent: RelevanceLabels) -> TakenLabels:
+    taken = TakenLabels({}, {}, {})
+    for label in sent.labels or ():
+        taken.results.setdefault(label.result_id, label.gain)
+    for routing in sent.routing or ():
+        taken.routing.setdefault(routing.search_id, routing.optimal)
+    for gate in sent.gate or ():
+        taken.gate.setdefault(gate.iteration, gate.search_needed)
+    return taken
 
 
 def _search(sent: Search, index: int, dedup: Deduplicator) -> TakenSearch:

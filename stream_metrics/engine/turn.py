@@ -7,15 +7,19 @@ same steps.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
+from typing import Any, Final
 
 from stream_metrics.dedup.deduplicator import Deduplicator
 from stream_metrics.dedup.index import DedupCounts
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.state import Iteration, Search, Turn
+from stream_metrics.kernel import kernel
 from stream_metrics.metrics.decisions import Rerank, rerank
 from stream_metrics.metrics.gain import ITERATIONS_CAP
 
+_RERANKED: Final[Callable[..., Any] | None] = getattr(kernel, "reranked", None)
 FIRST = 5  # in a tally, behind the numbers of results by label: the first one that has a label
 
 
@@ -249,6 +253,9 @@ def rerank_of(turn: Turn, search: Search) -> Rerank | None:
     baseline = search.baseline
     if baseline is None or not turn.tallies:  # or nothing is labelled
         return None
+    if _RERANKED is not None:
+        found = _RERANKED(search.documents, baseline, turn.credited)
+        return None if found is None else Rerank._make(found)
     documents: list[int] = []
     gains: list[int | None] = []
     ranks: list[int] = []

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from benchmarks.workload import traffic
 from stream_metrics.dedup.deduplicator import Deduplicator, PlainDeduplicator
 from stream_metrics.dedup.digests import KNOWN_NAMES
-from stream_metrics.engine.taken import Intake, Taken, TakenIteration, take
+from stream_metrics.engine.taken import Intake, Taken, TakenIteration, TakenLabels, take
 from stream_metrics.events import BadRecord, Limits
 from stream_metrics.events.decode import decode_slow
 from stream_metrics.events.wire import Result
@@ -74,9 +74,9 @@ def both(
     return fast, slow
 
 
-def is_search(taken: Taken | BadRecord) -> bool:
-    """Whether the slow ways take a search iteration."""
-    return isinstance(taken, Taken) and isinstance(taken.payload, TakenIteration)
+def is_frequent(taken: Taken | BadRecord) -> bool:
+    """Whether the slow ways take a search iteration or labels."""
+    return isinstance(taken, Taken) and isinstance(taken.payload, TakenIteration | TakenLabels)
 
 
 # --- search iterations ----------------------------------------------------------------------------
@@ -152,6 +152,7 @@ ITERATIONS = st.fixed_dictionaries(
 ).map(lambda changes: {**FULL["search_iteration"], **changes})
 
 
+_KINDS = ('"search_iteration"', '"relevance_labels"')
 _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"(\s*:)?')
 _CHARACTER = re.compile(r"\\u[0-9a-fA-F]{4}|\\.|.", re.DOTALL)
 
@@ -172,7 +173,7 @@ def respelled(text: str, step: int, names_as_they_are: bool) -> str:
         return "".join(f"\\u{units[i : i + 4]}" for i in range(0, len(units), 4))
 
     def written(token: re.Match[str]) -> str:
-        if names_as_they_are and (token[1] is not None or token[0] == '"search_iteration"'):
+        if names_as_they_are and (token[1] is not None or token[0] in _KINDS):
             return token[0]
         return _CHARACTER.sub(coded, token[0].removesuffix(token[1] or "")) + (token[1] or "")
 
@@ -195,6 +196,70 @@ def spelled(
     )
     step = draw(st.sampled_from([0, 0, 0, 1, 3, 20]))
     return respelled(text, step, names_as_they_are).encode()
+
+
+_NEEDED = st.sampled_from([None, True, False, 0, "true"])
+_ROUTES = st.none() | TEXTS | st.sampled_from([1, ["web"]])
+
+
+def labels_of(
+    name: str, names: st.SearchStrategy[Any], value: str, values: st.SearchStrategy[Any]
+) -> st.SearchStrategy[Any]:
+    """Lists of labels; some name one thing twice, some name nothing or say nothing."""
+    whole = st.fixed_dictionaries({name: names, value: values}, optional={"extra": SCALARS})
+    lacking = st.fixed_dictionaries({}, optional={name: names, value: values})
+    return st.none() | st.lists(whole, max_size=4) | st.lists(lacking, max_size=2)
+
+
+LABELS = st.fixed_dictionaries(
+    {
+        "labels": labels_of("result_id", _HANDLES, "gain", _COUNTS)
+        | labels_of("result_id", st.sampled_from(["r1", "r2", "\u00e9"]), "gain", _USUAL),
+        "routing": labels_of("search_id", _HANDLES, "optimal", _ROUTES),
+        "gate": labels_of("iteration", _COUNTS, "search_needed", _NEEDED),
+    },
+    optional={
+        "turn": _COUNTS,
+        "labeller": st.none() | TEXTS | st.just(1),
+        "version": st.sampled_from([None, 1, 2, "1"]),
+        "extra": SCALARS,
+    },
+).map(lambda changes: {**FULL["relevance_labels"], **changes})
+
+
+@PATIENT
+@given(spelled(LABELS), ANY_PAIR, st.booleans())
+def test_labels(value: bytes, pair: Pair, keyed: bool) -> None:
+    """So have labels of all kinds of values, in any spelling."""
+    both(pair, value, b"conv-1" if keyed else None, None, LIMITS, keyed)
+
+
+@PATIENT
+@given(
+    st.dictionaries(st.text(min_size=1, max_size=128), st.none() | st.integers(0, 4)),
+    st.dictionaries(st.text(min_size=1, max_size=128), st.none() | TEXTS),
+    st.dictionaries(st.integers(1, 2**31 - 1), st.none() | st.booleans()),
+    ANY_PAIR,
+    st.data(),
+)
+def test_usual_labels_are_taken(
+    gains: dict[str, int | None],
+    routes: dict[str, str | None],
+    needed: dict[int, bool | None],
+    pair: Pair,
+    data: st.DataObject,
+) -> None:
+    """Labels that name each thing once are never left to the slow ways."""
+    document = {
+        **FULL["relevance_labels"],
+        "labels": [{"result_id": name, "gain": gain} for name, gain in gains.items()],
+        "routing": [{"search_id": name, "optimal": route} for name, route in routes.items()],
+        "gate": [{"iteration": name, "search_needed": told} for name, told in needed.items()],
+    }
+    fast, _ = both(pair, data.draw(spelled(st.just(document), names_as_they_are=True)))
+    assert fast is not None
+    assert isinstance(fast.payload, TakenLabels)
+    assert fast.payload == (gains, routes, needed)
 
 
 @PATIENT
@@ -290,7 +355,9 @@ def test_hostile_records(row: Row) -> None:
     both(PAIRS[0], row.value, row.key, row.timestamp_ms, LIMITS, row.require_key)
 
 
-@pytest.mark.parametrize("field", [f for f in FIELDS if f.type == "search_iteration"], ids=str)
+@pytest.mark.parametrize(
+    "field", [f for f in FIELDS if f.type in ("search_iteration", "relevance_labels")], ids=str
+)
 def test_every_value_in_every_field(field: Field) -> None:
     """So has an event with any kind of value in any field."""
     for case in cases(field):
@@ -318,7 +385,11 @@ _PIECES = st.binary(min_size=1, max_size=1) | st.sampled_from([
 
 
 @PATIENT
-@given(spelled(st.just(FULL["search_iteration"]) | ITERATIONS), ANY_PAIR, st.data())
+@given(
+    spelled(st.sampled_from([FULL["search_iteration"], FULL["relevance_labels"]]) | ITERATIONS),
+    ANY_PAIR,
+    st.data(),
+)
 def test_changed_bytes(value: bytes, pair: Pair, data: st.DataObject) -> None:
     """So has an event of which single bytes were changed, lost or doubled."""
     for _ in range(data.draw(st.integers(1, 3))):
@@ -332,18 +403,18 @@ def test_changed_bytes(value: bytes, pair: Pair, data: st.DataObject) -> None:
 
 
 def test_traffic_is_taken() -> None:
-    """Each search iteration of the demo's traffic that is good is taken the fast way."""
+    """All searches and labels of the demo's traffic that are good are taken the fast way."""
     profile = TrafficProfile(seed=3, conversations=60, start=1_718_000_000, duration_seconds=600)
     records = [(r.value, r.key, r.timestamp_ms) for r in generate(profile)]
     fast = [both(PAIRS[4], value, key, stamp) for value, key, stamp in records]
-    assert all((found is not None) == is_search(slow) for found, slow in fast)
+    assert all((found is not None) == is_frequent(slow) for found, slow in fast)
     assert sum(found is not None for found, _ in fast) > 200
 
 
 def test_the_workload_is_taken() -> None:
     """So is each of those that the speed is measured on."""
     fast = [both(PAIRS[1], r.value, r.key, r.timestamp_ms) for r in traffic(1_500).records]
-    assert all((found is not None) == is_search(slow) for found, slow in fast)
+    assert all((found is not None) == is_frequent(slow) for found, slow in fast)
     assert sum(found is not None for found, _ in fast) > 500
 
 
@@ -365,7 +436,10 @@ def test_the_workload_is_taken() -> None:
         (searching({"title": "a"}).replace(b'"title"', b'"t\\u0069tle"'), False),
         (searching({"fields": {"n": 1e-5}}), False),
         (raw("search_iteration", searches=[{"search_id": "s"}] * 257), False),
-        (raw("relevance_labels", x="search_iteration"), False),
+        (raw("relevance_labels", x="search_iteration"), True),
+        (raw("relevance_labels", labels=None, routing=None, gate=None, labeller=None), True),
+        (raw("relevance_labels", labels=[{"result_id": "r", "gain": n} for n in (1, 2)]), False),
+        (raw("turn_completed"), False),
         (raw("forget"), False),
     ],
     ids=str,
@@ -388,6 +462,16 @@ _AT_LIMITS: list[tuple[dict[str, int], bytes]] = [
     ({"url_bytes": 8}, searching({"url": "12\u20ac567"})),
     ({"json_levels": 5}, searching({})),
     ({"record_bytes": len(searching({}))}, searching({})),
+    (
+        {"labels_per_event": 3},
+        raw(
+            "relevance_labels",
+            labels=[{"result_id": "r", "gain": 1}],
+            routing=[{"search_id": "s", "optimal": None}],
+            gate=[{"iteration": 1, "search_needed": True}],
+        ),
+    ),
+    ({"record_bytes": len(raw("relevance_labels"))}, raw("relevance_labels")),
 ]
 
 
@@ -416,9 +500,10 @@ def test_limits(limit: dict[str, int], value: bytes) -> None:
 )
 def test_keys(key: bytes | None, require_key: bool, fast: bool) -> None:
     """A key that is wrong, or lacking, is left to the slow ways."""
-    value = raw("search_iteration", conversation_id="c")
-    found, slow = both(PAIRS[0], value, key, None, LIMITS, require_key)
-    assert (found is not None) == isinstance(slow, Taken) == fast
+    for kind in ("search_iteration", "relevance_labels"):
+        value = raw(kind, conversation_id="c")
+        found, slow = both(PAIRS[0], value, key, None, LIMITS, require_key)
+        assert (found is not None) == isinstance(slow, Taken) == fast
 
 
 @given(
@@ -432,8 +517,9 @@ def test_keys(key: bytes | None, require_key: bool, fast: bool) -> None:
 def test_instants(seconds: int, behind: int | None) -> None:
     """An event too early, or too far ahead of its record, is refused on both ways."""
     stamp = None if behind is None else (seconds + behind) * 1000
-    found, slow = both(PAIRS[0], raw("search_iteration", occurred_at=seconds), None, stamp)
-    assert (found is not None) == isinstance(slow, Taken)
+    for kind in ("search_iteration", "relevance_labels"):
+        found, slow = both(PAIRS[0], raw(kind, occurred_at=seconds), None, stamp)
+        assert (found is not None) == isinstance(slow, Taken)
 
 
 def test_the_plain_twin_has_no_fast_way() -> None:

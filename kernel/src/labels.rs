@@ -1,0 +1,81 @@
+//! Labels: the twin of `stream_metrics.engine.taken` where it takes `relevance_labels`.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyString};
+
+use crate::canonical::{digest, kind_and_instant, scan_text};
+use crate::wire::{Bounds, RelevanceLabels};
+
+const KIND: &str = "relevance_labels";
+
+type Taken<'py> = (
+    i64,                  // `occurred_at`
+    Bound<'py, PyString>, // event
+    Bound<'py, PyBytes>,  // digest
+    Bound<'py, PyString>, // conversation
+    i64,                  // turn
+    Bound<'py, PyDict>,   // gains by result
+    Bound<'py, PyDict>,   // best routes by search
+    Bound<'py, PyDict>,   // by iteration, whether a search was needed
+);
+
+/// What `stream_metrics.engine.taken.take` holds of labels; None if the slow way has to decide.
+#[pyfunction]
+#[pyo3(signature = (value, key, bounds))]
+fn taken_labels<'py>(
+    value: &Bound<'py, PyBytes>,
+    key: Option<&[u8]>,
+    bounds: &Bounds,
+) -> PyResult<Option<Taken<'py>>> {
+    let py = value.py();
+    let text = match std::str::from_utf8(value.as_bytes()) {
+        Ok(text) if text.len() <= bounds.record_bytes && text.contains(KIND) => text,
+        _ => return Ok(None),
+    };
+    let found = match scan_text(text, bounds.json_levels) {
+        Some(found) => found,
+        None => return Ok(None),
+    };
+    let occurred_us = match kind_and_instant(&found, bounds.version) {
+        Some((kind, occurred_us)) if kind == KIND.as_bytes() => occurred_us,
+        _ => return Ok(None),
+    };
+    let event = match RelevanceLabels::read(text, &found.tokens, bounds) {
+        Some(event) => event,
+        None => return Ok(None),
+    };
+    if key.map_or(false, |key| key != event.conversation_id.as_bytes()) {
+        return Ok(None);
+    }
+    let (results, routing, gate) = (PyDict::new(py), PyDict::new(py), PyDict::new(py));
+    for (name, gain) in &event.results {
+        results.set_item(PyString::new(py, name), gain)?;
+    }
+    for (name, route) in &event.routing {
+        let route = route.as_ref().map(|route| PyString::new(py, route));
+        routing.set_item(PyString::new(py, name), route)?;
+    }
+    for (number, needed) in &event.gate {
+        gate.set_item(number, needed)?;
+    }
+    let all_differ = results.len() == event.results.len()
+        && routing.len() == event.routing.len()
+        && gate.len() == event.gate.len();
+    if !all_differ {
+        return Ok(None); // of several labels of one thing the first counts
+    }
+    Ok(Some((
+        occurred_us,
+        PyString::new(py, &event.event_id),
+        digest(py, &found),
+        PyString::new(py, &event.conversation_id),
+        event.turn,
+        results,
+        routing,
+        gate,
+    )))
+}
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(taken_labels, module)?)
+}
