@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -152,16 +152,28 @@ def dimensions_of(places: Sequence[Placed], asked: Sequence[str] | None, row: st
     return list(dict.fromkeys(asked))
 
 
-class _Column(NamedTuple):
-    """Values, each with the number of its unit, in ascending order."""
+class _Of(NamedTuple):
+    """The numbers of rows' units, in ascending order; ``key`` is the same for equal ones alone."""
 
     unit: Integers
+    key: bytes
+
+    @classmethod
+    def units(cls, unit: Integers) -> Self:
+        """Of these units."""
+        return cls(unit, hashlib.blake2b(unit.data).digest())
+
+
+class _Column(NamedTuple):
+    """Values, and whose they are."""
+
+    of: _Of
     values: Floats
 
     @property
     def key(self) -> str:
         """The same for equal columns alone."""
-        digest = hashlib.blake2b(self.unit.data)
+        digest = hashlib.blake2b(self.of.key)
         digest.update(self.values.data)
         return digest.hexdigest()
 
@@ -231,7 +243,7 @@ class Estimates:
             means = ordered
             if len(starts) < len(ordered):
                 means = sums_from(ordered, starts) / np.diff(starts, append=len(ordered))
-            yield name, _Column(of[starts], means)
+            yield name, _Column(_Of.units(of[starts]), means)
 
     def of_strata(self, dimension: str, columns: Mapping[str, Floats]) -> Block:
         """All columns, by the names of their metrics, in each stratum of a dimension."""
@@ -273,8 +285,13 @@ class Estimates:
         self, columns: Mapping[str, Floats], rows: Mapping[str, Integers]
     ) -> Iterator[_Named]:
         """Of each column the values of its own rows."""
+        known: dict[int, _Of] = {}  # columns often share the array of their rows
         for name, values in columns.items():
-            yield name, _Column(self._unit[rows[name]], values[rows[name]])
+            chosen = rows[name]
+            of = known.get(id(chosen))
+            if of is None:
+                of = known[id(chosen)] = _Of.units(self._unit[chosen])
+            yield name, _Column(of, values[chosen])
 
     def _estimates(self, columns: Iterable[_Named]) -> dict[str, Estimate]:
         """The estimate of each column; of equal ones it is made once."""
@@ -283,7 +300,7 @@ class Estimates:
         for name, column in columns:
             key = keys[name] = column.key
             if key not in self._known and key not in units:
-                units[key] = Units.of_columns(*column)
+                units[key] = Units.of_columns(column.of.unit, column.values)
         self._known |= estimated(units, self._intervals)
         return {name: self._known[key] for name, key in keys.items()}
 

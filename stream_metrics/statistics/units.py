@@ -10,6 +10,8 @@ from typing import Final, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_metrics.statistics.exact import exact_sum, exact_sums
+
 EXACT: Final = float(1 << 53)
 """Below this, doubles of whole numbers add up without rounding."""
 
@@ -128,7 +130,7 @@ class Units:
     @property
     def figure(self) -> float | None:
         """Σ sums ÷ Σ counts; None without units."""
-        return fsum(self.sums.tolist()) / fsum(self.counts.tolist()) if self.keys else None
+        return exact_sum(self.sums) / exact_sum(self.counts) if self.keys else None
 
     @property
     def means(self) -> Floats:
@@ -162,6 +164,9 @@ def sums_from(values: Floats, starts: Integers) -> Floats:
     if len(values) and (values == np.rint(values)).all() and np.abs(values).sum() < EXACT:
         whole: Floats = np.add.reduceat(values, starts) + 0.0
         return whole
+    quick = exact_sums(values, starts)
+    if quick is not None:
+        return quick
     lengths = np.diff(starts, append=len(values))
     sums: Floats = values[starts] + 0.0
     sums[lengths == 2] += values[starts[lengths == 2] + 1]  # rounded once, as fsum does
@@ -203,4 +208,4 @@ def spread(values: Sequence[float] | Floats) -> float | None:
     if n < 2:
         return None
     taken = np.asarray(values, dtype=np.float64)
-    return sqrt(fsum(((taken - fsum(taken.tolist()) / n) ** 2).tolist()) / (n - 1))
+    return sqrt(exact_sum((taken - exact_sum(taken) / n) ** 2) / (n - 1))

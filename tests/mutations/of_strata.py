@@ -20,8 +20,8 @@ STRATA: Final = (
         (
             Edit(
                 ESTIMATES,
-                "_Column(self._unit[rows[name]], values[rows[name]])\n",
-                "_Column(np.arange(len(rows[name])), values[rows[name]])\n",
+                "_Of.units(self._unit[chosen])\n",
+                "_Of.units(np.arange(len(chosen)))\n",
             ),
         ),
         TEST,
