@@ -45,16 +45,21 @@ def recorded_searches(
         end = None if recorded is None else recorded.end_of(turn)
         told = recorded_dimensions(end)
         references = references_of(end)
-        for search, query in zip(turn.order, queries_of(turn, turn.order), strict=True):
+        language, question = told.get("language"), None if end is None else end.question
+        for search, bare in zip(turn.order, queries_of(turn, turn.order), strict=True):
             dimensions = told | _facts(search)
-            query = query._replace(
-                references=references,
-                language=told.get("language"),
-                query_id=search.search_id,
-                conversation_id=conversation.conversation_id,
-                turn=turn.number,
-                question=None if end is None else end.question,
-                dimensions=dimensions,
+            query = Query(
+                bare.results,
+                bare.relevant,
+                bare.labels,
+                references,
+                language,
+                search.search_id,
+                conversation.conversation_id,
+                turn.number,
+                None,
+                question,
+                dimensions,
             )
             unjudged = query.relevant is None and not query.labels and bool(references)
             if recorded is not None and (unjudged or (whole and query.relevant is None)):
@@ -70,8 +75,12 @@ def recorded_searches(
 
 
 def _facts(search: Search) -> dict[str, str]:
-    facts = {"release": search.carrier.release, "route": search.route}
-    return {name: value for name, value in facts.items() if value is not None}
+    facts = {}
+    if search.carrier.release is not None:
+        facts["release"] = search.carrier.release
+    if search.route is not None:
+        facts["route"] = search.route
+    return facts
 
 
 def _with_texts(turn: Turn, search: Search, query: Query, recorded: Recorded) -> Query:

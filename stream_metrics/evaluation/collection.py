@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from stream_metrics.evaluation.scoring import Ranking
@@ -165,7 +165,7 @@ def _judged(collection: Collection, query: str, found: Sequence[str], judging: J
         grades = collection.qrels[query]
         return judge_ids(found, grades, rel=judging.rel, graded=judging.graded)
     by_subtopic = judge_subtopics(found, subtopics, rel=judging.rel)
-    return replace(by_subtopic, graded=judging.graded)
+    return by_subtopic._replace(graded=judging.graded)
 
 
 def _compared(

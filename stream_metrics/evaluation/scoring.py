@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
@@ -16,12 +17,13 @@ from stream_metrics.metrics.ranking.scoring import score
 Unit = Literal["query", "conversation"]
 Row = dict[str, Any]
 
+_NO_DIMENSIONS: Final[Mapping[str, str]] = MappingProxyType({})
+
 DEPTH: Final = 10
 """The cut-off of the share of judged results beside a metric without one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ranking:
+class Ranking(NamedTuple):
     """One search to be scored.
 
     Attributes:
@@ -37,12 +39,11 @@ class Ranking:
     turn: int | None = None
     search_id: str | None = None
     agent: str | None = None
-    dimensions: Mapping[str, str] = field(default_factory=dict)
+    dimensions: Mapping[str, str] = _NO_DIMENSIONS
     results: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """A ranking without its results: what it is called, and which strategy judged it."""
 
     unit: str

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import replace
 from itertools import pairwise
 from math import fsum
 from typing import Any
@@ -465,7 +464,7 @@ def test_recorded_searches_have_the_mean_that_is_summed_up_live() -> None:
 def test_a_stratum_counts_the_units_that_are_resampled() -> None:
     """Three searches of two conversations are two units, and a row's dimensions are sorted."""
     rankings = [
-        replace(one, dimensions={"route": "kb", "language": "de"})
+        one._replace(dimensions={"route": "kb", "language": "de"})
         for one in (*EVENTS[:2], EVENTS[3])
     ]
     part = score_rankings(rankings, metrics_of(["mrr"]), unit="conversation")

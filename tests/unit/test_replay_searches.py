@@ -177,11 +177,10 @@ def test_the_block_is_that_of_an_evaluation_of_the_same_rankings(tmp_path: Path)
             values |= {"grades": grades, "truth": None, "graded": False, "boolean": True}
         if again:
             values["before"] = [doc == "a" for doc in docs]
-        fields = {**{name: getattr(one, name) for name in type(one).__slots__}, **values}
         own = {"release": "none", **row["dimensions"], "agent": row["agent"]}
         rankings.append(
             Ranking(
-                row["conversation_id"], None if kind == 3 else type(one)(**fields), 1,
+                row["conversation_id"], None if kind == 3 else one._replace(**values), 1,
                 row["search_id"], row["agent"], own, len(docs),
             )
         )  # fmt: skip

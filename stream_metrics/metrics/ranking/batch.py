@@ -7,8 +7,9 @@ sums run along a row from its first rank on: what stands behind a row's end cann
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain
+from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
@@ -24,12 +25,12 @@ Strategy = Literal["qrels", "custom", "judged", "token_overlap"]
 STRATEGIES: Final[tuple[Strategy, ...]] = ("qrels", "custom", "judged", "token_overlap")
 
 UNJUDGED: Final = float("nan")
+_NOT_KNOWN: Final[Mapping[str, Sequence[float] | None]] = MappingProxyType({})
 CELLS: Final = 1_000_000
 """Ranks that one batch holds at most, padding included (but for one ranking longer than that)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(NamedTuple):
     """One ranking with the grade of each result.
 
     Attributes:
@@ -56,7 +57,7 @@ class Judged:
     boolean: bool = False
     earlier: Sequence[int] | None = None
     before: Sequence[bool] | None = None
-    similarities: Mapping[str, Sequence[float] | None] = field(default_factory=dict)
+    similarities: Mapping[str, Sequence[float] | None] = _NOT_KNOWN
     subtopics: Subtopics | None = None
 
 

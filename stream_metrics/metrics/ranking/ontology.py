@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Protocol
 
 from stream_metrics.metrics.ranking.batch import Judged
@@ -82,4 +81,4 @@ def with_similarities(
         for formula, depth in formulas.items():
             near = nearest(ontology, expected, retrieved[:depth], formula)
             found[formula] = near + [0.0] * (len(retrieved) - len(near))
-    return replace(row, similarities={**row.similarities, **found})
+    return row._replace(similarities={**row.similarities, **found})

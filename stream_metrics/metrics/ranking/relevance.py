@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from operator import gt
 from pathlib import Path
 from types import MappingProxyType
@@ -257,6 +257,9 @@ def repeats(results: Sequence[Retrieved]) -> list[int] | None:
     >>> repeats([Retrieved(1, "a"), Retrieved(2, "a"), Retrieved(1)])
     [0, 1, 1]
     """
+    named = [one.doc_id for one in results if one.doc_id is not None]
+    if len({one.document for one in results}) == len(results) and len({*named}) == len(named):
+        return None
     documents: dict[Hashable, int] = {}
     ids: dict[str, int] = {}
     found = []
@@ -346,7 +349,7 @@ def judge_subtopics(
     subtopics = Subtopics(
         tuple(sets.get(one, frozenset()) for one in ranking), tuple(sets.values())
     )
-    return replace(judged_row, subtopics=subtopics)
+    return judged_row._replace(subtopics=subtopics)
 
 
 def by_score(scores: Mapping[str, float], *, float32: bool = False) -> list[str]:
