@@ -1,26 +1,37 @@
 //! What is to be known of an event before its payload, straight from the bytes of the record.
 
+use std::cell::Cell;
+
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 use sha2::{Digest, Sha256};
 
-use crate::json::{canonical, Canonical};
+use crate::json::{canonical, Canonical, Room};
 use crate::times::{micros_of_seconds, rfc3339_micros};
 
 const DIGEST_BYTES: usize = 16;
 const MOST_LEVELS: i64 = 200; // the slow way can recurse so far, whatever a caller allows
 
-fn scan(raw: &[u8], max_levels: i64) -> Option<Canonical> {
-    scan_text(std::str::from_utf8(raw).ok()?, max_levels)
+thread_local! {
+    /// Whatever scans: nobody scans in the midst of it, or does so in a room of its own.
+    static ROOM: Cell<Option<Box<Room>>> = const { Cell::new(None) };
 }
 
-pub fn scan_text(text: &str, max_levels: i64) -> Option<Canonical> {
-    let levels = max_levels.clamp(0, MOST_LEVELS);
-    canonical(text, usize::try_from(levels).ok()?)
+/// What `use_found` makes of the scanned text; None if the slow way has to decide.
+pub fn with_scan<T>(
+    text: &str,
+    max_levels: i64,
+    use_found: impl FnOnce(Canonical<'_>) -> Option<T>,
+) -> Option<T> {
+    let levels = usize::try_from(max_levels.clamp(0, MOST_LEVELS)).ok()?;
+    let mut room = ROOM.with(Cell::take).unwrap_or_default();
+    let made = canonical(text, levels, &mut room).and_then(use_found);
+    ROOM.with(|place| place.set(Some(room)));
+    made
 }
 
-pub fn digest<'py>(py: Python<'py>, found: &Canonical) -> Bound<'py, PyBytes> {
-    PyBytes::new(py, &Sha256::digest(&found.text)[..DIGEST_BYTES])
+pub fn digest<'py>(py: Python<'py>, found: &Canonical<'_>) -> Bound<'py, PyBytes> {
+    PyBytes::new(py, &Sha256::digest(found.text())[..DIGEST_BYTES])
 }
 
 /// What stands between the quotes of a canonical text that has no escapes.
@@ -45,21 +56,23 @@ fn content_digest<'py>(
     raw: &Bound<'py, PyBytes>,
     max_levels: i64,
 ) -> Option<Bound<'py, PyBytes>> {
-    Some(digest(py, &scan(raw.as_bytes(), max_levels)?))
+    let text = std::str::from_utf8(raw.as_bytes()).ok()?;
+    with_scan(text, max_levels, |found| Some(digest(py, &found)))
 }
 
 /// `type` and instant of an event of this version.
-pub fn kind_and_instant(found: &Canonical, version: i64) -> Option<(&[u8], i64)> {
+pub fn kind_and_instant(found: &Canonical<'_>, version: i64) -> Option<(String, i64)> {
     if !found.is_object() {
         return None;
     }
-    match found.member(b"version") {
-        None | Some(b"null") => {}
-        Some(value) if value == version.to_string().as_bytes() => {}
-        Some(_) => return None,
+    if let Some(value) = found.member("version") {
+        if *value != *b"null" && *value != *version.to_string().as_bytes() {
+            return None;
+        }
     }
-    let kind = plain_text(found.member(b"type")?)?;
-    Some((kind, instant(found.member(b"occurred_at")?)?))
+    let kind = found.member("type")?;
+    let kind = std::str::from_utf8(plain_text(&kind)?).ok()?;
+    Some((kind.to_owned(), instant(&found.member("occurred_at")?)?))
 }
 
 type Envelope<'py> = (
@@ -83,18 +96,20 @@ fn envelope<'py>(
     version: i64,
     max_levels: i64,
 ) -> Option<Envelope<'py>> {
-    let found = scan(raw.as_bytes(), max_levels)?;
-    let (kind, occurred_us) = kind_and_instant(&found, version)?;
-    Some((
-        digest(py, &found),
-        PyString::new(py, std::str::from_utf8(kind).ok()?),
-        occurred_us,
-        found.longest_list,
-        found.elements,
-        found.widest_object,
-        found.longest_url,
-        found.doc_id_in_ids,
-    ))
+    let text = std::str::from_utf8(raw.as_bytes()).ok()?;
+    with_scan(text, max_levels, |found| {
+        let (kind, occurred_us) = kind_and_instant(&found, version)?;
+        Some((
+            digest(py, &found),
+            PyString::new(py, &kind),
+            occurred_us,
+            found.bounds.longest_list,
+            found.bounds.elements,
+            found.bounds.widest_object,
+            found.bounds.longest_url,
+            found.bounds.doc_id_in_ids,
+        ))
+    })
 }
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -1,40 +1,57 @@
-//! One strict scan of a JSON text, which writes its canonical form: sorted keys, no spaces, floats
-//! as Python's `repr`, texts escaped as Python's `json` does.
+//! One strict scan of a JSON text, and its canonical form: sorted keys, no spaces, floats as
+//! Python's `repr`, texts escaped as Python's `json` does.
 //!
 //! The scan gives up (`None`) on what is no JSON, and just as well on what is rare and hard to get
 //! exactly right: keys that stand twice or need an escape, exponents, integers beyond 64 bits.
 
-use std::cmp::Ordering;
-use std::io::Write;
+use std::borrow::Cow;
 
-const LARGEST_PLAIN: f64 = 1e16; // from here on, and below the next, `repr` writes an exponent
-const SMALLEST_PLAIN: f64 = 1e-4;
-const DIGITS_OF_EVERY_U64: usize = 19;
-const DIGITS_OF_EVERY_I64: usize = 18;
-const DIGITS_THAT_A_DOUBLE_KEEPS: usize = 15;
-const MOST_MOVES: usize = 16; // of a byte, on average: once for each object around it
+mod escapes;
+mod numbers;
+mod shapes;
+mod write;
+
+use escapes::{escape, is_escaped};
+use numbers::{number, Number};
+use shapes::{Place, Shapes, NOWHERE, OUTSIDE};
+use write::Writer;
+
+pub use escapes::unescaped;
+
+use crate::names::Known;
+
 const LEVEL_OF_IDS: usize = 6; // event, `searches`, search, `results`, result, `ids`
+const LARGE_TEXT: usize = 1 << 16; // the room that a larger one takes is not kept
 
 /// A value or a name, as it was sent; places are those of the text as it was sent.
 ///
 /// Behind an object stand its names and values in turn, behind a list its values.
 #[derive(Clone, Copy, Debug)]
 pub enum Token {
-    /// `behind` is the place among the tokens that follows on all that is inside.
+    /// `behind` is the place among the tokens that follows on all that is inside; `closed` the one
+    /// among what was closed.
     Object {
         members: u32,
         behind: u32,
+        closed: u32,
     },
     List {
         elements: u32,
         behind: u32,
+        closed: u32,
     },
-    /// What stands between the quotes, without escapes.
+    /// What stands between the quotes of a name without escapes.
+    Name {
+        start: u32,
+        end: u32,
+        known: Known,
+    },
+    /// The same of a text.
     Plain {
         start: u32,
         end: u32,
     },
-    /// What stands between the quotes, with escapes.
+    /// What stands between the quotes of a name or a text, with escapes.
     Escaped {
         start: u32,
         end: u32,
@@ -46,48 +63,80 @@ pub enum Token {
     Decimal {
         start: u32,
         end: u32,
+        /// Whether its canonical form is the same.
+        as_sent: bool,
     },
-    Truth(bool),
-    Null,
+    Truth {
+        start: u32,
+        truth: bool,
+    },
+    Null {
+        start: u32,
+    },
 }
 
-/// `"key":value` in the canonical text.
+/// An object or list, from its first bracket to behind its last.
+#[derive(Clone, Copy)]
+pub struct Closed {
+    start: u32,
+    end: u32,
+    /// Where its sorted members begin; or one of the following.
+    order: u32,
+}
+
+const AS_SENT: u32 = u32::MAX; // the text is canonical
+const IN_ORDER: u32 = AS_SENT - 1; // its names are sorted, or there are none
+
+/// `"key":value` as it was sent.
+#[derive(Clone, Copy)]
 struct Member {
-    prefix: u64, // of the key: its first bytes, which mostly decide the order
-    start: usize,
-    value: usize,
-    end: usize,
+    start: u32,
+    end: u32,
+    /// The name among the tokens.
+    name: u32,
+    /// Whether the text is canonical.
+    as_sent: bool,
 }
 
-impl Member {
-    fn key<'a>(&self, text: &'a [u8]) -> &'a [u8] {
-        &text[self.start + 1..self.value - 2]
-    }
-
-    fn has_key(&self, short: &[u8]) -> bool {
-        self.prefix == prefix(short, short.len()) && self.value - self.start - 3 == short.len()
-    }
-
-    fn order(&self, other: &Self, text: &[u8]) -> Ordering {
-        let by_prefix = self.prefix.cmp(&other.prefix);
-        by_prefix.then_with(|| self.key(text).cmp(other.key(text)))
-    }
-}
-
-/// An object or list that is not closed yet.
-struct Frame {
-    is_object: bool,
-    ordered: bool,  // its keys stand in ascending order so far, by their prefixes alone
-    content: usize, // where its content begins in the canonical text
-    members: usize, // its first member
-    elements: usize, // of a list
-    token: usize,
-}
-
-/// The canonical text, and upper bounds on what it holds.
+/// What a scan fills, and what it learns from one text for the next.
 #[derive(Default)]
-pub struct Canonical {
-    pub text: Vec<u8>,
+pub struct Room {
+    tokens: Vec<Token>,
+    members: Vec<Member>, // of the open objects
+    closed: Vec<Closed>,
+    sorted: Vec<Member>, // of the objects whose names were not
+    text: Vec<u8>,
+    shapes: Shapes,
+}
+
+impl Room {
+    fn clear(&mut self) {
+        if self.text.capacity() > LARGE_TEXT {
+            let shapes = std::mem::take(&mut self.shapes);
+            *self = Room {
+                shapes,
+                ..Room::default()
+            };
+        }
+        self.tokens.clear();
+        self.members.clear();
+        self.closed.clear();
+        self.sorted.clear();
+        self.text.clear();
+        self.shapes.begin();
+    }
+}
+
+/// What was read of a text, and upper bounds on what it holds.
+pub struct Canonical<'a> {
+    sent: &'a str,
+    room: &'a Room,
+    pub bounds: Extent,
+}
+
+/// Upper bounds on what a text holds.
+#[derive(Clone, Copy, Default)]
+pub struct Extent {
     /// The most elements of a list.
     pub longest_list: usize,
     /// The elements of all lists.
@@ -98,143 +147,242 @@ pub struct Canonical {
     pub longest_url: usize,
     /// Whether a key `doc_id` stands where `ids` of a result may be.
     pub doc_id_in_ids: bool,
-    /// What was read, in the order in which it was sent.
-    pub tokens: Vec<Token>,
-    members: Vec<Member>, // of the open objects; in the end those of the outermost one
 }
 
-impl Canonical {
+impl<'a> Canonical<'a> {
+    /// The canonical text.
+    pub fn text(&self) -> &'a [u8] {
+        &self.room.text
+    }
+
+    /// What was read, in the order in which it was sent.
+    pub fn tokens(&self) -> &'a [Token] {
+        &self.room.tokens
+    }
+
     /// The canonical value of a member of the outermost object.
-    pub fn member(&self, key: &[u8]) -> Option<&[u8]> {
-        let found = self.members.iter().find(|m| m.key(&self.text) == key)?;
-        Some(&self.text[found.value..found.end])
+    pub fn member(&self, key: &str) -> Option<Cow<'a, [u8]>> {
+        let tokens = self.tokens();
+        let members = match tokens.first()? {
+            Token::Object { members, .. } => *members,
+            _ => return None,
+        };
+        let mut at = 1;
+        for _ in 0..members {
+            let value = at + 1;
+            if self.is_name(*tokens.get(at)?, key) {
+                return self.value(value);
+            }
+            at = match *tokens.get(value)? {
+                Token::Object { behind, .. } | Token::List { behind, .. } => behind as usize,
+                _ => value + 1,
+            };
+        }
+        None
     }
 
     /// Whether the outermost value is an object.
     pub fn is_object(&self) -> bool {
-        self.text.first() == Some(&b'{')
+        matches!(self.tokens().first(), Some(Token::Object { .. }))
+    }
+
+    fn is_name(&self, token: Token, key: &str) -> bool {
+        match token {
+            Token::Name { start, end, .. } => span(self.sent, start, end) == Some(key),
+            Token::Escaped { start, end } => {
+                let name = span(self.sent, start, end).and_then(unescaped);
+                name.map_or(false, |name| name == key)
+            }
+            _ => false,
+        }
+    }
+
+    fn value(&self, at: usize) -> Option<Cow<'a, [u8]>> {
+        let raw = self.sent.as_bytes();
+        match *self.tokens().get(at)? {
+            Token::Plain { start, end } => {
+                let quoted = raw.get(start as usize - 1..end as usize + 1)?;
+                Some(Cow::Borrowed(quoted))
+            }
+            _ => {
+                let mut text = Vec::new();
+                let room = self.room;
+                Writer::new(raw, &room.tokens, &room.closed, &room.sorted, &mut text).write(at)?;
+                Some(Cow::Owned(text))
+            }
+        }
     }
 }
 
 /// The canonical form of `text`, which may nest up to `max_levels` deep.
-pub fn canonical(text: &str, max_levels: usize) -> Option<Canonical> {
+pub fn canonical<'a>(
+    text: &'a str,
+    max_levels: usize,
+    room: &'a mut Room,
+) -> Option<Canonical<'a>> {
     let raw = text.as_bytes();
     u32::try_from(raw.len()).ok()?; // so is each place in it
-    let found = Canonical {
-        text: Vec::with_capacity(raw.len() + 8),
-        members: Vec::with_capacity(32),
-        tokens: Vec::with_capacity(raw.len() / 8),
-        ..Canonical::default()
-    };
-    let scan = Scan {
+    room.clear();
+    let mut scan = Scan {
+        text,
         raw,
         at: 0,
-        found,
-        frames: Vec::with_capacity(8),
-        copied: 0,
-        moved: 0,
-        sorted: Vec::new(),
+        max_levels,
+        changes: 0,
+        found: Extent::default(),
+        room,
     };
-    scan.run(max_levels)
+    let first = scan.next_visible()?;
+    scan.value(first, OUTSIDE, 0)?;
+    if scan.next_visible().is_some() {
+        return None;
+    }
+    let bounds = scan.found;
+    room.text.reserve(raw.len() + 8);
+    Writer::new(
+        raw,
+        &room.tokens,
+        &room.closed,
+        &room.sorted,
+        &mut room.text,
+    )
+    .write(0)?;
+    Some(Canonical {
+        sent: text,
+        room,
+        bounds,
+    })
 }
 
-struct Scan<'a> {
+struct Scan<'a, 'r> {
+    text: &'a str,
     raw: &'a [u8],
     at: usize,
-    copied: usize, // what stands between here and `at` is canonical, but not in `found.text` yet
-    found: Canonical,
-    frames: Vec<Frame>,
-    sorted: Vec<u8>, // scratch
-    moved: usize,    // bytes, in sorting
+    max_levels: usize,
+    changes: usize, // where the text so far is not canonical
+    found: Extent,
+    room: &'r mut Room,
 }
 
-impl Scan<'_> {
-    fn run(mut self, max_levels: usize) -> Option<Canonical> {
-        loop {
-            match self.next_visible()? {
-                open @ (b'{' | b'[') => {
-                    if self.frames.len() >= max_levels {
-                        return None;
-                    }
-                    self.at += 1;
-                    let is_object = open == b'{';
-                    let token = self.found.tokens.len();
-                    self.found.tokens.push(Token::Null); // until it is closed
-                    self.frames.push(Frame {
-                        is_object,
-                        ordered: true,
-                        content: self.length(),
-                        members: self.found.members.len(),
-                        elements: 0,
-                        token,
-                    });
-                    if self.next_visible()? != open + 2 {
-                        if is_object {
-                            self.key()?;
-                        }
-                        continue;
-                    }
-                    self.close()?;
-                }
-                b'"' => {
-                    let start = self.length();
-                    self.string()?;
-                    self.note_text(start);
-                }
-                b't' => self.word(b"true", Token::Truth(true))?,
-                b'f' => self.word(b"false", Token::Truth(false))?,
-                b'n' => self.word(b"null", Token::Null)?,
-                _ => self.number()?,
-            }
-            if self.behind_value()? {
-                self.copy();
-                return Some(self.found);
-            }
+impl Scan<'_, '_> {
+    /// Reads a value that begins with this byte, around which so many levels are open.
+    #[inline]
+    fn value(&mut self, first: u8, place: Place, level: usize) -> Option<()> {
+        match first {
+            b'"' => self.any_text(),
+            b'{' => self.object(place, level),
+            b'[' => self.list(place, level),
+            b't' => self.word(b"true", |start| Token::Truth { start, truth: true }),
+            b'f' => self.word(b"false", |start| Token::Truth {
+                start,
+                truth: false,
+            }),
+            b'n' => self.word(b"null", |start| Token::Null { start }),
+            _ => self.number(),
         }
     }
 
-    /// Goes on to where the next value begins; true at the end of the text.
-    fn behind_value(&mut self) -> Option<bool> {
-        loop {
-            let length = self.length();
-            let is_object = match self.frames.last_mut() {
-                None => return self.next_visible().is_none().then_some(true),
-                Some(frame) if frame.is_object => {
-                    self.found.members.last_mut()?.end = length;
-                    true
+    fn object(&mut self, place: Place, level: usize) -> Option<()> {
+        let opened = self.open(level)?;
+        let first_member = self.room.members.len();
+        let mut shape = self.room.shapes.inside(place);
+        if self.next_visible()? != b'}' {
+            loop {
+                let (key, changes) = (self.at, self.changes);
+                let name = self.room.tokens.len() as u32;
+                let known;
+                (shape, known) = self.key(shape)?;
+                if known == Known::DocId && level + 1 == LEVEL_OF_IDS {
+                    self.found.doc_id_in_ids = true;
                 }
-                Some(frame) => {
-                    frame.elements += 1;
-                    false
+                let first = self.next_visible()?;
+                self.value(first, shape, level + 1)?;
+                if known == Known::Url && first == b'"' {
+                    self.note_url()?;
                 }
-            };
-            match (self.next_visible()?, is_object) {
-                (b',', true) => {
-                    self.at += 1;
-                    self.key()?;
-                    return Some(false);
+                self.room.members.push(Member {
+                    start: key as u32,
+                    end: self.at as u32,
+                    name,
+                    as_sent: self.changes == changes,
+                });
+                match self.next_visible()? {
+                    b',' => self.at += 1,
+                    b'}' => break,
+                    _ => return None,
                 }
-                (b',', false) => {
-                    self.at += 1;
-                    return Some(false);
-                }
-                (b'}', true) | (b']', false) => self.close()?,
-                _ => return None,
+                self.next_visible()?;
             }
         }
+        self.at += 1;
+        let members = self.room.members.len() - first_member;
+        self.found.widest_object = self.found.widest_object.max(members);
+        let order = self.order(first_member, shape)?;
+        self.room.members.truncate(first_member);
+        let (behind, closed) = self.close(&opened, order);
+        self.room.tokens[opened.token] = Token::Object {
+            members: members as u32,
+            behind,
+            closed,
+        };
+        Some(())
     }
 
-    /// The length of the canonical text so far.
-    #[inline]
-    fn length(&self) -> usize {
-        self.found.text.len() + (self.at - self.copied)
+    fn list(&mut self, place: Place, level: usize) -> Option<()> {
+        let opened = self.open(level)?;
+        let mut elements = 0;
+        let mut first = self.next_visible()?;
+        if first != b']' {
+            loop {
+                self.value(first, place, level + 1)?;
+                elements += 1;
+                match self.next_visible()? {
+                    b',' => self.at += 1,
+                    b']' => break,
+                    _ => return None,
+                }
+                first = self.next_visible()?;
+            }
+        }
+        self.at += 1;
+        self.found.longest_list = self.found.longest_list.max(elements);
+        self.found.elements += elements;
+        let (behind, closed) = self.close(&opened, IN_ORDER);
+        self.room.tokens[opened.token] = Token::List {
+            elements: elements as u32,
+            behind,
+            closed,
+        };
+        Some(())
     }
 
     #[inline]
-    fn copy(&mut self) {
-        let text = &self.raw[self.copied..self.at];
-        self.found.text.extend_from_slice(text);
-        self.copied = self.at;
+    fn open(&mut self, level: usize) -> Option<Opened> {
+        if level >= self.max_levels {
+            return None;
+        }
+        let opened = Opened {
+            token: self.room.tokens.len(),
+            start: self.at as u32,
+            changes: self.changes,
+        };
+        self.room.tokens.push(Token::Null { start: 0 }); // until it is closed
+        self.at += 1;
+        Some(opened)
+    }
+
+    /// Notes what was just closed; the tokens behind it, and where it is noted.
+    #[inline]
+    fn close(&mut self, opened: &Opened, order: u32) -> (u32, u32) {
+        let room = &mut self.room;
+        self.changes += usize::from(order != IN_ORDER);
+        let as_sent = self.changes == opened.changes;
+        room.closed.push(Closed {
+            start: opened.start,
+            end: self.at as u32,
+            order: if as_sent { AS_SENT } else { order },
+        });
+        (room.tokens.len() as u32, room.closed.len() as u32 - 1)
     }
 
     #[inline]
@@ -243,319 +391,220 @@ impl Scan<'_> {
         if byte > b' ' {
             return Some(byte);
         }
-        self.copy();
+        self.behind_space()
+    }
+
+    #[cold]
+    fn behind_space(&mut self) -> Option<u8> {
+        self.changes += 1;
         while matches!(self.raw.get(self.at)?, b' ' | b'\n' | b'\r' | b'\t') {
             self.at += 1;
-            self.copied = self.at;
         }
         self.raw.get(self.at).copied()
     }
 
-    fn word(&mut self, word: &[u8], token: Token) -> Option<()> {
+    fn word(&mut self, word: &[u8], token: fn(u32) -> Token) -> Option<()> {
         if !self.raw[self.at..].starts_with(word) {
             return None;
         }
+        self.room.tokens.push(token(self.at as u32));
         self.at += word.len();
-        self.found.tokens.push(token);
         Some(())
     }
 
-    /// Reads `"key":`.
-    fn key(&mut self) -> Option<()> {
-        if self.next_visible()? != b'"' {
+    /// Reads `"key":`, which stands behind `shape`.
+    #[inline]
+    fn key(&mut self, shape: Place) -> Option<(Place, Known)> {
+        let rest = &self.raw[self.at..];
+        match self.room.shapes.follow(shape, rest) {
+            Some(step) => {
+                let start = self.at as u32 + 1;
+                self.at += step.size;
+                let known = step.known;
+                let end = self.at as u32 - 2;
+                self.room.tokens.push(Token::Name { start, end, known });
+                Some((step.place, known))
+            }
+            None => self.new_key(shape),
+        }
+    }
+
+    #[inline(never)]
+    fn new_key(&mut self, shape: Place) -> Option<(Place, Known)> {
+        let first = self.at;
+        if *self.raw.get(first)? != b'"' {
             return None;
         }
-        let (start, from) = (self.length(), self.at + 1);
-        if self.string()? {
-            return None; // its place among the keys is not that of its escaped form
-        }
-        let length = self.at - 1 - from;
-        let as_sent = length == self.length() - start - 2;
-        let mut member = Member {
-            prefix: prefix(&self.raw[from..], length),
-            start,
-            value: self.length() + 1,
-            end: 0,
-        };
+        let (start, end, escapes) = self.string()?;
+        let behind = self.at;
         if self.next_visible()? != b':' {
             return None;
         }
         self.at += 1;
-        if !as_sent {
-            self.copy();
-            let key = member.key(&self.found.text);
-            member.prefix = prefix(key, key.len());
-        }
-        if self.frames.len() == LEVEL_OF_IDS && member.has_key(b"doc_id") {
-            self.found.doc_id_in_ids = true;
-        }
-        let frame = self.frames.last_mut()?;
-        if frame.ordered {
-            if let Some(before) = self.found.members[frame.members..].last() {
-                frame.ordered = before.prefix < member.prefix;
+        if escapes {
+            let name = unescaped(span(self.text, start, end)?)?;
+            if name.chars().any(is_escaped) {
+                return None; // its place among the keys is not that of its escaped form
             }
+            self.room.tokens.push(Token::Escaped { start, end });
+            return Some((NOWHERE, Known::of(name.as_bytes())));
         }
-        self.found.members.push(member);
+        let known = Known::of(&self.raw[start as usize..end as usize]);
+        self.room.tokens.push(Token::Name { start, end, known });
+        let place = match self.at == behind + 1 {
+            true => (self.room.shapes).learn(shape, &self.raw[first..self.at], known),
+            false => NOWHERE,
+        };
+        Some((place, known))
+    }
+
+    #[inline]
+    fn any_text(&mut self) -> Option<()> {
+        let start = self.at + 1;
+        let end = start + plain_length(&self.raw[start..]);
+        if self.raw.get(end) == Some(&b'"') {
+            self.at = end + 1;
+            let (start, end) = (start as u32, end as u32);
+            self.room.tokens.push(Token::Plain { start, end });
+            return Some(());
+        }
+        let (start, end, _) = self.string()?;
+        self.room.tokens.push(Token::Escaped { start, end });
         Some(())
     }
 
-    /// Reads a text; true if its canonical form has an escape.
-    fn string(&mut self) -> Option<bool> {
-        self.at += 1;
-        let start = self.at as u32;
-        let (mut escapes, mut escaped) = (false, false);
-        loop {
-            let rest = &self.raw[self.at..];
-            let plain = plain_length(rest);
-            let end = *rest.get(plain)?;
-            self.at += plain;
-            if end == b'"' {
-                let end = self.at as u32;
-                self.found.tokens.push(match escapes {
-                    false => Token::Plain { start, end },
-                    true => Token::Escaped { start, end },
-                });
-                self.at += 1;
-                return Some(escaped);
-            }
-            if end != b'\\' {
-                return None; // a control character
-            }
-            self.copy();
-            self.at += 1;
-            escapes = true;
-            escaped |= self.escape()?;
-            self.copied = self.at;
+    /// Reads what stands between quotes: from where to where, and whether there are escapes.
+    fn string(&mut self) -> Option<(u32, u32, bool)> {
+        let start = self.at + 1;
+        let end = start + plain_length(&self.raw[start..]);
+        if *self.raw.get(end)? == b'"' {
+            self.at = end + 1;
+            return Some((start as u32, end as u32, false));
         }
+        self.at = end;
+        self.string_with_escapes(start)
     }
 
-    /// Reads an escape, behind its backslash; true if the canonical form has one, too.
-    fn escape(&mut self) -> Option<bool> {
-        let character = escape(self.raw, &mut self.at)?;
-        let text = &mut self.found.text;
-        match character {
-            '"' => text.extend_from_slice(b"\\\""),
-            '\\' => text.extend_from_slice(b"\\\\"),
-            '\x08' => text.extend_from_slice(b"\\b"),
-            '\x0c' => text.extend_from_slice(b"\\f"),
-            '\n' => text.extend_from_slice(b"\\n"),
-            '\r' => text.extend_from_slice(b"\\r"),
-            '\t' => text.extend_from_slice(b"\\t"),
-            '\0'..='\x1f' => write!(text, "\\u{:04x}", character as u32).ok()?,
-            _ => {
-                text.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
-                return Some(false);
+    #[cold]
+    fn string_with_escapes(&mut self, start: usize) -> Option<(u32, u32, bool)> {
+        self.changes += 1;
+        loop {
+            self.at += plain_length(&self.raw[self.at..]);
+            match *self.raw.get(self.at)? {
+                b'"' => break,
+                b'\\' => self.at += 1,
+                _ => return None, // a control character
             }
+            escape(self.raw, &mut self.at)?;
         }
-        Some(true)
+        self.at += 1;
+        Some((start as u32, self.at as u32 - 1, true))
     }
 
     fn number(&mut self) -> Option<()> {
-        let raw = self.raw;
-        let rest = &raw[self.at..];
-        let sign = usize::from(rest.first() == Some(&b'-'));
-        let whole = digits(&rest[sign..]);
-        if whole == 0 || whole > DIGITS_OF_EVERY_U64 || (whole > 1 && rest[sign] == b'0') {
-            return None;
-        }
-        let point = sign + whole;
-        match rest.get(point) {
-            Some(b'e' | b'E') => return None,
-            Some(b'.') => {}
-            _ => {
-                let minus = sign == 1;
-                if minus && (rest[sign] == b'0' || whole > DIGITS_OF_EVERY_I64) {
-                    return None;
-                }
-                let start = self.at as u32;
-                self.at += point;
+        let start = self.at as u32;
+        match number(&self.raw[self.at..])? {
+            Number::Integer(size) => {
+                self.at += size;
                 let end = self.at as u32;
-                self.found.tokens.push(Token::Integer { start, end });
-                return Some(());
+                self.room.tokens.push(Token::Integer { start, end });
             }
-        }
-        let fraction = &rest[point + 1..];
-        let fraction = &fraction[..digits(fraction)];
-        let end = point + 1 + fraction.len();
-        if fraction.is_empty() || matches!(rest.get(end), Some(b'e' | b'E')) {
-            return None;
-        }
-        self.found.tokens.push(Token::Decimal {
-            start: self.at as u32,
-            end: (self.at + end) as u32,
-        });
-        if is_repr(&rest[sign..point], fraction) {
-            self.at += end;
-            return Some(());
-        }
-        self.copy();
-        self.hard_float(&rest[..end])?;
-        self.at += end;
-        self.copied = self.at;
-        Some(())
-    }
-
-    fn hard_float(&mut self, token: &[u8]) -> Option<()> {
-        let digits = token.iter().filter(|byte| byte.is_ascii_digit());
-        if digits.skip_while(|byte| **byte == b'0').count() > DIGITS_OF_EVERY_U64 {
-            return None;
-        }
-        let value: f64 = std::str::from_utf8(token).ok()?.parse().ok()?;
-        if value != 0.0 && !(SMALLEST_PLAIN..LARGEST_PLAIN).contains(&value.abs()) {
-            return None;
-        }
-        let text = &mut self.found.text;
-        let start = text.len();
-        write!(text, "{value}").ok()?;
-        match text[start..].iter().position(|byte| *byte == b'.') {
-            Some(point) if is_half_way(value, text.len() - start - point - 1) => return None,
-            Some(_) => {}
-            None => text.extend_from_slice(b".0"),
+            Number::Decimal { size, as_sent } => {
+                self.at += size;
+                self.changes += usize::from(!as_sent);
+                let end = self.at as u32;
+                self.room.tokens.push(Token::Decimal {
+                    start,
+                    end,
+                    as_sent,
+                });
+            }
         }
         Some(())
     }
 
-    fn note_text(&mut self, start: usize) {
-        let length = self.length() - start;
-        if let (Some(frame), Some(member)) = (self.frames.last(), self.found.members.last()) {
-            if frame.is_object && member.has_key(b"url") {
-                self.found.longest_url = self.found.longest_url.max(length);
+    /// Notes the size of the text that was just read.
+    fn note_url(&mut self) -> Option<()> {
+        let size = match *self.room.tokens.last()? {
+            Token::Escaped { .. } => {
+                let mut text = Vec::new();
+                let (at, room) = (self.room.tokens.len() - 1, &self.room);
+                let (tokens, closed) = (&room.tokens, &room.closed);
+                Writer::new(self.raw, tokens, closed, &room.sorted, &mut text).write(at)?;
+                text.len()
             }
-        }
-    }
-
-    /// Closes the innermost object or list at its last bracket, and puts its members in order.
-    fn close(&mut self) -> Option<()> {
-        let frame = self.frames.pop()?;
-        let behind = self.found.tokens.len() as u32;
-        let token = if frame.is_object {
-            if !frame.ordered {
-                self.copy();
-                self.sort(&frame)?;
-            }
-            let found = &mut self.found;
-            let width = found.members.len() - frame.members;
-            found.widest_object = found.widest_object.max(width);
-            if !self.frames.is_empty() {
-                found.members.truncate(frame.members);
-            }
-            Token::Object {
-                members: width as u32,
-                behind,
-            }
-        } else {
-            let found = &mut self.found;
-            found.longest_list = found.longest_list.max(frame.elements);
-            found.elements += frame.elements;
-            Token::List {
-                elements: frame.elements as u32,
-                behind,
-            }
+            Token::Plain { start, end } => (end - start) as usize + 2,
+            _ => 0,
         };
-        *self.found.tokens.get_mut(frame.token)? = token;
-        self.at += 1;
+        self.found.longest_url = self.found.longest_url.max(size);
         Some(())
     }
 
-    fn sort(&mut self, frame: &Frame) -> Option<()> {
-        let text = &mut self.found.text;
-        self.moved += text.len() - frame.content;
-        if self.moved > MOST_MOVES * self.raw.len() {
-            return None;
-        }
-        let members = &mut self.found.members[frame.members..];
-        members.sort_unstable_by(|a, b| a.order(b, text));
-        if (members.windows(2)).any(|pair| pair[0].order(&pair[1], text) == Ordering::Equal) {
-            return None;
-        }
-        self.sorted.clear();
-        self.sorted.reserve(text.len() - frame.content);
-        for member in members {
-            if !self.sorted.is_empty() {
-                self.sorted.push(b',');
+    /// The order of the members from this one on, the last of which leads to `shape`.
+    #[inline]
+    fn order(&mut self, first_member: usize, shape: Place) -> Option<u32> {
+        let room = &mut *self.room;
+        let members = room.members.get(first_member..)?;
+        match room.shapes.order(shape) {
+            Some(None) => Some(IN_ORDER),
+            Some(Some(places)) => {
+                let start = room.sorted.len() as u32;
+                let sorted = places.iter().map(|place| members[usize::from(*place)]);
+                room.sorted.extend(sorted);
+                Some(start)
             }
-            let start = frame.content + self.sorted.len();
-            let span = &text[member.start..member.end];
-            self.sorted.extend_from_slice(span);
-            member.value = start + (member.value - member.start);
-            member.end = start + span.len();
-            member.start = start;
+            None => self.sort(first_member, shape),
         }
-        text.truncate(frame.content);
-        text.extend_from_slice(&self.sorted);
-        Some(())
+    }
+
+    #[inline(never)]
+    fn sort(&mut self, first_member: usize, shape: Place) -> Option<u32> {
+        let room = &mut *self.room;
+        let members = &room.members[first_member..];
+        let mut sorted = Vec::with_capacity(members.len());
+        for (place, member) in members.iter().enumerate() {
+            let name = match *room.tokens.get(member.name as usize)? {
+                Token::Name { start, end, .. } => Cow::Borrowed(span(self.text, start, end)?),
+                Token::Escaped { start, end } => {
+                    Cow::Owned(unescaped(span(self.text, start, end)?)?)
+                }
+                _ => return None,
+            };
+            sorted.push((prefix(name.as_bytes()), name, place));
+        }
+        sorted.sort_unstable();
+        let twice = |pair: &[(u64, Cow<'_, str>, usize)]| pair[0].1 == pair[1].1;
+        if sorted.windows(2).any(twice) {
+            return None;
+        }
+        let places = || sorted.iter().map(|(_, _, place)| *place);
+        if places().eq(0..members.len()) {
+            room.shapes.remember(shape, None::<std::iter::Empty<usize>>);
+            return Some(IN_ORDER);
+        }
+        let start = room.sorted.len() as u32;
+        room.sorted.extend(places().map(|place| members[place]));
+        room.shapes.remember(shape, Some(places()));
+        Some(start)
     }
 }
 
-/// What a text stands for, given what is between its quotes.
-pub fn unescaped(text: &str) -> Option<String> {
-    let mut written = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(plain) = rest.bytes().position(|byte| byte == b'\\') {
-        written.push_str(&rest[..plain]);
-        let mut at = plain + 1;
-        written.push(escape(rest.as_bytes(), &mut at)?);
-        rest = rest.get(at..)?;
-    }
-    written.push_str(rest);
-    Some(written)
+/// An object or list that is not closed yet.
+struct Opened {
+    token: usize,
+    start: u32,
+    changes: usize,
 }
 
-/// Reads an escape, of which the backslash stands before `at`.
-fn escape(raw: &[u8], at: &mut usize) -> Option<char> {
-    let kind = *raw.get(*at)?;
-    *at += 1;
-    Some(match kind {
-        b'"' => '"',
-        b'\\' => '\\',
-        b'/' => '/',
-        b'b' => '\x08',
-        b'f' => '\x0c',
-        b'n' => '\n',
-        b'r' => '\r',
-        b't' => '\t',
-        b'u' => coded(raw, at)?,
-        _ => return None,
-    })
+fn span(text: &str, start: u32, end: u32) -> Option<&str> {
+    text.get(start as usize..end as usize)
 }
 
-fn coded(raw: &[u8], at: &mut usize) -> Option<char> {
-    let first = unit(raw, at)?;
-    if !(0xd800..0xdc00).contains(&first) {
-        return char::from_u32(first); // none for the lower half of a pair
-    }
-    if !raw[*at..].starts_with(b"\\u") {
-        return None;
-    }
-    *at += 2;
-    let lower = unit(raw, at)?;
-    if !(0xdc00..0xe000).contains(&lower) {
-        return None;
-    }
-    char::from_u32(0x10000 + ((first - 0xd800) << 10) + (lower - 0xdc00))
-}
-
-fn unit(raw: &[u8], at: &mut usize) -> Option<u32> {
-    let digits = raw.get(*at..*at + 4)?;
-    *at += 4;
-    digits.iter().try_fold(0, |value, byte| {
-        Some(value << 4 | char::from(*byte).to_digit(16)?)
-    })
-}
-
-/// The first bytes of the key that stands at the start of `text`, as a number of their order.
-#[inline]
-fn prefix(text: &[u8], length: usize) -> u64 {
+/// The first bytes of a key, as a number of their order.
+fn prefix(key: &[u8]) -> u64 {
     let mut first = [0; 8];
-    match text.get(..8) {
-        Some(bytes) => first.copy_from_slice(bytes),
-        None => first
-            .iter_mut()
-            .zip(text)
-            .for_each(|(to, from)| *to = *from),
-    }
-    let behind = if length < 8 { !0 >> (8 * length) } else { 0 };
-    u64::from_be_bytes(first) & !behind
+    first.iter_mut().zip(key).for_each(|(to, from)| *to = *from);
+    u64::from_be_bytes(first)
 }
 
 /// How many bytes stand before the first that is a quote, a backslash or a control character.
@@ -563,47 +612,28 @@ fn prefix(text: &[u8], length: usize) -> u64 {
 fn plain_length(text: &[u8]) -> usize {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x80 * ONES;
-    let below = |word: u64, bound: u64| word.wrapping_sub(bound * ONES) & !word & HIGH;
-    let mut length = 0;
-    for chunk in text.chunks_exact(8) {
+    const LOWEST: u64 = 0x20; // but for a quote, which stands next to it when a bit is changed
+    let special = |chunk: &[u8]| {
         let word = u64::from_le_bytes(<[u8; 8]>::try_from(chunk).unwrap_or_default());
+        let low = (word ^ (2 * ONES)).wrapping_sub((LOWEST + 1) * ONES);
+        let backslash = (word ^ (u64::from(b'\\') * ONES)).wrapping_sub(ONES);
         // The lowest of these bits is always right, those above it need not be.
-        let special = below(word, 0x20)
-            | below(word ^ (u64::from(b'"') * ONES), 1)
-            | below(word ^ (u64::from(b'\\') * ONES), 1);
-        if special != 0 {
-            return length + special.trailing_zeros() as usize / 8;
+        (low | backslash) & !word & HIGH
+    };
+    let mut length = 0;
+    for chunk in text.chunks_exact(16) {
+        let (first, second) = chunk.split_at(8);
+        let (first, second) = (special(first), special(second));
+        if first | second != 0 {
+            return length
+                + match first {
+                    0 => 8 + second.trailing_zeros() as usize / 8,
+                    _ => first.trailing_zeros() as usize / 8,
+                };
         }
-        length += 8;
+        length += 16;
     }
     let rest = &text[length..];
     let plain = |byte: &&u8| **byte >= 0x20 && **byte != b'"' && **byte != b'\\';
     length + rest.iter().take_while(plain).count()
-}
-
-#[inline]
-fn digits(text: &[u8]) -> usize {
-    text.iter().take_while(|byte| byte.is_ascii_digit()).count()
-}
-
-/// Whether `value` is just between two decimals with so many digits behind the point.
-///
-/// If both are as short as can be, `repr` takes the even one, and other libraries either.
-fn is_half_way(value: f64, decimals: usize) -> bool {
-    let bits = value.to_bits();
-    let mantissa = bits & ((1 << 52) - 1) | 1 << 52;
-    let exponent = (bits >> 52) as usize & 0x7ff;
-    // The value is mantissa / 2^(1075 - exponent), and 10^decimals has as many factors of 2.
-    mantissa.trailing_zeros() as usize + decimals + 1 + exponent == 1075
-}
-
-/// Whether `whole.fraction` is for certain how `repr` writes it: so few digits are never rounded.
-fn is_repr(whole: &[u8], fraction: &[u8]) -> bool {
-    let plain_size = whole != b"0" || fraction == b"0" || {
-        let zeros = fraction.iter().take_while(|digit| **digit == b'0').count();
-        zeros < 4 && zeros < fraction.len()
-    };
-    whole.len() + fraction.len() <= DIGITS_THAT_A_DOUBLE_KEEPS
-        && (fraction.len() == 1 || fraction.last() != Some(&b'0'))
-        && plain_size
 }

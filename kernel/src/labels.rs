@@ -3,7 +3,8 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 
-use crate::canonical::{digest, kind_and_instant, scan_text};
+use crate::canonical::{digest, kind_and_instant, with_scan};
+use crate::json::Canonical;
 use crate::wire::{Bounds, RelevanceLabels};
 
 const KIND: &str = "relevance_labels";
@@ -32,15 +33,22 @@ fn taken_labels<'py>(
         Ok(text) if text.len() <= bounds.record_bytes && text.contains(KIND) => text,
         _ => return Ok(None),
     };
-    let found = match scan_text(text, bounds.json_levels) {
-        Some(found) => found,
-        None => return Ok(None),
-    };
-    let occurred_us = match kind_and_instant(&found, bounds.version) {
-        Some((kind, occurred_us)) if kind == KIND.as_bytes() => occurred_us,
+    let taken = |found: Canonical<'_>| taken(py, text, &found, key, bounds).transpose();
+    with_scan(text, bounds.json_levels, taken).transpose()
+}
+
+fn taken<'py>(
+    py: Python<'py>,
+    text: &str,
+    found: &Canonical<'_>,
+    key: Option<&[u8]>,
+    bounds: &Bounds,
+) -> PyResult<Option<Taken<'py>>> {
+    let occurred_us = match kind_and_instant(found, bounds.version) {
+        Some((kind, occurred_us)) if kind == KIND => occurred_us,
         _ => return Ok(None),
     };
-    let event = match RelevanceLabels::read(text, &found.tokens, bounds) {
+    let event = match RelevanceLabels::read(text, found.tokens(), bounds) {
         Some(event) => event,
         None => return Ok(None),
     };
@@ -67,7 +75,7 @@ fn taken_labels<'py>(
     Ok(Some((
         occurred_us,
         PyString::new(py, &event.event_id),
-        digest(py, &found),
+        digest(py, found),
         PyString::new(py, &event.conversation_id),
         event.turn,
         results,

@@ -9,6 +9,7 @@ mod canonical;
 mod dedup;
 mod json;
 mod labels;
+mod names;
 mod rankings;
 mod reranking;
 mod resampling;

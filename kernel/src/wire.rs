@@ -14,6 +14,7 @@ use crate::dedup::print::Print;
 use crate::dedup::sent::Sent;
 use crate::dedup::tables::Kind;
 use crate::json::{unescaped, Token};
+use crate::names::Known;
 
 const HANDLE: usize = 128;
 const NAME: usize = 64;
@@ -143,14 +144,14 @@ impl<'a> SearchIteration<'a> {
         };
         for _ in 0..tape.object()? {
             match tape.name()? {
-                "conversation_id" => event.conversation_id = tape.text(HANDLE)?,
-                "event_id" => event.event_id = tape.text(HANDLE)?,
-                "turn" => event.turn = tape.integer(1, COUNT)?,
-                "iteration" => event.iteration = tape.integer(1, COUNT)?,
-                "agent" => event.agent = tape.optional(|tape| tape.text(NAME))?,
-                "release" => event.release = tape.optional(|tape| tape.text(NAME))?,
-                "gate" => event.gate = tape.optional(Tape::gate)?,
-                "searches" => {
+                Known::ConversationId => event.conversation_id = tape.text(HANDLE)?,
+                Known::EventId => event.event_id = tape.text(HANDLE)?,
+                Known::Turn => event.turn = tape.integer(1, COUNT)?,
+                Known::Iteration => event.iteration = tape.integer(1, COUNT)?,
+                Known::Agent => event.agent = tape.optional(|tape| tape.text(NAME))?,
+                Known::Release => event.release = tape.optional(|tape| tape.text(NAME))?,
+                Known::Gate => event.gate = tape.optional(Tape::gate)?,
+                Known::Searches => {
                     let sent = &mut event.sent;
                     let searches = tape.optional(|tape| tape.searches(sent, bounds))?;
                     event.searches = searches.unwrap_or_default();
@@ -192,24 +193,29 @@ impl<'a> RelevanceLabels<'a> {
         let mut event = RelevanceLabels::default();
         for _ in 0..tape.object()? {
             match tape.name()? {
-                "conversation_id" => event.conversation_id = tape.text(HANDLE)?,
-                "event_id" => event.event_id = tape.text(HANDLE)?,
-                "turn" => event.turn = tape.integer(1, COUNT)?,
-                "labeller" => drop(tape.optional(Tape::any_text)?),
-                "labels" => {
-                    event.results = tape.labels("result_id", Tape::handle, "gain", |tape| {
-                        tape.integer(0, GAIN)
-                    })?
+                Known::ConversationId => event.conversation_id = tape.text(HANDLE)?,
+                Known::EventId => event.event_id = tape.text(HANDLE)?,
+                Known::Turn => event.turn = tape.integer(1, COUNT)?,
+                Known::Labeller => drop(tape.optional(Tape::any_text)?),
+                Known::Labels => {
+                    event.results =
+                        tape.labels(Known::ResultId, Tape::handle, Known::Gain, |tape| {
+                            tape.integer(0, GAIN)
+                        })?
                 }
-                "routing" => {
-                    event.routing =
-                        tape.labels("search_id", Tape::handle, "optimal", Tape::any_text)?;
+                Known::Routing => {
+                    event.routing = tape.labels(
+                        Known::SearchId,
+                        Tape::handle,
+                        Known::Optimal,
+                        Tape::any_text,
+                    )?;
                 }
-                "gate" => {
+                Known::Gate => {
                     event.gate = tape.labels(
-                        "iteration",
+                        Known::Iteration,
                         |tape| tape.integer(1, COUNT),
-                        "search_needed",
+                        Known::SearchNeeded,
                         Tape::truth,
                     )?
                 }
@@ -270,7 +276,15 @@ impl<'a> Tape<'a> {
 
     /// The name of a member; None if it has escapes.
     #[inline]
-    fn name(&mut self) -> Option<&'a str> {
+    fn name(&mut self) -> Option<Known> {
+        match self.next()? {
+            Token::Name { known, .. } => Some(known),
+            _ => None,
+        }
+    }
+
+    /// A text without escapes.
+    fn plain_text(&mut self) -> Option<&'a str> {
         match self.next()? {
             Token::Plain { start, end } => self.span(start, end),
             _ => None,
@@ -280,7 +294,7 @@ impl<'a> Tape<'a> {
     /// Reads what may be null as well.
     fn optional<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<Option<T>> {
         match self.tokens.get(self.at)? {
-            Token::Null => {
+            Token::Null { .. } => {
                 self.at += 1;
                 Some(None)
             }
@@ -291,7 +305,9 @@ impl<'a> Tape<'a> {
     #[inline]
     fn any_text(&mut self) -> Option<Text<'a>> {
         match self.next()? {
-            Token::Plain { start, end } => self.span(start, end).map(Cow::Borrowed),
+            Token::Plain { start, end } | Token::Name { start, end, .. } => {
+                self.span(start, end).map(Cow::Borrowed)
+            }
             Token::Escaped { start, end } => unescaped(self.span(start, end)?).map(Cow::Owned),
             _ => None,
         }
@@ -318,7 +334,7 @@ impl<'a> Tape<'a> {
 
     fn truth(&mut self) -> Option<bool> {
         match self.next()? {
-            Token::Truth(truth) => Some(truth),
+            Token::Truth { truth, .. } => Some(truth),
             _ => None,
         }
     }
@@ -326,9 +342,9 @@ impl<'a> Tape<'a> {
     /// A list of objects, each with what a label names and, maybe null, what it says of that.
     fn labels<N, V>(
         &mut self,
-        name: &str,
+        name: Known,
         read_name: impl Fn(&mut Self) -> Option<N>,
-        value: &str,
+        value: Known,
         read_value: impl Fn(&mut Self) -> Option<V>,
     ) -> Option<Vec<(N, Option<V>)>> {
         let count = match self.optional(Self::list)? {
@@ -364,8 +380,8 @@ impl<'a> Tape<'a> {
         let mut decision = None;
         for _ in 0..self.object()? {
             match self.name()? {
-                "decision" => decision = Some(self.name()?),
-                "score" => drop(self.optional(Self::number)?),
+                Known::Decision => decision = Some(self.plain_text()?),
+                Known::Score => drop(self.optional(Self::number)?),
                 _ => self.skip()?,
             }
         }
@@ -376,8 +392,8 @@ impl<'a> Tape<'a> {
         let mut selected = None;
         for _ in 0..self.object()? {
             match self.name()? {
-                "selected" => selected = Some(self.text(NAME)?),
-                "scores" => drop(self.optional(Self::scores)?),
+                Known::Selected => selected = Some(self.text(NAME)?),
+                Known::Scores => drop(self.optional(Self::scores)?),
                 _ => self.skip()?,
             }
         }
@@ -421,14 +437,14 @@ impl<'a> Tape<'a> {
         };
         for _ in 0..self.object()? {
             match self.name()? {
-                "search_id" => search.search_id = self.text(HANDLE)?,
-                "ordinal" => {
+                Known::SearchId => search.search_id = self.text(HANDLE)?,
+                Known::Ordinal => {
                     let ordinal = self.optional(|tape| tape.integer(0, COUNT))?;
                     search.ordinal = ordinal.unwrap_or(0);
                 }
-                "query" => drop(self.optional(Self::any_text)?),
-                "routing" => search.route = self.optional(Self::route)?,
-                "results" => {
+                Known::Query => drop(self.optional(Self::any_text)?),
+                Known::Routing => search.route = self.optional(Self::route)?,
+                Known::Results => {
                     let results = self.optional(|tape| tape.results(results_left, sent, bounds))?;
                     search.results = results.unwrap_or_default();
                 }
@@ -459,30 +475,30 @@ impl<'a> Tape<'a> {
         let mut places = Places::default();
         for _ in 0..self.object()? {
             let place = match self.name()? {
-                "result_id" => {
+                Known::ResultId => {
                     result_id = Some(self.text(HANDLE)?);
                     continue;
                 }
-                "gain" => {
+                Known::Gain => {
                     gain = self.optional(|tape| tape.integer(0, GAIN))?;
                     continue;
                 }
-                "baseline_rank" => {
+                Known::BaselineRank => {
                     baseline_rank = self.optional(|tape| tape.integer(1, COUNT))?;
                     continue;
                 }
-                "score" => {
+                Known::Score => {
                     self.optional(Self::number)?;
                     continue;
                 }
-                "entity_type" => &mut places.entity_type,
-                "doc_id" => &mut places.doc_id,
-                "url" => &mut places.url,
-                "title" => &mut places.title,
-                "snippet" => &mut places.snippet,
-                "content" => &mut places.content,
-                "ids" => &mut places.ids,
-                "fields" => &mut places.fields,
+                Known::EntityType => &mut places.entity_type,
+                Known::DocId => &mut places.doc_id,
+                Known::Url => &mut places.url,
+                Known::Title => &mut places.title,
+                Known::Snippet => &mut places.snippet,
+                Known::Content => &mut places.content,
+                Known::Ids => &mut places.ids,
+                Known::Fields => &mut places.fields,
                 _ => {
                     self.skip()?;
                     continue;
@@ -535,7 +551,7 @@ impl<'a> Tape<'a> {
     /// Goes to where a part stands; false, with null written, if it is absent.
     fn begin(&mut self, place: Option<usize>, sent: &mut Sent) -> bool {
         match place {
-            Some(place) if !matches!(self.tokens.get(place), Some(Token::Null)) => {
+            Some(place) if !matches!(self.tokens.get(place), Some(Token::Null { .. })) => {
                 self.at = place;
                 true
             }
@@ -589,8 +605,8 @@ impl<'a> Tape<'a> {
     fn write_scalar(&mut self, sent: &mut Sent) -> Option<()> {
         match *self.tokens.get(self.at)? {
             Token::Integer { start, end } => sent.integer(self.span(start, end)?),
-            Token::Decimal { start, end } => sent.float(self.span(start, end)?.parse().ok()?),
-            Token::Truth(truth) => sent.truth(truth),
+            Token::Decimal { start, end, .. } => sent.float(self.span(start, end)?.parse().ok()?),
+            Token::Truth { truth, .. } => sent.truth(truth),
             _ => return self.write_text(sent),
         }
         self.at += 1;

@@ -30,7 +30,8 @@ use print::{Fingerprints, Key, Name};
 use sent::Sent;
 use tables::Tables;
 
-use crate::canonical::{digest, kind_and_instant, scan_text};
+use crate::canonical::{digest, kind_and_instant, with_scan};
+use crate::json::Canonical;
 use crate::wire::{Bounds, Search, SearchIteration, SentResult, Text};
 
 const KIND: &str = "search_iteration";
@@ -130,38 +131,8 @@ impl Deduplicator {
             Ok(text) if text.len() <= bounds.record_bytes && text.contains(KIND) => text,
             _ => return Ok(None),
         };
-        let found = match scan_text(text, bounds.json_levels) {
-            Some(found) if !found.doc_id_in_ids => found,
-            _ => return Ok(None),
-        };
-        let occurred_us = match kind_and_instant(&found, bounds.version) {
-            Some((kind, occurred_us)) if kind == KIND.as_bytes() => occurred_us,
-            _ => return Ok(None),
-        };
-        let event = match SearchIteration::read(text, &found.tokens, bounds) {
-            Some(event) => event,
-            None => return Ok(None),
-        };
-        if key.map_or(false, |key| key != event.conversation_id.as_bytes()) {
-            return Ok(None);
-        }
-        let searches = PyList::empty(py);
-        for search in &event.searches {
-            searches.append(self.taken_search(py, search, event.sent.as_str(), bounds)?)?;
-        }
-        let text = |text: &Text<'_>| PyString::new(py, text);
-        Ok(Some((
-            occurred_us,
-            text(&event.event_id),
-            digest(py, &found),
-            text(&event.conversation_id),
-            event.turn,
-            event.iteration,
-            event.agent.as_ref().map(text),
-            event.release.as_ref().map(text),
-            event.gate.map(|gate| PyString::intern(py, gate)),
-            searches,
-        )))
+        let taken = |found: Canonical<'_>| self.taken(py, text, &found, key, bounds).transpose();
+        with_scan(text, bounds.json_levels, taken).transpose()
     }
 
     fn document<'py>(&self, doc_id: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyBytes>> {
@@ -245,6 +216,47 @@ impl Deduplicator {
                 urls_unparsed: 0,
             },
         }
+    }
+
+    fn taken<'py>(
+        &self,
+        py: Python<'py>,
+        text: &str,
+        found: &Canonical<'_>,
+        key: Option<&[u8]>,
+        bounds: &Bounds,
+    ) -> PyResult<Option<Taken<'py>>> {
+        if found.bounds.doc_id_in_ids {
+            return Ok(None);
+        }
+        let occurred_us = match kind_and_instant(found, bounds.version) {
+            Some((kind, occurred_us)) if kind == KIND => occurred_us,
+            _ => return Ok(None),
+        };
+        let event = match SearchIteration::read(text, found.tokens(), bounds) {
+            Some(event) => event,
+            None => return Ok(None),
+        };
+        if key.map_or(false, |key| key != event.conversation_id.as_bytes()) {
+            return Ok(None);
+        }
+        let searches = PyList::empty(py);
+        for search in &event.searches {
+            searches.append(self.taken_search(py, search, event.sent.as_str(), bounds)?)?;
+        }
+        let text = |text: &Text<'_>| PyString::new(py, text);
+        Ok(Some((
+            occurred_us,
+            text(&event.event_id),
+            digest(py, found),
+            text(&event.conversation_id),
+            event.turn,
+            event.iteration,
+            event.agent.as_ref().map(text),
+            event.release.as_ref().map(text),
+            event.gate.map(|gate| PyString::intern(py, gate)),
+            searches,
+        )))
     }
 
     fn taken_search<'py>(

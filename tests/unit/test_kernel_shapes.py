@@ -1,0 +1,121 @@
+"""What the kernel remembers of the keys of objects changes nothing of what it finds in the next."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from tests.unit.test_kernel_decode import agreed, fast_digest, surely
+
+PATIENT = settings(
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], deadline=None
+)
+LONGEST_REMEMBERED = 21  # with quotes and a colon, 24 bytes
+MOST_MEMBERS = 64
+MOST_CHILDREN = 32
+MOST_PLACES = 2_048
+
+# Keys that begin alike, that are as long as can be remembered and longer, and that need care.
+_KEYS = [
+    "", "a", "a\x01", "a\u00e9", "ab", "b", "longer_k", "longer_key_a", "longer_key_b", "url",
+    "doc_id", "results", "results_", "x" * 20, "x" * 21, "x" * 22, "x" * 21 + "y", "\u00e9",
+    "\uffff", "\U00010000", 'a"', "a\\", "a:", '":"',
+]  # fmt: skip
+_NAMES = st.sampled_from(_KEYS)
+_SPACES = st.sampled_from(["", "", "", " ", "\n\t"])
+
+
+@st.composite
+def _objects(draw: st.DrawFn, values: st.SearchStrategy[str]) -> str:
+    """An object as a text: some keys stand twice, some are escaped, some have spaces around."""
+    names = draw(st.permutations(_KEYS[:16]) | st.lists(_NAMES, max_size=6))
+    width = draw(st.integers(0, 8))
+    coded = draw(st.sampled_from([False, False, True]))
+    before, behind, last = draw(_SPACES), draw(_SPACES), draw(_SPACES)
+    members = [
+        f"{before}{json.dumps(name, ensure_ascii=coded)}{behind}:{last}{draw(values)}"
+        for name in names[:width]
+    ]
+    return "{" + ",".join(members) + last + "}"
+
+
+_SCALARS = st.sampled_from(["1", "-2.50", '"x"', '"\\u00e9\\n"', "true", "null", "[]", "{}"])
+_LISTS = _objects(_SCALARS).map(lambda text: f"[{text},{text}]")
+_TEXTS = _objects(_SCALARS | _objects(_SCALARS) | _LISTS)
+
+
+@PATIENT
+@given(st.lists(_TEXTS, min_size=1, max_size=6))
+@example(['{"b":1,"a":2}', '{"a":2,"b":1}', '{"b":1,"a":2,"b":3}', '{"b":1}', '{"b":1,"a":2}'])
+@example(['{"a":1,"a":1}', '{"a":1,"a":1}', '{"a":1,"ab":1}', '{"ab":1,"a":1}'])
+@example(['{"b":{"b":1,"a":2}}', '{"b":[{"a":1,"b":2},{"b":1,"a":2}]}', '{"b":{"a":1}}'])
+@example(['{"b":1,"a" :2}', '{"b":1, "a":2}', '{"b":1,"\\u0061":2}', '{"b":1,"a":2}'])
+def test_one_after_another(texts: list[str]) -> None:
+    """Each text has its own digest, whatever came before it, and the same when it comes again."""
+    for text in [*texts, *reversed(texts)]:
+        assert agreed(text.encode())
+        assert fast_digest(text.encode()) == fast_digest(text.encode())
+
+
+@PATIENT
+@given(st.permutations(list("abcd")), st.integers(1, 4), _SPACES, st.data())
+def test_every_order(names: list[str], width: int, space: str, data: st.DataObject) -> None:
+    """Objects of a few keys are taken and put in order, in whatever order they came last."""
+    texts = []
+    for _ in range(data.draw(st.integers(1, 4))):
+        chosen = data.draw(st.permutations(names))[:width]
+        texts.append("{" + f",{space}".join(f'"{name}":"{name}"' for name in chosen) + "}")
+    assert all(surely(f"[{space}{text}]".encode()) for text in texts)
+    assert surely(f"[{','.join(texts)}]".encode())
+
+
+def test_keys_that_begin_alike() -> None:
+    """Of keys that differ in one byte, or in their length alone, none is taken for another."""
+    for size in range(LONGEST_REMEMBERED + 3):
+        for end in ("", "a", "b", '\\"', "\u00e9"):
+            assert surely(f'{{"{"k" * size}":1,"j":2}}'.encode())
+            value = f'{{"{"k" * size}{end}":1,"{"k" * size}c":2,"j":3}}'.encode()
+            assert agreed(value)
+            assert (fast_digest(value) is None) == (end == '\\"')
+
+
+def test_keys_at_the_end() -> None:
+    """A key is read alike in the midst of a text, and so near its end that no more may follow."""
+    for value in ("1", '"a longer value than all keys"', "[]"):
+        for width in range(1, 6):
+            text = "{" + ",".join(f'"{name}":{value}' for name in "edcba"[:width]) + "}"
+            assert surely(text.encode())
+            assert surely(f"[{text},{text}]".encode())
+
+
+def _wide(count: int, first: int = 0) -> dict[str, Any]:
+    return {f"k{number}": number for number in range(first, first + count)}
+
+
+def test_wide_objects_again_and_again() -> None:
+    """Objects of more members than are remembered are put in order, each time they come."""
+    for width in (MOST_MEMBERS - 1, MOST_MEMBERS, MOST_MEMBERS + 1, 5 * MOST_MEMBERS):
+        text = json.dumps(_wide(width), separators=(",", ":")).encode()
+        assert surely(text)
+        assert surely(text)
+
+
+def test_many_ways_to_go_on() -> None:
+    """More keys than are remembered at one place are told from each other."""
+    first = [f'{{"other{number}":1,"a":2}}' for number in range(3 * MOST_CHILDREN)]
+    assert all(surely(text.encode()) for text in first)
+    assert surely(f"[{','.join(first)}]".encode())
+
+
+def test_more_than_is_remembered() -> None:
+    """When there is too much to remember, texts of usual shape are read as they were before."""
+    usual = b'{"type":"x","occurred_at":1,"agent":[{"url":"u","ids":{"b":1,"a":2}}]}'
+    before = fast_digest(usual)
+    assert surely(usual)
+    for first, count in itertools.product(range(0, 2 * MOST_PLACES, 40), (20, 40)):
+        assert surely(json.dumps({"ids": _wide(count, first)}, separators=(",", ":")).encode())
+        assert fast_digest(usual) == before
