@@ -368,6 +368,18 @@ def test_every_character() -> None:
         assert both[0] == both[1], hex(first)
 
 
+@pytest.mark.parametrize("times", [1, 2])
+def test_ascii_characters_at_every_place(times: int) -> None:
+    """Each ASCII character, alone and twice, folds alike wherever it stands in a word of bytes."""
+    texts = [
+        "Q" * before + chr(code) * times + "z" * behind
+        for code in range(128)
+        for before in range(10)
+        for behind in (0, 1, 8)
+    ]
+    assert_equal(*(result(title=text) for text in texts))
+
+
 @pytest.mark.parametrize("slot", ["ids", "fields"])
 def test_known_names_have_the_same_tags(slot: str) -> None:
     """The names that are stored as one byte are the same, in the same order."""

@@ -15,6 +15,9 @@ pub struct Normal {
 impl Normal {
     /// Casefolds, makes every run of white space one space, and strips.
     pub fn set(&mut self, py: Python<'_>, text: &str) -> PyResult<()> {
+        if self.set_plain(text.as_bytes()) {
+            return Ok(());
+        }
         self.bytes.clear();
         self.bytes.reserve(text.len());
         let mut words = Words {
@@ -35,6 +38,34 @@ impl Normal {
         Ok(())
     }
 
+    /// Takes a text of ASCII characters whose white space is single spaces; false for another.
+    fn set_plain(&mut self, text: &[u8]) -> bool {
+        let text = text.strip_prefix(b" ").unwrap_or(text);
+        let text = text.strip_suffix(b" ").unwrap_or(text);
+        if matches!(text.first(), Some(b' ')) || matches!(text.last(), Some(b' ')) {
+            return false;
+        }
+        self.bytes.clear();
+        self.bytes.resize(text.len(), 0);
+        self.chars = text.len();
+        let (mut found, mut before) = (0, 0);
+        let mut to = self.bytes.chunks_exact_mut(WORD);
+        let mut from = text.chunks_exact(WORD);
+        for (to, from) in (&mut to).zip(&mut from) {
+            let word = u64::from_le_bytes(<[u8; WORD]>::try_from(from).unwrap_or_default());
+            found |= odd(word, &mut before);
+            to.copy_from_slice(&lowercase(word).to_le_bytes());
+        }
+        let (to, from) = (to.into_remainder(), from.remainder());
+        let mut last = [b'-'; WORD];
+        last.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+        let word = u64::from_le_bytes(last);
+        found |= odd(word, &mut before);
+        let last = lowercase(word).to_le_bytes();
+        to.iter_mut().zip(&last).for_each(|(to, from)| *to = *from);
+        found == 0
+    }
+
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -53,6 +84,32 @@ impl Normal {
     pub fn prefix(&self, count: usize) -> &[u8] {
         &self.bytes[..self.size_of(count)]
     }
+}
+
+const WORD: usize = 8;
+const ONES: u64 = 0x0101_0101_0101_0101; // each byte of a word
+const HIGH: u64 = 0x80 * ONES;
+
+/// Not 0 if a byte is no ASCII, or a control character, or a space behind another.
+///
+/// `before` says whether the byte before the word is a space, and then whether its last one is.
+#[inline]
+fn odd(word: u64, before: &mut u64) -> u64 {
+    let control = word.wrapping_sub(u64::from(b' ') * ONES) & !word;
+    let others = word ^ (u64::from(b' ') * ONES);
+    let spaces = !(((others & !HIGH) + !HIGH) | others) & HIGH;
+    let double = spaces & (spaces << 8 | *before);
+    *before = spaces >> 56;
+    (word | control) & HIGH | double
+}
+
+/// The word with its ASCII letters in lower case; of bytes that are no ASCII it may be anything.
+#[inline]
+fn lowercase(word: u64) -> u64 {
+    let low = word & !HIGH;
+    let from_a = low + (0x80 - u64::from(b'A')) * ONES;
+    let behind_z = low + (0x7f - u64::from(b'Z')) * ONES;
+    word | ((from_a & !behind_z & HIGH) >> 2)
 }
 
 /// Appends a text after its length in code points.
