@@ -128,6 +128,7 @@ impl Room {
 }
 
 /// What was read of a text, and upper bounds on what it holds.
+#[derive(Clone, Copy)]
 pub struct Canonical<'a> {
     sent: &'a str,
     room: &'a Room,
@@ -150,6 +151,16 @@ pub struct Extent {
 }
 
 impl<'a> Canonical<'a> {
+    /// The text as it was sent.
+    pub fn sent(&self) -> &'a str {
+        self.sent
+    }
+
+    /// Where in it an object or list ends, given its place among what was closed.
+    pub fn end(&self, closed: u32) -> Option<u32> {
+        Some(self.room.closed.get(closed as usize)?.end)
+    }
+
     /// The canonical text.
     pub fn text(&self) -> &'a [u8] {
         &self.room.text

@@ -33,13 +33,12 @@ fn taken_labels<'py>(
         Ok(text) if text.len() <= bounds.record_bytes && text.contains(KIND) => text,
         _ => return Ok(None),
     };
-    let taken = |found: Canonical<'_>| taken(py, text, &found, key, bounds).transpose();
+    let taken = |found: Canonical<'_>| taken(py, &found, key, bounds).transpose();
     with_scan(text, bounds.json_levels, taken).transpose()
 }
 
 fn taken<'py>(
     py: Python<'py>,
-    text: &str,
     found: &Canonical<'_>,
     key: Option<&[u8]>,
     bounds: &Bounds,
@@ -48,7 +47,7 @@ fn taken<'py>(
         Some((kind, occurred_us)) if kind == KIND => occurred_us,
         _ => return Ok(None),
     };
-    let event = match RelevanceLabels::read(text, found.tokens(), bounds) {
+    let event = match RelevanceLabels::read(found, bounds) {
         Some(event) => event,
         None => return Ok(None),
     };

@@ -10,10 +10,11 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 
+use crate::dedup::memo::{hash, Limits, Memo, Remembered};
 use crate::dedup::print::Print;
 use crate::dedup::sent::Sent;
 use crate::dedup::tables::Kind;
-use crate::json::{unescaped, Token};
+use crate::json::{unescaped, Canonical, Token};
 use crate::names::Known;
 
 const HANDLE: usize = 128;
@@ -72,6 +73,11 @@ impl Bounds {
 }
 
 impl Bounds {
+    /// Those that decide whether the parts of a result are valid.
+    pub fn of_results(&self) -> Limits {
+        [self.ids, self.fields, self.values, self.url_bytes]
+    }
+
     /// How metrics name the types of results.
     pub fn labels<'py>(
         &self,
@@ -109,7 +115,7 @@ pub struct SearchIteration<'a> {
     pub release: Option<Text<'a>>,
     pub gate: Option<&'a str>,
     pub searches: Vec<Search<'a>>,
-    /// What the fingerprints of all results are made from.
+    /// What the fingerprints of results are made from, unless they are remembered.
     pub sent: Sent,
 }
 
@@ -126,22 +132,45 @@ pub struct SentResult<'a> {
     pub result_id: Text<'a>,
     pub gain: Option<i64>,
     pub baseline_rank: Option<i64>,
-    /// Where in `SearchIteration::sent` its parts stand.
-    pub parts: Range<usize>,
+    pub parts: Parts<'a>,
+}
+
+/// What the fingerprint of a result is made from.
+pub enum Parts<'a> {
+    /// The same text had this one.
+    Remembered(Remembered),
+    Written {
+        /// The text that has all parts and nothing else, if they stand together.
+        text: Option<&'a str>,
+        /// Where in `SearchIteration::sent` they stand.
+        sent: Range<usize>,
+    },
+}
+
+/// What results are read with.
+struct Reading<'m> {
+    sent: Sent,
+    bounds: &'m Bounds,
+    memo: Option<&'m mut Memo>,
 }
 
 impl<'a> SearchIteration<'a> {
-    /// Reads the event that `tokens` of `text` are; its envelope is not looked at.
-    pub fn read(text: &'a str, tokens: &'a [Token], bounds: &Bounds) -> Option<Self> {
-        let mut tape = Tape {
-            text,
-            tokens,
-            at: 0,
+    /// Reads the event that was found; its envelope is not looked at.
+    pub fn read(
+        found: &Canonical<'a>,
+        bounds: &Bounds,
+        mut memo: Option<&mut Memo>,
+    ) -> Option<Self> {
+        if let Some(memo) = &mut memo {
+            memo.expect(bounds.of_results());
+        }
+        let mut tape = Tape::new(found);
+        let mut reading = Reading {
+            sent: Sent::default(),
+            bounds,
+            memo,
         };
-        let mut event = SearchIteration {
-            sent: Sent::with_capacity(text.len()),
-            ..SearchIteration::default()
-        };
+        let mut event = SearchIteration::default();
         for _ in 0..tape.object()? {
             match tape.name()? {
                 Known::ConversationId => event.conversation_id = tape.text(HANDLE)?,
@@ -152,8 +181,7 @@ impl<'a> SearchIteration<'a> {
                 Known::Release => event.release = tape.optional(|tape| tape.text(NAME))?,
                 Known::Gate => event.gate = tape.optional(Tape::gate)?,
                 Known::Searches => {
-                    let sent = &mut event.sent;
-                    let searches = tape.optional(|tape| tape.searches(sent, bounds))?;
+                    let searches = tape.optional(|tape| tape.searches(&mut reading))?;
                     event.searches = searches.unwrap_or_default();
                 }
                 _ => tape.skip()?,
@@ -163,7 +191,8 @@ impl<'a> SearchIteration<'a> {
             && !event.event_id.is_empty()
             && event.turn > 0
             && event.iteration > 0
-            && tape.at == tokens.len();
+            && tape.is_at_end();
+        event.sent = reading.sent;
         complete.then_some(event)
     }
 }
@@ -183,13 +212,9 @@ pub struct RelevanceLabels<'a> {
 }
 
 impl<'a> RelevanceLabels<'a> {
-    /// Reads the event that `tokens` of `text` are; its envelope is not looked at.
-    pub fn read(text: &'a str, tokens: &'a [Token], bounds: &Bounds) -> Option<Self> {
-        let mut tape = Tape {
-            text,
-            tokens,
-            at: 0,
-        };
+    /// Reads the event that was found; its envelope is not looked at.
+    pub fn read(found: &Canonical<'a>, bounds: &Bounds) -> Option<Self> {
+        let mut tape = Tape::new(found);
         let mut event = RelevanceLabels::default();
         for _ in 0..tape.object()? {
             match tape.name()? {
@@ -227,18 +252,32 @@ impl<'a> RelevanceLabels<'a> {
             && !event.event_id.is_empty()
             && event.turn > 0
             && count <= bounds.labels
-            && tape.at == tokens.len();
+            && tape.is_at_end();
         certain.then_some(event)
     }
 }
 
 struct Tape<'a> {
+    found: Canonical<'a>,
     text: &'a str,
     tokens: &'a [Token],
     at: usize,
 }
 
 impl<'a> Tape<'a> {
+    fn new(found: &Canonical<'a>) -> Self {
+        Tape {
+            found: *found,
+            text: found.sent(),
+            tokens: found.tokens(),
+            at: 0,
+        }
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.at == self.tokens.len()
+    }
+
     #[inline]
     fn next(&mut self) -> Option<Token> {
         let token = self.tokens.get(self.at).copied();
@@ -408,15 +447,15 @@ impl<'a> Tape<'a> {
         Some(())
     }
 
-    fn searches(&mut self, sent: &mut Sent, bounds: &Bounds) -> Option<Vec<Search<'a>>> {
+    fn searches(&mut self, reading: &mut Reading<'_>) -> Option<Vec<Search<'a>>> {
         let count = self.list()?;
-        if count > bounds.searches {
+        if count > reading.bounds.searches {
             return None;
         }
         let mut searches: Vec<Search<'a>> = Vec::with_capacity(count);
-        let mut results_left = bounds.results;
+        let mut results_left = reading.bounds.results;
         for position in 0..count {
-            let search = self.search(position, &mut results_left, sent, bounds)?;
+            let search = self.search(position, &mut results_left, reading)?;
             if !searches.iter().any(|s| s.search_id == search.search_id) {
                 searches.push(search);
             }
@@ -428,8 +467,7 @@ impl<'a> Tape<'a> {
         &mut self,
         position: usize,
         results_left: &mut usize,
-        sent: &mut Sent,
-        bounds: &Bounds,
+        reading: &mut Reading<'_>,
     ) -> Option<Search<'a>> {
         let mut search = Search {
             position,
@@ -445,7 +483,7 @@ impl<'a> Tape<'a> {
                 Known::Query => drop(self.optional(Self::any_text)?),
                 Known::Routing => search.route = self.optional(Self::route)?,
                 Known::Results => {
-                    let results = self.optional(|tape| tape.results(results_left, sent, bounds))?;
+                    let results = self.optional(|tape| tape.results(results_left, reading))?;
                     search.results = results.unwrap_or_default();
                 }
                 _ => self.skip()?,
@@ -457,40 +495,34 @@ impl<'a> Tape<'a> {
     fn results(
         &mut self,
         left: &mut usize,
-        sent: &mut Sent,
-        bounds: &Bounds,
+        reading: &mut Reading<'_>,
     ) -> Option<Vec<SentResult<'a>>> {
         let count = self.list()?;
         *left = left.checked_sub(count)?;
         let mut results = Vec::with_capacity(count);
         for _ in 0..count {
-            results.push(self.result(sent, bounds)?);
+            results.push(self.result(reading)?);
         }
         Some(results)
     }
 
-    fn result(&mut self, sent: &mut Sent, bounds: &Bounds) -> Option<SentResult<'a>> {
+    fn result(&mut self, reading: &mut Reading<'_>) -> Option<SentResult<'a>> {
         let mut result_id = None;
         let (mut gain, mut baseline_rank) = (None, None);
         let mut places = Places::default();
-        for _ in 0..self.object()? {
-            let place = match self.name()? {
-                Known::ResultId => {
-                    result_id = Some(self.text(HANDLE)?);
-                    continue;
-                }
-                Known::Gain => {
-                    gain = self.optional(|tape| tape.integer(0, GAIN))?;
-                    continue;
-                }
-                Known::BaselineRank => {
-                    baseline_rank = self.optional(|tape| tape.integer(1, COUNT))?;
-                    continue;
-                }
-                Known::Score => {
-                    self.optional(Self::number)?;
-                    continue;
-                }
+        let (members, end) = match self.next()? {
+            Token::Object {
+                members, closed, ..
+            } => (members, self.found.end(closed)?),
+            _ => return None,
+        };
+        let mut run = Run::default();
+        for _ in 0..members {
+            let (name, start) = match self.next()? {
+                Token::Name { known, start, .. } => (known, start),
+                _ => return None,
+            };
+            let place = match name {
                 Known::EntityType => &mut places.entity_type,
                 Known::DocId => &mut places.doc_id,
                 Known::Url => &mut places.url,
@@ -500,23 +532,52 @@ impl<'a> Tape<'a> {
                 Known::Ids => &mut places.ids,
                 Known::Fields => &mut places.fields,
                 _ => {
-                    self.skip()?;
+                    run.end(start);
+                    match name {
+                        Known::ResultId => result_id = Some(self.text(HANDLE)?),
+                        Known::Gain => gain = self.optional(|tape| tape.integer(0, GAIN))?,
+                        Known::BaselineRank => {
+                            baseline_rank = self.optional(|tape| tape.integer(1, COUNT))?;
+                        }
+                        Known::Score => drop(self.optional(Self::number)?),
+                        _ => self.skip()?,
+                    }
                     continue;
                 }
             };
+            run.begin(start);
             *place = Some(self.at);
             self.skip()?;
         }
-        let behind = self.at;
-        let start = sent.as_str().len();
-        self.write(&places, sent, bounds)?;
-        self.at = behind;
+        run.end(end);
+        let text = run
+            .together()
+            .and_then(|(start, end)| self.span(start, end));
         Some(SentResult {
             result_id: result_id?,
             gain,
             baseline_rank,
-            parts: start..sent.as_str().len(),
+            parts: self.parts(text, &places, reading)?,
         })
+    }
+
+    fn parts(
+        &mut self,
+        text: Option<&'a str>,
+        places: &Places,
+        reading: &mut Reading<'_>,
+    ) -> Option<Parts<'a>> {
+        if let (Some(memo), Some(text)) = (&mut reading.memo, text) {
+            if let Some(found) = memo.get(hash(text), text) {
+                return Some(Parts::Remembered(found));
+            }
+        }
+        let behind = self.at;
+        let start = reading.sent.as_str().len();
+        self.write(places, &mut reading.sent, reading.bounds)?;
+        self.at = behind;
+        let sent = start..reading.sent.as_str().len();
+        Some(Parts::Written { text, sent })
     }
 
     /// Writes what `Sent::result` writes of the same result as a Python object.
@@ -625,4 +686,35 @@ struct Places {
     content: Option<usize>,
     ids: Option<usize>,
     fields: Option<usize>,
+}
+
+/// The members of a result that make its fingerprint, if they stand together.
+#[derive(Default)]
+struct Run {
+    start: Option<u32>,
+    end: Option<u32>,
+    parted: bool,
+}
+
+impl Run {
+    /// Notes a member that belongs to it, and where its name begins.
+    fn begin(&mut self, name: u32) {
+        self.parted |= self.end.is_some();
+        self.start = self.start.or(Some(name - 1)); // with the quote, which no `Sent` begins with
+    }
+
+    /// Notes where something else begins.
+    fn end(&mut self, start: u32) {
+        if self.start.is_some() {
+            self.end = self.end.or(Some(start - 1));
+        }
+    }
+
+    /// From where to where it stands.
+    fn together(&self) -> Option<(u32, u32)> {
+        if self.parted {
+            return None;
+        }
+        self.start.zip(self.end)
+    }
 }

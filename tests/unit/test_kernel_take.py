@@ -328,6 +328,56 @@ def test_results_of_either_kind_share_what_is_remembered(
 
 
 @PATIENT
+@given(
+    st.lists(USUAL_RESULTS | ODD_RESULTS, min_size=1, max_size=2),
+    ANY_PAIR,
+    st.sampled_from([None, (",", ":")]),
+    st.data(),
+)
+def test_results_that_come_again(
+    results: list[dict[str, Any]],
+    pair: Pair,
+    separators: tuple[str, str] | None,
+    data: st.DataObject,
+) -> None:
+    """Results that were sent before are taken alike, in whatever order their members stand."""
+    document = json.loads(searching(*results))
+    (search,) = document["searches"]
+    for _ in range(3):
+        again = []
+        for position, sent in enumerate(search["results"]):
+            changes = data.draw(
+                st.fixed_dictionaries(
+                    {"result_id": st.just(f"again{position}")},
+                    optional={"gain": _USUAL, "score": _USUAL_NUMBERS, "extra": TEXTS},
+                )
+            )
+            names = data.draw(st.permutations(list(sent | changes)) | st.just(list(sent | changes)))
+            again.append({name: (sent | changes)[name] for name in names})
+        search["results"] = again + again[:1]
+        search["results"][-1] = {**again[0], "result_id": "twice"}
+        both(pair, json.dumps(document, ensure_ascii=False, separators=separators).encode())
+
+
+@pytest.mark.parametrize(
+    ("limit", "bound", "result"),
+    [
+        ("ids_per_result", 2, {"ids": {"a": "x", "b": "y"}}),
+        ("fields_per_result", 2, {"fields": {"a": "x", "b": 1}}),
+        ("values_per_list", 2, {"ids": {"a": ["x", None]}}),
+        ("url_bytes", 8, {"url": "https://"}),
+    ],
+)
+def test_remembered_results_keep_to_limits(limit: str, bound: int, result: dict[str, Any]) -> None:
+    """A result that was valid within other limits is not taken where it is not valid."""
+    value = searching(result)
+    for allowed in (bound, bound, bound - 1, bound, bound - 1):
+        fast, slow = both(PAIRS[0], value, limits=Limits(**{limit: allowed}))
+        assert (fast is not None) == (allowed == bound)
+        assert isinstance(slow, Taken) == (allowed == bound)
+
+
+@PATIENT
 @given(st.lists(SCALARS, max_size=4), SCALARS, ANY_PAIR)
 @example([0.1, 613649794789234.2], -172090969262084.12, PAIRS[0])
 @example([18446744073709551615, -(2**63)], 1e15 + 0.5, PAIRS[0])

@@ -7,53 +7,75 @@ use std::sync::Arc;
 
 use super::print::Print;
 
-const SETS: usize = 2_048; // a power of two // a power of two
+const SETS: usize = 2_048; // a power of two
 const WAYS: usize = 4;
 const LONGEST: usize = 4_096; // bytes of a content
 
+/// A fingerprint, and whether the URL of its result is none.
+pub type Remembered = (Arc<Print>, bool);
+
+/// The limits that parts of results were valid within.
+pub type Limits = [usize; 4];
+
 struct Entry {
     hash: u64,
-    sent: Box<str>,
-    print: Arc<Print>,
-    url_unparsed: bool,
+    content: Box<str>,
+    found: Remembered,
 }
 
 /// Entries in sets by their hash, in each the one that was asked for last first.
-pub struct Memo(Vec<[Option<Entry>; WAYS]>);
+///
+/// A content is what `Sent` wrote, or the text that a valid result was read from; the latter begins
+/// with a quote, the former does not.
+pub struct Memo {
+    sets: Vec<[Option<Entry>; WAYS]>,
+    limits: Limits,
+}
 
 impl Default for Memo {
     fn default() -> Self {
         let mut sets = Vec::new();
         sets.resize_with(SETS, Default::default);
-        Memo(sets)
+        Memo {
+            sets,
+            limits: Limits::default(),
+        }
     }
 }
 
 impl Memo {
-    /// The fingerprint of what `Sent` wrote, and whether its URL is none, if it is remembered.
-    pub fn get(&mut self, hash: u64, sent: &str) -> Option<(Arc<Print>, bool)> {
-        let set = &mut self.0[place(hash)];
+    /// Forgets all if it was valid within other limits.
+    pub fn expect(&mut self, limits: Limits) {
+        if self.limits != limits {
+            *self = Memo {
+                limits,
+                ..Memo::default()
+            };
+        }
+    }
+
+    /// The fingerprint of such a content, if it is remembered.
+    pub fn get(&mut self, hash: u64, content: &str) -> Option<Remembered> {
+        let set = &mut self.sets[place(hash)];
         let found = set.iter().position(|entry| match entry {
-            Some(entry) => entry.hash == hash && *entry.sent == *sent,
+            Some(entry) => entry.hash == hash && *entry.content == *content,
             None => false,
         })?;
         set[..=found].rotate_right(1);
-        let entry = set[0].as_ref()?;
-        Some((Arc::clone(&entry.print), entry.url_unparsed))
+        Some(set[0].as_ref()?.found.clone())
     }
 
-    /// Remember the fingerprint of what `Sent` wrote, unless that is long.
-    pub fn put(&mut self, hash: u64, sent: &str, print: &Arc<Print>, url_unparsed: bool) {
-        if sent.len() > LONGEST {
+    /// Remember the fingerprint of such a content, unless that is long.
+    pub fn put(&mut self, hash: u64, content: &str, found: &Remembered) {
+        if content.len() > LONGEST {
             return;
         }
-        let set = &mut self.0[place(hash)];
+        let set = &mut self.sets[place(hash)];
         set.rotate_right(1);
         set[0] = Some(Entry {
             hash,
-            sent: sent.into(),
-            print: Arc::clone(print),
-            url_unparsed,
+            content: content.into(),
+            found: found.clone(),
         });
     }
 }
@@ -63,7 +85,7 @@ fn place(hash: u64) -> usize {
 }
 
 /// A quick hash, 16 bytes a step: it only chooses the entry.
-pub fn hash(sent: &str) -> u64 {
+pub fn hash(content: &str) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let word = |bytes: &[u8]| {
         let mut word = [0; 8];
@@ -71,8 +93,8 @@ pub fn hash(sent: &str) -> u64 {
         u64::from_le_bytes(word)
     };
     let step = |hash: u64, bytes| (hash.rotate_left(23) ^ word(bytes)).wrapping_mul(FACTOR);
-    let (mut one, mut other) = (sent.len() as u64, 0);
-    let mut pairs = sent.as_bytes().chunks_exact(16);
+    let (mut one, mut other) = (content.len() as u64, 0);
+    let mut pairs = content.as_bytes().chunks_exact(16);
     for pair in &mut pairs {
         let (first, second) = pair.split_at(8);
         one = step(one, first);

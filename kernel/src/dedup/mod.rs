@@ -13,7 +13,7 @@ pub mod digests;
 mod forms;
 pub mod index;
 mod make;
-mod memo;
+pub mod memo;
 mod pack;
 pub mod print;
 pub mod sent;
@@ -25,14 +25,14 @@ pub mod verify;
 use digests::Digester;
 use index::Index;
 use make::{Made, Maker};
-use memo::Memo;
+use memo::{Memo, Remembered};
 use print::{Fingerprints, Key, Name};
 use sent::Sent;
 use tables::Tables;
 
 use crate::canonical::{digest, kind_and_instant, with_scan};
 use crate::json::Canonical;
-use crate::wire::{Bounds, Search, SearchIteration, SentResult, Text};
+use crate::wire::{Bounds, Parts, Search, SearchIteration, SentResult, Text};
 
 const KIND: &str = "search_iteration";
 
@@ -131,7 +131,7 @@ impl Deduplicator {
             Ok(text) if text.len() <= bounds.record_bytes && text.contains(KIND) => text,
             _ => return Ok(None),
         };
-        let taken = |found: Canonical<'_>| self.taken(py, text, &found, key, bounds).transpose();
+        let taken = |found: Canonical<'_>| self.taken(py, &found, key, bounds).transpose();
         with_scan(text, bounds.json_levels, taken).transpose()
     }
 
@@ -183,26 +183,55 @@ struct Prints<'a> {
 }
 
 impl Prints<'_> {
+    /// Adds the fingerprint of what `Sent` wrote.
     fn add(&mut self, py: Python<'_>, sent: &str) -> PyResult<()> {
-        let hash = memo::hash(sent);
-        let remembered = self.memo.as_mut().and_then(|memo| memo.get(hash, sent));
-        let (print, url_unparsed) = match remembered {
+        self.add_content(py, sent, sent)
+    }
+
+    /// Adds the fingerprint of a result of which `sent` holds the parts.
+    fn add_parts(&mut self, py: Python<'_>, parts: &Parts<'_>, sent: &str) -> PyResult<()> {
+        match parts {
+            Parts::Remembered(found) => {
+                self.push(found.clone());
+                Ok(())
+            }
+            Parts::Written { text, sent: place } => {
+                let sent = sent.get(place.clone()).unwrap_or_default();
+                self.add_content(py, text.unwrap_or(sent), sent)
+            }
+        }
+    }
+
+    /// Adds the fingerprint of what `Sent` wrote, which `content` stands for.
+    fn add_content(&mut self, py: Python<'_>, content: &str, sent: &str) -> PyResult<()> {
+        let hash = memo::hash(content);
+        let remembered = self.memo.as_mut().and_then(|memo| memo.get(hash, content));
+        let found = match remembered {
             Some(found) => found,
             None => {
                 let Made {
                     print,
                     url_unparsed,
                 } = self.maker.make(py, sent)?;
-                let print = Arc::new(print);
+                let found = (Arc::new(print), url_unparsed);
                 if let Some(memo) = &mut self.memo {
-                    memo.put(hash, sent, &print, url_unparsed);
+                    memo.put(hash, content, &found);
                 }
-                (print, url_unparsed)
+                found
             }
         };
+        self.push(found);
+        Ok(())
+    }
+
+    fn push(&mut self, (print, url_unparsed): Remembered) {
         self.made.each.push(print);
         self.made.urls_unparsed += usize::from(url_unparsed);
-        Ok(())
+    }
+
+    /// The fingerprints since the last time.
+    fn take(&mut self) -> Fingerprints {
+        std::mem::take(&mut self.made)
     }
 }
 
@@ -221,7 +250,6 @@ impl Deduplicator {
     fn taken<'py>(
         &self,
         py: Python<'py>,
-        text: &str,
         found: &Canonical<'_>,
         key: Option<&[u8]>,
         bounds: &Bounds,
@@ -233,7 +261,8 @@ impl Deduplicator {
             Some((kind, occurred_us)) if kind == KIND => occurred_us,
             _ => return Ok(None),
         };
-        let event = match SearchIteration::read(text, found.tokens(), bounds) {
+        let mut prints = self.prints(0);
+        let event = match SearchIteration::read(found, bounds, prints.memo.as_deref_mut()) {
             Some(event) => event,
             None => return Ok(None),
         };
@@ -242,7 +271,13 @@ impl Deduplicator {
         }
         let searches = PyList::empty(py);
         for search in &event.searches {
-            searches.append(self.taken_search(py, search, event.sent.as_str(), bounds)?)?;
+            searches.append(taken_search(
+                py,
+                &mut prints,
+                search,
+                event.sent.as_str(),
+                bounds,
+            )?)?;
         }
         let text = |text: &Text<'_>| PyString::new(py, text);
         Ok(Some((
@@ -257,40 +292,6 @@ impl Deduplicator {
             event.gate.map(|gate| PyString::intern(py, gate)),
             searches,
         )))
-    }
-
-    fn taken_search<'py>(
-        &self,
-        py: Python<'py>,
-        search: &Search<'_>,
-        sent: &str,
-        bounds: &Bounds,
-    ) -> PyResult<TakenSearch<'py>> {
-        let results = &search.results;
-        let mut prints = self.prints(results.len());
-        for result in results {
-            prints.add(py, sent.get(result.parts.clone()).unwrap_or_default())?;
-        }
-        let labels = bounds.labels(py, &prints.made.each)?;
-        let ids = results
-            .iter()
-            .map(|result| PyString::new(py, &result.result_id));
-        let numbers = |number: fn(&SentResult<'_>) -> Option<i64>| {
-            let sent = results.iter().any(|result| number(result).is_some());
-            sent.then(|| PyList::new(py, results.iter().map(number)))
-                .transpose()
-        };
-        Ok((
-            PyString::new(py, &search.search_id),
-            search.ordinal,
-            search.position,
-            search.route.as_ref().map(|route| PyString::new(py, route)),
-            PyList::new(py, ids)?,
-            numbers(|result| result.gain)?,
-            numbers(|result| result.baseline_rank)?,
-            prints.made,
-            labels,
-        ))
     }
 
     /// What Python makes of a result with half of a surrogate pair in one of its texts.
@@ -315,6 +316,40 @@ impl Deduplicator {
             urls_unparsed,
         })
     }
+}
+
+fn taken_search<'py>(
+    py: Python<'py>,
+    prints: &mut Prints<'_>,
+    search: &Search<'_>,
+    sent: &str,
+    bounds: &Bounds,
+) -> PyResult<TakenSearch<'py>> {
+    let results = &search.results;
+    for result in results {
+        prints.add_parts(py, &result.parts, sent)?;
+    }
+    let made = prints.take();
+    let labels = bounds.labels(py, &made.each)?;
+    let ids = results
+        .iter()
+        .map(|result| PyString::new(py, &result.result_id));
+    let numbers = |number: fn(&SentResult<'_>) -> Option<i64>| {
+        let sent = results.iter().any(|result| number(result).is_some());
+        sent.then(|| PyList::new(py, results.iter().map(number)))
+            .transpose()
+    };
+    Ok((
+        PyString::new(py, &search.search_id),
+        search.ordinal,
+        search.position,
+        search.route.as_ref().map(|route| PyString::new(py, route)),
+        PyList::new(py, ids)?,
+        numbers(|result| result.gain)?,
+        numbers(|result| result.baseline_rank)?,
+        made,
+        labels,
+    ))
 }
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

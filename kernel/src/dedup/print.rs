@@ -69,6 +69,7 @@ impl Print {
 
 /// The fingerprints of one search's results, by rank.
 #[pyclass(frozen, module = "stream_metrics_kernel")]
+#[derive(Default)]
 pub struct Fingerprints {
     pub each: Vec<Arc<Print>>,
     pub urls_unparsed: usize,

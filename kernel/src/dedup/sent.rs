@@ -15,10 +15,6 @@ const SHORT: usize = 0x7f; // below, a size is one character
 pub struct Sent(String);
 
 impl Sent {
-    pub fn with_capacity(bytes: usize) -> Self {
-        Sent(String::with_capacity(bytes))
-    }
-
     pub fn as_str(&self) -> &str {
         &self.0
     }
