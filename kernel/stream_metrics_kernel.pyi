@@ -29,6 +29,9 @@ def resampled_sums(
     columns: Sequence[NDArray[np.float64]], count: int, state: int, increment: int
 ) -> list[bytes]: ...
 def taken_labels(value: bytes, key: bytes | None, bounds: Bounds) -> tuple[Any, ...] | None: ...
+def words_among(
+    texts: str, wanted: frozenset[str], articles: frozenset[str]
+) -> tuple[set[str], int] | None: ...
 
 class Fingerprints:
     @property

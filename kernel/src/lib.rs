@@ -15,6 +15,7 @@ mod reranking;
 mod resampling;
 mod times;
 mod wire;
+mod words;
 
 /// Raised with every change that the Python side must know of; see `stream_metrics.kernel`.
 const INTERFACE: u32 = 2;
@@ -30,5 +31,6 @@ fn stream_metrics_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     reranking::register(module)?;
     resampling::register(module)?;
     times::register(module)?;
+    words::register(module)?;
     Ok(())
 }

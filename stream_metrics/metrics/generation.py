@@ -15,9 +15,9 @@ from typing import Final, Literal, NamedTuple, Protocol
 from stream_metrics.metrics.registry import Metric
 from stream_metrics.metrics.text import (
     base_language,
-    distinct_tokens,
     overlap_f1,
     tokens,
+    tokens_among,
     tokens_of_each,
 )
 from stream_metrics.metrics.words import STOPWORDS
@@ -60,7 +60,7 @@ class Words(NamedTuple):
     Attributes:
         answer, question: None if there is none.
         references: Each reference answer; one that normalises to nothing is empty.
-        retrieved: The distinct tokens of all retrieved texts.
+        supported: The distinct tokens of the answer that a retrieved text has.
         texts: How many retrieved texts have a token.
         stopwords: What is not a content word.
     """
@@ -68,7 +68,7 @@ class Words(NamedTuple):
     answer: list[str] | None
     references: list[list[str]]
     question: list[str] | None
-    retrieved: frozenset[str]
+    supported: frozenset[str]
     texts: int
     stopwords: frozenset[str]
 
@@ -76,16 +76,17 @@ class Words(NamedTuple):
 def words_of(turn: AnsweredTurn) -> Words:
     """The tokens of a turn's texts.
 
-    >>> words_of(AnsweredTurn("c", answer="The Nile.", texts=["A river", "..."])).retrieved
-    frozenset({'river'})
+    >>> words_of(AnsweredTurn("c", answer="The Nile.", texts=["Nile: a river", "..."])).supported
+    frozenset({'nile'})
     """
     language = turn.language
-    retrieved, texts = distinct_tokens(turn.texts, language)
+    answer = None if turn.answer is None else tokens(turn.answer, language)
+    supported, texts = tokens_among(turn.texts, answer or (), language)
     return Words(
-        None if turn.answer is None else tokens(turn.answer, language),
+        answer,
         tokens_of_each(turn.references, language),
         None if turn.question is None else tokens(turn.question, language),
-        frozenset(retrieved),
+        frozenset(supported),
         texts,
         STOPWORDS.get(language, _NO_STOPWORDS),
     )
@@ -139,12 +140,12 @@ def support_coverage(words: Words) -> float | None:
     >>> support_coverage(words_of(AnsweredTurn("c", answer="Is it the Nile?", texts=["Nile"])))
     1.0
     """
-    if words.answer is None or not words.retrieved:
+    if words.answer is None or not words.texts:
         return None
     if not words.answer:
         return 0.0
     content = set(words.answer) - words.stopwords
-    return len(content & words.retrieved) / len(content) if content else None
+    return len(content & words.supported) / len(content) if content else None
 
 
 def support_density(words: Words) -> float | None:
@@ -153,11 +154,11 @@ def support_density(words: Words) -> float | None:
     >>> support_density(words_of(AnsweredTurn("c", answer="Nile, is it?", texts=["The Nile is"])))
     0.6666666666666666
     """
-    if words.answer is None or not words.retrieved:
+    if words.answer is None or not words.texts:
         return None
     if not words.answer:
         return 0.0
-    return sum(token in words.retrieved for token in words.answer) / len(words.answer)
+    return sum(token in words.supported for token in words.answer) / len(words.answer)
 
 
 def hallucination_rate(words: Words) -> float | None:

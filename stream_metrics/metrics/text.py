@@ -10,13 +10,16 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from string import punctuation
 from typing import Final
 
+from stream_metrics.kernel import kernel
 from stream_metrics.metrics.words import ARTICLES
 
 DEFAULT_LANGUAGE: Final = "en"
+
+_COMPILED: Final = getattr(kernel, "words_among", None)
 
 _BETWEEN: Final = "\x1e"
 """Between texts that are normalised together: white space, and no part of what makes a word."""
@@ -103,20 +106,38 @@ def tokens_of_each(texts: Sequence[str], language: str | None = None) -> list[li
     return [[word for word in words if word not in articles] for words in _words_of_each(texts)]
 
 
-def distinct_tokens(texts: Sequence[str], language: str | None = None) -> tuple[set[str], int]:
-    """The distinct tokens of several texts of one language, and how many texts have a token.
+def tokens_among(
+    texts: Sequence[str], wanted: Iterable[str], language: str | None = None
+) -> tuple[set[str], int]:
+    """Those of the wanted tokens that some text has, and how many texts have a token.
 
-    >>> found, count = distinct_tokens(["The Nile", "a", "Nile, Po"])
-    >>> sorted(found), count
-    (['nile', 'po'], 2)
+    Args:
+        texts: Texts of one language.
+        wanted: Tokens of a text of that language.
+        language: As of ``tokens``.
+
+    >>> tokens_among(["The Nile", "a", "Nile, Po"], ["nile", "delta"])
+    ({'nile'}, 2)
     """
     articles = _articles(language)
+    sought = frozenset(wanted) - articles
+    if _COMPILED is not None and texts:
+        made: tuple[set[str], int] | None = _COMPILED(_together(texts), sought, articles)
+        if made is not None:
+            return made
+    return plain_tokens_among(texts, sought, articles)
+
+
+def plain_tokens_among(
+    texts: Sequence[str], wanted: frozenset[str], articles: frozenset[str]
+) -> tuple[set[str], int]:
+    """The same in Python; the articles are those of the texts' language."""
     found: set[str] = set()
     count = 0
     for words in _words_of_each(texts):
-        found.update(words)
+        found |= wanted.intersection(words)
         count += not articles.issuperset(words)
-    return found - articles, count
+    return found, count
 
 
 def _articles(language: str | None) -> frozenset[str]:
@@ -127,10 +148,15 @@ def _words_of_each(texts: Sequence[str]) -> list[list[str]]:
     """The normalised words of each text, articles included."""
     if not texts:
         return []
+    return [words.split() for words in _together(texts).split(_BETWEEN)]
+
+
+def _together(texts: Sequence[str]) -> str:
+    """The texts normalised, with what stands between them."""
     together = _BETWEEN.join(texts)
     if together.count(_BETWEEN) >= len(texts):  # white space inside of a text
         together = _BETWEEN.join(text.replace(_BETWEEN, " ") for text in texts)
-    return [words.split() for words in _normalised(together).split(_BETWEEN)]
+    return _normalised(together)
 
 
 def overlap_f1(left: Sequence[str], right: Sequence[str]) -> float:

@@ -23,7 +23,7 @@ from stream_metrics.metrics.generation import (
     parse,
     words_of,
 )
-from stream_metrics.metrics.text import distinct_tokens, tokens, tokens_of_each
+from stream_metrics.metrics.text import tokens, tokens_among, tokens_of_each
 from stream_metrics.metrics.words import ARTICLES, STOPWORDS
 from tests.oracle import generation as oracle
 
@@ -224,10 +224,8 @@ def test_a_text_is_normalised_sign_by_sign(given: list[str]) -> None:
     expected = [oracle.words(text, ()) for text in given]
 
     assert tokens_of_each(given, "none") == expected
-    assert distinct_tokens(given, "none") == (
-        {token for found in expected for token in found},
-        sum(map(bool, expected)),
-    )
+    known = {token for found in expected for token in found}
+    assert tokens_among(given, {*known, "nowhere"}, "none") == (known, sum(map(bool, expected)))
 
 
 def test_many_different_signs_are_normalised_as_few_are() -> None:
