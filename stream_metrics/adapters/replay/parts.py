@@ -31,7 +31,7 @@ from stream_metrics.adapters.replay.merge import (
     told,
     write_queries,
 )
-from stream_metrics.adapters.replay.pool import apart
+from stream_metrics.adapters.replay.pool import Begin, here
 from stream_metrics.adapters.reports import (
     BUCKETS,
     NO_JSON,
@@ -229,13 +229,15 @@ def finish_merged(
     stratify: Sequence[str],
     *,
     folder: Path,
-    processes: int = 1,
+    begin: Begin = here,
 ) -> dict[str, Any]:
     """Write the files of a report of many sources, by way of ``folder``; its content.
 
+    ``begin`` takes what can be done beside the rest.
+
     Raises ``pool.WorkerDied``, ``BadRows`` and ``UnknownDimension``.
     """
-    with few(sources, part.options.history(0), folder) as left, apart(processes) as begin:
+    with few(sources, part.options.history(0), folder) as left:
         whole = Whole(
             outcome,
             merged_rows(left),

@@ -24,19 +24,35 @@ class WorkerDied(Exception):
     """A process of the replay ended before its piece was done."""
 
 
-def compute_all(
-    work: Work, pieces: Sequence[Piece], processes: int, done: Callable[[Piece], None]
-) -> None:
-    """Compute all pieces, and call ``done`` after each; raises ``WorkerDied``.
+class Begin(Protocol):
+    """Begins a call; what it gives back waits for the result, and raises ``WorkerDied``."""
 
-    One process is this one. What is begun when an error or an interrupt comes is finished first.
-    """
-    processes = min(processes, len(pieces))
-    if processes <= 1:
-        for piece in pieces:
-            done(_computed(work, piece))
-        return
-    with _pool(processes) as pool:
+    def __call__(self, call: Callable[..., _T], *arguments: Any) -> Callable[[], _T]: ...
+
+
+def here(call: Callable[..., _T], *arguments: Any) -> Callable[[], _T]:
+    """Begins nothing: the call is made in this process when its result is asked for."""
+    return partial(call, *arguments)
+
+
+class Pool:
+    """Processes that work for this one; without an executor this one does all itself."""
+
+    def __init__(self, executor: ProcessPoolExecutor | None = None) -> None:
+        self._executor = executor
+
+    def compute_all(
+        self, work: Work, pieces: Sequence[Piece], done: Callable[[Piece], None]
+    ) -> None:
+        """Compute all pieces, and call ``done`` after each; raises ``WorkerDied``.
+
+        What is begun when an error or an interrupt comes is finished first.
+        """
+        pool = self._executor
+        if pool is None:
+            for piece in pieces:
+                done(_computed(work, piece))
+            return
         try:
             for future in as_completed([pool.submit(_computed, work, piece) for piece in pieces]):
                 done(future.result())
@@ -46,43 +62,44 @@ def compute_all(
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 
+    def begin(self, call: Callable[..., _T], *arguments: Any) -> Callable[[], _T]:
+        """Begin what can be done beside this process; see ``Begin``."""
+        if self._executor is None:
+            return here(call, *arguments)
+        future = self._executor.submit(call, *arguments)
+
+        def result() -> _T:
+            try:
+                return future.result()
+            except BrokenProcessPool as error:
+                raise WorkerDied(_DIED) from error
+
+        return result
+
+
+@contextmanager
+def several(processes: int) -> Iterator[Pool]:
+    """A pool of so many; one process is this one.
+
+    They start at once, so that they have imported what they need when there is work for them.
+    """
+    if processes <= 1:
+        yield Pool()
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=context, initializer=_begin) as executor:
+        for _ in range(processes):
+            executor.submit(_ready)
+        yield Pool(executor)
+
+
+def _ready() -> None:
+    """What a process does to be there."""
+
 
 def _computed(work: Work, piece: Piece) -> Piece:
     with collecting_once():
         return compute(work, piece)
-
-
-class Begin(Protocol):
-    """Begins a call; what it gives back waits for the result, and raises ``WorkerDied``."""
-
-    def __call__(self, call: Callable[..., _T], *arguments: Any) -> Callable[[], _T]: ...
-
-
-@contextmanager
-def apart(processes: int) -> Iterator[Begin]:
-    """A process for what can be done beside this one; with one process all is done in this one."""
-    if processes <= 1:
-        yield lambda call, *arguments: partial(call, *arguments)
-        return
-    with _pool(1) as pool:
-
-        def begin(call: Callable[..., _T], *arguments: Any) -> Callable[[], _T]:
-            future = pool.submit(call, *arguments)
-
-            def result() -> _T:
-                try:
-                    return future.result()
-                except BrokenProcessPool as error:
-                    raise WorkerDied(_DIED) from error
-
-            return result
-
-        yield begin
-
-
-def _pool(processes: int) -> ProcessPoolExecutor:
-    context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(processes, mp_context=context, initializer=_begin)
 
 
 _DIED: Final = (

@@ -41,7 +41,7 @@ from stream_metrics.adapters.replay.pieces import (
     outcome_of,
     pieces_of,
 )
-from stream_metrics.adapters.replay.pool import compute_all
+from stream_metrics.adapters.replay.pool import Pool, several
 from stream_metrics.adapters.replay.scored import Kind, scored_lines
 from stream_metrics.adapters.replay.spool import Piece, Place, SpoolWriter, place_of
 from stream_metrics.adapters.replay.texts import Held
@@ -169,13 +169,16 @@ def _run(task: Task, folder: Path, progress: Progress) -> dict[str, Any]:
             if more is None:
                 with collecting_once():
                     return _at_once(task, first)
-            manifest = Manifest(work.fingerprint, 0, [])
-            _spool(task, work, manifest, _all_of(first, more, records))
-    elif not manifest.whole:
-        progress.note(f"going on after {manifest.records:,} records that were read before")
-        with closing(_dealt(task, manifest.records, progress)) as records:
-            _spool(task, work, manifest, records)
-    return _from_spool(task, work, manifest, progress)
+            with several(task.scale.processes) as pool:
+                manifest = Manifest(work.fingerprint, 0, [])
+                _spool(task, work, manifest, _all_of(first, more, records))
+                return _from_spool(task, work, manifest, progress, pool)
+    with several(task.scale.processes) as pool:
+        if not manifest.whole:
+            progress.note(f"going on after {manifest.records:,} records that were read before")
+            with closing(_dealt(task, manifest.records, progress)) as records:
+                _spool(task, work, manifest, records)
+        return _from_spool(task, work, manifest, progress, pool)
 
 
 def _unfinished(task: Task, work: Work, progress: Progress) -> Manifest | None:
@@ -278,7 +281,9 @@ def _at_once(task: Task, records: list[_Dealt]) -> dict[str, Any]:
     return finish(out, part, whole, task.stratify)
 
 
-def _from_spool(task: Task, work: Work, manifest: Manifest, progress: Progress) -> dict[str, Any]:
+def _from_spool(
+    task: Task, work: Work, manifest: Manifest, progress: Progress, pool: Pool
+) -> dict[str, Any]:
     pieces = pieces_of(manifest.sizes, task.scale.piece_bytes)
     left = [piece for piece in pieces if not is_done(work, piece)]
     ready = len(pieces) - len(left)
@@ -291,7 +296,7 @@ def _from_spool(task: Task, work: Work, manifest: Manifest, progress: Progress) 
         ready += 1
         progress.computed(ready, len(pieces))
 
-    compute_all(work, left, task.scale.processes, done)
+    pool.compute_all(work, left, done)
     progress.merging()
     sources = [found_in(work.folder, piece) for piece in pieces]
     outcome = merged((outcome_of(work, piece) for piece in pieces), task.options)
@@ -302,7 +307,7 @@ def _from_spool(task: Task, work: Work, manifest: Manifest, progress: Progress) 
         sources,
         task.stratify,
         folder=work.folder,
-        processes=task.scale.processes,
+        begin=pool.begin,
     )
     _clear(work.folder)
     return found
