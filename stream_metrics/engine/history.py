@@ -120,9 +120,11 @@ class History:
 
     def buckets(self) -> Iterator[tuple[int, str, Sums]]:
         """Number, agent and sums of each bucket that has any, sorted."""
-        self._pack()
-        for place in sorted(self._buckets):
-            sums = decode_sums(self._buckets[place])
+        if self._buckets:
+            self._pack()
+        # Few buckets were never packed, and need not be now.
+        for place in sorted(self._buckets or self._pending):
+            sums = decode_sums(self._buckets[place]) if self._buckets else self._pending[place]
             if sums:
                 yield *place, sums
 
