@@ -13,7 +13,11 @@ from stream_metrics.events.wire import Result
 
 INTERFACE: int
 
-def added_bucket(stored: bytes | None, sums: dict[str, int], kept: set[str]) -> bytes | None: ...
+def changed_buckets(
+    cells: list[tuple[int, int, str, dict[str, int]]],
+    base_us: int,
+    windows: list[tuple[str, int, int, int, frozenset[str], dict[tuple[int, str], bytes]]],
+) -> dict[tuple[str, int, str], bytes | None] | None: ...
 def envelope(
     raw: bytes, version: int, max_levels: int
 ) -> tuple[bytes, str, int, int, int, int, int, bool] | None: ...

@@ -1,12 +1,15 @@
-//! A window bucket with more sums in it; the twin of `stream_metrics.engine.windows.plain_bucket`.
+//! What cells change in the buckets of windows; the twin of `Windows.plain_changes` in
+//! `stream_metrics.engine.windows`, which is also where the rules are told.
 //!
 //! A bucket is a MessagePack map of codes to whole numbers that are not 0, as msgspec writes it.
 //! Whatever is anything else, or would not fit into 64 bits, is handed back to the twin.
 
-use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PySet, PyString};
+use std::collections::{HashMap, HashSet};
 
-/// A code and its sum.
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
+
+/// A code and its sum, as a bucket has them.
 struct Entry<'a> {
     code: &'a [u8],
     sum: i64,
@@ -141,51 +144,230 @@ fn find(entries: &[Entry<'_>], code: &[u8], from: usize) -> Option<usize> {
     }
 }
 
-/// The bucket `stored` with those of `sums` added whose codes are `kept`; empty if nothing is left.
-///
-/// None if the twin has to do it.
-#[pyfunction]
-#[pyo3(signature = (stored, sums, kept))]
-fn added_bucket<'py>(
-    py: Python<'py>,
-    stored: Option<&[u8]>,
-    sums: &Bound<'py, PyDict>,
-    kept: &Bound<'py, PySet>,
-) -> PyResult<Option<Bound<'py, PyBytes>>> {
-    let mut entries = match stored.map_or(Some(Vec::new()), read) {
-        Some(entries) => entries,
-        None => return Ok(None),
-    };
-    let mut added: Vec<(Bound<'py, PyString>, i64)> = Vec::with_capacity(sums.len());
-    for (code, value) in sums.iter() {
-        if kept.contains(&code)? {
-            match (code.downcast_into_exact::<PyString>(), value.extract()) {
-                (Ok(code), Ok(value)) => added.push((code, value)),
-                _ => return Ok(None),
+/// Sums by code, in the order in which a dictionary would have them.
+#[derive(Clone, Default)]
+struct Sums {
+    entries: Vec<(usize, i64)>, // the code by its number
+}
+
+impl Sums {
+    /// Adds sums, or takes them away; one that becomes 0 goes. None if a sum becomes too large.
+    fn add(&mut self, sums: &[(usize, i64)], sign: i64) -> Option<()> {
+        if self.entries.is_empty() && sign == 1 {
+            self.entries.extend_from_slice(sums);
+            return Some(());
+        }
+        let mut from = 0;
+        for (code, value) in sums {
+            let value = value.checked_mul(sign)?;
+            match self.find(*code, from) {
+                Some(at) => {
+                    let total = self.entries[at].1.checked_add(value)?;
+                    if total == 0 {
+                        self.entries.remove(at);
+                        from = at;
+                    } else {
+                        self.entries[at].1 = total;
+                        from = at + 1;
+                    }
+                }
+                None if value != 0 => self.entries.push((*code, value)),
+                None => {}
             }
         }
+        Some(())
     }
-    let mut from = 0;
-    for (code, value) in &added {
-        let code = match code.to_str() {
-            Ok(code) => code.as_bytes(),
-            Err(_) => return Ok(None), // half of a surrogate pair
+
+    /// Where `code` stands; sought from where the one before stood.
+    fn find(&self, code: usize, from: usize) -> Option<usize> {
+        let from = from.min(self.entries.len());
+        let (before, behind) = self.entries.split_at(from);
+        match behind.iter().position(|entry| entry.0 == code) {
+            Some(at) => Some(from + at),
+            None => before.iter().position(|entry| entry.0 == code),
+        }
+    }
+}
+
+/// Sums by bucket and agent, in the order in which they came.
+#[derive(Default)]
+struct Level {
+    places: HashMap<(i64, usize), usize>,
+    found: Vec<((i64, usize), Sums)>,
+}
+
+impl Level {
+    fn add(&mut self, key: (i64, usize), sums: &[(usize, i64)], sign: i64) -> Option<()> {
+        let found = &mut self.found;
+        let place = *self.places.entry(key).or_insert_with(|| {
+            found.push((key, Sums::default()));
+            found.len() - 1
+        });
+        found[place].1.add(sums, sign)
+    }
+
+    /// The same sums in buckets `factor` times as wide.
+    fn coarser(&self, factor: i64) -> Option<Level> {
+        let mut wider = Level::default();
+        for ((bucket, agent), sums) in &self.found {
+            wider.add((bucket.div_euclid(factor), *agent), &sums.entries, 1)?;
+        }
+        Some(wider)
+    }
+}
+
+/// Texts by the number that each got when it first came.
+#[derive(Default)]
+struct Numbers<'py> {
+    numbers: HashMap<Vec<u8>, usize>,
+    texts: Vec<Bound<'py, PyString>>,
+    last: usize,
+}
+
+impl<'py> Numbers<'py> {
+    /// The number of a text; None for half of a surrogate pair.
+    fn of(&mut self, text: Bound<'py, PyString>) -> Option<usize> {
+        self.last += 1; // most texts are the very objects that followed each other before
+        if self
+            .texts
+            .get(self.last)
+            .map_or(false, |next| next.is(&text))
+        {
+            return Some(self.last);
+        }
+        let bytes = text.to_str().ok()?.as_bytes();
+        self.last = match self.numbers.get(bytes) {
+            Some(number) => *number,
+            None => {
+                let number = self.texts.len();
+                self.numbers.insert(bytes.to_vec(), number);
+                self.texts.push(text);
+                number
+            }
         };
+        Some(self.last)
+    }
+
+    fn bytes(&self, number: usize) -> Option<&[u8]> {
+        Some(self.texts.get(number)?.to_str().ok()?.as_bytes())
+    }
+}
+
+type Cell<'py> = (i64, i64, Bound<'py, PyString>, Bound<'py, PyDict>);
+
+/// A window: name, width of its buckets, of those that they are added up from, its oldest bucket,
+/// what the codes of its series begin with, the buckets that it has.
+type Window<'py> = (
+    Bound<'py, PyString>,
+    i64,
+    i64,
+    i64,
+    HashSet<String>,
+    Bound<'py, PyDict>,
+);
+
+/// The bucket `stored` with those of `sums` added whose codes are `kept`; empty if nothing is left.
+fn added(
+    stored: Option<&[u8]>,
+    sums: &[(usize, i64)],
+    codes: &Numbers<'_>,
+    kept: &[bool],
+) -> Option<Vec<u8>> {
+    let mut entries = stored.map_or(Some(Vec::new()), read)?;
+    let mut from = 0;
+    for (code, value) in sums.iter().filter(|(code, _)| kept[*code]) {
+        let code = codes.bytes(*code)?;
         match find(&entries, code, from) {
             Some(at) => {
                 let entry = &mut entries[at];
-                entry.sum = match entry.sum.checked_add(*value) {
-                    Some(sum) => sum,
-                    None => return Ok(None),
-                };
+                entry.sum = entry.sum.checked_add(*value)?;
                 from = at + 1;
             }
             None => entries.push(Entry { code, sum: *value }),
         }
     }
-    Ok(write(&entries).map(|bytes| PyBytes::new(py, &bytes)))
+    write(&entries)
+}
+
+/// The cells' sums by the narrowest buckets.
+fn narrowest<'py>(
+    cells: &Bound<'py, PyList>,
+    base_us: i64,
+    codes: &mut Numbers<'py>,
+    agents: &mut Numbers<'py>,
+) -> Option<Level> {
+    let mut level = Level::default();
+    let mut sums = Vec::new();
+    for cell in cells.iter() {
+        let (sign, time_us, agent, cell_sums): Cell<'py> = cell.extract().ok()?;
+        sums.clear();
+        for (code, value) in cell_sums.iter() {
+            let code = codes.of(code.downcast_into_exact().ok()?)?;
+            sums.push((code, value.extract().ok()?));
+        }
+        let agent = agents.of(agent)?;
+        level.add((time_us.div_euclid(base_us), agent), &sums, sign)?;
+    }
+    Some(level)
+}
+
+/// The new bytes of each bucket that signed cells change, None for one of which nothing is left.
+///
+/// `cells` are tuples of sign, time, agent, sums; `windows` stand behind those whose buckets theirs
+/// are added up from. None if the twin has to do it.
+#[pyfunction]
+fn changed_buckets<'py>(
+    py: Python<'py>,
+    cells: &Bound<'py, PyList>,
+    base_us: i64,
+    windows: Vec<Window<'py>>,
+) -> PyResult<Option<Bound<'py, PyDict>>> {
+    let (mut codes, mut agents) = (Numbers::default(), Numbers::default());
+    let base = match narrowest(cells, base_us, &mut codes, &mut agents) {
+        Some(level) => level,
+        None => return Ok(None),
+    };
+    let mut levels = HashMap::from([(base_us, base)]);
+    let touched = PyDict::new(py);
+    for (name, bucket_us, source_us, oldest, heads, buckets) in &windows {
+        if !levels.contains_key(bucket_us) {
+            let source = levels.get(source_us);
+            match source.and_then(|source| source.coarser(bucket_us / source_us)) {
+                Some(level) => levels.insert(*bucket_us, level),
+                None => return Ok(None),
+            };
+        }
+        let kept: Vec<bool> = (0..codes.texts.len())
+            .map(|code| begins_with_one(codes.bytes(code).unwrap_or_default(), heads))
+            .collect();
+        for ((bucket, agent), sums) in &levels[bucket_us].found {
+            if bucket < oldest || sums.entries.is_empty() {
+                continue;
+            }
+            let agent = &agents.texts[*agent];
+            let key = PyTuple::new(py, [bucket.into_pyobject(py)?.as_any(), agent.as_any()])?;
+            let stored = buckets.get_item(key)?;
+            let bytes = match &stored {
+                Some(stored) => Some(stored.downcast::<PyBytes>()?.as_bytes()),
+                None => None,
+            };
+            let made = match added(bytes, &sums.entries, &codes, &kept) {
+                Some(made) => made,
+                None => return Ok(None),
+            };
+            let made = (!made.is_empty()).then(|| PyBytes::new(py, &made));
+            touched.set_item((name, bucket, agent), made)?;
+        }
+    }
+    Ok(Some(touched))
+}
+
+/// Whether what stands before the first bar of a code is one of `heads`.
+fn begins_with_one(code: &[u8], heads: &HashSet<String>) -> bool {
+    let head = code.split(|byte| *byte == b'|').next().unwrap_or_default();
+    std::str::from_utf8(head).map_or(false, |head| heads.contains(head))
 }
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(added_bucket, module)?)
+    module.add_function(wrap_pyfunction!(changed_buckets, module)?)
 }

@@ -22,9 +22,10 @@ from stream_metrics.kernel import kernel
 
 Sums = dict[str, int]
 Touched = dict[tuple[str, int, str], bytes | None]  # None: the bucket goes
+NamedCell = tuple[int, int, str, Sums]  # sign, time in microseconds, agent, sums
 _Level = dict[tuple[int, str], Sums]  # by bucket and agent
 
-_COMPILED: Final = getattr(kernel, "added_bucket", None)
+_COMPILED: Final = getattr(kernel, "changed_buckets", None)
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _WINDOW_UNITS: Final = (("h", 3_600), ("m", 60), ("s", 1))
@@ -156,17 +157,8 @@ def add(into: Sums, sums: Mapping[str, int], sign: int) -> None:
 def added_bucket(stored: bytes | None, sums: Sums, kept: set[str]) -> bytes | None:
     """A bucket as it is stored, with those of ``sums`` added whose codes are ``kept``.
 
-    None if nothing is left; raises ``DamagedState``. By the kernel where it is there.
+    None if nothing is left; raises ``DamagedState``.
     """
-    if _COMPILED is not None:
-        made: bytes | None = _COMPILED(stored, sums, kept)
-        if made is not None:
-            return made or None
-    return plain_bucket(stored, sums, kept)
-
-
-def plain_bucket(stored: bytes | None, sums: Sums, kept: set[str]) -> bytes | None:
-    """The same in Python."""
     into = {} if stored is None else decode_sums(stored)
     for code, value in sums.items():
         if code in kept:
@@ -204,8 +196,7 @@ class Windows:
     def load(self, window: str, bucket: int, agent: str, sums: bytes) -> None:
         """Set one bucket as it was stored; raises ``DamagedState``."""
         if window in self.buckets:
-            decode_sums(sums)
-            self._hold(window, bucket, agent, sums)
+            self._hold(window, bucket, agent, encode_sums(decode_sums(sums)))
 
     def install(self, touched: Touched) -> None:
         """Take over changed buckets."""
@@ -225,15 +216,43 @@ class Windows:
     ) -> Touched:
         """The new absolute sums of each bucket that signed cells change; nothing is changed yet.
 
-        Buckets that left their window before ``record_time_us`` go, some of them at a time.
+        Buckets that left their window before ``record_time_us`` go, some of them at a time. Raises
+        ``DamagedState``.
         """
+        named = [
+            (sign, cell.time_us, names.agent(cell.agent), names.sums(cell)) for sign, cell in cells
+        ]
+        touched: Touched | None = None
+        if _COMPILED is not None:
+            touched = _COMPILED(named, self._base_us, self._compiled_plan(record_time_us))
+        if touched is None:
+            touched = self.plain_changes(named, record_time_us)
+        most = max(DROPPED_AT_ONCE, 2 * len(touched))
+        touched.update(islice(self._old(record_time_us), most))
+        return touched
+
+    def _compiled_plan(self, record_time_us: int) -> list[tuple[object, ...]]:
+        return [
+            (
+                window.name,
+                window.bucket_us,
+                source_us,
+                oldest_bucket(window, record_time_us),
+                _codes_of(window.name).heads,
+                self.buckets[window.name],
+            )
+            for window, source_us in self._plan
+        ]
+
+    def plain_changes(self, cells: Iterable[NamedCell], record_time_us: int) -> Touched:
+        """What the kernel does of ``changes``, in Python."""
         base: _Level = {}
-        for sign, cell in cells:
-            key = (cell.time_us // self._base_us, names.agent(cell.agent))
+        for sign, time_us, agent, sums in cells:
+            key = (time_us // self._base_us, agent)
             into = base.get(key)
             if into is None:
                 into = base[key] = {}
-            add(into, names.sums(cell), sign)
+            add(into, sums, sign)
         levels = {self._base_us: base}
         touched: Touched = {}
         for window, source_us in self._plan:
@@ -243,8 +262,6 @@ class Windows:
                     levels[source_us], window.bucket_us // source_us
                 )
             self._change_window(window, level, record_time_us, touched)
-        most = max(DROPPED_AT_ONCE, 2 * len(touched))
-        touched.update(islice(self._old(record_time_us), most))
         return touched
 
     def _change_window(
@@ -340,10 +357,10 @@ def in_window(sums: Sums, window: str) -> Sums:
 class _Codes:
     """The codes whose series a window has, kept for those that come again and again."""
 
-    __slots__ = ("_heads", "_kept", "_known")
+    __slots__ = ("_kept", "_known", "heads")
 
     def __init__(self, heads: frozenset[str]) -> None:
-        self._heads = heads
+        self.heads = heads
         self._known: set[str] = set()
         self._kept: set[str] = set()
 
@@ -354,7 +371,7 @@ class _Codes:
                 self._known.clear()
                 self._kept.clear()
             self._known.update(codes)
-            self._kept.update(c for c in codes if c.partition("|")[0] in self._heads)
+            self._kept.update(c for c in codes if c.partition("|")[0] in self.heads)
         return self._kept
 
 
