@@ -17,6 +17,11 @@ thread_local! {
     static ROOM: Cell<Option<Box<Room>>> = const { Cell::new(None) };
 }
 
+/// The text that a record's bytes are.
+pub fn utf8(raw: &[u8]) -> Option<&str> {
+    simdutf8::basic::from_utf8(raw).ok()
+}
+
 /// What `use_found` makes of the scanned text; None if the slow way has to decide.
 pub fn with_scan<T>(
     text: &str,
@@ -56,7 +61,7 @@ fn content_digest<'py>(
     raw: &Bound<'py, PyBytes>,
     max_levels: i64,
 ) -> Option<Bound<'py, PyBytes>> {
-    let text = std::str::from_utf8(raw.as_bytes()).ok()?;
+    let text = utf8(raw.as_bytes())?;
     with_scan(text, max_levels, |found| Some(digest(py, &found)))
 }
 
@@ -96,7 +101,7 @@ fn envelope<'py>(
     version: i64,
     max_levels: i64,
 ) -> Option<Envelope<'py>> {
-    let text = std::str::from_utf8(raw.as_bytes()).ok()?;
+    let text = utf8(raw.as_bytes())?;
     with_scan(text, max_levels, |found| {
         let (kind, occurred_us) = kind_and_instant(&found, version)?;
         Some((

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 
-use crate::canonical::{digest, kind_and_instant, with_scan};
+use crate::canonical::{digest, kind_and_instant, utf8, with_scan};
 use crate::json::Canonical;
 use crate::wire::{Bounds, RelevanceLabels};
 
@@ -29,8 +29,8 @@ fn taken_labels<'py>(
     bounds: &Bounds,
 ) -> PyResult<Option<Taken<'py>>> {
     let py = value.py();
-    let text = match std::str::from_utf8(value.as_bytes()) {
-        Ok(text) if text.len() <= bounds.record_bytes && text.contains(KIND) => text,
+    let text = match utf8(value.as_bytes()) {
+        Some(text) if text.len() <= bounds.record_bytes && text.contains(KIND) => text,
         _ => return Ok(None),
     };
     let taken = |found: Canonical<'_>| taken(py, &found, key, bounds).transpose();

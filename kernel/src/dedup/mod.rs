@@ -30,7 +30,7 @@ use print::{Fingerprints, Key, Name};
 use sent::Sent;
 use tables::Tables;
 
-use crate::canonical::{digest, kind_and_instant, with_scan};
+use crate::canonical::{digest, kind_and_instant, utf8, with_scan};
 use crate::json::Canonical;
 use crate::wire::{Bounds, Parts, Search, SearchIteration, SentResult, Text};
 
@@ -127,8 +127,8 @@ impl Deduplicator {
         bounds: &Bounds,
     ) -> PyResult<Option<Taken<'py>>> {
         let py = value.py();
-        let text = match std::str::from_utf8(value.as_bytes()) {
-            Ok(text) if text.len() <= bounds.record_bytes && text.contains(KIND) => text,
+        let text = match utf8(value.as_bytes()) {
+            Some(text) if text.len() <= bounds.record_bytes && text.contains(KIND) => text,
             _ => return Ok(None),
         };
         let taken = |found: Canonical<'_>| self.taken(py, &found, key, bounds).transpose();
