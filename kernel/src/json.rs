@@ -215,6 +215,12 @@ impl<'a> Canonical<'a> {
                 let quoted = raw.get(start as usize - 1..end as usize + 1)?;
                 Some(Cow::Borrowed(quoted))
             }
+            Token::Integer { start, end }
+            | Token::Decimal {
+                start,
+                end,
+                as_sent: true,
+            } => Some(Cow::Borrowed(raw.get(start as usize..end as usize)?)),
             _ => {
                 let mut text = Vec::new();
                 let room = self.room;

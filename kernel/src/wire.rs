@@ -573,6 +573,7 @@ impl<'a> Tape<'a> {
             }
         }
         let behind = self.at;
+        reading.sent.make_room(self.text.len());
         let start = reading.sent.as_str().len();
         self.write(places, &mut reading.sent, reading.bounds)?;
         self.at = behind;

@@ -44,6 +44,8 @@ pub struct Maker<'a> {
     normal: Normal,
     forms: Forms,
     pairs: Vec<u8>,
+    /// The type of the last result as its producer spells it, and the row for it.
+    last: Option<(String, Arc<Kind>)>,
 }
 
 impl<'a> Maker<'a> {
@@ -54,13 +56,14 @@ impl<'a> Maker<'a> {
             normal: Normal::default(),
             forms: Forms::default(),
             pairs: Vec::new(),
+            last: None,
         }
     }
 
     /// The fingerprint of what `Sent` wrote.
     pub fn make(&mut self, py: Python<'_>, sent: &str) -> PyResult<Made> {
         let mut parts = Reader::new(sent);
-        let kind = self.tables.kind(py, parts.text())?;
+        let kind = self.kind(py, parts.text().unwrap_or_default())?;
         let doc_id = parts.text();
         let url = parts.text().filter(|url| !url.is_empty());
         let texts = Texts {
@@ -103,6 +106,17 @@ impl<'a> Maker<'a> {
             print,
             url_unparsed,
         })
+    }
+
+    fn kind(&mut self, py: Python<'_>, producer_name: &str) -> PyResult<Arc<Kind>> {
+        if let Some((name, kind)) = &self.last {
+            if name == producer_name {
+                return Ok(Arc::clone(kind));
+            }
+        }
+        let kind = self.tables.kind(py, producer_name)?;
+        self.last = Some((producer_name.to_owned(), Arc::clone(&kind)));
+        Ok(kind)
     }
 
     fn add_ids(

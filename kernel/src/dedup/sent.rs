@@ -19,6 +19,13 @@ impl Sent {
         &self.0
     }
 
+    /// Makes room for so many bytes, if there is none yet.
+    pub fn make_room(&mut self, bytes: usize) {
+        if self.0.capacity() == 0 {
+            self.0.reserve(bytes);
+        }
+    }
+
     pub fn clear(&mut self) {
         self.0.clear();
     }

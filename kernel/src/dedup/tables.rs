@@ -216,10 +216,10 @@ impl Tables {
     }
 
     /// The row for a type as a producer spells it; see `Fingerprinter.entity_type`.
-    pub fn kind(&self, py: Python<'_>, producer_name: Option<&str>) -> PyResult<Arc<Kind>> {
+    pub fn kind(&self, py: Python<'_>, producer_name: &str) -> PyResult<Arc<Kind>> {
         let name = match producer_name {
-            None | Some("") => return Ok(self.folded(py, DEFAULT_TYPE)),
-            Some(name) => name,
+            "" => return Ok(self.folded(py, DEFAULT_TYPE)),
+            name => name,
         };
         let mut buffer = [0; 64];
         if let (true, Some(space)) = (name.is_ascii(), buffer.get_mut(..name.len())) {

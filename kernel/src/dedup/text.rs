@@ -46,6 +46,7 @@ impl Normal {
             return false;
         }
         self.bytes.clear();
+        self.bytes.reserve(text.len().max(ROOM));
         self.bytes.resize(text.len(), 0);
         self.chars = text.len();
         let (mut found, mut before) = (0, 0);
@@ -86,6 +87,7 @@ impl Normal {
     }
 }
 
+const ROOM: usize = 128; // bytes, so that it need not grow with each text
 const WORD: usize = 8;
 const ONES: u64 = 0x0101_0101_0101_0101; // each byte of a word
 const HIGH: u64 = 0x80 * ONES;
