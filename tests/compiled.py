@@ -25,13 +25,15 @@ async def digest(records: list[Record]) -> str:
     ids = {name for name in map(_conversation, records) if name is not None}
     keys = sorted(map(conversation_key, ids))
     stored = await path.store.load(0, [(key, True) for key in keys])
-    state = await path.store.describe(0)
+    buckets = await path.store.buckets(0)
+    windows = path.partition.windows.windows
+    assert {window for window, _, _ in buckets} == {window.name for window in windows}
     said = [
         *[
             (sorted(parts.hot.items()), sorted((parts.fingerprints or {}).items()))
             for parts in stored
         ],
-        sorted(state.buckets.items()),
+        sorted(buckets.items()),
     ]
     return hashlib.sha256(repr(said).encode()).hexdigest()
 
