@@ -23,9 +23,10 @@ KERNEL_SOURCES := $(shell find kernel/src -name '*.rs') $(addprefix kernel/, \
 	Cargo.toml Cargo.lock pyproject.toml stream_metrics_kernel.pyi)
 TOOLS := env PATH="$(CURDIR)/$(BIN):$(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin"
 
-# Modules compiled as they stand: the stamp of their last installation, and all that they are made from.
+# Modules compiled as they stand: the stamp of their last installation, and all that they are made
+# from, which is what they import, too: the compiler copies constants out of it.
 COMPILED := .venv/.compiled
-COMPILED_SOURCES := compiled/setup.py compiled/pyproject.toml \
+COMPILED_SOURCES := compiled/setup.py compiled/pyproject.toml stream_metrics/kernel.py \
 	$(shell find stream_metrics/dedup stream_metrics/engine stream_metrics/events stream_metrics/metrics -name '*.py')
 
 PIN := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \

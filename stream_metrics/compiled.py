@@ -1,9 +1,10 @@
 """Modules of this package that were compiled as they stand (``compiled/``), if they are installed.
 
 ``install`` makes imports find the compiled form of a module in place of its source. That is done
-for all of them or for none, and only while each source is still the one that was compiled: who
-changes a module runs it, not what it was before. ``STREAM_METRICS_KERNEL=python`` in the
-environment leaves them aside, as it does the kernel.
+for all of them or for none, and only while each source that the compiler read is the same still,
+which are those too that it only took constants and types from: who changes a module runs it, not
+what it was before. ``STREAM_METRICS_KERNEL=python`` in the environment leaves them aside, as it
+does the kernel.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleSpec
 from importlib.util import spec_from_file_location
@@ -19,6 +21,23 @@ from pathlib import Path
 from types import ModuleType
 
 PACKAGE = Path(__file__).parent
+BROKEN = (
+    "stream-metrics-compiled is not whole; install it again (make kernel), or set "
+    "STREAM_METRICS_KERNEL=python to do without"
+)
+
+
+class Loader(ExtensionFileLoader):
+    """Says what to do where the file of a module cannot be loaded."""
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """The module; what it imports has errors of its own."""
+        try:
+            return super().create_module(spec)
+        except ImportError as error:
+            if error.path != self.path:
+                raise
+            raise ImportError(BROKEN, name=error.name, path=error.path) from error
 
 
 class Compiled(MetaPathFinder):
@@ -34,7 +53,7 @@ class Compiled(MetaPathFinder):
         file = self._files.get(fullname)
         if file is None:
             return None
-        loader = ExtensionFileLoader(fullname, str(file))
+        loader = Loader(fullname, str(file))
         return spec_from_file_location(fullname, file, loader=loader)
 
 
@@ -46,12 +65,19 @@ def install() -> bool:
         import stream_metrics_compiled as built
     except ModuleNotFoundError:
         return False
+    modules, sources = getattr(built, "MODULES", ()), getattr(built, "SOURCES", {})
+    if not modules:  # a folder that was left behind, or of another version
+        return False
     folder = Path(str(built.__file__)).parent
-    files = {name: _file(folder, name) for name in built.SOURCES}
+    files = {name: _file(folder, name) for name in modules}
     if not all(file.exists() for file in files.values()):  # they are another Python's
         return False
-    if not all(_unchanged(name, digest) for name, digest in built.SOURCES.items()):
+    if not all(_unchanged(path, digest) for path, digest in sources.items()):
         return False
+    try:
+        import_module(f"{built.__name__}__mypyc")  # where the code of all modules is
+    except ImportError as error:
+        raise ImportError(BROKEN) from error
     sys.meta_path.insert(0, Compiled(files))
     return True
 
@@ -61,10 +87,9 @@ def _file(folder: Path, name: str) -> Path:
     return folder.joinpath(*packages, module + EXTENSION_SUFFIXES[0])
 
 
-def _unchanged(name: str, digest: str) -> bool:
-    """Whether the source of a module is the one with this SHA-256."""
-    source = PACKAGE.joinpath(*name.split(".")[1:]).with_suffix(".py")
+def _unchanged(path: str, digest: str) -> bool:
+    """Whether a source is the one with this SHA-256; there may be none, as in a zip."""
     try:
-        return hashlib.sha256(source.read_bytes()).hexdigest() == digest
-    except FileNotFoundError:
+        return hashlib.sha256((PACKAGE / path).read_bytes()).hexdigest() == digest
+    except OSError:
         return False
