@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis.asyncio import Redis, RedisCluster
 from redis.asyncio.connection import Connection
+from redis.exceptions import DataError
 
 from stream_metrics.adapters.redis.connect import RedisOptions, make_client
 from stream_metrics.adapters.redis.packing import Packing, packing
@@ -26,6 +27,30 @@ ARGUMENTS = st.lists(
 )
 
 
+class Number(int):
+    """A whole number of a type of its own."""
+
+
+OTHERS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.lists(st.integers(), max_size=2),
+    st.binary(max_size=40).map(bytearray),
+    st.binary(max_size=40).map(lambda data: memoryview(data)),
+    st.integers().map(Number),
+    st.floats(),
+    st.text(max_size=3),
+)
+
+
+def outcome(connection: Connection, name: str | bytes, arguments: list[Any]) -> object:
+    """The bytes that are sent; else the kind of the error and what it says."""
+    try:
+        return b"".join(connection.pack_command(name, *arguments))
+    except (TypeError, ValueError, DataError) as error:
+        return type(error), str(error)
+
+
 @given(NAMES, ARGUMENTS)
 def test_the_bytes_are_those_of_the_client(name: str | bytes, arguments: list[Any]) -> None:
     """Whatever the arguments are that a command may have."""
@@ -34,6 +59,25 @@ def test_the_bytes_are_those_of_the_client(name: str | bytes, arguments: list[An
     packed = b"".join(ours.pack_command(name, *arguments))
 
     assert packed == b"".join(usual.pack_command(name, *arguments))
+
+
+@given(NAMES, ARGUMENTS, OTHERS)
+def test_other_types_are_taken_and_refused_as_by_the_client(
+    name: str | bytes, arguments: list[Any], other: object
+) -> None:
+    """Those that C does not know are sent as the client sends them, or the error is the same."""
+    given_all = [*arguments, other]
+
+    found = outcome(packing(Connection)(), name, given_all)
+
+    assert found == outcome(Connection(), name, given_all)
+
+
+@pytest.mark.parametrize("other", [None, True, [1]], ids=["None", "bool", "list"])
+def test_what_no_command_takes_is_refused_by_name(other: Any) -> None:
+    """The error is one of Redis's, and names the type."""
+    with pytest.raises(DataError, match=type(other).__name__):
+        packing(Connection)().pack_command("SET", "key", other)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,11 @@ class Packing:
         """The command as it is sent; a name of two words, such as CONFIG GET, is two arguments."""
         name, *rest = arguments
         words = name.encode().split() if isinstance(name, str) else name.split()
-        return [hiredis.pack_command((*words, *rest))]
+        try:
+            return [hiredis.pack_command((*words, *rest))]
+        except TypeError:  # the client takes some types more, and says which it does not take
+            packed: list[bytes] = super().pack_command(*arguments)  # type: ignore[misc]
+            return packed
 
 
 def packing(connections: type[C]) -> type[C]:
