@@ -34,7 +34,10 @@ _EXPONENT: Final = re.compile(rb"e(?<=[0-9]e)-?[0-9]+[],}]")
 
 
 def canonical_line(row: Any) -> str:
-    """What ``canonical`` gives for a row, a list or mapping without NaN and infinity; and its end.
+    """What ``canonical`` gives for a row, a list or mapping; and its end.
+
+    The caller sees to it that NaN and infinity are not in it: here they may become null, where
+    ``canonical`` refuses them. To look for them would cost what the fast encoder saves.
 
     >>> canonical_line({"a": [0.1, None], "b": 1e-5})
     '{"a":[0.1,null],"b":1e-05}\\n'
