@@ -10,9 +10,13 @@ from pathlib import Path
 
 from deploy.local.install import JAVA, REDIS
 from deploy.local.kafka.jars import kafka_version
+from stream_metrics import ENGINE
+from stream_metrics.kernel import kernel
 
 ROOT = Path(__file__).resolve().parent.parent
 LIBRARIES = ("aiokafka", "msgspec", "redis", "hiredis", "uvloop", "faust-streaming")
+MEASURED = ("benchmarks", "compiled", "deploy", "kernel", "stream_metrics")
+"""Folders that a figure may depend on."""
 
 
 def describe() -> str:
@@ -26,17 +30,23 @@ def describe() -> str:
         f"versions  Python {platform.python_version()}, {libraries}\n"
         f"servers   Kafka {kafka_version()} on Java {_word(JAVA.find(), '-version', 2)}, "
         f"Redis {_word(REDIS.find(), '--version', 2).removeprefix('v=')}\n"
+        f"code      kernel {'compiled' if kernel is not None else 'python'}, engine {ENGINE}\n"
         f"commit    {commit()}\n"
     )
 
 
-def commit() -> str:
-    """The commit, and whether files differ from it."""
-    name = _run("git", "rev-parse", "--short", "HEAD").strip()
+def commit(root: Path = ROOT) -> str:
+    """The commit, and the folders in which files differ from it; reports may."""
+    name = _run("git", "rev-parse", "--short", "HEAD", root=root).strip()
     if not name:
         return "unknown"
-    changed = _run("git", "status", "--porcelain", "--", "stream_metrics").strip()
-    return f"{name} with changes to stream_metrics" if changed else name
+    changed = [folder for folder in MEASURED if _changed(root, folder)]
+    return f"{name} with changes to {', '.join(changed)}" if changed else name
+
+
+def _changed(root: Path, folder: str) -> bool:
+    kept = ":(exclude)benchmarks/results"
+    return bool(_run("git", "status", "--porcelain", "--", folder, kept, root=root))
 
 
 def _processor() -> str:
@@ -54,9 +64,9 @@ def _word(path: str | None, flag: str, place: int) -> str:
     return said[place].strip('"') if len(said) > place else "unknown"
 
 
-def _run(*command: str) -> str:
+def _run(*command: str, root: Path = ROOT) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=root)
     except OSError:
         return ""
     return done.stdout + done.stderr if done.returncode == 0 else ""
