@@ -12,6 +12,7 @@ from benchmarks.inprocess import InProcess
 from benchmarks.memory import FURTHER, Shape
 from deploy.local.servers import RedisServer
 from stream_metrics.adapters.redis.connect import RedisOptions, make_client
+from stream_metrics.adapters.redis.packing import packing
 from stream_metrics.adapters.redis.store import RedisStore
 from tests.counts import hold, records
 
@@ -31,7 +32,7 @@ class Counting(Connection):
         self, command: bytes | str | Iterable[bytes], check_health: bool = True
     ) -> None:
         """Send, and count."""
-        type(self).sends += 1
+        Counting.sends += 1  # of all kinds of it
         await super().send_packed_command(command, check_health)
 
 
@@ -47,7 +48,7 @@ def counting(redis_server: RedisServer) -> RedisStore:
     """The store as a worker has it, over a connection that counts."""
     client, closers = make_client(RedisOptions(url=redis_server.url, namespace=NAMESPACE))
     assert isinstance(client, Redis)
-    client.connection_pool.connection_class = Counting
+    client.connection_pool.connection_class = packing(Counting)
     return RedisStore(client, NAMESPACE, closers)
 
 
