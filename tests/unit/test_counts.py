@@ -50,9 +50,24 @@ def test_what_grows_is_named() -> None:
     """A count above the margin fails, and says by how much and what to do; others pass."""
     recorded = {"commands": 2.0, "bytes": 100.0}
 
-    hold({"commands": 2.05, "bytes": 20.0}, recorded)
+    hold({"commands": 2.05, "bytes": 90.0}, recorded)
     with pytest.raises(AssertionError, match=r"(?s)bytes: 104.00.*4.0% above.*100.00.*counts.py"):
         hold({"commands": 2.0, "bytes": 104.0}, recorded)
+
+
+def test_what_is_much_less_is_named() -> None:
+    """A count far below fails too, with the line that records it."""
+    recorded = {"commands": 2.0, "bytes": 2_000.0}
+
+    with pytest.raises(AssertionError, match=r'(?s)1,234.50.*38.3% below.* {4}"bytes": 1_234.5,$'):
+        hold({"commands": 2.0, "bytes": 1_234.5}, recorded)
+
+
+def test_nothing_counted_fails() -> None:
+    """A counter that is broken, or records that are not processed, are no improvement."""
+    for name in RECORDED:
+        with pytest.raises(AssertionError, match=f"{name}: 0.00, which is 100.0% below"):
+            hold({name: 0.0})
 
 
 def test_every_recorded_count_is_above_zero() -> None:
