@@ -247,14 +247,12 @@ pub fn canonical<'a>(
         max_levels,
         changes: 0,
         found: Extent::default(),
-        room,
+        room: std::mem::take(room), // its parts are nearer so
     };
-    let first = scan.next_visible()?;
-    scan.value(first, OUTSIDE, 0)?;
-    if scan.next_visible().is_some() {
-        return None;
-    }
+    let whole = scan.whole();
     let bounds = scan.found;
+    *room = scan.room;
+    whole?;
     room.text.reserve(raw.len() + 8);
     Writer::new(
         raw,
@@ -271,17 +269,24 @@ pub fn canonical<'a>(
     })
 }
 
-struct Scan<'a, 'r> {
+struct Scan<'a> {
     text: &'a str,
     raw: &'a [u8],
     at: usize,
     max_levels: usize,
     changes: usize, // where the text so far is not canonical
     found: Extent,
-    room: &'r mut Room,
+    room: Room,
 }
 
-impl Scan<'_, '_> {
+impl Scan<'_> {
+    /// Reads the outermost value, behind which nothing stands.
+    fn whole(&mut self) -> Option<()> {
+        let first = self.next_visible()?;
+        self.value(first, OUTSIDE, 0)?;
+        self.next_visible().is_none().then_some(())
+    }
+
     /// Reads a value that begins with this byte, around which so many levels are open.
     #[inline]
     fn value(&mut self, first: u8, place: Place, level: usize) -> Option<()> {
@@ -560,7 +565,7 @@ impl Scan<'_, '_> {
     /// The order of the members from this one on, the last of which leads to `shape`.
     #[inline]
     fn order(&mut self, first_member: usize, shape: Place) -> Option<u32> {
-        let room = &mut *self.room;
+        let room = &mut self.room;
         let members = room.members.get(first_member..)?;
         match room.shapes.order(shape) {
             Some(None) => Some(IN_ORDER),
@@ -576,7 +581,7 @@ impl Scan<'_, '_> {
 
     #[inline(never)]
     fn sort(&mut self, first_member: usize, shape: Place) -> Option<u32> {
-        let room = &mut *self.room;
+        let room = &mut self.room;
         let members = &room.members[first_member..];
         let mut sorted = Vec::with_capacity(members.len());
         for (place, member) in members.iter().enumerate() {

@@ -56,20 +56,10 @@ pub struct Step {
     pub known: Known,
 }
 
+#[derive(Default)]
 pub struct Shapes {
     nodes: Vec<Node>,
     permutations: Vec<u8>,
-}
-
-impl Default for Shapes {
-    fn default() -> Self {
-        let mut shapes = Shapes {
-            nodes: Vec::new(),
-            permutations: Vec::new(),
-        };
-        shapes.begin();
-        shapes
-    }
 }
 
 impl Shapes {
