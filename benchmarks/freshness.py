@@ -2,9 +2,10 @@
 
 The worker is ``stream-metrics worker``. Its maximal rate is found first, under the same conditions:
 a producer at work, pages scraped, and always more to read. Then records come at an even rate, a
-share of that. A scrape that counts n records shows the n-th produced: its latency ends when the
-scrape's answer is there. Partitions are read side by side, so that the n-th produced need not be
-the n-th read: it is the counter's age, not a record's, whose quantiles these are.
+share of that. A scrape that counts n records shows the n-th produced: its latency begins when that
+record was due (``pacing``) and ends when the scrape's answer is there. Partitions are read side by
+side, so that the n-th produced need not be the n-th read: it is the counter's age, not a record's,
+whose quantiles these are.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import numpy as np
 from aiokafka import AIOKafkaProducer
 
 from benchmarks.figures import Figure, figures_table, section
+from benchmarks.pacing import Sent, send_evenly
 from benchmarks.processes import SCRAPE, ShippedWorker, records_done, total, usage
 from benchmarks.servers import JVM, PARTITIONS, create_topics, produce
 from benchmarks.workload import TOPICS, Traffic, traffic, unending
@@ -34,7 +36,6 @@ from stream_metrics.traffic import TrafficRecord
 
 SHARES = (0.1, 0.5, 0.9)  # of the maximal rate
 INTERVAL_SECONDS = 0.1  # between two scrapes; each takes the worker some milliseconds
-TICK_SECONDS = 0.005  # between two looks at what is due
 IDLE_SECONDS = 3.0
 PAUSE_MS = 60_000
 STUCK_SECONDS = 60.0
@@ -93,6 +94,7 @@ class Level:
     worker_cores: float
     scrape_seconds: float
     batch: float
+    behind_seconds: float
 
     def quantile_ms(self, percent: int) -> float:
         """A quantile of the latency."""
@@ -110,20 +112,15 @@ class Site:
     sent: Traffic
     records: Iterator[TrafficRecord]
 
-    async def produce_evenly(self, rate: float, stop: Callable[[int], bool]) -> list[float]:
-        """Send records at an even rate until ``stop(sent)``; when each was handed over."""
-        times: list[float] = []
-        began = time.perf_counter()
-        while not stop(len(times)):
-            due = int(rate * (time.perf_counter() - began)) - len(times)
-            for record in islice(self.records, max(0, due)):
-                topic = TOPICS[record.stream]
-                # without a timestamp of the past: what is measured is produced now
-                await self.producer.send(topic, record.value, key=record.key)
-                times.append(time.perf_counter())
-            await asyncio.sleep(TICK_SECONDS)
+    async def produce_evenly(self, rate: float, stop: Callable[[int], bool]) -> Sent:
+        """Send records at an even rate until ``stop(sent)``."""
+        sent = await send_evenly(self.records, self._send, rate, stop)
         await self.producer.flush()
-        return times
+        return sent
+
+    async def _send(self, record: TrafficRecord) -> None:
+        # without a timestamp of the past: what is measured is produced now
+        await self.producer.send(TOPICS[record.stream], record.value, key=record.key)
 
 
 def run(*, quick: bool = False, records: int | None = None, rounds: int | None = None) -> str:
@@ -217,21 +214,24 @@ async def _level(site: Site, share: float, maximal: float, seconds: float) -> Le
     first, scrapes, batches = scraper.records, len(scraper.seen), scraper.batches
     before, began = usage(site.worker.pid).cpu_seconds, time.perf_counter()
     count = int(rate * seconds)
-    times = await site.produce_evenly(rate, lambda sent: sent >= count)
-    await scraper.until(first + len(times))
+    sent = await site.produce_evenly(rate, lambda so_far: so_far >= count)
+    await scraper.until(first + len(sent))
     spent = usage(site.worker.pid).cpu_seconds - before
     return Level(
         share,
-        len(times) / (times[-1] - times[0]),
-        latencies(times, first, scraper.seen[scrapes:]),
+        sent.rate,
+        latencies(sent.due, first, scraper.seen[scrapes:]),
         spent / (time.perf_counter() - began),
         float(np.median(scraper.took[scrapes:])),
-        len(times) / (scraper.batches - batches),
+        len(sent) / (scraper.batches - batches),
+        sent.behind_seconds,
     )
 
 
 def latencies(times: Sequence[float], first: int, seen: Sequence[tuple[float, int]]) -> list[float]:
-    """For each produced record, how long until a scrape counted as many; ``first`` were before.
+    """For each record, by when it was due, how long until a scrape counted as many.
+
+    ``first`` were counted before.
 
     >>> latencies([1.0, 2.0, 3.0], 10, [(2.5, 11), (4.0, 13)])
     [1.5, 2.0, 1.0]
@@ -265,6 +265,8 @@ def _report(
         of_share = [one for one in levels if one.share == share]
         name = f"at {share:.0%}"
         rows.append(Figure(f"{name}: produced", [one.rate for one in of_share], "events/s"))
+        behind = [1000 * one.behind_seconds for one in of_share]
+        rows.append(Figure(f"{name}: producer late, at most", behind, "ms"))
         for percent in (50, 99):
             values = [one.quantile_ms(percent) for one in of_share]
             goal = GOAL_MS[percent] if share == 0.5 else ""
@@ -273,7 +275,8 @@ def _report(
         rows.append(Figure(f"{name}: events a batch", [one.batch for one in of_share], ""))
     head = (
         f"{sent.describe()}; each rate for {seconds:.0f} s, n is rounds; a scrape every "
-        f"{1000 * INTERVAL_SECONDS:.0f} ms, which the latency includes\n"
+        f"{1000 * INTERVAL_SECONDS:.0f} ms, which the latency includes; it begins when a record "
+        "is due\n"
     )
     title = f"freshness: from produced to visible on /metrics, one worker, {PARTITIONS} partitions"
     return section(title, head, figures_table(figures), figures_table(rows))

@@ -1,0 +1,59 @@
+"""Records sent at an even rate, each with the time at which it was due.
+
+A producer that is held up sends late what became due meanwhile. Timed from when they were handed
+over, those records would show nothing of the stall (coordinated omission): what a latency begins
+with is when its record was due.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+
+from stream_metrics.traffic import TrafficRecord
+
+TICK_SECONDS = 0.005  # between two looks at what is due
+
+
+@dataclass(slots=True)
+class Sent:
+    """When each record was due, and when it was handed over."""
+
+    due: list[float] = field(default_factory=list)
+    handed: list[float] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.due)
+
+    @property
+    def rate(self) -> float:
+        """Records a second that were really handed over."""
+        return (len(self) - 1) / (self.handed[-1] - self.handed[0])
+
+    @property
+    def behind_seconds(self) -> float:
+        """How far the producer fell behind at most."""
+        return max(at - due for due, at in zip(self.due, self.handed, strict=True))
+
+
+async def send_evenly(
+    records: Iterator[TrafficRecord],
+    send: Callable[[TrafficRecord], Awaitable[object]],
+    rate: float,
+    stop: Callable[[int], bool],
+    clock: Callable[[], float] = time.perf_counter,
+) -> Sent:
+    """Send ``rate`` records a second until ``stop(sent)``; the n-th is due after n/rate seconds."""
+    sent = Sent()
+    began = clock()
+    while not stop(len(sent)):
+        now_due = int(rate * (clock() - began)) - len(sent)
+        for record in islice(records, max(0, now_due)):
+            await send(record)
+            sent.due.append(began + (len(sent) + 1) / rate)
+            sent.handed.append(clock())
+        await asyncio.sleep(TICK_SECONDS)
+    return sent
