@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Final, NamedTuple
 
+from benchmarks.agreement import differs
 from benchmarks.figures import Figure, figures_table, section
 from benchmarks.rivals import MIB, PEERS, Rival, Took
 
@@ -57,8 +58,7 @@ def _compared(work: Work, rounds: int, batch: int, goal: str = "") -> str:
     for _ in range(rounds):
         ours.append(_took("ours", work, python=sys.executable))
         theirs.append(_scipy(work, batch))
-        pairs = zip(ours[-1].found, theirs[-1].found, strict=True)
-        if any(abs(mine - other) > TOLERANCE for mine, other in pairs):
+        if differs(theirs[-1].found, ours[-1].found, TOLERANCE).any():
             raise RuntimeError(f"{work}: {ours[-1].found} here, {theirs[-1].found} by scipy")
     ratios = [
         other.cpu_seconds / mine.cpu_seconds for mine, other in zip(ours, theirs, strict=True)

@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from benchmarks.agreement import differs
 from benchmarks.collection import DEPTH, TIED
 from benchmarks.figures import Figure, figures_table, section
 from benchmarks.rivals import PEERS, Rival, Took
@@ -102,12 +103,12 @@ def _same_scores(where: Mapping[str, Rival], folder: Path) -> str:
     tied = np.arange(len(mine)) % TIED == 0
     otherwise = 0
     for (tool, step), theirs in scores.items():
-        differs = (np.abs(theirs - mine) > TOLERANCE).any(axis=1)
+        other = differs(theirs, mine, TOLERANCE).any(axis=1)
         if tool == "ranx":  # it leaves the order of tied results to its sort
-            otherwise = max(otherwise, int(differs[tied].sum()))
-            differs &= ~tied
-        if differs.any():
-            at = int(np.flatnonzero(differs)[0])
+            otherwise = max(otherwise, int(other[tied].sum()))
+            other &= ~tied
+        if other.any():
+            at = int(np.flatnonzero(other)[0])
             raise RuntimeError(f"{tool}, {step}: query {at}: {theirs[at]}, and ours {mine[at]}")
     return (
         f"All scores of all tools are the same to {TOLERANCE:g}, those of ranx where no results "
