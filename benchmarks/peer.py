@@ -47,7 +47,7 @@ class Round:
 
 
 class OtherFigures(Exception):
-    """A peer does not count what the project counts, so that there is nothing to compare."""
+    """A run has not counted what the others count, so that there is nothing to compare."""
 
 
 def run(*, quick: bool = False, records: int | None = None, rounds: int | None = None) -> str:
@@ -80,9 +80,13 @@ async def _run(sent: Traffic, rounds: int) -> str:
 
 
 async def _expected(running: Servers, total: int) -> dict[str, Figures]:
-    """The figures that a run of the live worker leaves in Redis."""
-    group = "expected"
-    await worker(running, total, group)
+    """The figures of one more run of the live worker."""
+    await worker(running, total, "expected")
+    return await _left(running, "expected")
+
+
+async def _left(running: Servers, group: str) -> dict[str, Figures]:
+    """The figures that a run of the live worker has left in Redis."""
     store = connect(RedisOptions(url=running.redis.url, namespace=group))
     try:
         return await totals_of(store, Settings.model_validate({}).engine_config())
@@ -94,6 +98,7 @@ async def _round(running: Servers, total: int, at: int, expected: dict[str, Figu
     read = await ceiling(running, total)
     await running.client.flushall()
     worked = await worker(running, total, f"round-{at}")
+    hold("the worker", expected, await _left(running, f"round-{at}"))
     names = list(NAMES)
     first = at % len(names)
     peers = {}
@@ -111,13 +116,21 @@ async def _peer(
         servers_and_topics = [running.kafka.bootstrap_servers, running.redis.url, *TOPICS.values()]
         arguments = [*servers_and_topics, str(total), folder, f"{name}-{at}"]
         found = await child([f"benchmarks.peers.{name}", *arguments], python=PYTHON)
-    wrong = differences(expected, found["totals"])
-    if wrong or found["records"] != total:
-        raise OtherFigures(
-            f"{NAMES[name]} took {found['records']} of {total} records, and counted\n"
-            + "\n".join(wrong)
-        )
+    if found["records"] != total:
+        raise OtherFigures(f"{NAMES[name]} took {found['records']} of {total} records")
+    hold(NAMES[name], expected, found["totals"])
     return found
+
+
+def hold(who: str, expected: dict[str, Figures], counted: dict[str, Figures]) -> None:
+    """Let a run pass only if it has counted what is expected.
+
+    Raises:
+        OtherFigures: It has not.
+    """
+    wrong = differences(expected, counted)
+    if wrong:
+        raise OtherFigures(f"{who} counted\n" + "\n".join(wrong))
 
 
 def _load() -> float:

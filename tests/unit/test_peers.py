@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks.counted import differences, totals_of
 from benchmarks.inprocess import InProcess
+from benchmarks.peer import OtherFigures, hold
 from benchmarks.peers.reading import read
 from benchmarks.peers.turns import Figures, Turn, add_up, new_turn, take
 from benchmarks.workload import as_records, traffic
@@ -66,6 +67,17 @@ def test_a_difference_is_named() -> None:
     """Whoever reads that a peer counts otherwise sees where."""
     found = differences({"a": [9, 2, 5, 3, 8]}, {"a": [9, 2, 5, 4, 8], "b": [1, 0, 0, 0, 0]})
     assert found == ["a: good 4 instead of 3", "b: results 1 instead of 0"]
+
+
+def test_a_run_that_counts_otherwise_ends_the_benchmark() -> None:
+    """A run of the worker as well as one of a peer, also if it has counted nothing."""
+    expected = {"a": [9, 2, 5, 3, 8]}
+
+    hold("the worker", expected, {"a": [9, 2, 5, 3, 8]})
+    with pytest.raises(OtherFigures, match=r"the worker counted\na: gain 7 instead of 8"):
+        hold("the worker", expected, {"a": [9, 2, 5, 3, 7]})
+    with pytest.raises(OtherFigures, match="results 0 instead of 9"):
+        hold("the worker", expected, {})
 
 
 @pytest.mark.parametrize("missing", ["type", "event_id", "occurred_at", "conversation_id", "turn"])
