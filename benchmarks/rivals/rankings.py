@@ -49,6 +49,10 @@ class Tools:
         """Score from the tool's own form."""
         self.scored[tool] = FROM_PARSED[tool](self.parsed[tool])
 
+    def as_arrays(self, tool: str) -> None:
+        """The same, but that the scores stay arrays, for tools that else bring them by query."""
+        self.scored[tool] = AS_ARRAYS[tool](self.parsed[tool])
+
     def forget(self, tool: str) -> None:
         """Let go of what was parsed and scored: no tool measures beside another's memory."""
         self.parsed.pop(tool, None)
@@ -71,15 +75,22 @@ def _ours(data: Collection) -> Scores:
 def _ours_parse(data: Collection) -> Any:
     from stream_metrics.metrics.ranking.by_dicts import judged_batches
 
-    return list(judged_batches(data.qrels, data.run)), len(data.qrels)
+    return list(judged_batches(data.qrels, data.run)), tuple(data.qrels)
 
 
 def _ours_parsed(parsed: Any) -> Scores:
+    from stream_metrics.metrics.ranking.by_dicts import RunScores
+
+    _, queries = parsed
+    return RunScores(queries, _ours_arrays(parsed)).by_query()
+
+
+def _ours_arrays(parsed: Any) -> Scores:
     from stream_metrics.metrics.ranking.registry import parse_all
     from stream_metrics.metrics.ranking.scoring import score_batches
 
-    batches, count = parsed
-    return score_batches(batches, count, parse_all(METRICS))
+    batches, queries = parsed
+    return score_batches(batches, len(queries), parse_all(METRICS))
 
 
 def _ours_by_query(scored: Any, queries: list[str]) -> Any:
@@ -184,6 +195,10 @@ FROM_PARSED: Final[dict[str, Callable[[Any], Scores]]] = {
     "ranx": _ranx_parsed,
     "ir_measures": _ir_measures_parsed,
 }
+AS_ARRAYS: Final[dict[str, Callable[[Any], Scores]]] = {
+    "ours": _ours_arrays,
+    "ours, no kernel": _ours_arrays,
+}
 BY_QUERY: Final[dict[str, Callable[[Any, list[str]], Any]]] = {
     "ours": _ours_by_query,
     "ours, no kernel": _ours_by_query,
@@ -200,6 +215,7 @@ if __name__ == "__main__":
             "from_dicts": TOOLS.from_dicts,
             "parse": TOOLS.parse,
             "from_parsed": TOOLS.from_parsed,
+            "as_arrays": TOOLS.as_arrays,
             "forget": TOOLS.forget,
             "save": TOOLS.save,
         }
