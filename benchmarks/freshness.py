@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -19,14 +20,17 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from statistics import median
 
 import aiohttp
 import numpy as np
 from aiokafka import AIOKafkaProducer
 
-from benchmarks.figures import Figure, figures_table, section
+from benchmarks.figures import Figure, figures_table, number, section, table
+from benchmarks.model import Batches, keeping_up
 from benchmarks.pacing import Sent, send_evenly
 from benchmarks.processes import SCRAPE, ShippedWorker, records_done, total, usage
+from benchmarks.scaling import mix_of
 from benchmarks.servers import JVM, PARTITIONS, create_topics, produce
 from benchmarks.workload import TOPICS, Traffic, traffic, unending
 from deploy.local.kafka.cluster import Kafka
@@ -279,4 +283,25 @@ def _report(
         "is due\n"
     )
     title = f"freshness: from produced to visible on /metrics, one worker, {PARTITIONS} partitions"
-    return section(title, head, figures_table(figures), figures_table(rows))
+    return section(
+        title, head, figures_table(figures), figures_table(rows), predictions(sent, levels)
+    )
+
+
+def predictions(sent: Traffic, levels: Sequence[Level]) -> str:
+    """What the capacity model says of a worker that keeps up, beside what was seen (medians)."""
+    mix = mix_of(sent)
+    known = len({record.key for record in sent.records})
+    read = Batches(math.inf, 1.0, known / len(sent.records))
+    rows = [("predicted by model.py", "predicted", "measured", "error")]
+    for share in SHARES:
+        of_share = [one for one in levels if one.share == share]
+        rate = median(one.rate for one in of_share)
+        batch, cores = keeping_up(rate, PARTITIONS, mix, read)
+        for what, said, found in (
+            ("events a batch", batch, median(one.batch for one in of_share)),
+            ("worker's cores, at most", cores, median(one.worker_cores for one in of_share)),
+        ):
+            error = f"{said / found - 1:+.0%}"
+            rows.append((f"at {share:.0%}: {what}", number(said), number(found), error))
+    return table(rows, right=(1, 2, 3))

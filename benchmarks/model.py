@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 BATCH_RECORDS = 400  # state.batch_records
 POLL_RECORDS = 2_000  # kafka.max_poll_records
@@ -183,6 +183,19 @@ def batch_keeping_up(rate: float, partitions: int, each_us: float, batch_us: flo
         return min(BATCH_RECORDS, POLL_RECORDS / partitions)
     found = rate * batch_us / 1e6 / free
     return max(1.0, min(found, BATCH_RECORDS, POLL_RECORDS / partitions))
+
+
+def keeping_up(
+    rate: float, partitions: int, mix: Mix, read: Batches, measured: Constants = MEASURED
+) -> tuple[float, float]:
+    """Events a batch of such a worker, and its cores; of ``read`` all but the size counts.
+
+    The cores are an upper bound: rounds that also wait, for Redis or the broker, are longer, and
+    their batches larger.
+    """
+    each_us = worker_us(mix, replace(read, events=math.inf), measured)
+    batch = batch_keeping_up(rate, partitions, each_us, measured.batch_us)
+    return batch, rate * (each_us + measured.batch_us / batch) / 1e6
 
 
 def conversation_bytes(

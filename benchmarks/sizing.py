@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -34,8 +34,8 @@ class Load:
     """
 
     events_per_second: float = 10_000
-    searches: float = 0.61
-    results: float = 5.9
+    searches: float = 0.50
+    results: float = 5.8
     labels: float = 5.5
     bytes: float = 3_000
     events_per_conversation: float = 12
@@ -68,10 +68,15 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a load needs."""
+    """What a load needs.
+
+    ``worker_us`` and ``worker_cores`` are at full batches, when a worker can do most. One that
+    keeps up takes ``batch`` events at a time, and is busy with that: ``worker_cores_keeping_up``.
+    """
 
     worker_us: float
     worker_cores: float
+    worker_cores_keeping_up: float
     workers: int
     worker_gib: float
     partitions: int
@@ -120,8 +125,7 @@ def plan(load: Load, measured: Constants = model.MEASURED) -> Plan:
     full = Batches(model.full_batch(), load.touched, load.loaded, load.held)
     each_us = model.worker_us(mix, full, measured)
     workers = max(1, math.ceil(rate * each_us / 1e6 / load.utilisation))
-    free_us = each_us - measured.batch_us / full.events
-    batch = model.batch_keeping_up(rate / workers, PER_WORKER, free_us, measured.batch_us)
+    batch, busy = model.keeping_up(rate / workers, PER_WORKER, mix, full, measured)
     redis_us = model.redis_us(mix, replace(full, events=batch), measured)
     conversations = rate / load.events_per_conversation * 3600 * load.ttl_hours
     held = conversations * model.conversation_bytes(
@@ -139,6 +143,7 @@ def plan(load: Load, measured: Constants = model.MEASURED) -> Plan:
     return Plan(
         worker_us=each_us,
         worker_cores=rate * each_us / 1e6,
+        worker_cores_keeping_up=workers * busy,
         workers=workers,
         worker_gib=(WORKER_BYTES + CACHED_RESULT_BYTES * load.cache_results + FETCHED) / GIB,
         partitions=partitions,
@@ -161,8 +166,9 @@ def plan(load: Load, measured: Constants = model.MEASURED) -> Plan:
 
 
 ROWS = (
-    ("CPU µs an event, worker", "worker_us"),
-    ("cores of workers at work", "worker_cores"),
+    ("CPU µs an event, worker, at full batches", "worker_us"),
+    ("cores of workers, at full batches", "worker_cores"),
+    ("cores of workers, keeping up, at most", "worker_cores_keeping_up"),
     ("workers", "workers"),
     ("GiB a worker", "worker_gib"),
     ("partitions of each input topic", "partitions"),
@@ -228,14 +234,64 @@ def made(page: str) -> str:
     return page
 
 
+def positive(text: str) -> float:
+    """A number above 0, as what is divided by must be."""
+    return _within(text, lambda value: 0 < value < math.inf, "a number above 0")
+
+
+def not_negative(text: str) -> float:
+    """A number, 0 or more."""
+    return _within(text, lambda value: 0 <= value < math.inf, "a number, 0 or more")
+
+
+def share(text: str) -> float:
+    """A part of a whole."""
+    return _within(text, lambda value: 0 <= value <= 1, "a share from 0 to 1")
+
+
+def positive_share(text: str) -> float:
+    """A part of a whole, which is divided by."""
+    return _within(text, lambda value: 0 < value <= 1, "a share above 0, at most 1")
+
+
+def at_least_one(text: str) -> float:
+    """A number, 1 or more."""
+    return _within(text, lambda value: 1 <= value < math.inf, "a number, 1 or more")
+
+
+def _within(text: str, fits: Callable[[float], bool], what: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not fits(value):  # NaN fits nowhere
+        raise argparse.ArgumentTypeError(f"{text} is not {what}")
+    return value
+
+
+KINDS = {
+    "events_per_second": positive,
+    "searches": share,
+    "events_per_conversation": positive,
+    "touched": share,
+    "loaded": share,
+    "replication": at_least_one,
+    "utilisation": positive_share,
+    "master_gib": positive,
+    "broker_mb_per_second": positive,
+}
+"""What a load's options may be; the others are 0 or more."""
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print what a load needs."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.sizing", description=__doc__)
     parser.add_argument("--write", action="store_true", help="bring docs/sizing.md in step")
     for field in fields(Load):
-        parser.add_argument(_option(field.name), type=float, default=field.default)
+        kind = KINDS.get(field.name, not_negative)
+        parser.add_argument(_option(field.name), type=kind, default=field.default)
     for field in fields(Prices):
-        parser.add_argument(_option(f"price_{field.name}"), type=float, default=0.0)
+        parser.add_argument(_option(f"price_{field.name}"), type=not_negative, default=0.0)
     chosen = parser.parse_args(arguments)
     if chosen.write:
         PAGE.write_text(made(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import re
+from dataclasses import fields, replace
 
 import pytest
 
 from benchmarks import model
 from benchmarks.fitting import Observed, cpu_constants
-from benchmarks.freshness import latencies
+from benchmarks.freshness import Level, latencies, predictions
 from benchmarks.model import Batches, Mix
-from benchmarks.sizing import PAGE, Load, Prices, made, plan
+from benchmarks.scaling import mix_of
+from benchmarks.sizing import PAGE, Load, Prices, made, main, plan
+from benchmarks.workload import traffic
 
 KNOWN = replace(
     model.MEASURED,
@@ -79,6 +82,63 @@ def test_batches_that_keep_up_take_what_came_meanwhile() -> None:
     round_us = partitions * (batch_us + events * each_us)
 
     assert partitions * events == pytest.approx(rate * round_us / 1e6)
+
+
+def test_the_default_load_is_the_traffic_of_the_benchmarks() -> None:
+    """Half of its records bring searches: the others are labels, ends of turns, and broken ones."""
+    found = mix_of(traffic(30_000))
+
+    assert Load().searches == pytest.approx(found.searches, abs=0.005)
+    assert Load().results == pytest.approx(found.results, abs=0.05)
+    assert Load().labels == pytest.approx(found.labels, abs=0.05)
+    assert Load().bytes == pytest.approx(found.bytes, abs=50)
+    assert f"*s* = {Load().searches:.2f}, *r* = {Load().results}" in PAGE.read_text("utf-8")
+
+
+@pytest.mark.parametrize("rate", [1_000.0, 10_000.0, 1_000_000.0])
+def test_workers_that_keep_up_are_busier_than_at_full_batches(rate: float) -> None:
+    """They pay for a batch more often, up to all the cores that they have, and no more."""
+    load = Load(events_per_second=rate)
+    needed = plan(load)
+    read = Batches(needed.batch, load.touched, load.loaded, load.held)
+
+    assert needed.batch < model.full_batch()
+    assert needed.worker_cores < needed.worker_cores_keeping_up
+    assert needed.worker_cores_keeping_up <= needed.workers * (1 + 1e-9)
+    assert needed.worker_cores_keeping_up == pytest.approx(
+        rate * model.worker_us(load.mix, read) / 1e6
+    )
+
+
+def test_freshness_holds_the_model_to_what_it_measures() -> None:
+    """Events a batch and cores of a worker that keeps up, at each share of its maximal rate."""
+    levels = [Level(share, 1_000.0, [0.1], 0.5, 0.01, 2.0, 0.0) for share in (0.1, 0.5, 0.9)]
+    said = predictions(traffic(1_000), levels).splitlines()
+
+    assert len(said) == 1 + 2 * len(levels)
+    assert all("2.00" in line for line in said[1::2])
+    assert all("0.500" in line for line in said[2::2])
+
+
+@pytest.mark.parametrize("field", [field.name for field in fields(Load)])
+@pytest.mark.parametrize("value", ["-1", "0", "nan", "inf", "many"])
+def test_a_load_that_cannot_be_is_refused_with_a_sentence(
+    field: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is divided by zero, and nothing is negative; a zero that makes sense gives a plan."""
+    option = "--" + field.replace("_", "-")
+    zero_makes_sense = field not in {
+        "events_per_second", "events_per_conversation", "replication",
+        "utilisation", "master_gib", "broker_mb_per_second",
+    }  # fmt: skip
+    if value == "0" and zero_makes_sense:
+        main([option, value])
+        assert not re.search(r"\s-\d", capsys.readouterr().out)
+        return
+    with pytest.raises(SystemExit) as refused:
+        main([option, value])
+    assert refused.value.code == 2
+    assert f"argument {option}: {value} is not a" in capsys.readouterr().err
 
 
 def test_a_plan_grows_with_the_load() -> None:
