@@ -16,7 +16,7 @@ pub struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    pub fn new(
+    pub(super) fn new(
         raw: &'a [u8],
         tokens: &'a [Token],
         closed: &'a [Closed],
