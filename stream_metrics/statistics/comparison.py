@@ -125,6 +125,7 @@ def compare(
     if a.figure is None or b.figure is None:
         return Comparison(0, None, None, None, None, None, None, test, *found)
     pairs = Pairs(a.sums, a.counts, b.sums, b.counts)
+    difference = a.figure - b.figure
     low = high = None
     if len(shared) > 1 and confidence is not None:
         low, high = between(_resampled(pairs, interval_resamples, seed), confidence)
@@ -132,10 +133,10 @@ def compare(
         len(shared),
         a.figure,
         b.figure,
-        a.figure - b.figure,
+        difference,
         low,
         high,
-        _effect(pairs),
+        _effect(pairs, difference),
         test,
         *found,
     )
@@ -306,22 +307,25 @@ _P_VALUES: Final[dict[Test, Callable[[Pairs, int, int], tuple[float, float]]]] =
 }
 
 
-def d_z(differences: Floats) -> float | None:
-    """Mean ÷ standard deviation (n − 1) of paired differences; None without spread.
+def d_z(difference: float, differences: Floats) -> float | None:
+    """Difference ÷ standard deviation (n − 1) of paired differences; None without spread.
 
-    >>> d_z(np.array([1.0, 2.0, 3.0]))
+    ``difference`` is the mean of ``differences`` without their rounding, so that an effect has the
+    sign of what is shown beside it.
+
+    >>> d_z(2.0, np.array([1.0, 2.0, 3.0]))
     2.0
     """
     sd = spread(differences.tolist())
     flat = bool((differences == differences[0]).all())
-    return None if flat or not sd else fsum(differences) / len(differences) / sd
+    return None if flat or not sd else difference / sd
 
 
-def _effect(pairs: Pairs) -> float | None:
+def _effect(pairs: Pairs, difference: float) -> float | None:
     if pairs.single:
-        return d_z(pairs.differences)
+        return d_z(difference, pairs.differences)
     scale = float(np.abs(pairs.differences).max())
-    return d_z(with_spread(float(_difference(pairs)), _residuals(pairs), scale))
+    return d_z(difference, with_spread(difference, _residuals(pairs), scale))
 
 
 def contributions(units: Units) -> Floats:

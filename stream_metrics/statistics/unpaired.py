@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import exp, fsum, lgamma, log
+from math import exp, lgamma, log
 from typing import Final, Literal, get_args
 
 import numpy as np
@@ -67,13 +67,13 @@ def compare_unpaired(
     n = a.size + b.size
     if a.figure is None or b.figure is None:
         return Comparison(n, a.figure, b.figure, None, None, None, None, test, *found)
+    difference = a.figure - b.figure
     low = high = effect = None
     if min(a.size, b.size) > 1:
-        effect = hedges_g(contributions(a), contributions(b))
+        effect = hedges_g(difference, contributions(a), contributions(b))
         if confidence is not None:
             drawn = resampled(a, interval_resamples, seed)
             low, high = between(drawn - resampled(b, interval_resamples, seed, 1), confidence)
-    difference = a.figure - b.figure
     return Comparison(n, a.figure, b.figure, difference, low, high, effect, test, *found)
 
 
@@ -105,13 +105,14 @@ def significance_unpaired(
     return Significance(*t_unpaired(a.means, b.means, pooled=test == "pooled_t"), None)
 
 
-def hedges_g(one: Floats, other: Floats) -> float | None:
+def hedges_g(difference: float, one: Floats, other: Floats) -> float | None:
     """Difference of means ÷ pooled standard deviation, corrected for bias (Hedges, 1981).
 
+    ``difference`` is that of the means without their rounding, as in ``d_z``.
     The correction is the exact one, Γ(m/2) ÷ (√(m/2) · Γ((m − 1)/2)) with m degrees of freedom.
     None without spread.
 
-    >>> round(hedges_g(np.array([2.0, 4.0]), np.array([1.0, 3.0])), 4)
+    >>> round(hedges_g(1.0, np.array([2.0, 4.0]), np.array([1.0, 3.0])), 4)
     0.3989
     """
     freedom = len(one) + len(other) - 2
@@ -120,7 +121,7 @@ def hedges_g(one: Floats, other: Floats) -> float | None:
         return None
     sd = pooled_spread(one, other)
     correction = exp(lgamma(freedom / 2) - lgamma((freedom - 1) / 2) - log(freedom / 2) / 2)
-    return correction * (fsum(one) / len(one) - fsum(other) / len(other)) / sd
+    return correction * difference / sd
 
 
 def _bootstrap(a: Units, b: Units, count: int, seed: int) -> tuple[float, float]:

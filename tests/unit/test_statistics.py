@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -412,6 +412,7 @@ def test_unpaired_t_tests_are_scipys(test: Any, pooled: bool) -> None:
 
 
 @given(st.integers(0, 10_000))
+@example(1365)
 def test_an_effect_has_the_sign_of_its_difference(seed: int) -> None:
     """Of quotients of sums too, where long conversations may move another way than short ones."""
     draw = random.Random(seed)
@@ -428,6 +429,17 @@ def test_an_effect_has_the_sign_of_its_difference(seed: int) -> None:
         assert found.effect is not None
         assert found.difference is not None
         assert (found.effect > 0) == (found.difference > 0)
+
+
+@given(st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.7, 1.0]), min_size=2, max_size=12))
+def test_figures_that_are_equal_have_no_effect(values: list[float]) -> None:
+    """However the differences of single units round: the same values, on other units."""
+    keys = [f"c{at:02}" for at in range(len(values))]
+    a = Units.of_values(zip(keys, values, strict=True))
+    b = Units.of_values(zip(keys, reversed(values), strict=True))
+    for found in (compare(a, b, None), compare_unpaired(a, b, None)):
+        assert found.difference == 0
+        assert not found.effect
 
 
 def test_units_with_one_quotient_have_no_effect() -> None:
