@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import (
@@ -22,40 +23,38 @@ from benchmarks import (
 )
 from benchmarks.machine import describe
 
-IN_ALL = (
-    "live",
-    "cost",
-    "peers",
-    "ranked",
-    "bootstrap",
-    "scaling",
-    "conversations",
-    "freshness",
-    "recovery",
-    "scrape",
-)
-PARTS = ("all", *IN_ALL, "profile", "bounds", "replay")
-KEPT = {
-    "all": "latest.txt",
-    "peers": "peers.txt",
-    "ranked": "ranked.txt",
-    "bootstrap": "bootstrap.txt",
-    "scaling": "scaling.txt",
-    "conversations": "conversations.txt",
-    "freshness": "freshness.txt",
-    "recovery": "recovery.txt",
-    "scrape": "scrape.txt",
-    "profile": "profile.txt",
-    "bounds": "bounds.txt",
-    "replay": "replay.txt",
+Part = Callable[[argparse.Namespace], str]
+RUNS: dict[str, Part] = {
+    "live": lambda c: live.run(quick=c.quick, records=c.records, rounds=c.rounds),
+    "peers": lambda c: peer.run(quick=c.quick, records=c.records, rounds=c.rounds),
+    "cost": lambda c: cost.run(quick=c.quick, rounds=c.rounds),
+    "freshness": lambda c: freshness.run(quick=c.quick, records=c.records, rounds=c.rounds),
+    "recovery": lambda c: recovery.run(quick=c.quick, records=c.records, rounds=c.rounds),
+    "scrape": lambda c: scrape.run(quick=c.quick, rounds=c.rounds),
+    "replay": lambda c: replay.run(quick=c.quick, records=c.records),
+    "bounds": lambda c: bounds.run(quick=c.quick, conversations=c.records),
+    "bootstrap": lambda c: bootstrap.run(quick=c.quick, rounds=c.rounds),
+    "scaling": lambda c: scaling.run(quick=c.quick, records=c.records, rounds=c.rounds),
+    "conversations": lambda c: conversations.run(
+        quick=c.quick, conversations=c.conversations, rounds=c.rounds
+    ),
+    "ranked": lambda c: ranked.run(quick=c.quick, queries=c.records, rounds=c.rounds),
+    "profile": lambda c: profiling.run(quick=c.quick, records=c.records),
+}
+IN_ALL = tuple(name for name in RUNS if name != "profile")
+"""In the order of their weight: a run that is cut short has what matters most."""
+SIZES_IN_ALL = {"replay": 200_000, "bounds": 200_000}
+"""Records of parts that alone take a million, and a quarter of an hour."""
+KEPT = {"all": "latest.txt"} | {
+    name: f"{name}.txt" for name in RUNS if name not in ("live", "cost")
 }
 RESULTS = Path(__file__).with_name("results")
 
 
 def main() -> None:
-    """Run one part, or those of ``IN_ALL``; whole runs of all are kept in ``results``."""
+    """Run one part, or those of ``IN_ALL``; whole runs are kept in ``results``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("part", nargs="?", default="all", choices=PARTS)
+    parser.add_argument("part", nargs="?", default="all", choices=("all", *RUNS))
     parser.add_argument("--quick", action="store_true", help="a few thousand records, few rounds")
     parser.add_argument(
         "--records", type=int, help="size of the workload (bounds: conversations, ranked: queries)"
@@ -63,48 +62,23 @@ def main() -> None:
     parser.add_argument("--conversations", type=int, help="conversations: the most that are open")
     parser.add_argument("--rounds", type=int, help="how often each thing is measured")
     chosen = parser.parse_args()
-    head = describe()
-    print(head, flush=True)
-    parts = IN_ALL if chosen.part == "all" else (chosen.part,)
-    report = head
-    for part in parts:
-        said = _run(part, chosen)
+    changed = chosen.quick or chosen.records or chosen.rounds or chosen.conversations
+    report = describe()
+    print(report, flush=True)
+    for name in IN_ALL if chosen.part == "all" else (chosen.part,):
+        said = RUNS[name](_sized(chosen, name))
         print("\n" + said, flush=True)
         report += "\n" + said
-    changed = chosen.quick or chosen.records or chosen.rounds or chosen.conversations
-    if not changed and chosen.part in KEPT:
-        RESULTS.mkdir(exist_ok=True)
-        (RESULTS / KEPT[chosen.part]).write_text(report, encoding="utf-8")
+        if not changed and chosen.part in KEPT:  # so far, lest a long run be lost
+            RESULTS.mkdir(exist_ok=True)
+            (RESULTS / KEPT[chosen.part]).write_text(report, encoding="utf-8")
 
 
-def _run(part: str, chosen: argparse.Namespace) -> str:
-    if part == "live":
-        return live.run(quick=chosen.quick, records=chosen.records, rounds=chosen.rounds)
-    if part == "cost":
-        return cost.run(quick=chosen.quick, rounds=chosen.rounds)
-    if part == "peers":
-        return peer.run(quick=chosen.quick, records=chosen.records, rounds=chosen.rounds)
-    if part == "ranked":
-        return ranked.run(quick=chosen.quick, queries=chosen.records, rounds=chosen.rounds)
-    if part == "bootstrap":
-        return bootstrap.run(quick=chosen.quick, rounds=chosen.rounds)
-    if part == "scaling":
-        return scaling.run(quick=chosen.quick, records=chosen.records, rounds=chosen.rounds)
-    if part == "conversations":
-        return conversations.run(
-            quick=chosen.quick, conversations=chosen.conversations, rounds=chosen.rounds
-        )
-    if part == "freshness":
-        return freshness.run(quick=chosen.quick, records=chosen.records, rounds=chosen.rounds)
-    if part == "recovery":
-        return recovery.run(quick=chosen.quick, records=chosen.records, rounds=chosen.rounds)
-    if part == "scrape":
-        return scrape.run(quick=chosen.quick, rounds=chosen.rounds)
-    if part == "bounds":
-        return bounds.run(quick=chosen.quick, conversations=chosen.records)
-    if part == "replay":
-        return replay.run(quick=chosen.quick, records=chosen.records)
-    return profiling.run(quick=chosen.quick, records=chosen.records)
+def _sized(chosen: argparse.Namespace, name: str) -> argparse.Namespace:
+    """What was chosen, with the size that a part has among all."""
+    if chosen.part != "all" or chosen.quick or chosen.records:
+        return chosen
+    return argparse.Namespace(**vars(chosen) | {"records": SIZES_IN_ALL.get(name)})
 
 
 if __name__ == "__main__":
