@@ -3,50 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-from benchmarks import (
-    bootstrap,
-    bounds,
-    conversations,
-    cost,
-    freshness,
-    live,
-    peer,
-    profiling,
-    ranked,
-    recovery,
-    replay,
-    scaling,
-    scrape,
-)
 from benchmarks.machine import describe
+from benchmarks.parts import RUNS, run
 
-Part = Callable[[argparse.Namespace], str]
-RUNS: dict[str, Part] = {
-    "live": lambda c: live.run(quick=c.quick, records=c.records, rounds=c.rounds),
-    "peers": lambda c: peer.run(quick=c.quick, records=c.records, rounds=c.rounds),
-    "cost": lambda c: cost.run(quick=c.quick, rounds=c.rounds),
-    "freshness": lambda c: freshness.run(quick=c.quick, records=c.records, rounds=c.rounds),
-    "recovery": lambda c: recovery.run(quick=c.quick, records=c.records, rounds=c.rounds),
-    "scrape": lambda c: scrape.run(quick=c.quick, rounds=c.rounds),
-    "replay": lambda c: replay.run(quick=c.quick, records=c.records),
-    "bounds": lambda c: bounds.run(quick=c.quick, conversations=c.records),
-    "bootstrap": lambda c: bootstrap.run(quick=c.quick, rounds=c.rounds),
-    "scaling": lambda c: scaling.run(quick=c.quick, records=c.records, rounds=c.rounds),
-    "conversations": lambda c: conversations.run(
-        quick=c.quick, conversations=c.conversations, rounds=c.rounds
-    ),
-    "ranked": lambda c: ranked.run(quick=c.quick, queries=c.records, rounds=c.rounds),
-    "profile": lambda c: profiling.run(quick=c.quick, records=c.records),
-}
 IN_ALL = tuple(name for name in RUNS if name != "profile")
 """In the order of their weight: a run that is cut short has what matters most."""
-SIZES_IN_ALL = {"replay": 200_000, "bounds": 200_000}
-"""Records of parts that alone take a million, and a quarter of an hour."""
 KEPT = {"all": "latest.txt"} | {
     name: f"{name}.txt" for name in RUNS if name not in ("live", "cost")
 }
@@ -70,23 +35,12 @@ def main() -> None:
     # Each in a process of its own: none meets the memory that another has left.
     with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as one:
         for name in IN_ALL if chosen.part == "all" else (chosen.part,):
-            said = one.submit(_said, name, _sized(chosen, name)).result()
+            said = one.submit(run, name, chosen).result()
             print("\n" + said, flush=True)
             report += "\n" + said
             if not changed and chosen.part in KEPT:  # so far, lest a long run be lost
                 RESULTS.mkdir(exist_ok=True)
                 (RESULTS / KEPT[chosen.part]).write_text(report, encoding="utf-8")
-
-
-def _said(name: str, chosen: argparse.Namespace) -> str:
-    return RUNS[name](chosen)
-
-
-def _sized(chosen: argparse.Namespace, name: str) -> argparse.Namespace:
-    """What was chosen, with the size that a part has among all."""
-    if chosen.part != "all" or chosen.quick or chosen.records:
-        return chosen
-    return argparse.Namespace(**vars(chosen) | {"records": SIZES_IN_ALL.get(name)})
 
 
 if __name__ == "__main__":

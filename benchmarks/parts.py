@@ -1,0 +1,46 @@
+"""The parts of the benchmarks, by name; each gives its report."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from benchmarks import (
+    bootstrap,
+    bounds,
+    conversations,
+    cost,
+    freshness,
+    live,
+    peer,
+    profiling,
+    ranked,
+    recovery,
+    replay,
+    scaling,
+    scrape,
+)
+
+Part = Callable[[argparse.Namespace], str]
+RUNS: dict[str, Part] = {
+    "live": lambda c: live.run(quick=c.quick, records=c.records, rounds=c.rounds),
+    "peers": lambda c: peer.run(quick=c.quick, records=c.records, rounds=c.rounds),
+    "cost": lambda c: cost.run(quick=c.quick, rounds=c.rounds),
+    "freshness": lambda c: freshness.run(quick=c.quick, records=c.records, rounds=c.rounds),
+    "recovery": lambda c: recovery.run(quick=c.quick, records=c.records, rounds=c.rounds),
+    "scrape": lambda c: scrape.run(quick=c.quick, rounds=c.rounds),
+    "replay": lambda c: replay.run(quick=c.quick, records=c.records),
+    "bounds": lambda c: bounds.run(quick=c.quick, conversations=c.records),
+    "bootstrap": lambda c: bootstrap.run(quick=c.quick, rounds=c.rounds),
+    "scaling": lambda c: scaling.run(quick=c.quick, records=c.records, rounds=c.rounds),
+    "conversations": lambda c: conversations.run(
+        quick=c.quick, conversations=c.conversations, rounds=c.rounds
+    ),
+    "ranked": lambda c: ranked.run(quick=c.quick, queries=c.records, rounds=c.rounds),
+    "profile": lambda c: profiling.run(quick=c.quick, records=c.records),
+}
+
+
+def run(name: str, chosen: argparse.Namespace) -> str:
+    """The report of one part."""
+    return RUNS[name](chosen)
