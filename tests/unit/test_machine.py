@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from benchmarks.machine import MEASURED, commit, describe
+from benchmarks.machine import MEASURED, ROOT, commit, describe
 from stream_metrics import ENGINE
 
 
@@ -66,3 +67,13 @@ def test_the_head_says_what_is_compiled() -> None:
         f"code      kernel compiled, engine {ENGINE}",
         f"code      kernel python, engine {ENGINE}",
     )
+
+
+def test_the_command_prints_the_report_of_a_part() -> None:
+    """Behind the head, from the process that the part runs in."""
+    command = [sys.executable, "-m", "benchmarks", "cost", "--quick", "--rounds", "1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("machine ")
+    assert "label on a turn of 2,000 results" in done.stdout
