@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 
 use crate::json::{canonical, Canonical, Room};
 use crate::times::{micros_of_seconds, rfc3339_micros};
+use crate::wire::Bounds;
 
 const DIGEST_BYTES: usize = 16;
 const MOST_LEVELS: i64 = 200; // the slow way can recurse so far, whatever a caller allows
@@ -18,12 +19,12 @@ thread_local! {
 }
 
 /// The text that a record's bytes are.
-pub fn utf8(raw: &[u8]) -> Option<&str> {
+fn utf8(raw: &[u8]) -> Option<&str> {
     simdutf8::basic::from_utf8(raw).ok()
 }
 
 /// What `use_found` makes of the scanned text; None if the slow way has to decide.
-pub fn with_scan<T>(
+fn with_scan<T>(
     text: &str,
     max_levels: i64,
     use_found: impl FnOnce(Canonical<'_>) -> Option<T>,
@@ -66,7 +67,7 @@ fn content_digest<'py>(
 }
 
 /// `type` and instant of an event of this version.
-pub fn kind_and_instant(found: &Canonical<'_>, version: i64) -> Option<(String, i64)> {
+fn kind_and_instant(found: &Canonical<'_>, version: i64) -> Option<(String, i64)> {
     if !found.is_object() {
         return None;
     }
@@ -78,6 +79,25 @@ pub fn kind_and_instant(found: &Canonical<'_>, version: i64) -> Option<(String, 
     let kind = found.member("type")?;
     let kind = std::str::from_utf8(plain_text(&kind)?).ok()?;
     Some((kind.to_owned(), instant(&found.member("occurred_at")?)?))
+}
+
+/// What `take` makes of an event of this kind and its instant; None if it is no such event, or the
+/// slow way has to decide.
+pub fn event_of<T>(
+    raw: &[u8],
+    kind: &str,
+    bounds: &Bounds,
+    take: impl FnOnce(&Canonical<'_>, i64) -> PyResult<Option<T>>,
+) -> PyResult<Option<T>> {
+    let text = match utf8(raw) {
+        Some(text) if text.len() <= bounds.record_bytes && text.contains(kind) => text,
+        _ => return Ok(None),
+    };
+    let taken = with_scan(text, bounds.json_levels, |found| {
+        let (found_kind, occurred_us) = kind_and_instant(&found, bounds.version)?;
+        (found_kind == kind).then(|| take(&found, occurred_us))
+    });
+    taken.unwrap_or(Ok(None))
 }
 
 type Envelope<'py> = (

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 
-use crate::canonical::{digest, kind_and_instant, utf8, with_scan};
+use crate::canonical::{digest, event_of};
 use crate::json::Canonical;
 use crate::wire::{Bounds, RelevanceLabels};
 
@@ -29,24 +29,18 @@ fn taken_labels<'py>(
     bounds: &Bounds,
 ) -> PyResult<Option<Taken<'py>>> {
     let py = value.py();
-    let text = match utf8(value.as_bytes()) {
-        Some(text) if text.len() <= bounds.record_bytes && text.contains(KIND) => text,
-        _ => return Ok(None),
-    };
-    let taken = |found: Canonical<'_>| taken(py, &found, key, bounds).transpose();
-    with_scan(text, bounds.json_levels, taken).transpose()
+    event_of(value.as_bytes(), KIND, bounds, |found, occurred_us| {
+        taken(py, found, occurred_us, key, bounds)
+    })
 }
 
 fn taken<'py>(
     py: Python<'py>,
     found: &Canonical<'_>,
+    occurred_us: i64,
     key: Option<&[u8]>,
     bounds: &Bounds,
 ) -> PyResult<Option<Taken<'py>>> {
-    let occurred_us = match kind_and_instant(found, bounds.version) {
-        Some((kind, occurred_us)) if kind == KIND => occurred_us,
-        _ => return Ok(None),
-    };
     let event = match RelevanceLabels::read(found, bounds) {
         Some(event) => event,
         None => return Ok(None),

@@ -30,7 +30,7 @@ use print::{Fingerprints, Key, Name};
 use sent::Sent;
 use tables::Tables;
 
-use crate::canonical::{digest, kind_and_instant, utf8, with_scan};
+use crate::canonical::{digest, event_of};
 use crate::json::Canonical;
 use crate::wire::{Bounds, Parts, Search, SearchIteration, SentResult, Text};
 
@@ -127,12 +127,9 @@ impl Deduplicator {
         bounds: &Bounds,
     ) -> PyResult<Option<Taken<'py>>> {
         let py = value.py();
-        let text = match utf8(value.as_bytes()) {
-            Some(text) if text.len() <= bounds.record_bytes && text.contains(KIND) => text,
-            _ => return Ok(None),
-        };
-        let taken = |found: Canonical<'_>| self.taken(py, &found, key, bounds).transpose();
-        with_scan(text, bounds.json_levels, taken).transpose()
+        event_of(value.as_bytes(), KIND, bounds, |found, occurred_us| {
+            self.taken(py, found, occurred_us, key, bounds)
+        })
     }
 
     fn document<'py>(&self, doc_id: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyBytes>> {
@@ -251,16 +248,13 @@ impl Deduplicator {
         &self,
         py: Python<'py>,
         found: &Canonical<'_>,
+        occurred_us: i64,
         key: Option<&[u8]>,
         bounds: &Bounds,
     ) -> PyResult<Option<Taken<'py>>> {
         if found.bounds.doc_id_in_ids {
             return Ok(None);
         }
-        let occurred_us = match kind_and_instant(found, bounds.version) {
-            Some((kind, occurred_us)) if kind == KIND => occurred_us,
-            _ => return Ok(None),
-        };
         let mut prints = self.prints(0);
         let event = match SearchIteration::read(found, bounds, prints.memo.as_deref_mut()) {
             Some(event) => event,

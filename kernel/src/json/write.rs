@@ -95,13 +95,7 @@ impl<'a> Writer<'a> {
         }
         self.copy(start, start + 1);
         if closed.order == IN_ORDER {
-            let mut next = at + 1;
-            for member in 0..members {
-                if member > 0 {
-                    self.mark(b',');
-                }
-                next = self.member(next)?;
-            }
+            self.each(at + 1, members, Self::member)?;
         } else {
             let sorted = self.sorted.get(closed.order as usize..)?;
             for (number, member) in sorted.get(..members)?.iter().enumerate() {
@@ -119,6 +113,23 @@ impl<'a> Writer<'a> {
         Some(())
     }
 
+    /// Writes so many members or elements, one behind the other, with commas between them.
+    fn each(
+        &mut self,
+        first: usize,
+        count: usize,
+        write: fn(&mut Self, usize) -> Option<usize>,
+    ) -> Option<()> {
+        let mut next = first;
+        for number in 0..count {
+            if number > 0 {
+                self.mark(b',');
+            }
+            next = write(self, next)?;
+        }
+        Some(())
+    }
+
     fn member(&mut self, name: usize) -> Option<usize> {
         let value = self.value(name)?;
         self.mark(b':');
@@ -132,13 +143,7 @@ impl<'a> Writer<'a> {
             return Some(());
         }
         self.copy(start, start + 1);
-        let mut next = at + 1;
-        for element in 0..elements {
-            if element > 0 {
-                self.mark(b',');
-            }
-            next = self.value(next)?;
-        }
+        self.each(at + 1, elements, Self::value)?;
         self.copy(end - 1, end);
         Some(())
     }
