@@ -12,7 +12,7 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import (
@@ -52,6 +52,8 @@ from stream_metrics.statistics.intervals import CONFIDENCE, RESAMPLES, Method
 from stream_metrics.statistics.resampling import SEED
 from stream_metrics.statistics.several import ALPHA, Correction
 
+INSTANCE_ID: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
 
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
@@ -67,6 +69,9 @@ class KafkaSettings(_Part):
         "(unless `kafka.repartition_topic` is set)",
     )
     group_id: str = Field("stream-metrics", description="consumer group")
+    group_instance_id: str | None = None
+    """A name of this worker's own that stays the same when it is started again (static membership):
+    it has its partitions back at once. Needs brokers from 2.3 on."""
     client_id: str = "stream-metrics"
     """The name that brokers see in their logs."""
     start: Literal["earliest", "latest"] = Field(
@@ -136,6 +141,16 @@ class KafkaSettings(_Part):
         if not topics or len(set(topics)) != len(topics):
             raise ValueError("name at least one input topic, each once")
         return topics
+
+    @field_validator("group_instance_id")
+    @classmethod
+    def _taken_by_kafka(cls, name: str | None) -> str | None:
+        if name is not None and (name in (".", "..") or not INSTANCE_ID.fullmatch(name)):
+            raise ValueError(
+                "up to 249 of the letters a to z and A to Z, digits, '.', '_' and '-'; and neither "
+                "'.' nor '..'"
+            )
+        return name
 
     @model_validator(mode="after")
     def _topics_differ(self) -> KafkaSettings:

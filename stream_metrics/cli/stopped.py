@@ -114,7 +114,8 @@ async def who_is_there(settings: Settings, groups: Sequence[str]) -> str:
             more = f" and {len(found) - LISTED} more" if len(found) > LISTED else ""
             return (
                 f"group {group!r} has {len(found)} members: its workers use this state. Stop them "
-                f"({listed}{more})"
+                f"({listed}{more}); with `kafka.group_instance_id` they are members for "
+                "`kafka.session_timeout_ms` after that"
             )
     return ""
 

@@ -11,6 +11,7 @@ from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.rights import check_rights, explain
+from stream_metrics.adapters.kafka.static import StaticConsumer
 from stream_metrics.adapters.kafka.topics import partition_counts
 from stream_metrics.settings import KafkaSettings
 
@@ -35,9 +36,11 @@ class Cluster:
     def consumer(self, group: Group) -> AIOKafkaConsumer:
         """A client for a member of the group, not started; it commits and seeks when told to."""
         settings = self._settings
-        return AIOKafkaConsumer(
+        client = AIOKafkaConsumer if settings.group_instance_id is None else StaticConsumer
+        return client(
             **client_options(settings),
             group_id=group.name,
+            group_instance_id=settings.group_instance_id,
             enable_auto_commit=False,
             auto_offset_reset="none",
             isolation_level="read_committed",

@@ -23,6 +23,7 @@ from aiokafka.errors import (
 
 from stream_metrics.adapters.kafka.membership import Membership
 from stream_metrics.adapters.kafka.rights import DENIED
+from stream_metrics.adapters.kafka.static import FencedInstance
 from stream_metrics.adapters.kafka.unpacking import UnreadableBatch
 from stream_metrics.adapters.kafka.waiting import KafkaPatience
 from stream_metrics.settings import KafkaSettings
@@ -70,13 +71,16 @@ class Fetching:
     async def round(self) -> Fetched:
         """The next records by partition; none after a short while, or after an error.
 
-        What is not a ``KafkaError`` is raised: nobody may go on reading then.
+        What is not a ``KafkaError`` is raised, and ``FencedInstance``: nobody may go on reading
+        then.
         """
         try:
             fetched: Fetched = await self._group.consumer.getmany(
                 timeout_ms=self._settings.fetch_max_wait_ms,
                 max_records=self._settings.max_poll_records,
             )
+        except FencedInstance:
+            raise
         except KafkaError as error:
             if isinstance(error, RecordTooLargeError):
                 await self._halt_passed()

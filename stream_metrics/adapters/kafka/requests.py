@@ -1,12 +1,16 @@
-"""Two requests in versions that the client's library has not got: they ask for rights."""
+"""Requests in versions that the client's library has not got.
+
+Two ask for rights. Two say under which instance id a member speaks, without which the broker cannot
+tell it that another has taken its place.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from aiokafka.protocol.api import Request, RequestStruct, Response
-from aiokafka.protocol.types import Array, Boolean, Bytes, Int16, Int32, Schema, String
+from aiokafka.protocol.types import Array, Boolean, Bytes, Int16, Int32, Int64, Schema, String
 
 
 class _TopicRightsAnswer(Response):  # type: ignore[misc]
@@ -122,3 +126,105 @@ class GroupRights(Request[_GroupRightsStruct]):  # type: ignore[misc]
     def build(self, struct: type[_GroupRightsStruct]) -> Any:
         """The request as it is sent."""
         return struct(self._groups, True)
+
+
+class _HeartbeatAnswer(Response):  # type: ignore[misc]
+    API_KEY = 12
+    API_VERSION = 3
+    SCHEMA = Schema(("throttle_time_ms", Int32), ("error_code", Int16))
+
+
+class _HeartbeatStruct(RequestStruct):  # type: ignore[misc]
+    API_KEY = 12
+    API_VERSION = 3
+    RESPONSE_TYPE = _HeartbeatAnswer
+    SCHEMA = Schema(
+        ("group", String("utf-8")),
+        ("generation_id", Int32),
+        ("member_id", String("utf-8")),
+        ("group_instance_id", String("utf-8")),
+    )
+
+
+class StaticHeartbeat(Request[_HeartbeatStruct]):  # type: ignore[misc]
+    """A sign of life under an instance id."""
+
+    API_KEY: ClassVar[int] = 12
+
+    def __init__(self, group: str, generation: int, member_id: str, instance_id: str) -> None:
+        self._fields = (group, generation, member_id, instance_id)
+
+    def build(self, struct: type[_HeartbeatStruct]) -> Any:
+        """The request as it is sent."""
+        return struct(*self._fields)
+
+
+class _CommitAnswer(Response):  # type: ignore[misc]
+    API_KEY = 8
+    API_VERSION = 7
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "topics",
+            Array(
+                ("topic", String("utf-8")),
+                ("partitions", Array(("partition", Int32), ("error_code", Int16))),
+            ),
+        ),
+    )
+
+
+class _CommitStruct(RequestStruct):  # type: ignore[misc]
+    API_KEY = 8
+    API_VERSION = 7
+    RESPONSE_TYPE = _CommitAnswer
+    SCHEMA = Schema(
+        ("consumer_group", String("utf-8")),
+        ("consumer_group_generation_id", Int32),
+        ("consumer_id", String("utf-8")),
+        ("group_instance_id", String("utf-8")),
+        (
+            "topics",
+            Array(
+                ("topic", String("utf-8")),
+                (
+                    "partitions",
+                    Array(
+                        ("partition", Int32),
+                        ("offset", Int64),
+                        ("leader_epoch", Int32),
+                        ("metadata", String("utf-8")),
+                    ),
+                ),
+            ),
+        ),
+    )
+
+
+Commit = tuple[int, int, str]
+NO_EPOCH: Final = -1
+
+
+class StaticCommit(Request[_CommitStruct]):  # type: ignore[misc]
+    """Offsets under an instance id; each is a partition, an offset and a note."""
+
+    API_KEY: ClassVar[int] = 8
+    ANSWER: Final = _CommitAnswer
+
+    def __init__(
+        self,
+        group: str,
+        generation: int,
+        member_id: str,
+        instance_id: str,
+        topics: Sequence[tuple[str, Sequence[Commit]]],
+    ) -> None:
+        self._member = (group, generation, member_id, instance_id)
+        self._topics = [
+            (topic, [(partition, offset, NO_EPOCH, note) for partition, offset, note in commits])
+            for topic, commits in topics
+        ]
+
+    def build(self, struct: type[_CommitStruct]) -> Any:
+        """The request as it is sent."""
+        return struct(*self._member, self._topics)

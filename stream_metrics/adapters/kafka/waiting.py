@@ -8,6 +8,7 @@ from typing import TypeVar
 from aiokafka.errors import IllegalStateError, KafkaError
 
 from stream_metrics.adapters.kafka.rights import DENIED, lacking
+from stream_metrics.adapters.kafka.static import FencedInstance
 from stream_metrics.settings import KafkaSettings
 from stream_metrics.worker.patience import Patience, Reasons
 
@@ -31,7 +32,7 @@ class KafkaPatience:
             self._reasons.beat()
             try:
                 result = await call()
-            except IllegalStateError:
+            except (IllegalStateError, FencedInstance):
                 raise
             except DENIED:
                 await self.for_rights()

@@ -1,0 +1,65 @@
+"""Instance ids: which are taken, and what ends a worker whose place another has."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import pytest
+from pydantic import ValidationError
+
+from stream_metrics.adapters.health import Health
+from stream_metrics.adapters.kafka.static import FencedInstance
+from stream_metrics.adapters.kafka.waiting import KafkaPatience
+from stream_metrics.settings import KafkaSettings
+from tests.simulation.brokers import Brokers
+from tests.simulation.system import AtOnce
+from tests.unit.test_inputs import Copying
+
+
+async def fenced(*_: Any, **__: Any) -> NoReturn:
+    """A call of a client whose place another has."""
+    raise FencedInstance("group", "worker-1")
+
+
+@pytest.mark.parametrize("name", ["worker-1", "a.b_c-D9", "...", "x" * 249])
+def test_names_that_kafka_takes(name: str) -> None:
+    """They are those that it takes for topics, too."""
+    assert KafkaSettings(group_instance_id=name).group_instance_id == name
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "worker 1", "worker/1", "wörker", "a\n", "x" * 250]
+)
+def test_names_that_kafka_refuses(name: str) -> None:
+    """A worker would not be let into the group; so it does not start."""
+    with pytest.raises(ValidationError, match=r"group_instance_id\n.*up to 249 of the letters"):
+        KafkaSettings(group_instance_id=name)
+
+
+def test_a_worker_is_a_member_of_no_name_unless_told() -> None:
+    """A name that is made up would be no name that comes back."""
+    assert KafkaSettings().group_instance_id is None
+
+
+async def test_whoever_is_fenced_fetches_no_more() -> None:
+    """The worker ends, where other errors are waited out."""
+    brokers = Brokers(["events"], 1)
+    copying = Copying(brokers)
+    await copying.turn()
+    brokers.rebalance([copying.client])
+    await copying.turn()
+    copying.client.getmany = fenced  # type: ignore[method-assign]
+
+    with pytest.raises(FencedInstance, match=r"^another worker has joined group 'group' as"):
+        await copying.turn()
+
+
+async def test_whoever_is_fenced_does_not_wait_for_brokers() -> None:
+    """They have answered, and will give no other answer."""
+    health = Health()
+    retry = KafkaPatience(KafkaSettings(), AtOnce(health, lambda: None), health)
+
+    with pytest.raises(FencedInstance):
+        await retry(fenced)
+
+    assert "kafka" not in health.reasons
