@@ -92,6 +92,18 @@ def test_nothing_starts_before_what_it_needs_is_healthy(services: dict[str, Serv
     assert set(services["grafana"]["depends_on"]) == {"prometheus"}
 
 
+def test_each_worker_has_a_name_of_its_own(services: dict[str, Service]) -> None:
+    """Its service's, beside the settings that all have."""
+    named = "STREAM_METRICS_KAFKA__GROUP_INSTANCE_ID"
+    shared = services["topics"]["environment"]
+
+    assert len(shared) > 1
+    for name in ("worker-1", "worker-2"):
+        assert services[name]["environment"] == {**shared, named: name}
+    for name in services.keys() - {"worker-1", "worker-2"}:
+        assert named not in (services[name].get("environment") or {})
+
+
 def test_there_is_no_secret_in_it(services: dict[str, Service]) -> None:
     """No variable that names a secret has a value."""
     for service in services.values():
