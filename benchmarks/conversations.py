@@ -238,9 +238,14 @@ def _predictions(found: dict[Case, Seen]) -> str:
         for cache, runs in seen.runs.items():
             batches = _batches(case, cache, runs[0].total)
             mix = model.Mix(1, RESULTS, 0, 0)
-            said, measured = model.worker_us(mix, batches), median(run.us for run in runs)
-            name = f"CPU µs an event: {case.name}, cache of {cache:,}"
-            rows.append((name, number(said), number(measured), f"{said / measured - 1:+.0%}"))
+            of_cache = f"{case.name}, cache of {cache:,}"
+            for what, said, measured in (
+                ("CPU", model.worker_us(mix, batches), median(run.us for run in runs)),
+                ("Redis", model.redis_us(mix, batches), median(run.redis_us for run in runs)),
+            ):
+                error = f"{said / measured - 1:+.0%}"
+                name = f"{what} µs an event: {of_cache}"
+                rows.append((name, number(said), number(measured), error))
         said = model.conversation_bytes(1, RESULTS, case.waiting / case.conversations)
         measured = median(seen.redis_bytes)
         name = f"Redis bytes a conversation: {case.name}"
@@ -256,8 +261,7 @@ def _batches(case: Case, cache: int, events: int) -> model.Batches:
     size = model.batch_catching_up(events, PARTITIONS)
     touched = model.distinct(size, case.conversations / PARTITIONS) / size
     drawn = events / case.conversations  # in each run, of each conversation
-    waiting = case.waiting / case.conversations
     if cache == SMALL_CACHE:
-        return model.Batches(size, touched, touched, RESULTS * (1 + drawn / 2) + waiting)
+        return model.Batches(size, touched, touched, RESULTS * (1 + drawn / 2))
     loaded = model.distinct(events, case.conversations) / events
-    return model.Batches(size, touched, loaded, RESULTS * (1 + drawn) + waiting)
+    return model.Batches(size, touched, loaded, RESULTS * (1 + drawn))

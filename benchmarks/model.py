@@ -31,7 +31,7 @@ class Batches:
     """How records come together: events a batch, and the conversations of a batch, by event.
 
     ``touched`` are all of them, ``loaded`` those that are not in the worker's cache. ``held`` is
-    how many results and waiting labels one that is loaded has, on average: 0 if it is new.
+    how many results one that is loaded has, on average: 0 if it is new.
     """
 
     events: float
@@ -53,12 +53,14 @@ class Constants:
     batch_us: float
     touch_us: float
     load_us: float
-    load_item_us: float
-    redis_item_us: float
+    load_result_us: float
+    redis_search_us: float
+    redis_result_us: float
+    redis_label_us: float
     redis_batch_us: float
     redis_touch_us: float
     redis_load_us: float
-    redis_load_item_us: float
+    redis_load_result_us: float
     broker_us: float
     take_over_ms: float
     conversation_bytes: float
@@ -76,14 +78,16 @@ WORKER = {
     "batch_us": "CPU µs of a worker a batch",
     "touch_us": "CPU µs of a worker a conversation in a batch",
     "load_us": "CPU µs of a worker a conversation that it loads from Redis",
-    "load_item_us": "CPU µs of a worker a result, or waiting label, of such a one",
+    "load_result_us": "CPU µs of a worker a result of such a one",
 }
 REDIS = {
-    "redis_item_us": "CPU µs of Redis a result or label",
+    "redis_search_us": "CPU µs of Redis a search event",
+    "redis_result_us": "CPU µs of Redis a result",
+    "redis_label_us": "CPU µs of Redis a label",
     "redis_batch_us": "CPU µs of Redis a batch",
     "redis_touch_us": "CPU µs of Redis a conversation in a batch",
     "redis_load_us": "CPU µs of Redis a conversation that is loaded",
-    "redis_load_item_us": "CPU µs of Redis a result, or waiting label, of such a one",
+    "redis_load_result_us": "CPU µs of Redis a result of such a one",
 }
 OTHERS = {
     "broker_us": "CPU µs of the broker an event that is fetched",
@@ -105,12 +109,14 @@ MEASURED = Constants(
     batch_us=830,
     touch_us=30.4,
     load_us=21.5,
-    load_item_us=3.45,
-    redis_item_us=0.584,
+    load_result_us=3.45,
+    redis_search_us=0,
+    redis_result_us=0.584,
+    redis_label_us=0.584,
     redis_batch_us=90.7,
     redis_touch_us=9.30,
     redis_load_us=5.41,
-    redis_load_item_us=0.088,
+    redis_load_result_us=0.088,
     broker_us=8.67,
     take_over_ms=4.46,
     conversation_bytes=552,
@@ -129,7 +135,7 @@ def worker_terms(mix: Mix, batches: Batches) -> tuple[float, ...]:
 
 def redis_terms(mix: Mix, batches: Batches) -> tuple[float, ...]:
     """What Redis's constants are multiplied with."""
-    return (mix.results + mix.labels, *_read_terms(batches))
+    return (mix.searches, mix.results, mix.labels, *_read_terms(batches))
 
 
 def _read_terms(batches: Batches) -> tuple[float, ...]:

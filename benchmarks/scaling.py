@@ -34,7 +34,7 @@ from stream_metrics.traffic import partition_for
 
 BASE_PARTITIONS = 8
 LARGE_CACHE = 1_000_000  # results; holds all of a run
-FEW = 20  # records a batch, where the cost of a batch is to show
+FEW, SOME = 20, 100  # records a batch, where the cost of a batch is to show
 
 ONE_SEARCH = {
     "per_conversation": 1,
@@ -51,6 +51,7 @@ TRAFFIC: dict[str, dict[str, Any]] = {
     # all conversations at one time, of the usual length, or of one search and its labels
     "burst": {"results_per_search": 4, "duration_seconds": 60},
     "short": {"results_per_search": 4, "duration_seconds": 60, **ONE_SEARCH},
+    "unlabelled-burst": {"results_per_search": 4, "duration_seconds": 60, "labels": False},
 }
 
 
@@ -70,8 +71,11 @@ SHAPES = (
     Shape("4 results a search, no labels", "unlabelled-thin"),
     Shape("15 results a search, no labels", "unlabelled-thick"),
     Shape("4 results a search, small batches", "thin", FEW),
+    Shape("4 results a search, middling batches", "thin", SOME),
     Shape("conversations all at once, small batches", "burst", FEW),
     Shape("the same, no cache", "burst", FEW, cache_results=0),
+    Shape("the same, no cache, no labels", "unlabelled-burst", FEW, cache_results=0),
+    Shape("the same, no cache, large batches", "burst", cache_results=0),
     Shape("short ones all at once, no cache", "short", FEW, cache_results=0),
 )
 
@@ -206,7 +210,8 @@ def batches_of(sent: Traffic, partitions: int) -> model.Batches:
 def held_of(sent: Traffic, shape: Shape) -> float:
     """How many results the conversations that are loaded hold, on average.
 
-    Without a cache that is all that a batch touches, else those that are new.
+    Without a cache that is all that a batch touches, else those that are new. Labels are not
+    counted: to read ten of them takes less than to read one result.
     """
     if shape.cache_results:
         return 0.0
@@ -279,6 +284,10 @@ def _report(
         "is the workers' start, and not in their CPU an event\n"
     )
     fits = [Figure(f"fit: {s.name}", [run.us for run in runs], "µs") for s, runs in shapes.items()]
+    fits += [
+        Figure(f"fit, Redis: {s.name}", [run.redis_us for run in runs], "µs")
+        for s, runs in shapes.items()
+    ]
     return section(
         "scaling: a group of workers over full topics, to lag 0",
         head,

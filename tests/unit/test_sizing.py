@@ -24,12 +24,14 @@ KNOWN = replace(
     batch_us=1_500.0,
     touch_us=40.0,
     load_us=60.0,
-    load_item_us=1.5,
-    redis_item_us=0.5,
+    load_result_us=1.5,
+    redis_search_us=4.0,
+    redis_result_us=0.7,
+    redis_label_us=0.2,
     redis_batch_us=250.0,
     redis_touch_us=11.0,
     redis_load_us=13.0,
-    redis_load_item_us=0.2,
+    redis_load_result_us=0.2,
 )
 READ = [
     (Mix(0.6, 3, 2, 0), Batches(320, 0.2, 0.08)),
@@ -39,6 +41,8 @@ READ = [
     (Mix(0.6, 3, 2, 0), Batches(20, 0.3, 0.08)),
     (Mix(0.6, 3, 2, 0), Batches(20, 0.75, 0.1)),
     (Mix(0.6, 3, 2, 0), Batches(20, 0.75, 0.75, 25)),
+    (Mix(0.8, 4, 0, 0), Batches(20, 0.8, 0.8, 18)),
+    (Mix(0.6, 3, 2, 0), Batches(310, 0.4, 0.4, 17)),
     (Mix(0.5, 2, 2, 0), Batches(20, 0.95, 0.9, 2)),
 ]
 
