@@ -3,7 +3,9 @@
 The worker is ``stream-metrics worker``. It is killed while it has nothing to do, the events come
 while it is away, and it is started again: from then to lag 0, beside what fetching and decoding as
 many events takes (the ceiling of ``live``). The group learns that the killed one is gone by its
-silence (``kafka.session_timeout_ms``, ten seconds); producing may take less than that.
+silence (``kafka.session_timeout_ms``, ten seconds); producing may take less than that. A worker
+with a ``kafka.group_instance_id`` is taken for the killed one instead. One of each kind has its
+turn in every round, in the same group and over the same state.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from stream_metrics.traffic import TrafficRecord
 BEFORE = 2_000  # records that are read before anything goes wrong
 BASE_RECORDS = 30_000  # of traffic, renewed as often as needed
 OUTAGE_SECONDS = 5.0
+INSTANCE_ID = "KAFKA__GROUP_INSTANCE_ID"
 DEADLINE_SECONDS = 600.0
 
 
@@ -105,17 +108,27 @@ async def _run(behind: int, rounds: int) -> str:
                 "KAFKA__TOPICS": json.dumps(await create_topics(kafka)),
                 "REDIS__URL": redis.url,
             }
-            async with ShippedWorker(folder / "worker", settings) as worker:
-                site = Site(kafka, redis, worker, session, unending(sent))
-                await site.produce(BEFORE)
-                await site.until_done(BEFORE)
-                done = [await _killed(site, behind) for _ in range(rounds)]
+            nameless = ShippedWorker(folder / "worker", settings)
+            named = ShippedWorker(folder / "named", {**settings, INSTANCE_ID: "worker"})
+            site = Site(kafka, redis, nameless, session, unending(sent))
+            plain, static = [], []
+            for _ in range(rounds):
+                plain.append(await _killed(site, nameless, behind))
+                static.append(await _killed(site, named, behind))
+            async with nameless as site.worker:
                 outages = [await _without_redis(site, behind // 10) for _ in range(rounds)]
-    return _report(behind, done, outages)
+    return _report(behind, plain, static, outages)
 
 
-async def _killed(site: Site, behind: int) -> Recovery:
-    """Kill the worker, let records come, start it again."""
+async def _killed(site: Site, worker: ShippedWorker, behind: int) -> Recovery:
+    """Start the worker and kill it, let records come, start it again."""
+    async with worker as site.worker:
+        await site.produce(BEFORE)
+        await site.until_done(BEFORE)
+        return await _recovered(site, behind)
+
+
+async def _recovered(site: Site, behind: int) -> Recovery:
     site.worker.kill9()
     await site.produce(behind)
     began = time.perf_counter()
@@ -143,18 +156,22 @@ async def _without_redis(site: Site, behind: int) -> float:
     return time.perf_counter() - began
 
 
-def _report(behind: int, done: Sequence[Recovery], outages: Sequence[float]) -> str:
+def _report(
+    behind: int,
+    plain: Sequence[Recovery],
+    static: Sequence[Recovery],
+    outages: Sequence[float],
+) -> str:
+    done = [*plain, *static]
     rates = [behind / (one.caught_up - one.partitions) for one in done]
-    ratios = [one.caught_up / one.reading for one in done]
     in_cpu = [one.cpu / one.reading_cpu for one in done]
     figures = [
-        Figure("start to partitions", [one.partitions for one in done], "s"),
-        Figure("start to lag 0", [one.caught_up for one in done], "s"),
+        *_times("", plain),
+        *_times(", with an instance id", static),
         Figure("from its partitions on", rates, "events/s"),
         Figure("worker, with its start", [one.cpu for one in done], "CPU s"),
         Figure("reading as many", [one.reading for one in done], "s"),
         Figure("reading as many", [one.reading_cpu for one in done], "CPU s"),
-        Figure("start to lag 0 ÷ reading", ratios, "", "≤ 2"),
         Figure("CPU of the worker ÷ of reading", in_cpu, ""),
         Figure("Redis answers again to lag 0", outages, "s"),
     ]
@@ -163,3 +180,13 @@ def _report(behind: int, done: Sequence[Recovery], outages: Sequence[float]) -> 
         f"{OUTAGE_SECONDS:.0f} s with {behind // 10:,} events meanwhile; {PARTITIONS} partitions\n"
     )
     return section("recovery: one worker, to lag 0", head, figures_table(figures))
+
+
+def _times(kind: str, done: Sequence[Recovery]) -> list[Figure]:
+    """The figures of one kind of worker."""
+    ratios = [one.caught_up / one.reading for one in done]
+    return [
+        Figure(f"start to partitions{kind}", [one.partitions for one in done], "s"),
+        Figure(f"start to lag 0{kind}", [one.caught_up for one in done], "s"),
+        Figure(f"start to lag 0 ÷ reading{kind}", ratios, "", "≤ 2"),
+    ]
