@@ -37,6 +37,10 @@ from stream_metrics.adapters.parquet import ParquetError, read_parquet
 from stream_metrics.ports import Record, bounded_timestamp
 
 LONGEST_LINE_BYTES: Final = 64 << 20
+READ_BYTES: Final = 1 << 20
+"""What is asked of the system at a time: a line is seldom longer, and is not put together then."""
+SEEN_BYTES: Final = 4 << 10
+"""Of the beginning of a file: what its kind is told by."""
 _EVENT: Final = b'{"type"'
 """How a line begins that is no recorded record, whatever follows."""
 
@@ -79,8 +83,8 @@ def _read(path: str) -> Iterator[Record]:
         with ExitStack() as opened:
             file: Any = sys.stdin.buffer
             if path != "-":
-                file = opened.enter_context(open(path, "rb"))
-            if is_framed(file.peek(HEAD_BYTES)):
+                file = opened.enter_context(open(path, "rb", buffering=READ_BYTES))
+            if is_framed(file.peek(HEAD_BYTES)[:SEEN_BYTES]):
                 yield from map(Record, frames(file))
                 return
             kind = kind_of(path, file)
@@ -90,7 +94,7 @@ def _read(path: str) -> Iterator[Record]:
                 yield from read_parquet(path)
                 return
             lines = opened.enter_context(unpacked(file, kind)) if kind else file
-            head = lines.peek(HEAD_BYTES)
+            head = lines.peek(HEAD_BYTES)[:SEEN_BYTES]
             if head.startswith(codecs.BOM_UTF8):
                 lines.read(len(codecs.BOM_UTF8))
                 head = head.removeprefix(codecs.BOM_UTF8)
