@@ -38,21 +38,21 @@ def write_lines(path: Path, lines: Iterable[str]) -> int:
     return written
 
 
-def write_several(lines: Iterable[tuple[Path, str]], paths: Iterable[Path]) -> int:
-    """Write lines, each with its end, to the files that they name; how many.
+def write_several(lines: Iterable[tuple[int, str]], paths: Iterable[Path]) -> int:
+    """Write lines, each with its end and behind the place of its file among ``paths``; how many.
 
     All of ``paths`` are made.
     """
     written = 0
     with ExitStack() as stack:
-        files = {
-            path: stack.enter_context(
+        writes = [
+            stack.enter_context(
                 stack.enter_context(replacing(path)).open("w", encoding="utf-8", newline="\n")
-            )
+            ).write
             for path in paths
-        }
-        for path, line in lines:
-            files[path].write(line)
+        ]
+        for place, line in lines:
+            writes[place](line)
             written += 1
     return written
 

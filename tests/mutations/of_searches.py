@@ -56,10 +56,9 @@ SEARCHES: Final = (
         (
             Edit(
                 MERGE,
-                "    for _, _, line, without in heapq.merge(*streams, key=_place_of_query):\n"
-                "        yield line, without\n",
-                "    for stream in streams:\n"
-                "        yield from ((one[2], one[3]) for one in stream)\n",
+                "    for _, _, row, line, without in heapq.merge(*streams, key=_place_of_query):\n"
+                "        yield row, line, without\n",
+                "    for stream in streams:\n        yield from (one[2:] for one in stream)\n",
             ),
         ),
         f"{TESTS}::test_members_merge_to_the_bytes_of_one",

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, Self
@@ -56,8 +57,11 @@ class _Described(_Place, gc=False, frozen=True):
 _DESCRIBED: Final = msgspec.json.Decoder(_Described)
 _PLACE: Final = msgspec.json.Decoder(_Place)
 _WITHOUT: Final = msgspec.json.Decoder(list[int])
+_DECODE: Final = msgspec.json.Decoder().decode
 _Turn = tuple[str, int, str]
-_Query = tuple[str, int, str, str]
+_Query = tuple[str, int, Any, str, str]
+Searched = tuple[Any, str, str]
+"""The row of a search, its line, and that of ``relevant``."""
 
 
 class BadRows(Exception):
@@ -114,7 +118,8 @@ def few(sources: Sequence[Found], history: History, folder: Path) -> Iterator[li
             whole = Found.beside(place, str(len(left)), "the parts")
             write_lines(whole.rows, (line for _, line in merged_rows(some)))
             write_lines(whole.buckets, bucket_lines(merged_buckets(some), history))
-            write_queries(whole.queries, whole.relevant, merged_queries(some))
+            lines = ((line, without) for _, line, without in merged_queries(some))
+            write_queries(whole.queries, whole.relevant, lines)
             write_lines(whole.turns, merged_turns(some))
             left.append(whole)
         yield left
@@ -162,26 +167,26 @@ def told(rows: Path, queries: Path) -> Iterator[Mapping[str, str]]:
         yield found[1] if found is not None and found[0] == own else {}
 
 
-def merged_queries(sources: Sequence[Found]) -> Iterator[tuple[str, str]]:
-    """The lines of all searches by conversation, then turn, each with that of ``relevant``.
-
-    Raises ``BadRows``.
-    """
+def merged_queries(sources: Sequence[Found]) -> Iterator[Searched]:
+    """All searches by conversation, then turn; raises ``BadRows``."""
     streams = [_queries(source) for source in sources]
-    for _, _, line, without in heapq.merge(*streams, key=_place_of_query):
-        yield line, without
+    for _, _, row, line, without in heapq.merge(*streams, key=_place_of_query):
+        yield row, line, without
 
 
-def scored_queries(
-    lines: Iterable[tuple[str, str]], retrieval: Retrieval
-) -> Iterator[tuple[str, str]]:
+def with_rows(lines: Iterable[tuple[str, str]]) -> Iterator[Searched]:
+    """Lines of searches that are in order already, with those of ``relevant``."""
+    return ((_DECODE(line), line, without) for line, without in lines)
+
+
+def scored_queries(searches: Iterable[Searched], retrieval: Retrieval) -> Iterator[tuple[str, str]]:
     """Lines of searches with those of ``relevant``; ``retrieval`` is given each.
 
-    Raises ``BadRows`` for a line that is no row.
+    Raises ``BadRows`` for what is no row.
     """
-    for number, (line, without) in enumerate(lines, 1):
+    for number, (row, line, without) in enumerate(searches, 1):
         try:
-            retrieval.add(msgspec.json.decode(line), _WITHOUT.decode(without))
+            retrieval.add(row, _WITHOUT.decode(without))
         except (KeyError, TypeError, AttributeError, IndexError, ValueError, *NO_JSON) as error:
             raise BadRows(f"{QUERIES}, line {number}: no row of a replay: {error}") from error
         yield line, without
@@ -189,7 +194,7 @@ def scored_queries(
 
 def write_queries(queries: Path, relevant: Path, lines: Iterable[tuple[str, str]]) -> int:
     """Write lines of searches, and those of ``relevant`` to the other file; how many of each."""
-    both = (one for line, without in lines for one in ((queries, line), (relevant, without)))
+    both = (one for line, without in lines for one in ((0, line), (1, without)))
     return write_several(both, (queries, relevant)) // 2
 
 
@@ -266,20 +271,32 @@ def _queries(source: Found) -> Iterator[_Query]:
     last = ("", 0)
     beside = _lines(source.relevant)
     for number, line in _lines(source.queries):
-        place = _place_in(source.queries, number, line)
+        row, place = _row_in(source.queries, number, line)
         if place < last:
             raise BadRows(f"{source.queries}, line {number}: rows are not in their order")
         last = place
         _, without = next(beside, (0, ""))
         if not without:
             raise BadRows(f"{source.relevant} ends before line {number}; replay its input again")
-        yield *place, line, without
+        yield *place, row, line, without
 
 
 def _described(path: Path) -> Iterator[tuple[tuple[str, int], Mapping[str, str]]]:
     for _, line in _lines(path):
         found = _DESCRIBED.decode(line)
         yield (found.conversation_id, found.turn), found.dimensions
+
+
+def _row_in(path: Path, number: int, line: str) -> tuple[Any, tuple[str, int]]:
+    """The row of a search or of an answered turn, and where it belongs."""
+    try:
+        row = _DECODE(line)
+        name, turn = row["conversation_id"], row["turn"]
+        if type(name) is str and type(turn) is int:
+            return row, (name, turn)
+    except (KeyError, TypeError, *NO_JSON) as error:
+        raise BadRows(f"{path}, line {number}: no row of a replay: {error}") from error
+    raise BadRows(f"{path}, line {number}: no row of a replay: it names no turn")
 
 
 def _place_in(path: Path, number: int, line: str) -> tuple[str, int]:
@@ -309,26 +326,29 @@ def _place_of_bucket(bucket: Bucket) -> tuple[int, str]:
 
 
 def _buckets(path: Path) -> Iterator[Bucket]:
-    dimension = "agent"
+    decode = _decoder_of_buckets("agent")
     for number, line in _lines(path):
         try:
-            content: Any = msgspec.json.decode(line)
             if number == 1:
-                dimension = content["dimension"]
+                header: Any = msgspec.json.decode(line)
+                decode = _decoder_of_buckets(header["dimension"])
             else:
-                yield _bucket(content, dimension)
-        except (*NO_JSON, KeyError, TypeError) as error:
+                found = decode(line)
+                yield found.bucket, found.name, found.sums
+        except (*NO_JSON, KeyError, TypeError, ValueError) as error:
             raise BadRows(f"{path}, line {number}: no line of a replay's buckets") from error
 
 
-def _bucket(content: dict[str, Any], dimension: str) -> Bucket:
-    """The bucket of a line; raises ``TypeError`` or ``KeyError``."""
-    bucket, name, sums = content["bucket"], content[dimension], content["sums"]
-    if not (isinstance(bucket, int) and isinstance(name, str) and isinstance(sums, dict)):
-        raise TypeError("no bucket")
-    if not all(isinstance(value, int) for value in sums.values()):
-        raise TypeError("a sum is no whole number")
-    return bucket, name, sums
+@lru_cache(maxsize=4)
+def _decoder_of_buckets(dimension: str) -> Callable[[str], Any]:
+    """What reads ``bucket``, ``name`` and ``sums`` of a line, whose name is under ``dimension``."""
+    kind = msgspec.defstruct(
+        "Bucket",
+        [("bucket", int), ("name", str), ("sums", dict[str, int])],
+        rename={"name": dimension},
+        gc=False,
+    )
+    return msgspec.json.Decoder(kind).decode
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:

@@ -19,6 +19,7 @@ from stream_metrics.adapters.replay.merge import (
     BadRows,
     Bucket,
     Found,
+    Searched,
     bucket_lines,
     few,
     merged_buckets,
@@ -138,14 +139,14 @@ class Whole:
 
 
 def retrieval_of(
-    out: Path, part: Part, lines: Iterable[tuple[str, str]], stratify: Sequence[str] = ()
+    out: Path, part: Part, searches: Iterable[Searched], stratify: Sequence[str] = ()
 ) -> Block:
     """Write lines of searches and those of ``relevant.jsonl``, each in order; their block.
 
-    Raises ``BadRows`` for a line that is no row.
+    Raises ``BadRows`` for what is no row.
     """
     found = Retrieval([str(metric) for metric in part.scoring.metrics])
-    rows = write_queries(out / QUERIES, out / RELEVANT, scored_queries(lines, found))
+    rows = write_queries(out / QUERIES, out / RELEVANT, scored_queries(searches, found))
     split = _known(stratify, found.dimensions)
     content = found.block(intervals=part.scoring.intervals, dimensions=split)
     return Block(content, found.dimensions, rows)

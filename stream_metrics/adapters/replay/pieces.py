@@ -67,7 +67,8 @@ def compute(work: Work, piece: Piece) -> Piece:
             engine.feed(record, number, place)
         write_lines(found.rows, lines_of(engine))
         lines = scored_lines(engine, records, work.options)
-        write_several(((paths[kind], line) for kind, line in lines), paths.values())
+        places = {kind: place for place, kind in enumerate(paths)}
+        write_several(((places[kind], line) for kind, line in lines), paths.values())
     outcome, history = engine.outcome_and_history()
     write_lines(found.buckets, map(bucket_line, history.lines()))
     content = {"fingerprint": work.fingerprint, "outcome": outcome.as_data()}

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from stream_metrics.adapters.replay.manifest import MANIFEST, Manifest, fingerprint, load, save
-from stream_metrics.adapters.replay.merge import with_figures
+from stream_metrics.adapters.replay.merge import with_figures, with_rows
 from stream_metrics.adapters.replay.parts import (
     Part,
     Whole,
@@ -275,7 +275,7 @@ def _at_once(task: Task, records: list[_Dealt]) -> dict[str, Any]:
         merged([found], task.options),
         with_figures(lines_of(engine)),
         history.buckets(),
-        partial(retrieval_of, out, part, queries, task.stratify),
+        partial(retrieval_of, out, part, with_rows(queries), task.stratify),
         partial(generation_of, out, part, lines["turns"], task.stratify),
     )
     return finish(out, part, whole, task.stratify)
