@@ -208,7 +208,7 @@ def replay(
         shown_progress(lambda: source.offsets) as progress,
         _explained(out),
     ):
-        report = run(task, progress)
+        report, searches = run(task, progress)
         for line in source.missed:
             progress.note(line)
         if parquet:
@@ -226,7 +226,7 @@ def replay(
         **source.read,
     }
     write_text(out / "run.json", json.dumps(about, indent=2) + "\n")
-    write_report_page(out)
+    write_report_page(out, searches)
     _summary(report, out)
     fail_if_crossed(gates, {"": figures_of_report(report)}, PARTS)
 
@@ -260,7 +260,7 @@ def report(
         raise UsageError(f"--out {out}: it is one of the directories to merge; name another")
     strata, parquet = tuple(dict.fromkeys(stratify or ())), _parquet(rows_as)
     with _directory(out), _explained(out):
-        content = parts.merge(directories, out, strata)
+        content, searches = parts.merge(directories, out, strata)
         if parquet:
             write_row_parquet(out)
         elif out not in directories:
@@ -268,7 +268,7 @@ def report(
     missing = parts.missing_members(out)
     if missing:
         Console(stderr=True).print(f"[yellow]not whole:[/yellow] without {', '.join(missing)}")
-    write_report_page(out)
+    write_report_page(out, searches)
     _summary(content, out)
     fail_if_crossed(gates, {"": figures_of_report(content)}, PARTS)
 

@@ -9,11 +9,14 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from heapq import heappush, heappushpop
 from math import inf
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
+
+from stream_metrics.evaluation.observed import better_of
 
 BINS: Final = 10
 MOST_ITERATIONS: Final = 12
 MOST_STRATA: Final = 50
+MOST_HISTOGRAMS: Final = 6
 WORST: Final = 10
 _NDCG: Final = re.compile(r"ndcg(?![a-z_])")
 
@@ -177,8 +180,17 @@ class Queries:
     def __init__(self, shown: Sequence[str], by: Sequence[str], low: Collection[str] = ()) -> None:
         self.bins = {name: Bins() for name in shown}
         self._signs = {name: 1.0 if name in low else -1.0 for name in by}
+        self.by = tuple(by)
         self._by = next(iter(by), None)
         self._worst = _Worst()
+
+    @classmethod
+    def of(cls, metrics: Sequence[str]) -> Self:
+        """What a page shows of rows with scores by these metrics."""
+        better = {name: better_of(name) for name in metrics}
+        scores = [name for name in metrics if better[name] != "neither"]
+        low = [name for name in scores if better[name] == "lower"]
+        return cls(scores[:MOST_HISTOGRAMS], telling(scores), low)
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Take the next row."""

@@ -49,7 +49,7 @@ def rows_in(directory: Path) -> list[dict[str, Any]]:
 
 def report_of(directory: Path, *stratify: str) -> dict[str, Any]:
     """The report of these records, split like this."""
-    return run(task(recorded(), directory, AT_ONCE, stratify=stratify), Told())
+    return run(task(recorded(), directory, AT_ONCE, stratify=stratify), Told()).content
 
 
 def test_rows_are_told_apart_by_what_was_recorded_of_their_turn(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_unasked_rows_are_split_by_a_few_languages(
         told = {"language": f"l{number:02}"}
         records.append(record("turn_completed", f"c{number:02}", 9, dimensions=told))
 
-    report = run(task(records, tmp_path, AT_ONCE), Told())
+    report = run(task(records, tmp_path, AT_ONCE), Told()).content
 
     assert list(report["strata"]) == (["language"] if split else [])
 
@@ -158,7 +158,7 @@ def test_what_names_no_release_is_a_stratum_everywhere(tmp_path: Path) -> None:
     """Rows, searches and answers, in the report and in a comparison."""
     records = [search("c0", 1, "a", release="r1"), search("c1", 1, "a"), search("c2", 1, "b")]
     records += [record("turn_completed", f"c{at}", 9, answer="about a") for at in range(3)]
-    report = run(task(records, tmp_path, AT_ONCE, stratify=("release",)), Told())
+    report = run(task(records, tmp_path, AT_ONCE, stratify=("release",)), Told()).content
 
     rows = read_observations(tmp_path)
 

@@ -65,7 +65,7 @@ def test_the_figures_of_a_report_are_those_of_its_rows(turn_scope: str, tmp_path
     """Macro and micro figures, whole and by agent, are estimates of the rows by conversation."""
     report = run(
         task(traffic(), tmp_path, AT_ONCE, turn_scope=turn_scope, stratify=("agent",)), Told()
-    )
+    ).content
     lines = (tmp_path / "conversations.jsonl").read_text().splitlines()
     rows = [json.loads(line) for line in lines]
 
@@ -98,7 +98,7 @@ DECISIONS: dict[str, Callable[[dict[str, Any]], tuple[int, int]]] = {
 
 def test_ratios_of_gate_and_routing_have_their_intervals(tmp_path: Path) -> None:
     """Their values are those of the blocks; by name they come with both."""
-    report = run(task(traffic(), tmp_path, AT_ONCE), Told())
+    report = run(task(traffic(), tmp_path, AT_ONCE), Told()).content
 
     found = report["aggregate"]["micro_intervals"]
     named = figures_of_report(report)
@@ -113,7 +113,7 @@ def test_ratios_of_gate_and_routing_have_their_intervals(tmp_path: Path) -> None
 
 def test_comparisons_make_the_same_intervals(tmp_path: Path) -> None:
     """What ``compare`` makes of the rows' decisions is what the report says of them."""
-    report = run(task(traffic(), tmp_path, AT_ONCE), Told())
+    report = run(task(traffic(), tmp_path, AT_ONCE), Told()).content
 
     rows = read_observations(tmp_path)["conversations"]
     for name in DECISIONS:
@@ -125,7 +125,7 @@ def test_iterations_for_all_good_results_have_their_intervals(
     turn_scope: str, tmp_path: Path
 ) -> None:
     """Mean, spread and bounds of each basis are those that ``compare`` makes of the rows."""
-    report = run(task(traffic(), tmp_path, AT_ONCE, turn_scope=turn_scope), Told())
+    report = run(task(traffic(), tmp_path, AT_ONCE, turn_scope=turn_scope), Told()).content
 
     rows = read_observations(tmp_path)["conversations"]
     for basis, found in report["aggregate"]["iterations_for_all_good_results"].items():
@@ -147,7 +147,7 @@ def test_the_intervals_of_a_report_are_made_as_its_settings_say(
     report = run(
         task(traffic(), tmp_path, scale, stratify=("agent",), evaluation=CHOSEN),
         Told(),
-    )
+    ).content
     rows = [json.loads(one) for one in (tmp_path / "conversations.jsonl").read_text().splitlines()]
     options = {"method": "bca", "confidence": 0.8, "resample_count": 300, "seed": 5}
 
@@ -168,9 +168,11 @@ def test_the_intervals_of_a_report_are_made_as_its_settings_say(
 def test_a_report_may_have_no_intervals(tmp_path: Path) -> None:
     """Means and spreads are the same, and every bound is null."""
     off = {**CHOSEN, "confidence_intervals": False}
-    with_them = run(task(traffic(), tmp_path / "one", AT_ONCE), Told())["aggregate"]
+    with_them = run(task(traffic(), tmp_path / "one", AT_ONCE), Told()).content["aggregate"]
 
-    found = run(task(traffic(), tmp_path / "two", AT_ONCE, evaluation=off), Told())["aggregate"]
+    found = run(task(traffic(), tmp_path / "two", AT_ONCE, evaluation=off), Told()).content[
+        "aggregate"
+    ]
 
     for block in ("macro", "micro_intervals"):
         for name, one in found[block].items():

@@ -16,7 +16,9 @@ from stream_metrics.adapters.files import InputError
 from stream_metrics.adapters.html.figures import stratified
 from stream_metrics.adapters.html.markup import element, text
 from stream_metrics.adapters.html.report import write_report_page
+from stream_metrics.adapters.replay.run import run
 from stream_metrics.evaluation.gathered import WORST, Bins, Conversations, Queries
+from tests.replays import SPOOLED, Told, task, traffic
 from tests.unit.test_compare import folder, invoke
 
 __all__ = ["folder"]
@@ -377,3 +379,14 @@ def test_a_figure_has_the_name_to_type_beside_its_title(replayed: Path) -> None:
     assert "Labelled share labelled_share" in page.text
     assert "SRR, mean over rows srr.macro" in page.text
     assert "SRR srr" not in page.text
+
+
+def test_a_page_shows_what_passed_by_as_what_it_reads(tmp_path: Path) -> None:
+    """Searches that were gathered while a replay was written give the page of its files."""
+    _, searches = run(task(traffic(), tmp_path, SPOOLED), Told())
+
+    passed = write_report_page(tmp_path, searches).read_bytes()
+
+    assert searches is not None
+    assert [*searches.worst()]
+    assert passed == write_report_page(tmp_path).read_bytes()

@@ -12,12 +12,10 @@ from stream_metrics.adapters.html.markup import Child, Safe, card, element, name
 from stream_metrics.adapters.html.pictures import histogram
 from stream_metrics.adapters.run_directory import read_rows
 from stream_metrics.evaluation.estimates import LANGUAGE
-from stream_metrics.evaluation.gathered import Queries, telling
+from stream_metrics.evaluation.gathered import MOST_HISTOGRAMS, Queries
 from stream_metrics.evaluation.headline import figures_of_report
-from stream_metrics.evaluation.observed import better_of
 from stream_metrics.evaluation.wording import number
 
-MOST_HISTOGRAMS: Final = 6
 Report = Mapping[str, Any]
 _ORDER: Final = (
     "Only those to which something is relevant; of equal ones first what is worse by the other "
@@ -46,7 +44,9 @@ AMONG: Final = Titles(
 """Beside those of a replay."""
 
 
-def retrieval(block: Report, path: Path, ci: str, titles: Titles = ALONE) -> list[Child]:
+def retrieval(
+    block: Report, path: Path, ci: str, titles: Titles = ALONE, gathered: Queries | None = None
+) -> list[Child]:
     """The sections about rankings; the strata of several languages come first.
 
     Args:
@@ -54,6 +54,7 @@ def retrieval(block: Report, path: Path, ci: str, titles: Titles = ALONE) -> lis
         path: Of ``queries.jsonl``.
         ci: The title of intervals.
         titles: What the sections are called.
+        gathered: What is shown of the rows, if they have been read already.
 
     Raises:
         InputError: A row is none.
@@ -61,17 +62,8 @@ def retrieval(block: Report, path: Path, ci: str, titles: Titles = ALONE) -> lis
     if block["queries"] == block["queries_without_judgement"] and titles is AMONG:
         return [_judgements(block, titles.quality)]
     names = list(block["metrics"])
-    low = [one for one in names if better_of(one) == "lower"]
-    judged = [one for one in names if better_of(one) == "neither"]
-    scores = [one for one in names if one not in judged]
-    shown, by = scores[:MOST_HISTOGRAMS], telling(scores)
-    rows = Queries(shown, by, low)
-    if path.is_file():
-        for number_, row in read_rows(path):
-            try:
-                rows.add(row)
-            except (KeyError, TypeError, AttributeError) as error:
-                raise InputError(f"{path}, line {number_:,}: no row of queries") from error
+    rows = _read(path, names) if gathered is None else gathered
+    shown = list(rows.bins)
     figures = figures_of_report({"retrieval": block})
     sections: list[Child] = [
         section(
@@ -87,7 +79,7 @@ def retrieval(block: Report, path: Path, ci: str, titles: Titles = ALONE) -> lis
             for one, bins in rows.bins.items()
         ]
         sections.append(section(titles.distributions, element("div", *charts, class_="charts")))
-        sections.append(_worst_queries(rows, by, shown, titles.worst))
+        sections.append(_worst_queries(rows, shown, titles.worst))
     strata = {
         dimension: stratified(dimension, found, names, titles.by)
         for dimension, found in block["strata"].items()
@@ -96,9 +88,21 @@ def retrieval(block: Report, path: Path, ci: str, titles: Titles = ALONE) -> lis
     return [*first, *sections, *strata.values(), _judgements(block, titles.quality)]
 
 
-def _worst_queries(rows: Queries, by: Sequence[str], shown: Sequence[str], title: str) -> Safe:
+def _read(path: Path, metrics: Sequence[str]) -> Queries:
+    """What is shown of the rows of a file, if it is there; raises ``InputError``."""
+    found = Queries.of(metrics)
+    if path.is_file():
+        for number_, row in read_rows(path):
+            try:
+                found.add(row)
+            except (KeyError, TypeError, AttributeError) as error:
+                raise InputError(f"{path}, line {number_:,}: no row of queries") from error
+    return found
+
+
+def _worst_queries(rows: Queries, shown: Sequence[str], title: str) -> Safe:
     worst = list(rows.worst())
-    shown = list(dict.fromkeys([by[0], *shown]))[:MOST_HISTOGRAMS]
+    shown = list(dict.fromkeys([rows.by[0], *shown]))[:MOST_HISTOGRAMS]
     of_events = any(row.get("search_id") is not None for _, row in worst)
     cells = [
         (
@@ -109,7 +113,7 @@ def _worst_queries(rows: Queries, by: Sequence[str], shown: Sequence[str], title
         )
         for query, row in worst
     ]  # fmt: skip
-    caption = f"Worst by {by[0]}"
+    caption = f"Worst by {rows.by[0]}"
     place = ("Conversation", "Turn", "Search") if of_events else ("Query",)
     titles = (*place, "Retrieved", "Judged", "Relevant", *shown)
     listed = table(caption, titles, cells) if cells else element("p", "None.", class_="muted")

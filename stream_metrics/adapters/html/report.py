@@ -23,7 +23,7 @@ from stream_metrics.adapters.html.rankings import ALONE, AMONG, retrieval
 from stream_metrics.adapters.reports import QUERIES, ROWS, write_text
 from stream_metrics.adapters.run_directory import read_report, read_rows
 from stream_metrics.evaluation.estimates import LANGUAGE
-from stream_metrics.evaluation.gathered import Conversations, Stratum
+from stream_metrics.evaluation.gathered import Conversations, Queries, Stratum
 from stream_metrics.evaluation.headline import figures_of_report
 from stream_metrics.evaluation.observed import MACRO
 from stream_metrics.evaluation.wording import interval_title, number
@@ -35,8 +35,12 @@ MOST_HISTOGRAMS: Final = 6
 Report = Mapping[str, Any]
 
 
-def write_report_page(directory: Path) -> Path:
+def write_report_page(directory: Path, searches: Queries | None = None) -> Path:
     """Write ``report.html`` from the report and the rows beside it; where it is.
+
+    Args:
+        directory: Where they are.
+        searches: What is shown of the rows of searches, if they have been read already.
 
     Raises:
         InputError: There is no report, or a row is none.
@@ -45,11 +49,11 @@ def write_report_page(directory: Path) -> Path:
     if not report:
         raise InputError(f"{directory}: no report.json to make a page of")
     path = directory / PAGE
-    write_text(path, report_page(directory, report))
+    write_text(path, report_page(directory, report, searches))
     return path
 
 
-def report_page(directory: Path, report: Report) -> str:
+def report_page(directory: Path, report: Report, searches: Queries | None = None) -> str:
     """The page as text."""
     source = ", ".join(map(str, report.get("source") or ())) or "unknown"
     sections: list[Child] = []
@@ -61,7 +65,7 @@ def report_page(directory: Path, report: Report) -> str:
     if report.get("retrieval") is not None:
         among = title == "Report of a replay"
         titles = AMONG if among else ALONE
-        sections += retrieval(report["retrieval"], directory / QUERIES, ci, titles)
+        sections += retrieval(report["retrieval"], directory / QUERIES, ci, titles, searches)
     if report.get("generation") is not None:
         sections += _generation(report["generation"], ci)
     sections.append(_settings(report))

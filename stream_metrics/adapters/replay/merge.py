@@ -25,6 +25,7 @@ from stream_metrics.adapters.reports import (
 )
 from stream_metrics.engine.history import History
 from stream_metrics.engine.windows import Sums, add
+from stream_metrics.evaluation.gathered import Queries
 from stream_metrics.evaluation.generation import Generation
 from stream_metrics.evaluation.report import Retrieval
 from stream_metrics.worker.report import Figures, Report
@@ -179,14 +180,17 @@ def with_rows(lines: Iterable[tuple[str, str]]) -> Iterator[Searched]:
     return ((_DECODE(line), line, without) for line, without in lines)
 
 
-def scored_queries(searches: Iterable[Searched], retrieval: Retrieval) -> Iterator[tuple[str, str]]:
-    """Lines of searches with those of ``relevant``; ``retrieval`` is given each.
+def scored_queries(
+    searches: Iterable[Searched], retrieval: Retrieval, shown: Queries
+) -> Iterator[tuple[str, str]]:
+    """Lines of searches with those of ``relevant``; ``retrieval`` and ``shown`` are given each.
 
     Raises ``BadRows`` for what is no row.
     """
     for number, (row, line, without) in enumerate(searches, 1):
         try:
             retrieval.add(row, _WITHOUT.decode(without))
+            shown.add(row)
         except (KeyError, TypeError, AttributeError, IndexError, ValueError, *NO_JSON) as error:
             raise BadRows(f"{QUERIES}, line {number}: no row of a replay: {error}") from error
         yield line, without

@@ -46,6 +46,7 @@ from stream_metrics.adapters.reports import (
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.windows import parse_window
 from stream_metrics.evaluation.estimates import UnknownDimension
+from stream_metrics.evaluation.gathered import Queries
 from stream_metrics.evaluation.generation import Generation
 from stream_metrics.evaluation.recorded import Scoring
 from stream_metrics.evaluation.report import Retrieval
@@ -115,12 +116,20 @@ class Part:
 class Block(NamedTuple):
     """A block of the report that has files of its own, and what its rows can be split by.
 
-    ``rows`` is how many there are.
+    ``rows`` is how many there are; ``shown``: what the page shows of them, if it does.
     """
 
     content: dict[str, Any] | None
     dimensions: set[str]
     rows: int
+    shown: Queries | None = None
+
+
+class Finished(NamedTuple):
+    """The content of a report, and what its page shows of the rows of searches."""
+
+    content: dict[str, Any]
+    searches: Queries | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +154,12 @@ def retrieval_of(
 
     Raises ``BadRows`` for what is no row.
     """
-    found = Retrieval([str(metric) for metric in part.scoring.metrics])
-    rows = write_queries(out / QUERIES, out / RELEVANT, scored_queries(searches, found))
+    metrics = [str(metric) for metric in part.scoring.metrics]
+    found, shown = Retrieval(metrics), Queries.of(metrics)
+    rows = write_queries(out / QUERIES, out / RELEVANT, scored_queries(searches, found, shown))
     split = _known(stratify, found.dimensions)
     content = found.block(intervals=part.scoring.intervals, dimensions=split)
-    return Block(content, found.dimensions, rows)
+    return Block(content, found.dimensions, rows, shown)
 
 
 def generation_of(
@@ -168,8 +178,8 @@ def _known(stratify: Sequence[str], dimensions: Collection[str]) -> list[str] | 
     return [name for name in stratify if name in dimensions] if stratify else None
 
 
-def finish(out: Path, part: Part, whole: Whole, stratify: Sequence[str] = ()) -> dict[str, Any]:
-    """Write the files of a report; its content.
+def finish(out: Path, part: Part, whole: Whole, stratify: Sequence[str] = ()) -> Finished:
+    """Write the files of a report.
 
     Raises:
         UnknownDimension: No row of any kind has a dimension of ``stratify``.
@@ -212,7 +222,7 @@ def finish(out: Path, part: Part, whole: Whole, stratify: Sequence[str] = ()) ->
             "outcome": outcome.as_data(),
         },
     )
-    return content
+    return Finished(content, retrieval.shown)
 
 
 def _check_dimensions(asked: Sequence[str], known: Collection[str]) -> None:
@@ -231,8 +241,8 @@ def finish_merged(
     *,
     folder: Path,
     begin: Begin = here,
-) -> dict[str, Any]:
-    """Write the files of a report of many sources, by way of ``folder``; its content.
+) -> Finished:
+    """Write the files of a report of many sources, by way of ``folder``.
 
     ``begin`` takes what can be done beside the rest.
 
@@ -306,8 +316,8 @@ def _check_lines(directory: Path, lines: Mapping[str, int]) -> None:
             )
 
 
-def merge(directories: Sequence[Path], out: Path, stratify: Sequence[str] = ()) -> dict[str, Any]:
-    """Make one report of the parts in ``directories``; its content.
+def merge(directories: Sequence[Path], out: Path, stratify: Sequence[str] = ()) -> Finished:
+    """Make one report of the parts in ``directories``.
 
     Raises ``BadPart`` where they are not parts of one whole, ``BadRows`` where their rows do not
     fit together.

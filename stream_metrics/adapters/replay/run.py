@@ -25,6 +25,7 @@ from typing import Any, Final, Protocol
 from stream_metrics.adapters.replay.manifest import MANIFEST, Manifest, fingerprint, load, save
 from stream_metrics.adapters.replay.merge import with_figures, with_rows
 from stream_metrics.adapters.replay.parts import (
+    Finished,
     Part,
     Whole,
     finish,
@@ -142,8 +143,8 @@ class Task:
 _Dealt = tuple[Place, int, Record]
 
 
-def run(task: Task, progress: Progress) -> dict[str, Any]:
-    """Replay, and write the files of the report; its content.
+def run(task: Task, progress: Progress) -> Finished:
+    """Replay, and write the files of the report.
 
     Raises ``StrictlyBad``, ``InUse``, ``pool.WorkerDied``, ``spool.SpoolDamaged``, and what the
     source raises.
@@ -157,7 +158,7 @@ def run(task: Task, progress: Progress) -> dict[str, Any]:
             raise
 
 
-def _run(task: Task, folder: Path, progress: Progress) -> dict[str, Any]:
+def _run(task: Task, folder: Path, progress: Progress) -> Finished:
     known = os.urandom(16).hex() if task.source.identity is None else task.source.identity
     work = Work(folder, task.options, fingerprint(known, task.config, task.options, task.member))
     manifest = _unfinished(task, work, progress)
@@ -260,7 +261,7 @@ def _spool(task: Task, work: Work, manifest: Manifest, records: Iterable[_Dealt]
     save(work.folder, manifest)
 
 
-def _at_once(task: Task, records: list[_Dealt]) -> dict[str, Any]:
+def _at_once(task: Task, records: list[_Dealt]) -> Finished:
     engine = Replay.of(task.options)
     held = Held([(number, record) for _, number, record in records])
     for place, number, record in held.each():
@@ -283,7 +284,7 @@ def _at_once(task: Task, records: list[_Dealt]) -> dict[str, Any]:
 
 def _from_spool(
     task: Task, work: Work, manifest: Manifest, progress: Progress, pool: Pool
-) -> dict[str, Any]:
+) -> Finished:
     pieces = pieces_of(manifest.sizes, task.scale.piece_bytes)
     left = [piece for piece in pieces if not is_done(work, piece)]
     ready = len(pieces) - len(left)
