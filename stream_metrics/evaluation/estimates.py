@@ -209,6 +209,10 @@ class Estimates:
                 self._kinds.append(found)
             self._kind[at] = kinds[id(found)]
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process, which makes its own estimates while this one makes others."""
+        return {**self.__dict__, "_known": {}}
+
     def over_all(self, columns: Mapping[str, Floats]) -> dict[str, Block]:
         """The means of several columns, over all rows."""
         return self._blocks(self._chosen(columns, dict.fromkeys(columns, self._by_unit)))

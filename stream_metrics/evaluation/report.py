@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stream_metrics.evaluation.beside import Begin, here
 from stream_metrics.evaluation.estimates import (
     Block,
     Dimensions,
@@ -130,6 +131,7 @@ class Retrieval:
         *,
         intervals: Intervals | None = Intervals(),  # noqa: B008 - a value, never changed
         dimensions: Sequence[str] | None = None,
+        begin: Begin = here,
     ) -> Block:
         """The block.
 
@@ -137,6 +139,7 @@ class Retrieval:
             intervals: How to make them, by resampling conversations. None: no bounds.
             dimensions: What to split by. None: each dimension with 2 to ``MOST_STRATA`` values, the
                 language first.
+            begin: Takes the strata of each dimension, which can be computed beside the rest.
 
         Raises:
             UnknownDimension: No search has that dimension.
@@ -153,7 +156,8 @@ class Retrieval:
             self._retrieved,
             self._judged,
         )
-        return _block(whole, intervals, dimensions_of(self._places, dimensions, "search"))
+        split = dimensions_of(self._places, dimensions, "search")
+        return _block(whole, intervals, split, begin=begin)
 
 
 def _together(parts: Sequence[Scored]) -> _All:
@@ -182,6 +186,7 @@ def _block(
     split: Sequence[str],
     missing: int = 0,
     dropped: int = 0,
+    begin: Begin = here,
 ) -> Block:
     counts = dict.fromkeys(STRATEGIES, 0)
     for strategy in whole.strategies:
@@ -190,6 +195,7 @@ def _block(
     used = [name for name, count in counts.items() if count]
     estimates = Estimates(whole.places, intervals)
     columns = {name: whole.values[:, at] for at, name in enumerate(whole.metrics)}
+    strata = {name: begin(estimates.of_strata, name, columns) for name in split}
     return {
         "unit": whole.unit,
         "queries": len(whole.places),
@@ -201,7 +207,7 @@ def _block(
         "strategy_used": "mixed" if len(used) > 1 else used[0] if used else None,
         "strategy_counts": counts,
         "metrics": _metrics(whole, estimates, columns, used),
-        "strata": {name: estimates.of_strata(name, columns) for name in split},
+        "strata": {name: found() for name, found in strata.items()},
     }
 
 

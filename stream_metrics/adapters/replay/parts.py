@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
@@ -32,7 +33,6 @@ from stream_metrics.adapters.replay.merge import (
     told,
     write_queries,
 )
-from stream_metrics.adapters.replay.pool import Begin, here
 from stream_metrics.adapters.reports import (
     BUCKETS,
     NO_JSON,
@@ -45,6 +45,7 @@ from stream_metrics.adapters.reports import (
 )
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.windows import parse_window
+from stream_metrics.evaluation.beside import Begin, here
 from stream_metrics.evaluation.estimates import UnknownDimension
 from stream_metrics.evaluation.gathered import Queries
 from stream_metrics.evaluation.generation import Generation
@@ -134,23 +135,39 @@ class Finished(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """All that a report is made of: the outcome, what passes by, in order, and blocks.
+    """All that a report is made of: the outcome, rows in order, and what has files of its own.
 
-    ``rows`` are lines behind what a report needs of them; ``retrieval`` and ``generation`` write
-    their files when they are called.
+    ``rows`` are lines behind what a report needs of them. The others have written their files when
+    they return; ``buckets`` says how many lines that are.
     """
 
     outcome: Outcome
     rows: Iterable[tuple[Figures, str]]
-    buckets: Iterable[Bucket]
+    buckets: Callable[[], int]
     retrieval: Callable[[], Block]
     generation: Callable[[], Block]
 
 
+def buckets_of(out: Path, part: Part, outcome: Outcome, buckets: Iterable[Bucket]) -> int:
+    """Write buckets in order, and the window sums that they make; how many lines of buckets."""
+    options = part.options
+    windows = outcome.window_sums(options)
+    lines = bucket_lines(buckets, options.history(outcome.last_event_us), windows.take)
+    written = write_lines(out / BUCKETS, lines)
+    write_json(out, "windows.json", windows.document())
+    return written
+
+
 def retrieval_of(
-    out: Path, part: Part, searches: Iterable[Searched], stratify: Sequence[str] = ()
+    out: Path,
+    part: Part,
+    searches: Iterable[Searched],
+    stratify: Sequence[str] = (),
+    begin: Begin = here,
 ) -> Block:
     """Write lines of searches and those of ``relevant.jsonl``, each in order; their block.
+
+    ``begin`` takes what can be computed beside the rest.
 
     Raises ``BadRows`` for what is no row.
     """
@@ -158,7 +175,7 @@ def retrieval_of(
     found, shown = Retrieval(metrics), Queries.of(metrics)
     rows = write_queries(out / QUERIES, out / RELEVANT, scored_queries(searches, found, shown))
     split = _known(stratify, found.dimensions)
-    content = found.block(intervals=part.scoring.intervals, dimensions=split)
+    content = found.block(intervals=part.scoring.intervals, dimensions=split, begin=begin)
     return Block(content, found.dimensions, rows, shown)
 
 
@@ -185,15 +202,10 @@ def finish(out: Path, part: Part, whole: Whole, stratify: Sequence[str] = ()) ->
         UnknownDimension: No row of any kind has a dimension of ``stratify``.
         BadRows: A line is no row.
     """
-    outcome, options = whole.outcome, part.options
+    outcome = whole.outcome
     report = Report(stratify or None, part.scoring.intervals)
-    windows = outcome.window_sums(options)
-    history = options.history(outcome.last_event_us)
-    buckets = write_lines(out / BUCKETS, bucket_lines(whole.buckets, history, windows.take))
-    write_json(out, "windows.json", windows.document())
-    generation = whole.generation()
     write_lines(out / ROWS, reported(whole.rows, report))
-    retrieval = whole.retrieval()
+    retrieval, generation, buckets = whole.retrieval(), whole.generation(), whole.buckets()
     _check_dimensions(stratify, {*STRATA} | retrieval.dimensions | generation.dimensions)
     if {*report.recorded} & (retrieval.dimensions | {*stratify}):
         report.tell(told(out / ROWS, out / QUERIES))
@@ -252,17 +264,21 @@ def finish_merged(
         whole = Whole(
             outcome,
             merged_rows(left),
-            merged_buckets(left),
-            begin(_merged_retrieval, out, part, left, stratify),
-            lambda: generation_of(out, part, merged_turns(left), stratify),
+            begin(_merged_buckets, out, part, outcome, left),
+            partial(retrieval_of, out, part, merged_queries(left), stratify, begin),
+            begin(_merged_generation, out, part, left, stratify),
         )
         return finish(out, part, whole, stratify)
 
 
-def _merged_retrieval(
+def _merged_buckets(out: Path, part: Part, outcome: Outcome, sources: Sequence[Found]) -> int:
+    return buckets_of(out, part, outcome, merged_buckets(sources))
+
+
+def _merged_generation(
     out: Path, part: Part, sources: Sequence[Found], stratify: Sequence[str]
 ) -> Block:
-    return retrieval_of(out, part, merged_queries(sources), stratify)
+    return generation_of(out, part, merged_turns(sources), stratify)
 
 
 def read(directory: Path) -> tuple[Part, Outcome]:

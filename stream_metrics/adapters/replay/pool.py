@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from stream_metrics.adapters.replay.pieces import Work, compute
 from stream_metrics.adapters.replay.spool import Piece
+from stream_metrics.evaluation.beside import here
 from stream_metrics.worker.collecting import collect_seldom, collecting_once
 
 _T = TypeVar("_T")
@@ -22,17 +22,6 @@ _T = TypeVar("_T")
 
 class WorkerDied(Exception):
     """A process of the replay ended before its piece was done."""
-
-
-class Begin(Protocol):
-    """Begins a call; what it gives back waits for the result, and raises ``WorkerDied``."""
-
-    def __call__(self, call: Callable[..., _T], *arguments: Any) -> Callable[[], _T]: ...
-
-
-def here(call: Callable[..., _T], *arguments: Any) -> Callable[[], _T]:
-    """Begins nothing: the call is made in this process when its result is asked for."""
-    return partial(call, *arguments)
 
 
 class Pool:
@@ -63,7 +52,7 @@ class Pool:
             raise
 
     def begin(self, call: Callable[..., _T], *arguments: Any) -> Callable[[], _T]:
-        """Begin what can be done beside this process; see ``Begin``."""
+        """Begin what can be done beside this process; its result may raise ``WorkerDied``."""
         if self._executor is None:
             return here(call, *arguments)
         future = self._executor.submit(call, *arguments)

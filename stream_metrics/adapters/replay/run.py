@@ -28,6 +28,7 @@ from stream_metrics.adapters.replay.parts import (
     Finished,
     Part,
     Whole,
+    buckets_of,
     finish,
     finish_merged,
     generation_of,
@@ -272,10 +273,11 @@ def _at_once(task: Task, records: list[_Dealt]) -> Finished:
         lines[kind].append(line)
     out, part = task.out, _part(task)
     queries = zip(lines["queries"], lines["relevant"], strict=True)
+    outcome = merged([found], task.options)
     whole = Whole(
-        merged([found], task.options),
+        outcome,
         with_figures(lines_of(engine)),
-        history.buckets(),
+        partial(buckets_of, out, part, outcome, history.buckets()),
         partial(retrieval_of, out, part, with_rows(queries), task.stratify),
         partial(generation_of, out, part, lines["turns"], task.stratify),
     )
