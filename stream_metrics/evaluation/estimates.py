@@ -249,6 +249,22 @@ class Estimates:
                 means = sums_from(ordered, starts) / np.diff(starts, append=len(ordered))
             yield name, _Column(_Of.units(of[starts]), means)
 
+    def alike(self, dimensions: Sequence[str]) -> list[list[str]]:
+        """The dimensions, those together that tell the same rows apart: a release an agent, say."""
+        found: dict[tuple[int, ...], list[str]] = {}
+        for dimension in dimensions:
+            firsts: dict[str | None, int] = {None: -1}
+            of_kind = (kind.get(dimension) for kind in self._kinds)
+            parts = tuple(firsts.setdefault(name, at) for at, name in enumerate(of_kind))
+            found.setdefault(parts, []).append(dimension)
+        return list(found.values())
+
+    def of_several(
+        self, dimensions: Sequence[str], columns: Mapping[str, Floats]
+    ) -> dict[str, Block]:
+        """What ``of_strata`` gives for each of several dimensions."""
+        return {dimension: self.of_strata(dimension, columns) for dimension in dimensions}
+
     def of_strata(self, dimension: str, columns: Mapping[str, Floats]) -> Block:
         """All columns, by the names of their metrics, in each stratum of a dimension."""
         of_kind = [one.get(dimension) for one in self._kinds]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import nan
 from typing import Any, NamedTuple
 
@@ -68,7 +68,7 @@ def retrieval_block(
     """
     whole = _together(parts)
     split = dimensions_of(whole.places, dimensions, "query")
-    return _block(whole, intervals, split, missing, dropped)
+    return _begun(whole, intervals, split, missing, dropped)()
 
 
 class Retrieval:
@@ -131,15 +131,24 @@ class Retrieval:
         *,
         intervals: Intervals | None = Intervals(),  # noqa: B008 - a value, never changed
         dimensions: Sequence[str] | None = None,
-        begin: Begin = here,
     ) -> Block:
-        """The block.
+        """What ``begun`` makes, here and now."""
+        return self.begun(intervals=intervals, dimensions=dimensions)()
+
+    def begun(
+        self,
+        *,
+        intervals: Intervals | None = Intervals(),  # noqa: B008 - a value, never changed
+        dimensions: Sequence[str] | None = None,
+        begin: Begin = here,
+    ) -> Callable[[], Block]:
+        """Begin the block; what it gives back makes it of what was begun and the rest.
 
         Args:
             intervals: How to make them, by resampling conversations. None: no bounds.
             dimensions: What to split by. None: each dimension with 2 to ``MOST_STRATA`` values, the
                 language first.
-            begin: Takes the strata of each dimension, which can be computed beside the rest.
+            begin: Takes what can be computed beside the rest.
 
         Raises:
             UnknownDimension: No search has that dimension.
@@ -157,7 +166,7 @@ class Retrieval:
             self._judged,
         )
         split = dimensions_of(self._places, dimensions, "search")
-        return _block(whole, intervals, split, begin=begin)
+        return _begun(whole, intervals, split, begin=begin)
 
 
 def _together(parts: Sequence[Scored]) -> _All:
@@ -180,14 +189,22 @@ def _together(parts: Sequence[Scored]) -> _All:
     )
 
 
-def _block(
+class _Beside(NamedTuple):
+    """What is computed beside the rest of a block, by metric or dimension."""
+
+    turns: Callable[[], dict[str, Block]] | None
+    strategies: Mapping[Strategy, Callable[[], dict[str, Block]]]
+    strata: Sequence[Callable[[], dict[str, Block]]]
+
+
+def _begun(
     whole: _All,
     intervals: Intervals | None,
     split: Sequence[str],
     missing: int = 0,
     dropped: int = 0,
     begin: Begin = here,
-) -> Block:
+) -> Callable[[], Block]:
     counts = dict.fromkeys(STRATEGIES, 0)
     for strategy in whole.strategies:
         if strategy is not None:
@@ -195,30 +212,50 @@ def _block(
     used = [name for name, count in counts.items() if count]
     estimates = Estimates(whole.places, intervals)
     columns = {name: whole.values[:, at] for at, name in enumerate(whole.metrics)}
-    strata = {name: begin(estimates.of_strata, name, columns) for name in split}
-    return {
-        "unit": whole.unit,
-        "queries": len(whole.places),
-        "queries_missing": missing,
-        "queries_dropped": dropped,
-        "queries_without_judgement": len(whole.places) - sum(counts.values()),
-        "retrieved": whole.retrieved,
-        "judged": whole.judged,
-        "strategy_used": "mixed" if len(used) > 1 else used[0] if used else None,
-        "strategy_counts": counts,
-        "metrics": _metrics(whole, estimates, columns, used),
-        "strata": {name: found() for name, found in strata.items()},
-    }
-
-
-def _metrics(
-    whole: _All, estimates: Estimates, columns: Mapping[str, Floats], used: Sequence[Strategy]
-) -> Block:
-    """All figures of each metric."""
     strategies = np.array(
         [-1 if one is None else STRATEGIES.index(one) for one in whole.strategies], dtype=np.int64
     )
-    known = strategies >= 0
+    of_strategy = {
+        strategy: np.flatnonzero(strategies == STRATEGIES.index(strategy))
+        for strategy in (used if len(used) > 1 else ())
+    }
+    beside = _Beside(
+        None if whole.turns is None else begin(estimates.over_turns, columns, whole.turns),
+        {
+            strategy: begin(estimates.over_each, columns, dict.fromkeys(columns, rows))
+            for strategy, rows in of_strategy.items()
+        },
+        [begin(estimates.of_several, names, columns) for names in estimates.alike(split)],
+    )
+
+    def block() -> Block:
+        metrics = _metrics(whole, estimates, columns, strategies >= 0, beside)
+        strata = {name: one for found in beside.strata for name, one in found().items()}
+        return {
+            "unit": whole.unit,
+            "queries": len(whole.places),
+            "queries_missing": missing,
+            "queries_dropped": dropped,
+            "queries_without_judgement": len(whole.places) - sum(counts.values()),
+            "retrieved": whole.retrieved,
+            "judged": whole.judged,
+            "strategy_used": "mixed" if len(used) > 1 else used[0] if used else None,
+            "strategy_counts": counts,
+            "metrics": metrics,
+            "strata": {name: strata[name] for name in split},
+        }
+
+    return block
+
+
+def _metrics(
+    whole: _All,
+    estimates: Estimates,
+    columns: Mapping[str, Floats],
+    known: Bools,
+    beside: _Beside,
+) -> Block:
+    """All figures of each metric; ``known``: which searches something judges."""
     relevant = {
         name: np.flatnonzero(known & whole.with_relevant[:, at])
         for at, name in enumerate(whole.metrics)
@@ -226,23 +263,19 @@ def _metrics(
     queries = int(known.sum())
     blocks = estimates.over_all(columns)
     fewer = [name for name in columns if len(relevant[name]) < queries]
-    beside = estimates.over_each({name: columns[name] for name in fewer}, relevant)
-    turns = None if whole.turns is None else estimates.over_turns(columns, whole.turns)
-    by_strategy = {}
-    if len(used) > 1:
-        for strategy in used:
-            rows = np.flatnonzero(strategies == STRATEGIES.index(strategy))
-            by_strategy[strategy] = estimates.over_each(columns, dict.fromkeys(columns, rows))
+    over_fewer = estimates.over_each({name: columns[name] for name in fewer}, relevant)
+    turns = None if beside.turns is None else beside.turns()
+    by_strategy = {strategy: blocks() for strategy, blocks in beside.strategies.items()}
     found = {}
     for name, block in blocks.items():
         found[name] = {
             **block,
             "queries_with_relevant": len(relevant[name]),
             "queries_without_relevant": queries - len(relevant[name]),
-            "over_queries_with_relevant": dict(beside.get(name, block)),
+            "over_queries_with_relevant": dict(over_fewer.get(name, block)),
         }
         if turns is not None:
             found[name]["macro_turn"] = turns[name]
         if by_strategy:
-            found[name]["by_strategy"] = {one: by_strategy[one][name] for one in used}
+            found[name]["by_strategy"] = {one: by_strategy[one][name] for one in by_strategy}
     return found

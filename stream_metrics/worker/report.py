@@ -195,10 +195,12 @@ class Report:
         source: Sequence[str],
         config: dict[str, Any],
         *,
-        retrieval: dict[str, Any] | None = None,
         generation: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """The content of ``report.json``; ``retrieval`` and ``generation`` are blocks of it."""
+        """The content of ``report.json``; ``generation`` is a block of it.
+
+        Searches, which take longest, have a place in it that is still empty.
+        """
         totals = {name: sum(self._counts[name]) for name in _COUNTED}
         found = estimated(self._figures(), self._intervals)
         return {
@@ -223,7 +225,7 @@ class Report:
                 dict(self._routes), totals["routing_labelled"], totals["routing_correct"]
             ),
             "reranking": outcome.reranks.row(),
-            "retrieval": retrieval,
+            "retrieval": None,
             "generation": generation,
             "bad_records": {
                 "count": outcome.invalid,

@@ -117,20 +117,31 @@ class Part:
 class Block(NamedTuple):
     """A block of the report that has files of its own, and what its rows can be split by.
 
-    ``rows`` is how many there are; ``shown``: what the page shows of them, if it does.
+    ``rows`` is how many there are.
     """
 
     content: dict[str, Any] | None
     dimensions: set[str]
     rows: int
-    shown: Queries | None = None
+
+
+class Begun(NamedTuple):
+    """The same of searches; ``content`` waits for what is computed beside the rest.
+
+    ``shown`` is what the page shows of the rows.
+    """
+
+    content: Callable[[], dict[str, Any]]
+    dimensions: set[str]
+    rows: int
+    shown: Queries
 
 
 class Finished(NamedTuple):
     """The content of a report, and what its page shows of the rows of searches."""
 
     content: dict[str, Any]
-    searches: Queries | None
+    searches: Queries
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +155,7 @@ class Whole:
     outcome: Outcome
     rows: Iterable[tuple[Figures, str]]
     buckets: Callable[[], int]
-    retrieval: Callable[[], Block]
+    retrieval: Callable[[], Begun]
     generation: Callable[[], Block]
 
 
@@ -164,7 +175,7 @@ def retrieval_of(
     searches: Iterable[Searched],
     stratify: Sequence[str] = (),
     begin: Begin = here,
-) -> Block:
+) -> Begun:
     """Write lines of searches and those of ``relevant.jsonl``, each in order; their block.
 
     ``begin`` takes what can be computed beside the rest.
@@ -175,14 +186,14 @@ def retrieval_of(
     found, shown = Retrieval(metrics), Queries.of(metrics)
     rows = write_queries(out / QUERIES, out / RELEVANT, scored_queries(searches, found, shown))
     split = _known(stratify, found.dimensions)
-    content = found.block(intervals=part.scoring.intervals, dimensions=split, begin=begin)
-    return Block(content, found.dimensions, rows, shown)
+    content = found.begun(intervals=part.scoring.intervals, dimensions=split, begin=begin)
+    return Begun(content, found.dimensions, rows, shown)
 
 
 def generation_of(
     out: Path, part: Part, lines: Iterable[str], stratify: Sequence[str] = ()
 ) -> Block:
-    """The same for lines of answered turns."""
+    """Write lines of answered turns, in order; their block; raises ``BadRows``."""
     found = Generation()
     rows = write_lines(out / TURNS, scored_turns(lines, found))
     split = _known(stratify, found.dimensions)
@@ -209,8 +220,9 @@ def finish(out: Path, part: Part, whole: Whole, stratify: Sequence[str] = ()) ->
     _check_dimensions(stratify, {*STRATA} | retrieval.dimensions | generation.dimensions)
     if {*report.recorded} & (retrieval.dimensions | {*stratify}):
         report.tell(told(out / ROWS, out / QUERIES))
-    blocks = {"retrieval": retrieval.content, "generation": generation.content}
-    content = report.document(outcome, part.source, part.config, **blocks)
+    content = report.document(outcome, part.source, part.config, generation=generation.content) | {
+        "retrieval": retrieval.content()
+    }
     write_json(out, "report.json", content)
     lines = {
         ROWS: report.rows,
