@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Final, NamedTuple, Protocol, Self
+from types import GenericAlias, TracebackType
+from typing import Any, Final, NamedTuple, Protocol, Self
 
 import msgspec
 
@@ -19,9 +19,19 @@ from stream_metrics.engine.row import shown_turns
 from stream_metrics.engine.state import Conversation
 from stream_metrics.events.canonical import decode_json
 from stream_metrics.events.decode import Event
-from stream_metrics.events.wire import PAYLOADS, Payload, convert
+from stream_metrics.events.wire import (
+    PAYLOADS,
+    Payload,
+    Result,
+    Search,
+    SearchIteration,
+    convert,
+)
 from stream_metrics.ports import Record
 from stream_metrics.worker.replay import Replay
+
+_Decoders = Mapping[str, Callable[[bytes], Payload]]
+"""By the type of an event."""
 
 
 class Again(Protocol):
@@ -94,18 +104,21 @@ def conversations_with_events(
 ) -> Iterator[Told]:
     """Every conversation of ``engine``, which has been fed ``records``, by code point of its id.
 
-    With ``wanted`` only those of these ids come with events. In memory are the events of one
-    conversation.
+    With ``wanted`` only those of these ids come with events, and of results with texts and
+    ``doc_id`` alone. In memory are the events of one conversation.
     """
+    decode = _WHOLE if wanted is None else _TOLD
     for conversation in engine.conversations():
         name = conversation.conversation_id
         if wanted is not None and name not in wanted:
             yield Told(conversation, None)
             continue
-        yield Told(conversation, list(_standing(records, engine, conversation)))
+        yield Told(conversation, list(_standing(records, engine, conversation, decode)))
 
 
-def _standing(records: Again, engine: Replay, conversation: Conversation) -> Iterator[Event]:
+def _standing(
+    records: Again, engine: Replay, conversation: Conversation, decode: _Decoders
+) -> Iterator[Event]:
     """The events, read again; what others have replaced, or a ``forget`` erased, is not."""
     name = conversation.conversation_id
     for turn in shown_turns(conversation, engine.options.turn_scope):
@@ -115,19 +128,34 @@ def _standing(records: Again, engine: Replay, conversation: Conversation) -> Ite
         for digest, carrier in carriers.items():
             kind = "turn_completed" if carrier.completed else "search_iteration"
             record = records.at(engine.telling[name][digest])
-            payload = payload_again(record.value or b"", kind)
+            payload = payload_again(record.value or b"", kind, decode)
             yield Event(*carrier.version, name, turn.number, payload)
 
 
-_TYPED: Final[Mapping[str, Callable[[bytes], Payload]]] = {
+_WHOLE: Final[_Decoders] = {
     kind: msgspec.json.Decoder(PAYLOADS[kind]).decode
     for kind in ("search_iteration", "turn_completed")
 }
 
 
-def payload_again(value: bytes, kind: str) -> Payload:
+def _unread(kind: type[msgspec.Struct], names: Sequence[str], **lists: Any) -> Any:
+    """A type of which fields of these names stay as they were sent; ``lists`` hold other types."""
+    raw = [(name, msgspec.Raw, msgspec.Raw()) for name in names]
+    typed = [(name, GenericAlias(list, of) | None, None) for name, of in lists.items()]
+    return msgspec.defstruct(
+        kind.__name__, [*raw, *typed], bases=(kind,), gc=False, frozen=True, kw_only=True
+    )
+
+
+_RESULT: Final = _unread(Result, ["ids", "fields"])
+_SEARCH: Final = _unread(Search, ["routing"], results=_RESULT)
+_ITERATION: Final = _unread(SearchIteration, ["gate"], searches=_SEARCH)
+_TOLD: Final[_Decoders] = {**_WHOLE, "search_iteration": msgspec.json.Decoder(_ITERATION).decode}
+
+
+def payload_again(value: bytes, kind: str, decode: _Decoders = _WHOLE) -> Payload:
     """What a record says that ``decode`` has found to be a valid event of this type."""
     try:
-        return _TYPED[kind](value)
+        return decode[kind](value)
     except ValueError:  # a key that stands twice may hide what no event may hold
         return convert(decode_json(value)[0], kind)
