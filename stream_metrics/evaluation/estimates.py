@@ -113,11 +113,17 @@ class Dimensions:
 
     def __init__(self) -> None:
         self._known: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
+        self._seen: dict[tuple[Any, ...], Mapping[str, str]] = {}  # by what a row tells of it
 
     def of(self, row: Mapping[str, Any]) -> Mapping[str, str]:
         """What the row's figures can be split by; see ``split_by``."""
-        found = split_by(row)
-        return self._known.setdefault(tuple(sorted(found.items())), found)
+        told = (*(row.get("dimensions") or {}).items(), "conversation_id" in row, row.get("agent"))
+        seen = self._seen.get(told)
+        if seen is None:
+            found = split_by(row)
+            seen = self._known.setdefault(tuple(sorted(found.items())), found)
+            self._seen[told] = seen
+        return seen
 
     @property
     def names(self) -> set[str]:

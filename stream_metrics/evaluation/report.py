@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import nan
 from typing import Any, NamedTuple
 
@@ -88,6 +88,7 @@ class Retrieval:
         self._turns = array("q")
         self._values = array("d")
         self._with_relevant = bytearray()
+        self._all_relevant = b"\1" * len(self._metrics)
         self._retrieved = self._judged = 0
         self._dimensions = Dimensions()
 
@@ -106,20 +107,25 @@ class Retrieval:
         Raises:
             KeyError, TypeError, IndexError, ValueError: This is none, or of other metrics.
         """
-        scores: Mapping[str, float | None] = row["scores"]
+        scores: Mapping[str, Any] = row["scores"]
         if tuple(scores) != self._metrics:
             raise ValueError(f"it has other metrics: {', '.join(scores) or 'none'}")
         strategy: Strategy | None = row["strategy"]
         if strategy is not None and strategy not in STRATEGIES:
             raise ValueError(f"there is no strategy {strategy!r}")
-        relevant = bytearray(b"\1" * len(scores))
-        for at in without:
-            relevant[at] = 0
+        relevant: bytes | bytearray = self._all_relevant
+        if without:
+            relevant = bytearray(relevant)
+            for at in without:
+                relevant[at] = 0
+        values: Collection[Any] = scores.values()
+        if None in values:
+            values = [nan if value is None else value for value in values]
         place = _Place(row["conversation_id"], self._dimensions.of(row))
         if self._places and self._places[-1] == place:
             place = self._places[-1]
         self._turns.append(row["turn"])
-        self._values.extend([nan if value is None else value for value in scores.values()])
+        self._values.extend(values)
         self._with_relevant += relevant
         self._places.append(place)
         self._strategies.append(strategy and STRATEGIES[STRATEGIES.index(strategy)])
