@@ -21,6 +21,8 @@ from stream_metrics.worker.replay import Replay
 BATCH_SEARCHES: Final = 2_000
 """Searches that are scored together; those of one conversation always are."""
 
+_NONE: Final = canonical_line([])
+
 Kind = Literal["queries", "relevant", "turns"]
 """Rows of searches; beside each a line with what it does not tell; rows of turns with an answer."""
 
@@ -61,7 +63,7 @@ def _of_searches(
     if searches and scoring is not None:
         for row, without in score_searches(searches, scoring):
             yield "queries", canonical_line(row)
-            yield "relevant", canonical_line(without)
+            yield "relevant", canonical_line(without) if without else _NONE
 
 
 def _of_turns(turns: Sequence[AnsweredTurn], options: Options) -> Iterator[tuple[Kind, str]]:
