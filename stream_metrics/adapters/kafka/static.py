@@ -17,8 +17,13 @@ from aiokafka.protocol.commit import OffsetCommitRequest, OffsetCommitRequest_v3
 from aiokafka.protocol.group import HeartbeatRequest, HeartbeatRequest_v1
 
 from stream_metrics.adapters.kafka.requests import StaticCommit, StaticHeartbeat
+from stream_metrics.adapters.kafka.rights import KafkaRefused
 
 FENCED_INSTANCE_ID: Final = 82  # as brokers number it; the library has no name for it
+
+TOO_OLD: Final = (
+    "`kafka.group_instance_id` needs brokers from 2.3 on, and these are older: leave it out"
+)
 
 
 class FencedInstance(KafkaError):  # type: ignore[misc]
@@ -56,7 +61,14 @@ class StaticCoordinator(GroupCoordinator):  # type: ignore[misc]
 
     async def _send_req(self, request: Any) -> Any:
         if self._fenced is None:
-            answer = await super()._send_req(_under(request, self._group_instance_id))
+            # While the member has no member id, because it is to join anew, a commit or a heartbeat
+            # that comes too late is sent as the library does: under its instance id the broker
+            # would take it for another's.
+            named = _under(request, self._group_instance_id) if self.member_id else request
+            try:
+                answer = await super()._send_req(named)
+            except NotImplementedError as error:
+                raise KafkaRefused(TOO_OLD) from error
             if FENCED_INSTANCE_ID not in _error_codes(answer):
                 return answer
             self._fenced = FencedInstance(self.group_id, self._group_instance_id)
