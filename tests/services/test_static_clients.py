@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import CommitFailedError
 
@@ -81,6 +82,51 @@ class Members:
         await wait_until(
             shared, SOON, lambda: str({n: c.assignment() for n, c in self.clients.items()})
         )
+
+
+@pytest.mark.parametrize("change", ["more partitions", "more topics", "fewer topics"])
+@pytest.mark.parametrize("nameless", [False, True])
+async def test_what_has_changed_is_shared_out_anew(
+    kafka: Kafka, change: str, nameless: bool
+) -> None:
+    """While all are started again in turn, the first while nobody else sees more partitions; also
+    where a member without a name shares out."""
+    group = f"turns-{change.replace(' ', '-')}-{nameless}-{os.getpid()}"
+    before = {f"{group}-{name}": PARTITIONS for name in ("a", "b")}
+    for topic in (*before, f"{group}-c"):
+        await kafka.create_topic(topic, PARTITIONS)
+    async with AsyncExitStack() as stack:
+        members = Members(kafka, group, stack)
+        names = [None, *NAMES] if nameless else list(NAMES)
+        for name in names:
+            await members.start(name, list(before))
+            await members.share(before)
+
+        after = await changed(kafka, group, change, before)
+        for name in names:
+            await members.start(name, list(after))
+
+        await members.share(after)
+
+
+async def changed(kafka: Kafka, group: str, change: str, counts: dict[str, int]) -> dict[str, int]:
+    """The topics and their partition counts after the change."""
+    if change == "more topics":
+        return {**counts, f"{group}-c": PARTITIONS}
+    await grow(kafka, f"{group}-a")
+    if change == "fewer topics":
+        return {f"{group}-a": PARTITIONS + 1}
+    return {**counts, f"{group}-a": PARTITIONS + 1}
+
+
+async def grow(kafka: Kafka, topic: str) -> None:
+    """Give the topic one more partition."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)
+    await admin.start()
+    try:
+        await admin.create_partitions({topic: NewPartitions(PARTITIONS + 1)})
+    finally:
+        await admin.close()
 
 
 async def test_nothing_is_shared_out_anew_where_nothing_has_changed(kafka: Kafka) -> None:

@@ -9,6 +9,7 @@ from typing import Final
 from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 
+from stream_metrics.adapters.kafka.noting import NotingAssignor
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.rights import check_rights, explain
 from stream_metrics.adapters.kafka.static import StaticConsumer
@@ -36,7 +37,8 @@ class Cluster:
     def consumer(self, group: Group) -> AIOKafkaConsumer:
         """A client for a member of the group, not started; it commits and seeks when told to."""
         settings = self._settings
-        client = AIOKafkaConsumer if settings.group_instance_id is None else StaticConsumer
+        named = settings.group_instance_id is not None
+        client = StaticConsumer if named else AIOKafkaConsumer
         return client(
             **client_options(settings),
             group_id=group.name,
@@ -44,7 +46,9 @@ class Cluster:
             enable_auto_commit=False,
             auto_offset_reset="none",
             isolation_level="read_committed",
-            partition_assignment_strategy=(group.assignor,),
+            partition_assignment_strategy=(
+                NotingAssignor(group.assignor) if named else group.assignor,
+            ),
             fetch_max_wait_ms=settings.fetch_max_wait_ms,
             max_partition_fetch_bytes=settings.max_partition_fetch_bytes,
             session_timeout_ms=settings.session_timeout_ms,

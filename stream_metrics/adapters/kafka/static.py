@@ -12,10 +12,12 @@ from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.coordinator.protocol import ConsumerProtocol
 from aiokafka.errors import KafkaError
 from aiokafka.protocol.commit import OffsetCommitRequest, OffsetCommitRequest_v3
 from aiokafka.protocol.group import HeartbeatRequest, HeartbeatRequest_v1
 
+from stream_metrics.adapters.kafka.noting import layout
 from stream_metrics.adapters.kafka.requests import StaticCommit, StaticHeartbeat
 from stream_metrics.adapters.kafka.rights import KafkaRefused
 
@@ -57,6 +59,7 @@ class StaticCoordinator(GroupCoordinator):  # type: ignore[misc]
     """The library's coordinator of a member that has an instance id."""
 
     _fenced: FencedInstance | None = None
+    _asked_anew = False  # once a client: where members see other layouts they would never rest
     _group_subscription: set[str] | None
 
     async def _send_req(self, request: Any) -> Any:
@@ -80,16 +83,39 @@ class StaticCoordinator(GroupCoordinator):  # type: ignore[misc]
             raise self._fenced
         super().check_errors()
 
-    async def _on_join_complete(self, *joined: Any) -> None:
+    async def _do_rejoin_group(self, subscription: Any) -> bool:
+        joined = await super()._do_rejoin_group(subscription)
+        return joined and subscription.assignment is not None
+
+    async def _on_join_complete(
+        self, generation: int, member_id: str, protocol: str, share: bytes
+    ) -> None:
         """Watch the topics' layout, too, where the group's leader ought to.
 
         A leader that comes back under its id is not told that it leads, so that nobody would notice
-        more partitions.
+        more partitions. What changed while a member was away, topics of its own settings too, has
+        not been shared out: then there is no assignment, and the member joins once more.
         """
-        await super()._on_join_complete(*joined)
-        if self._group_subscription is None:
+        led = self._group_subscription is not None
+        made_for = b"" if led else await self._made_for(share)
+        outdated = not led and made_for != layout(self._cluster, self._subscription.topics)
+        asked_anew, self._asked_anew = self._asked_anew, True
+        if outdated and not asked_anew:
+            self._lookup_assignor(protocol).ask_anew()
+            return
+        await super()._on_join_complete(generation, member_id, protocol, share)
+        if not led:
             self._group_subscription = set(self._subscription.topics)
-            self._metadata_snapshot = self._get_metadata_snapshot()
+            # With none, the next look at the topics is a change.
+            self._metadata_snapshot = {} if outdated and made_for else self._get_metadata_snapshot()
+
+    async def _made_for(self, share: bytes) -> bytes:
+        """The layout that it was made for, empty if a member without an instance id made it.
+
+        From then on the layout of our topics is known.
+        """
+        await self._client._maybe_wait_metadata()
+        return ConsumerProtocol.ASSIGNMENT.decode(share).user_data or b""
 
 
 def _under(request: Any, instance_id: str) -> Any:
