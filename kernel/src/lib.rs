@@ -18,7 +18,7 @@ mod wire;
 mod words;
 
 /// Raised with every change that the Python side must know of; see `stream_metrics.kernel`.
-const INTERFACE: u32 = 2;
+const INTERFACE: u32 = 3;
 
 #[pymodule]
 fn stream_metrics_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -126,7 +126,7 @@ class Intake:
         self._bounds: object = None
         if kernel is not None and isinstance(dedup, kernel.Deduplicator):
             self._certain = dedup.take
-            self._certain_labels = getattr(kernel, "taken_labels", None)
+            self._certain_labels = kernel.taken_labels
             self._bounds = kernel.Bounds(limits, SCHEMA_VERSION, _TYPE_LABELS, OTHER)
 
     def take(
@@ -178,8 +178,7 @@ class Intake:
     def _take_labels(
         self, value: bytes, key: bytes | None, timestamp_ms: int | None
     ) -> Taken | None:
-        if self._certain_labels is None:
-            return None
+        assert self._certain_labels is not None  # there with self._certain
         found = self._certain_labels(value, key, self._bounds)
         if found is None:
             return None

@@ -19,7 +19,7 @@ from stream_metrics.kernel import kernel
 from stream_metrics.metrics.decisions import Rerank, rerank
 from stream_metrics.metrics.gain import ITERATIONS_CAP
 
-_RERANKED: Final[Callable[..., Any] | None] = getattr(kernel, "reranked", None)
+_RERANKED: Final[Callable[..., Any] | None] = None if kernel is None else kernel.reranked
 FIRST = 5  # in a tally, behind the numbers of results by label: the first one that has a label
 
 

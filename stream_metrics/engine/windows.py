@@ -25,7 +25,7 @@ Touched = dict[tuple[str, int, str], bytes | None]  # None: the bucket goes
 NamedCell = tuple[int, int, str, Sums]  # sign, time in microseconds, agent, sums
 _Level = dict[tuple[int, str], Sums]  # by bucket and agent
 
-_COMPILED: Final = getattr(kernel, "changed_buckets", None)
+_COMPILED: Final = None if kernel is None else kernel.changed_buckets
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _WINDOW_UNITS: Final = (("h", 3_600), ("m", 60), ("s", 1))

@@ -19,7 +19,7 @@ from stream_metrics.metrics.words import ARTICLES
 
 DEFAULT_LANGUAGE: Final = "en"
 
-_COMPILED: Final = getattr(kernel, "words_among", None)
+_COMPILED: Final = None if kernel is None else kernel.words_among
 
 _BETWEEN: Final = "\x1e"
 """Between texts that are normalised together: white space, and no part of what makes a word."""

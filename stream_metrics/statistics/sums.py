@@ -14,7 +14,7 @@ from stream_metrics.kernel import kernel
 from stream_metrics.statistics.resampling import SEED, generator, times_drawn
 from stream_metrics.statistics.units import Floats
 
-_COMPILED: Final = getattr(kernel, "resampled_sums", None)
+_COMPILED: Final = None if kernel is None else kernel.resampled_sums
 MOST_UNITS: Final = 2**32 - 1
 """Units that the kernel draws from; above, numpy takes whole words of the generator."""
 

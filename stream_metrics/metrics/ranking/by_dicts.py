@@ -27,7 +27,7 @@ Run = Mapping[str, Mapping[str, float]]
 CELLS: Final = 100_000
 """Ranks of one batch, padding included: the arrays of one metric fit a processor's cache."""
 
-_COMPILED: Final = getattr(kernel, "judged_rankings", None)
+_COMPILED: Final = None if kernel is None else kernel.judged_rankings
 
 
 @dataclass(frozen=True, slots=True)
