@@ -20,6 +20,7 @@ const LANES: usize = 4;
 const READY: usize = 1024;
 
 /// PCG64 (XSL RR 128/64), half a word at a time: the lower one first.
+#[derive(Clone)]
 struct Pcg64 {
     state: u128,
     steps: [(u128, u128); LANES],
@@ -92,23 +93,86 @@ impl Below {
     }
 }
 
-/// How often a unit is drawn. Fewer than 256 units are drawn fewer than 256 times; of more, one is
-/// drawn so often in less than one of 10^500 resamples. A byte, so that the counts of 10^5 units
-/// nearly fit a processor's nearest cache, where most of the time goes.
-type Times = u8;
+/// How often a unit is drawn.
+trait Times: Copy + Default + Into<f64> {
+    /// Once more; beyond the largest it begins again.
+    fn count(&mut self);
+}
+
+impl Times for u8 {
+    #[inline(always)]
+    fn count(&mut self) {
+        *self = self.wrapping_add(1);
+    }
+}
+
+impl Times for u32 {
+    #[inline(always)]
+    fn count(&mut self) {
+        *self += 1;
+    }
+}
+
+/// Resamples of so many units, one after another.
+///
+/// A unit is counted in a byte, so that the counts of 10^5 units nearly fit the processor's nearest
+/// cache, where most of the time goes. If one is drawn 256 times, which nobody will see but of a
+/// broken generator, they do not sum up to all, and the resample is counted once more, in words.
+struct Resampler {
+    source: Pcg64,
+    below: Below,
+    bytes: Vec<u8>,
+    words: Vec<u32>,
+}
+
+impl Resampler {
+    fn new(source: Pcg64, units: u32) -> Self {
+        Self {
+            source,
+            below: Below::new(units),
+            bytes: vec![0; units as usize],
+            words: Vec::new(),
+        }
+    }
+
+    /// Draw the next resample, and add each column's sum to its sums.
+    fn next(&mut self, columns: &[Vec<f64>], found: &mut [Vec<f64>]) {
+        let before = self.source.clone();
+        draw(&mut self.source, self.below, &mut self.bytes);
+        if sum(&self.bytes) == self.bytes.len() {
+            return add_sums(&self.bytes, columns, found);
+        }
+        self.source = before;
+        self.words.resize(self.bytes.len(), 0);
+        draw(&mut self.source, self.below, &mut self.words);
+        add_sums(&self.words, columns, found);
+    }
+}
+
+fn add_sums<T: Times>(times: &[T], columns: &[Vec<f64>], found: &mut [Vec<f64>]) {
+    for (sums, column) in found.iter_mut().zip(columns) {
+        sums.push(0.0 + weighted(times, column)); // as numpy: never -0.0
+    }
+}
+
+fn sum(bytes: &[u8]) -> usize {
+    let of_block = |block: &[u8]| block.iter().map(|&times| u16::from(times)).sum::<u16>();
+    let blocks = bytes.chunks(BLOCK); // which no 16 bits overflow
+    blocks.map(|block| usize::from(of_block(block))).sum()
+}
 
 /// Count how often each unit is drawn in one resample.
-fn draw(source: &mut Pcg64, below: Below, times: &mut [Times]) {
-    times.fill(0);
+fn draw<T: Times>(source: &mut Pcg64, below: Below, times: &mut [T]) {
+    times.fill(T::default());
     let mut left = times.len();
     if left == 1 {
-        times[0] = 1; // of one unit nothing is drawn
+        times[0].count(); // of one unit nothing is drawn
         return;
     }
     while left > 0 {
         for &half in source.take(left) {
             if let Some(at) = below.of(half) {
-                times[at] += 1;
+                times[at].count();
                 left -= 1;
             }
         }
@@ -116,11 +180,11 @@ fn draw(source: &mut Pcg64, below: Below, times: &mut [Times]) {
 }
 
 /// The values, each as often as it was drawn, added up pairwise as numpy does.
-fn weighted(times: &[Times], values: &[f64]) -> f64 {
+fn weighted<T: Times>(times: &[T], values: &[f64]) -> f64 {
     let n = times.len();
     if n < 8 {
         let terms = times.iter().zip(values);
-        return terms.fold(-0.0, |sum, (&often, &value)| sum + f64::from(often) * value);
+        return terms.fold(-0.0, |sum, (&often, &value)| sum + often.into() * value);
     }
     if n > BLOCK {
         let half = n / 2 - n / 2 % 8;
@@ -132,17 +196,17 @@ fn weighted(times: &[Times], values: &[f64]) -> f64 {
     let (mut often, mut value) = (times.chunks_exact(8), values.chunks_exact(8));
     let (first, with) = (often.next().unwrap_or(&[]), value.next().unwrap_or(&[]));
     for (lane, (&often, &value)) in lanes.iter_mut().zip(first.iter().zip(with)) {
-        *lane = f64::from(often) * value;
+        *lane = often.into() * value;
     }
     for (often, value) in often.by_ref().zip(value.by_ref()) {
         for (lane, (&often, &value)) in lanes.iter_mut().zip(often.iter().zip(value)) {
-            *lane += f64::from(often) * value;
+            *lane += often.into() * value;
         }
     }
     let [a, b, c, d, e, f, g, h] = lanes;
     let sum = ((a + b) + (c + d)) + ((e + f) + (g + h));
     let rest = often.remainder().iter().zip(value.remainder());
-    rest.fold(sum, |sum, (&often, &value)| sum + f64::from(often) * value)
+    rest.fold(sum, |sum, (&often, &value)| sum + often.into() * value)
 }
 
 /// For each column of values its sums over `count` resamples, as bytes of doubles.
@@ -167,9 +231,7 @@ fn resampled_sums<'py>(
             "columns of as many values, one to 2**32 - 1",
         ));
     }
-    let below = Below::new(bound);
-    let mut source = Pcg64::new(state, increment);
-    let mut times = vec![0; units];
+    let mut resampler = Resampler::new(Pcg64::new(state, increment), bound);
     let mut found: Vec<Vec<f64>> = columns.iter().map(|_| Vec::with_capacity(count)).collect();
     let rows = (AT_ONCE / units).max(1);
     let mut done = 0;
@@ -177,10 +239,7 @@ fn resampled_sums<'py>(
         let some = rows.min(count - done);
         py.allow_threads(|| {
             for _ in 0..some {
-                draw(&mut source, below, &mut times);
-                for (sums, column) in found.iter_mut().zip(&columns) {
-                    sums.push(0.0 + weighted(&times, column)); // as numpy: never -0.0
-                }
+                resampler.next(&columns, &mut found);
             }
         });
         py.check_signals()?;

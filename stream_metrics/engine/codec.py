@@ -346,8 +346,7 @@ def _decode_carrier(conversation: Conversation, digest: bytes, value: bytes) -> 
         _, _, _, _, labels, routing_labels, carrier.gate_labels = stored
         carrier.labels = {_whole(name): gain for name, gain in labels.items()}
         carrier.routing_labels = {_whole(name): route for name, route in routing_labels.items()}
-        for result_id, gain in carrier.labels.items():
-            turn.labels[result_id] = (carrier, gain)
+        turn.labels.update(dict.fromkeys(carrier.labels, carrier))
         for search_id, route in carrier.routing_labels.items():
             turn.routing_labels[search_id] = (carrier, route)
         for iteration, needed in carrier.gate_labels.items():

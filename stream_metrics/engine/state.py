@@ -199,7 +199,7 @@ class Turn:
         # items
         self.searches: dict[str, Search] = {}
         self.gates: dict[int, Carrier] = {}
-        self.labels: dict[str, tuple[Carrier, int | None]] = {}
+        self.labels: dict[str, Carrier] = {}  # it has what they say
         self.routing_labels: dict[str, tuple[Carrier, str | None]] = {}
         self.gate_labels: dict[int, tuple[Carrier, bool | None]] = {}
         self.completed: Completed | None = None

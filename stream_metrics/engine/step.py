@@ -8,7 +8,7 @@ by version and everything else is derived from the items that stand.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from operator import ne
@@ -201,7 +201,7 @@ class _Batch(Watcher):
         self._changes = Changes()
         self._work: dict[int, _TurnWork] = {}
         # labels that came before what they name, by their event; those of results also apart
-        self._early: list[tuple[Turn, Carrier, list[str | int]]] = []
+        self._early: list[tuple[Turn, Carrier, Sequence[str | int]]] = []
         self._early_results: list[tuple[Turn, Carrier, list[str]]] = []
         self._rebuilt: set[int] = set()
 
@@ -507,30 +507,49 @@ class _Batch(Watcher):
         return carrier
 
     def _add_result_labels(self, turn: Turn, carrier: Carrier, sent: dict[str, int | None]) -> None:
-        mine, labels, handles = carrier.labels, turn.labels, turn.handles
-        delays, held = _Delays(self._seen, carrier), turn.result_labels
-        early: list[str] = []
+        labels = turn.labels
+        if labels.keys().isdisjoint(sent):
+            carrier.labels = dict(sent)
+            labels.update(dict.fromkeys(sent, carrier))
+        else:
+            self._revise_labels(turn, carrier, sent)
+        if turn.handles.keys().isdisjoint(carrier.labels):
+            early = list(carrier.labels)
+        else:
+            early = self._relabel_found(turn, carrier)
+        if early:
+            self._early.append((turn, carrier, early))
+            self._early_results.append((turn, carrier, early))
+
+    def _revise_labels(self, turn: Turn, carrier: Carrier, sent: dict[str, int | None]) -> None:
+        """Take the labels of ``sent`` that stand against those of other events."""
+        mine, labels = carrier.labels, turn.labels
         for result_id, gain in sent.items():
             standing = labels.get(result_id)
             if standing is not None:
-                if not self._beats(standing[0], carrier.version):
+                if not self._beats(standing, carrier.version):
                     continue
                 self._seen.counts["labels_revised"] += 1
-                del standing[0].labels[result_id]
-                self._release(standing[0])
+                del standing.labels[result_id]
+                self._release(standing)
             mine[result_id] = gain
-            labels[result_id] = (carrier, gain)
+            labels[result_id] = carrier
+
+    def _relabel_found(self, turn: Turn, carrier: Carrier) -> list[str]:
+        """Give the results that ``carrier`` labels what it says; returns the ids of no result."""
+        handles, held = turn.handles, turn.result_labels
+        delays = _Delays(self._seen)
+        early: list[str] = []
+        for result_id, gain in carrier.labels.items():
             position = handles.get(result_id)
             if position is None:
                 early.append(result_id)
                 continue
-            delays.note(turn.holders[position].carrier)
+            delays.note(carrier, turn.holders[position].carrier)
             if held.get(position) != gain:
                 self._relabel(turn, position, gain)
         delays.flush()
-        if early:
-            self._early.append((turn, carrier, [*early]))
-            self._early_results.append((turn, carrier, early))
+        return early
 
     def _relabel(self, turn: Turn, position: int, gain: int | None) -> None:
         tally = turn.tallies.get(turn.documents[position])
@@ -646,6 +665,8 @@ class _Batch(Watcher):
         because what they name was replaced or forgotten, the highest version first.
         """
         turns = self._conversation.turns
+        if sum(map(_all_labels, turns.values())) <= self._limits.waiting_labels:
+            return  # even if all of them wait
         excess = sum(map(waiting_labels, turns.values())) - self._limits.waiting_labels
         if excess <= 0:
             return
@@ -664,14 +685,14 @@ class _Batch(Watcher):
     def _observe_early(self, turn: Turn, carrier: Carrier, result_ids: list[str]) -> None:
         """Which labels that came before their results in this batch still wait for them."""
         handles, holders, labels = turn.handles, turn.holders, carrier.labels
-        delays, waiting = _Delays(self._seen, carrier), 0
+        delays, waiting = _Delays(self._seen), 0
         for result_id in result_ids:
             if result_id in labels:
                 position = handles.get(result_id)
                 if position is None:
                     waiting += 1
                 else:
-                    delays.note(holders[position].carrier)
+                    delays.note(carrier, holders[position].carrier)
         delays.flush()
         if waiting:
             self._seen.counts["labels_waiting"] += waiting
@@ -679,19 +700,17 @@ class _Batch(Watcher):
     def _observe_found(self, turn: Turn, placed: Iterable[Search]) -> None:
         """Count labels of earlier batches that have waited for the results just placed."""
         now = {id(carrier) for _, carrier, _ in self._early_results}
-        labels, handles, delays = turn.labels, turn.handles, self._seen.label_delays_us
+        labels, handles, delays, found = turn.labels, turn.handles, _Delays(self._seen), 0
         for search in placed:
-            position, found = search.first - 1, 0
-            for result_id in search.result_ids:
-                position += 1
-                label = labels.get(result_id)
-                if label is None or handles[result_id] != position or id(label[0]) in now:
+            for position, result_id in enumerate(search.result_ids, search.first):
+                carrier = labels.get(result_id)
+                if carrier is None or handles[result_id] != position or id(carrier) in now:
                     continue
-                since_us = label[0].occurred_us - search.carrier.occurred_us
-                delays[since_us] = delays.get(since_us, 0) + 1
+                delays.note(carrier, search.carrier)
                 found += 1
-            if found:
-                self._seen.counts["labels_found"] += found
+        delays.flush()
+        if found:
+            self._seen.counts["labels_found"] += found
 
     def _finish_turn(self, turn: Turn, work: _TurnWork) -> None:
         pending = sorted(work.pending, key=lambda search: search.place)
@@ -760,29 +779,27 @@ class _Batch(Watcher):
 
 
 class _Delays:
-    """Notes how long after its results an event labels them; many of them are of one event."""
+    """Notes how long after results their labels came; those of one event in a row are the same."""
 
-    __slots__ = ("_at_us", "_found_us", "_known", "_times")
+    __slots__ = ("_known", "_since_us", "_times")
 
-    def __init__(self, seen: Observations, labels: Carrier) -> None:
+    def __init__(self, seen: Observations) -> None:
         self._known = seen.label_delays_us
-        self._at_us = labels.occurred_us
-        self._found_us = 0
+        self._since_us = 0
         self._times = 0
 
-    def note(self, results: Carrier) -> None:
-        """One label of a result that this event brought."""
-        found_us = results.occurred_us
-        if found_us != self._found_us:
+    def note(self, labels: Carrier, results: Carrier) -> None:
+        """One event has labelled a result of the other."""
+        since_us = labels.occurred_us - results.occurred_us
+        if since_us != self._since_us:
             self.flush()
-            self._found_us = found_us
+            self._since_us = since_us
         self._times += 1
 
     def flush(self) -> None:
         """Hand over what was noted."""
         if self._times:
-            since_us = self._at_us - self._found_us
-            self._known[since_us] = self._known.get(since_us, 0) + self._times
+            self._known[self._since_us] = self._known.get(self._since_us, 0) + self._times
             self._times = 0
 
 
@@ -797,6 +814,10 @@ def _count(turn: Turn, search: Search, sign: int) -> None:
     turn.extra_values += sign * _extra_values(search)
 
 
+def _all_labels(turn: Turn) -> int:
+    return len(turn.labels) + len(turn.routing_labels) + len(turn.gate_labels)
+
+
 def waiting_labels(turn: Turn) -> int:
     """Labels of a turn that name nothing it has."""
     return sum(1 for _ in _waiting(turn))
@@ -804,7 +825,7 @@ def waiting_labels(turn: Turn) -> int:
 
 def _waiting(turn: Turn) -> Iterator[tuple[Carrier, str | int]]:
     """Those labels, each as the event that brought it and what it names."""
-    for result_id, (carrier, _) in turn.labels.items():
+    for result_id, carrier in turn.labels.items():
         if result_id not in turn.handles:
             yield carrier, result_id
     for search_id, (carrier, _) in turn.routing_labels.items():

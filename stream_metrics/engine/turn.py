@@ -58,6 +58,7 @@ class TurnKeeper:
         self.config = config
         self.dedup = dedup
         self.counts = counts
+        self._by_max = config.gain_of_document == "max"
 
     def clear(self, turn: Turn) -> None:
         """Drop what is derived; the items stay."""
@@ -134,12 +135,33 @@ class TurnKeeper:
             if len(held) == len(search.result_ids):
                 handles.update(held)
                 return
+        documents, firsts = turn.documents, turn.firsts
+        begun = False
         for position, result_id in enumerate(search.result_ids, search.first):
             label = None if gains is None else gains[position - search.first]
-            if handles.setdefault(result_id, position) == position and result_id in labels:
-                label = labels[result_id][1]
-            if label is not None:
+            if handles.setdefault(result_id, position) == position:
+                carrier = labels.get(result_id)
+                if carrier is not None:
+                    label = carrier.labels[result_id]
+            if label is None:
+                continue
+            if firsts[documents[position]] != position:
                 self.relabel(turn, position, label)
+                continue
+            if not begun and self.watcher is not None:
+                self.watcher.before_change(turn, search.carrier.iteration)
+            begun = True
+            self._label_first(turn, search.carrier.iteration, position, label)
+        if begun:
+            _forget_scores(turn)
+
+    def _label_first(self, turn: Turn, number: int, position: int, label: int) -> None:
+        """Label the first result of a document that only its iteration has."""
+        document, iteration = turn.documents[position], turn.iterations[number]
+        self._note_only(turn, document, position, label)
+        iteration.labelled += 1
+        self._count_gain(iteration, label, 1)
+        turn.credited[document] = label
 
     def relabel(self, turn: Turn, position: int, label: int | None) -> None:
         """Give one result another label, and its document's iteration what follows from it."""
@@ -148,8 +170,11 @@ class TurnKeeper:
             return
         document = turn.documents[position]
         tally = turn.tallies.get(document)
-        if tally is None:
-            tally = turn.tallies[document] = [0, 0, 0, 0, 0, -1]
+        if tally is None and label is not None:
+            self._note_only(turn, document, position, label)
+            self._credit(turn, document, label)
+            return
+        assert tally is not None  # since ``old`` is in it
         if old is not None:
             tally[old] -= 1
         if label is None:
@@ -157,7 +182,7 @@ class TurnKeeper:
         else:
             tally[label] += 1
             turn.result_labels[position] = label
-        if self.config.gain_of_document == "max":
+        if self._by_max:
             gain = 4
             while gain >= 0 and not tally[gain]:
                 gain -= 1
@@ -169,6 +194,18 @@ class TurnKeeper:
         if standing != turn.credited[document]:
             self._credit(turn, document, standing)
 
+    def _note_only(self, turn: Turn, document: int, position: int, label: int) -> None:
+        """Note the first label of a document none of whose results had any before."""
+        tally = turn.tallies[document] = [0, 0, 0, 0, 0, -1 if self._by_max else position]
+        tally[label] = 1
+        turn.result_labels[position] = label
+
+    def _count_gain(self, iteration: Iteration, label: int, sign: int) -> None:
+        """Add a document's label to what its iteration has found, or take it away."""
+        if label >= self.config.good_gain:
+            iteration.good += sign
+            iteration.gain += sign * label
+
     def _credit(self, turn: Turn, document: int, label: int | None) -> None:
         """Bring the iteration of the first occurrence in line with the document's label."""
         number = turn.holders[turn.firsts[document]].carrier.iteration
@@ -178,20 +215,16 @@ class TurnKeeper:
             for ranked in turn.ranked_in.get(document, ()):
                 watcher.before_change(turn, ranked)
         iteration, credited = turn.iterations[number], turn.credited[document]
-        good_gain = self.config.good_gain
         if credited is None:
             iteration.labelled += 1
-        elif credited >= good_gain:
-            iteration.good -= 1
-            iteration.gain -= credited
+        else:
+            self._count_gain(iteration, credited, -1)
         if label is None:
             iteration.labelled -= 1
-        elif label >= good_gain:
-            iteration.good += 1
-            iteration.gain += label
+        else:
+            self._count_gain(iteration, label, 1)
         turn.credited[document] = label
-        if turn.scores and turn.ground_truth is None:
-            turn.scores.clear()
+        _forget_scores(turn)
 
     def qrels(self, turn: Turn) -> int | None:
         """Iterations until every relevant document was retrieved, from ``relevant``; or None."""
@@ -214,6 +247,12 @@ class TurnKeeper:
                 return ITERATIONS_CAP
             needed = max(needed, turn.iterations[number].compact)
         return min(needed, ITERATIONS_CAP)
+
+
+def _forget_scores(turn: Turn) -> None:
+    """What is relevant in the turn has changed, unless somebody has said what is."""
+    if turn.scores and turn.ground_truth is None:
+        turn.scores.clear()
 
 
 def _note_ranked(ranked_in: dict[int, tuple[int, ...]], search: Search, number: int) -> None:

@@ -46,7 +46,7 @@ FIGURES: Final = (
         (
             Edit(
                 STEP,
-                "                if not self._beats(standing[0], carrier.version):\n"
+                "                if not self._beats(standing, carrier.version):\n"
                 "                    continue\n"
                 '                self._seen.counts["labels_revised"] += 1\n',
                 '                self._seen.counts["labels_revised"] += 1\n',
@@ -73,7 +73,7 @@ FIGURES: Final = (
     Mutation(
         "a revised label counts twice",
         "the gain of the label before is not taken back",
-        (Edit(TURN, "            iteration.gain -= credited\n", ""),),
+        (Edit(TURN, "            self._count_gain(iteration, credited, -1)\n", "            pass\n"),),
         RIVALS,
         ROWS,
     ),
@@ -83,9 +83,8 @@ FIGURES: Final = (
         (
             Edit(
                 TURN,
-                "        if turn.scores and turn.ground_truth is None:\n"
-                "            turn.scores.clear()\n",
-                "",
+                "        turn.credited[document] = label\n        _forget_scores(turn)\n",
+                "        turn.credited[document] = label\n",
             ),
         ),
         RANKED,
