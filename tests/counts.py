@@ -26,10 +26,10 @@ HOUR_SECONDS: Final = 3_600
 LATEST_SECONDS: Final = 5_400  # the last labels come so long after the first event, or sooner
 
 RECORDED: Final[Mapping[str, float]] = {
-    "Python calls, with the kernel": 99.6745,
-    "C calls, with the kernel": 145.412,
-    "Python calls, in Python": 338.9195,
-    "C calls, in Python": 698.8215,
+    "Python calls, with the kernel": 99.4235,
+    "C calls, with the kernel": 129.772,
+    "Python calls, in Python": 338.818,
+    "C calls, in Python": 692.0665,
     "Redis commands, going on": 0.7885,
     "round trips, going on": 0.008,
     "bytes to Redis, going on": 1_228.424,
