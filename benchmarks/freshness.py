@@ -293,7 +293,7 @@ def predictions(sent: Traffic, levels: Sequence[Level]) -> str:
     mix = mix_of(sent)
     known = len({record.key for record in sent.records})
     read = Batches(math.inf, 1.0, known / len(sent.records))
-    rows = [("predicted by model.py", "predicted", "measured", "error")]
+    rows = [("by the model's constants", "predicted", "measured", "error")]
     for share in SHARES:
         of_share = [one for one in levels if one.share == share]
         rate = median(one.rate for one in of_share)

@@ -1,15 +1,16 @@
 """The formulas of ``docs/sizing.md``: what an event costs, by what it holds and how it is read.
 
-``MEASURED`` is the only place where measured constants are kept. ``python -m benchmarks scaling``
-prints what a new run says of them, in a line that can take their place;
-``python -m benchmarks.sizing --write`` then brings the page in step.
+``MEASURED`` is what a run of ``python -m benchmarks scaling`` has found last and kept beside its
+report; ``python -m benchmarks.sizing --write`` then brings the page in step.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 BATCH_RECORDS = 400  # state.batch_records
 POLL_RECORDS = 2_000  # kafka.max_poll_records
@@ -100,31 +101,17 @@ OTHERS = {
 }
 NAMES = {**WORKER, **REDIS, **OTHERS}
 
-MEASURED = Constants(
-    run="scaling at commit 787b38c, 30,000 records, no other work on the machine",
-    search_us=28.6,
-    result_us=3.73,
-    labelling_us=16.3,
-    label_us=0.937,
-    batch_us=830,
-    touch_us=30.4,
-    load_us=21.5,
-    load_result_us=3.45,
-    redis_search_us=0,
-    redis_result_us=0.584,
-    redis_label_us=0.584,
-    redis_batch_us=90.7,
-    redis_touch_us=9.30,
-    redis_load_us=5.41,
-    redis_load_result_us=0.088,
-    broker_us=8.67,
-    take_over_ms=4.46,
-    conversation_bytes=552,
-    event_bytes=294,
-    result_bytes=94.1,
-    value_bytes=20.8,
-    label_bytes=20.1,
-)
+KEPT = Path(__file__).with_name("results") / "constants.json"
+MEASURED = Constants(**json.loads(KEPT.read_text(encoding="utf-8")))
+
+
+def keep(found: Constants, place: Path = KEPT) -> None:
+    """Let what a run has found be ``MEASURED`` from the next start on, in three digits."""
+    kept = {
+        name: float(f"{value:.3g}") if isinstance(value, float) else value
+        for name, value in asdict(found).items()
+    }
+    place.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
 
 
 def worker_terms(mix: Mix, batches: Batches) -> tuple[float, ...]:

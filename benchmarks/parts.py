@@ -25,6 +25,7 @@ Part = Callable[[argparse.Namespace], str]
 RUNS: dict[str, Part] = {
     "live": lambda c: live.run(quick=c.quick, records=c.records, rounds=c.rounds),
     "peers": lambda c: peer.run(quick=c.quick, records=c.records, rounds=c.rounds),
+    "scaling": lambda c: scaling.run(quick=c.quick, records=c.records, rounds=c.rounds),
     "cost": lambda c: cost.run(quick=c.quick, rounds=c.rounds),
     "freshness": lambda c: freshness.run(quick=c.quick, records=c.records, rounds=c.rounds),
     "recovery": lambda c: recovery.run(quick=c.quick, records=c.records, rounds=c.rounds),
@@ -32,7 +33,6 @@ RUNS: dict[str, Part] = {
     "replay": lambda c: replay.run(quick=c.quick, records=c.records),
     "bounds": lambda c: bounds.run(quick=c.quick, conversations=c.records),
     "bootstrap": lambda c: bootstrap.run(quick=c.quick, rounds=c.rounds),
-    "scaling": lambda c: scaling.run(quick=c.quick, records=c.records, rounds=c.rounds),
     "conversations": lambda c: conversations.run(
         quick=c.quick, conversations=c.conversations, rounds=c.rounds
     ),

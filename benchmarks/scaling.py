@@ -134,11 +134,16 @@ class Bench:
 
 
 def run(*, quick: bool = False, records: int | None = None, rounds: int | None = None) -> str:
-    """Measure, and return the report."""
-    return asyncio.run(_run(records or (6_000 if quick else 30_000), rounds or (1 if quick else 3)))
+    """Measure, and return the report; what a whole run has found of the model is kept."""
+    report, fitted = asyncio.run(
+        _run(records or (6_000 if quick else 30_000), rounds or (1 if quick else 3))
+    )
+    if not (quick or records or rounds):
+        model.keep(fitted)
+    return report
 
 
-async def _run(records: int, rounds: int) -> str:
+async def _run(records: int, rounds: int) -> tuple[str, model.Constants]:
     shapes: dict[Shape, list[Run]] = defaultdict(list)
     cases: dict[Case, list[Run]] = defaultdict(list)
     async with _bench(records) as bench:
@@ -150,7 +155,8 @@ async def _run(records: int, rounds: int) -> str:
                 cases[case].append(await bench.run(case, at))
         async with Redis.from_url(bench.redis.url) as client:
             held = await byte_constants(bench.redis, client, min(1_000, records // 20))
-    return _report(bench.sent, rounds, shapes, cases, _fitted(bench.sent, shapes, cases, held))
+    fitted = _fitted(bench.sent, shapes, cases, held)
+    return _report(bench.sent, rounds, shapes, cases, fitted), fitted
 
 
 @asynccontextmanager
@@ -295,7 +301,6 @@ def _report(
         _beside(cases),
         figures_table(fits),
         _constants(fitted),
-        repr(fitted) + "\n",
         _predictions(default, cases, fitted),
     )
 
@@ -340,7 +345,7 @@ def _beside(cases: Mapping[Case, Sequence[Run]]) -> str:
 
 
 def _constants(fitted: model.Constants) -> str:
-    rows = [("constants of the model", "this invocation", "model.py", "")]
+    rows = [("constants of the model", "this invocation", "kept before", "")]
     for name, what in model.NAMES.items():
         ours, kept = getattr(fitted, name), getattr(model.MEASURED, name)
         rows.append((name, number(ours), number(kept), what))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 
@@ -64,6 +66,14 @@ def test_the_fit_finds_the_constants_that_made_the_runs() -> None:
 
     assert found == pytest.approx({name: getattr(KNOWN, name) for name in found})
     assert found.keys() == model.WORKER.keys() | model.REDIS.keys()
+
+
+def test_what_a_run_has_found_is_what_the_next_start_reads(tmp_path: Path) -> None:
+    """In three digits, which the runs bear out at most."""
+    model.keep(replace(KNOWN, search_us=31.04, batch_us=1_502.0), tmp_path / "constants.json")
+    kept = json.loads((tmp_path / "constants.json").read_text("utf-8"))
+
+    assert model.Constants(**kept) == KNOWN
 
 
 def test_no_constant_of_a_fit_is_negative() -> None:
