@@ -51,7 +51,7 @@ async def test_a_partition_given_away_during_a_slow_take_over_is_let_go(
         quick = Worker(tmp_path, "quick", quick_settings)
         system.workers += [slow, quick]
         slow.launch()
-        await wait_until(lambda: claiming(redis_server, group), 60, "the claim has not begun")
+        await wait_until(lambda: claiming(redis_server, group), 180, "the claim has not begun")
         quick.launch()
         await wait_until(quick.ready, 60, "the new owner is not ready")
         proxy.delay_seconds = 0.0
