@@ -73,7 +73,13 @@ FIGURES: Final = (
     Mutation(
         "a revised label counts twice",
         "the gain of the label before is not taken back",
-        (Edit(TURN, "            self._count_gain(iteration, credited, -1)\n", "            pass\n"),),
+        (
+            Edit(
+                TURN,
+                "            self._count_gain(iteration, credited, -1)\n",
+                "            pass\n",
+            ),
+        ),
         RIVALS,
         ROWS,
     ),
