@@ -22,6 +22,7 @@ GIB = 2**30
 WORKER_BYTES = 100e6  # when it starts
 CACHED_RESULT_BYTES = 800  # of state.cache_results
 PER_WORKER, PER_MASTER = 2, 4  # partitions at least
+COLD = 2  # how much more CPU Redis takes where conversations are too many for a processor's caches
 FETCHED = 4 * 4_194_304  # kafka.max_partition_fetch_bytes, of the partitions that are fetched first
 
 
@@ -126,7 +127,7 @@ def plan(load: Load, measured: Constants = model.MEASURED) -> Plan:
     each_us = model.worker_us(mix, full, measured)
     workers = max(1, math.ceil(rate * each_us / 1e6 / load.utilisation))
     batch, busy = model.keeping_up(rate / workers, PER_WORKER, mix, full, measured)
-    redis_us = model.redis_us(mix, replace(full, events=batch), measured)
+    redis_us = COLD * model.redis_us(mix, replace(full, events=batch), measured)
     conversations = rate / load.events_per_conversation * 3600 * load.ttl_hours
     held = conversations * model.conversation_bytes(
         load.events_per_conversation * mix.searches,
