@@ -33,44 +33,48 @@ class Pool:
     def compute_all(
         self, work: Work, pieces: Sequence[Piece], done: Callable[[Piece], None]
     ) -> None:
-        """Compute all pieces, and call ``done`` after each; raises ``WorkerDied``.
-
-        What is begun when an error or an interrupt comes is finished first.
-        """
+        """Compute all pieces, and call ``done`` after each; raises ``WorkerDied``."""
         pool = self._executor
         if pool is None:
             for piece in pieces:
                 done(_computed(work, piece))
             return
-        try:
+        with _told_of():
             for future in as_completed([pool.submit(_computed, work, piece) for piece in pieces]):
                 done(future.result())
-        except BrokenProcessPool as error:
-            raise WorkerDied(_DIED) from error
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
 
     def begin(self, call: Callable[..., _T], *arguments: Any) -> Callable[[], _T]:
-        """Begin what can be done beside this process; its result may raise ``WorkerDied``."""
+        """Begin what can be done beside this process.
+
+        Either this or its result raises ``WorkerDied``, as soon as that is known.
+        """
         if self._executor is None:
             return here(call, *arguments)
-        future = self._executor.submit(call, *arguments)
+        with _told_of():
+            future = self._executor.submit(call, *arguments)
 
         def result() -> _T:
-            try:
+            with _told_of():
                 return future.result()
-            except BrokenProcessPool as error:
-                raise WorkerDied(_DIED) from error
 
         return result
+
+
+@contextmanager
+def _told_of() -> Iterator[None]:
+    """Say of a process that died what that means for the replay."""
+    try:
+        yield
+    except BrokenProcessPool as error:
+        raise WorkerDied(_DIED) from error
 
 
 @contextmanager
 def several(processes: int) -> Iterator[Pool]:
     """A pool of so many; one process is this one.
 
-    They start at once, so that they have imported what they need when there is work for them.
+    They start at once, so that they have imported what they need when there is work for them. Of
+    what they were given when an error or an interrupt comes, they finish what they have begun.
     """
     if processes <= 1:
         yield Pool()
@@ -79,7 +83,11 @@ def several(processes: int) -> Iterator[Pool]:
     with ProcessPoolExecutor(processes, mp_context=context, initializer=_begin) as executor:
         for _ in range(processes):
             executor.submit(_ready)
-        yield Pool(executor)
+        try:
+            yield Pool(executor)
+        except BaseException:
+            executor.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def _ready() -> None:

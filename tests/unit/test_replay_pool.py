@@ -1,0 +1,102 @@
+"""Processes of a replay that die, or are left with work that nobody waits for."""
+
+from __future__ import annotations
+
+import fcntl
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from threading import Thread
+from typing import IO
+
+import pytest
+
+from stream_metrics.adapters.replay.pool import WorkerDied, several
+from stream_metrics.adapters.replay.run import Scale, run
+from tests.replays import AT_ONCE, Told, files_of, replayed, task, traffic
+
+WAITING = 100
+SECONDS = 30.0
+
+
+def kill_all() -> None:
+    """Kill the processes of the pool as the machine would that has no memory left."""
+    for child in multiprocessing.active_children():
+        assert child.pid is not None
+        with suppress(ProcessLookupError):  # the pool ends them all when one is gone
+            os.kill(child.pid, signal.SIGKILL)
+        child.join(SECONDS)
+
+
+def held_up(lock: Path) -> None:
+    """What a process does until the test lets go of the lock."""
+    with lock.open() as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+
+
+def let_go(result: Callable[[], object], lock: IO[str]) -> None:
+    """Let the processes go on once a call that waits for them is cancelled, or is not in time."""
+
+    def wait() -> None:
+        with suppress(CancelledError):
+            result()
+
+    waiting = Thread(target=wait, daemon=True)
+    waiting.start()
+    waiting.join(SECONDS)
+    fcntl.flock(lock, fcntl.LOCK_UN)
+
+
+def test_a_pool_whose_process_died_says_so_however_late_it_is_asked() -> None:
+    """Whether the death is noticed when a result is waited for or when the next call is begun."""
+    with several(2) as pool:
+        assert pool.begin(len, "ab")() == 2
+        kill_all()
+        with pytest.raises(WorkerDied):
+            pool.begin(len, "ab")()
+        with pytest.raises(WorkerDied, match="run the same command again"):
+            pool.begin(len, "ab")
+
+
+def test_a_process_that_dies_while_pieces_are_merged_is_told_of(tmp_path: Path) -> None:
+    """The pieces are kept, and the same command makes the report of them."""
+
+    class Killing(Told):
+        def merging(self) -> None:
+            kill_all()
+
+    out = tmp_path / "out"
+    replay = task(traffic(), out, Scale(2, small_records=0))
+    with pytest.raises(WorkerDied, match="run the same command again"):
+        run(replay, Killing())
+
+    told = Told()
+    run(replay, told)
+    assert told.steps[0][0] == told.steps[0][1]
+    assert files_of(out) == replayed(traffic(), tmp_path / "whole", AT_ONCE)
+
+
+def failing(lock: IO[str], helper: ThreadPoolExecutor, done: Path) -> None:
+    """A merge that fails when processes have been given more than they have begun."""
+    with several(2) as pool:
+        for _ in range(2):
+            pool.begin(held_up, Path(lock.name))
+        results = [pool.begin(Path.touch, done / str(number)) for number in range(WAITING)]
+        helper.submit(let_go, results[-1], lock)
+        raise ValueError("the merge fails")
+
+
+def test_after_an_error_nothing_more_is_begun(tmp_path: Path) -> None:
+    """What a merge has given to processes is not worked off when the merge has failed."""
+    done = tmp_path / "done"
+    done.mkdir()
+    with (tmp_path / "lock").open("w") as lock, ThreadPoolExecutor(1) as helper:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(ValueError, match="the merge fails"):
+            failing(lock, helper, done)
+
+    assert len(list(done.iterdir())) < WAITING
