@@ -1,6 +1,7 @@
 """The ceiling: one process that fetches and decodes the same topics, and does nothing else.
 
-``python -m benchmarks.ceiling BOOTSTRAP RECORDS`` prints one JSON object.
+``python -m benchmarks.ceiling BOOTSTRAP RECORDS [OFFSETS]`` prints one JSON object. OFFSETS is one,
+too: where to begin, for each topic a list by partition; by default at the start.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import asyncio
 import json
 import sys
 import time
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import uvloop
@@ -19,6 +21,9 @@ from stream_metrics.events import wire
 from stream_metrics.settings import Settings
 
 PARTITIONS = 4
+
+Offsets = Mapping[str, Sequence[int]]
+"""By topic and partition."""
 
 
 class SearchIteration(
@@ -52,8 +57,11 @@ class Forget(wire.Forget, tag="forget", kw_only=True, gc=False, frozen=True):
 Event = SearchIteration | RelevanceLabels | TurnCompleted | Forget
 
 
-async def measure(bootstrap: str, total: int) -> dict[str, float]:
-    """Read and decode ``total`` records; CPU and wall seconds without the start."""
+async def measure(bootstrap: str, total: int, begin: Offsets | None = None) -> dict[str, float]:
+    """Read and decode ``total`` records; CPU and wall seconds without the start.
+
+    These are to be all from ``begin`` on: where more lie behind them, small ones are read first.
+    """
     decoder = msgspec.json.Decoder(Event)
     settings = Settings.model_validate({}).kafka
     consumer = AIOKafkaConsumer(
@@ -67,7 +75,11 @@ async def measure(bootstrap: str, total: int) -> dict[str, float]:
         places = [TopicPartition(t, n) for t in (EVENTS, LABELS) for n in range(PARTITIONS)]
         consumer.assign(places)
         wall, cpu = time.perf_counter(), time.process_time()
-        await consumer.seek_to_beginning()
+        if begin is None:
+            await consumer.seek_to_beginning()
+        else:
+            for place in places:
+                consumer.seek(place, begin[place.topic][place.partition])
         seen = invalid = 0
         while seen < total:
             fetched = await consumer.getmany(timeout_ms=100, max_records=settings.max_poll_records)
@@ -86,9 +98,10 @@ async def measure(bootstrap: str, total: int) -> dict[str, float]:
 
 def main() -> None:
     """Measure once."""
-    bootstrap, total = sys.argv[1], int(sys.argv[2])
+    bootstrap, total, *offsets = sys.argv[1:]
+    begin = json.loads(offsets[0]) if offsets else None
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        print(json.dumps(runner.run(measure(bootstrap, total))))
+        print(json.dumps(runner.run(measure(bootstrap, int(total), begin))))
 
 
 if __name__ == "__main__":

@@ -20,12 +20,14 @@ from itertools import islice
 from pathlib import Path
 
 import aiohttp
+from aiokafka import AIOKafkaConsumer, TopicPartition
 
+from benchmarks.ceiling import Offsets
 from benchmarks.children import child
 from benchmarks.figures import Figure, figures_table, section
 from benchmarks.processes import SCRAPE, ShippedWorker, records_done, total, usage
 from benchmarks.servers import JVM, PARTITIONS, create_topics, produce
-from benchmarks.workload import Traffic, traffic, unending
+from benchmarks.workload import TOPICS, Traffic, traffic, unending
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
 from deploy.local.waiting import wait_until
@@ -40,13 +42,13 @@ DEADLINE_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """One kill: seconds from the start to partitions and to lag 0, CPU seconds, the ceiling's."""
+    """One kill: from the start to all partitions and to lag 0, the worker's CPU, the ceiling's."""
 
-    partitions: float
-    caught_up: float
-    cpu: float
-    reading: float
-    reading_cpu: float
+    owner_seconds: float
+    caught_up_seconds: float
+    cpu_seconds: float
+    reading_seconds: float
+    reading_cpu_seconds: float
 
 
 @dataclass(slots=True)
@@ -63,6 +65,20 @@ class Site:
         """Send the next records."""
         batch = Traffic(list(islice(self.records, count)))
         await produce(self.kafka.bootstrap_servers, batch)
+
+    async def ends(self) -> Offsets:
+        """Where the logs of the topics end."""
+        consumer = AIOKafkaConsumer(bootstrap_servers=self.kafka.bootstrap_servers)
+        await consumer.start()
+        try:
+            places = [TopicPartition(t, n) for t in TOPICS.values() for n in range(PARTITIONS)]
+            found = await consumer.end_offsets(places)
+        finally:
+            await consumer.stop()
+        return {
+            topic: [found[TopicPartition(topic, number)] for number in range(PARTITIONS)]
+            for topic in TOPICS.values()
+        }
 
     async def metrics(self) -> str:
         """The text of ``/metrics``; empty while nobody answers."""
@@ -129,18 +145,19 @@ async def _killed(site: Site, worker: ShippedWorker, behind: int) -> Recovery:
 
 
 async def _recovered(site: Site, behind: int) -> Recovery:
+    read = await site.ends()
     site.worker.kill9()
     await site.produce(behind)
     began = time.perf_counter()
     site.worker.launch()
     await site.until_owner()
-    partitions = time.perf_counter() - began
+    owner_seconds = time.perf_counter() - began
     await site.until_done(behind)
-    caught_up = time.perf_counter() - began
-    cpu = usage(site.worker.pid).cpu_seconds
-    arguments = ["benchmarks.ceiling", site.kafka.bootstrap_servers, str(behind)]
-    reading = await child(arguments)
-    return Recovery(partitions, caught_up, cpu, reading["wall"], reading["cpu"])
+    caught_up_seconds = time.perf_counter() - began
+    cpu_seconds = usage(site.worker.pid).cpu_seconds
+    arguments = [site.kafka.bootstrap_servers, str(behind), json.dumps(read)]
+    reading = await child(["benchmarks.ceiling", *arguments])
+    return Recovery(owner_seconds, caught_up_seconds, cpu_seconds, reading["wall"], reading["cpu"])
 
 
 async def _without_redis(site: Site, behind: int) -> float:
@@ -163,15 +180,15 @@ def _report(
     outages: Sequence[float],
 ) -> str:
     done = [*plain, *static]
-    rates = [behind / (one.caught_up - one.partitions) for one in done]
-    in_cpu = [one.cpu / one.reading_cpu for one in done]
+    rates = [behind / (one.caught_up_seconds - one.owner_seconds) for one in done]
+    in_cpu = [one.cpu_seconds / one.reading_cpu_seconds for one in done]
     figures = [
         *_times("", plain),
         *_times(", with an instance id", static),
         Figure("from its partitions on", rates, "events/s"),
-        Figure("worker, with its start", [one.cpu for one in done], "CPU s"),
-        Figure("reading as many", [one.reading for one in done], "s"),
-        Figure("reading as many", [one.reading_cpu for one in done], "CPU s"),
+        Figure("worker, with its start", [one.cpu_seconds for one in done], "CPU s"),
+        Figure("reading as many", [one.reading_seconds for one in done], "s"),
+        Figure("reading as many", [one.reading_cpu_seconds for one in done], "CPU s"),
         Figure("CPU of the worker ÷ of reading", in_cpu, ""),
         Figure("Redis answers again to lag 0", outages, "s"),
     ]
@@ -184,9 +201,9 @@ def _report(
 
 def _times(kind: str, done: Sequence[Recovery]) -> list[Figure]:
     """The figures of one kind of worker."""
-    ratios = [one.caught_up / one.reading for one in done]
+    ratios = [one.caught_up_seconds / one.reading_seconds for one in done]
     return [
-        Figure(f"start to partitions{kind}", [one.partitions for one in done], "s"),
-        Figure(f"start to lag 0{kind}", [one.caught_up for one in done], "s"),
+        Figure(f"start to partitions{kind}", [one.owner_seconds for one in done], "s"),
+        Figure(f"start to lag 0{kind}", [one.caught_up_seconds for one in done], "s"),
         Figure(f"start to lag 0 ÷ reading{kind}", ratios, "", "≤ 2"),
     ]
