@@ -1,11 +1,14 @@
 """A replay of many events, with one process and two, killed and resumed: ``make bench-replay``.
 
 The ceiling is msgspec's typed decode of the same file in one process, without anything else.
+``python -m benchmarks.replay SOURCE OUT PROCESSES`` replays once, and prints one JSON object.
 """
 
 from __future__ import annotations
 
-import os
+import asyncio
+import json
+import resource
 import sys
 import tempfile
 import time
@@ -18,6 +21,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from benchmarks.ceiling import Event
+from benchmarks.children import child
 from benchmarks.figures import number, section, table
 from benchmarks.workload import RECORDS_PER_CONVERSATION, SEED
 from stream_metrics.adapters.files import read_records
@@ -112,14 +116,9 @@ def _command(source: Path, out: Path, processes: int) -> Popen[bytes]:
 
 
 def _replay(source: Path, out: Path, processes: int) -> Ran:
-    started = time.perf_counter()
-    command = _command(source, out, processes)
-    _, status, used = os.wait4(command.pid, 0)
-    command.returncode = os.waitstatus_to_exitcode(status)
-    if command.returncode:
-        raise RuntimeError((out.parent / "log").read_text())
-    seconds = time.perf_counter() - started
-    return Ran(seconds, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
+    """Replay from a process that is small: Linux has the peak of who starts one in the child's."""
+    arguments = ["benchmarks.replay", str(source), str(out), str(processes)]
+    return Ran(**asyncio.run(child(arguments)))
 
 
 def _kill(source: Path, out: Path, processes: int) -> int:
@@ -137,3 +136,20 @@ def _kill(source: Path, out: Path, processes: int) -> int:
 
 def _done(out: Path) -> Iterator[Path]:
     return (out / FOLDER).glob("piece-???-????-of-????.json")
+
+
+def main() -> None:
+    """Replay once."""
+    source, out, processes = sys.argv[1:]
+    started = time.perf_counter()
+    status = _command(Path(source), Path(out), int(processes)).wait()
+    seconds = time.perf_counter() - started
+    if status:
+        raise SystemExit((Path(out).parent / "log").read_text())
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    ran = Ran(seconds, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
+    print(json.dumps(ran._asdict()))
+
+
+if __name__ == "__main__":
+    main()
