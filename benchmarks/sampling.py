@@ -1,4 +1,8 @@
-"""A sampling profiler on CPU time: little distortion, and calls into C count for their caller."""
+"""A sampling profiler on CPU time: little distortion, and calls into C count for their caller.
+
+Python takes note of a signal between two of its own instructions only. So a function of Python that
+C code calls (a compiled module of ours, say) has the samples of that code until the call.
+"""
 
 from __future__ import annotations
 
