@@ -16,6 +16,13 @@ RESULTS = 10
 LAST_ITERATION = 100
 TURN_SIZES = (10, 100, 2_000)
 TITLE = "Travel policy of the whole company"
+BASES = {
+    "event": "event at iteration 1",
+    "event in a turn": f"event in a turn of {TURN_SIZES[0]} results",
+    "label": f"label on a turn of {TURN_SIZES[0]} results",
+}
+"""What a measurement is held against, by how its name begins; the longest such beginning counts."""
+GOAL = "0.8 to 1.2"
 
 
 def run(*, quick: bool = False, rounds: int | None = None) -> str:
@@ -34,10 +41,17 @@ async def _run(rounds: int, conversations: int) -> list[Figure]:
     found: dict[str, list[float]] = {}
     await _sizes(-1, conversations)  # first calls fill caches
     for seed in range(rounds):
-        for measure in (_iterations, _sizes, _one_title, _labels):
+        for measure in (_iterations, _hot, _sizes, _one_title, _labels):
             for what, seconds in (await measure(seed, conversations)).items():
                 found.setdefault(what, []).append(1e6 * seconds)
-    return [Figure(what, values, "µs") for what, values in found.items()]
+    figures = []
+    for what, values in found.items():
+        figures.append(Figure(what, values, "µs"))
+        base = BASES[max((begin for begin in BASES if what.startswith(begin)), key=len)]
+        if what != base:
+            ratios = [one / first for one, first in zip(values, found[base], strict=True)]
+            figures.append(Figure(f"  ÷ {base}", ratios, "", GOAL))
+    return figures
 
 
 async def _iterations(seed: int, conversations: int) -> dict[str, float]:
@@ -55,6 +69,17 @@ async def _iterations(seed: int, conversations: int) -> dict[str, float]:
         "event at iteration 10": sum(spent[n] for n in (9, 10, 11)) / 3,
         "event at iteration 100": sum(spent[n] for n in (98, 99, 100)) / 3,
     }
+
+
+async def _hot(seed: int, conversations: int) -> dict[str, float]:
+    """An event of ten results where a batch has nothing but those of one turn."""
+    path, plain = await InProcess().open(), Plain(seed)
+    [name] = _names(1)
+    records = [
+        plain.search(name, at, [plain.result(at * RESULTS + n) for n in range(RESULTS)])
+        for at in range(1, LAST_ITERATION + 1)
+    ]
+    return {f"event, {LAST_ITERATION} of one hot turn": await path.process(records) / len(records)}
 
 
 async def _sizes(seed: int, conversations: int) -> dict[str, float]:

@@ -19,8 +19,8 @@ from benchmarks.model import Batches, Constants, Mix
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "sizing.md"
 GIB = 2**30
-WORKER_BYTES = 100e6  # when it starts
-CACHED_RESULT_BYTES = 800  # of state.cache_results
+WORKER_BYTES = 140e6  # at work, with nothing in its cache
+CACHED_RESULT_BYTES = 1_000  # of state.cache_results
 PER_WORKER, PER_MASTER = 2, 4  # partitions at least
 COLD = 2  # how much more CPU Redis takes where conversations are too many for a processor's caches
 FETCHED = 4 * 4_194_304  # kafka.max_partition_fetch_bytes, of the partitions that are fetched first

@@ -24,3 +24,15 @@ async def test_a_seed_of_faults_changes_nothing(seed: int, tmp_path: Path) -> No
     outcome = await run_round(options, tmp_path)
 
     assert not outcome.failed, summary(outcome)
+
+
+async def test_workers_without_the_kernel_keep_what_is_promised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of it hangs on compiled code: figures are those of a replay that has none either."""
+    monkeypatch.setenv("STREAM_METRICS_KERNEL", "python")  # of what is started from here on
+    options = Options(14, faults=3, events=3_000, conversations=600, only=QUICK, timed=False)
+
+    outcome = await run_round(options, tmp_path)
+
+    assert not outcome.failed, summary(outcome)
