@@ -15,6 +15,7 @@ import pytest
 import stream_metrics_compiled as built
 
 from benchmarks.workload import as_records, traffic
+from stream_metrics.kernel import INTERFACE
 
 ROOT = Path(__file__).parents[2]
 WHICH = "import stream_metrics.engine.step as step; print(step.__file__)"
@@ -149,6 +150,23 @@ def test_a_broken_file_is_an_error_that_says_what_to_do(copy: Path, broken: str)
 
     assert "ImportError: stream-metrics-compiled is not whole" in said
     assert "make kernel" in said
+    assert "STREAM_METRICS_KERNEL=python" in said
+    assert Path(run("-c", WHICH, root=copy, STREAM_METRICS_KERNEL="python").strip()).suffix == ".py"
+
+
+@pytest.mark.parametrize(
+    "kernel", [f"INTERFACE = {INTERFACE - 1}", f"INTERFACE = {INTERFACE + 1}", ""]
+)
+def test_a_kernel_of_another_version_is_an_error_that_says_what_to_do(
+    copy: Path, kernel: str
+) -> None:
+    """Older or newer: nothing is asked of it that it may not have, and it is not passed over."""
+    (copy / "stream_metrics_kernel.py").write_text(kernel)
+
+    said = run("-c", WHICH, root=copy, fails=True)
+
+    assert "ImportError: stream-metrics-kernel belongs to another version" in said
+    assert "make setup" in said
     assert "STREAM_METRICS_KERNEL=python" in said
     assert Path(run("-c", WHICH, root=copy, STREAM_METRICS_KERNEL="python").strip()).suffix == ".py"
 

@@ -83,6 +83,23 @@ def test_one_may_be_drawn_every_time() -> None:
     assert np.frombuffer(sums).tolist() == [1_024 * values[0]] * 2
 
 
+def test_some_resamples_draw_one_too_often_for_a_byte() -> None:
+    """Those are drawn anew; what is drawn behind them is what numpy draws of the same generator."""
+    state, units, count = 1 << 100, 613, 41  # nothing to add: many halves begin with zeros
+    poor = np.random.PCG64()
+    poor.state = {**poor.state, "state": {"state": state, "inc": 0}}
+    drawn = np.random.Generator(poor).integers(0, units, size=(count, units))
+    times = np.stack([np.bincount(row, minlength=units) for row in drawn]).astype(np.float64)
+    most = times.max(axis=1)
+    assert most.min() < 256 <= most.max()
+    values = np.random.default_rng(3).normal(size=units)
+    assert kernel is not None
+
+    (sums,) = kernel.resampled_sums([values], count, state, 0)
+
+    assert same_bits([np.frombuffer(sums)], [(times * values).sum(axis=1)])
+
+
 def test_columns_must_have_one_length() -> None:
     """The kernel turns away what has no units in common."""
     assert kernel is not None

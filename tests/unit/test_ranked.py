@@ -129,6 +129,24 @@ def test_labels_judge_all_searches_of_the_turn() -> None:
     }
 
 
+@pytest.mark.parametrize("inline", [False, True])
+def test_labels_that_a_search_brings_judge_those_before_it(inline: bool) -> None:
+    """They have waited for its results, or stand in them; its documents are new."""
+    fed = Fed(retrieval=RETRIEVAL)
+    fed.take(fed.search("a", "D1"), fed.labels(a_1=1) if inline else fed.labels(a_1=1, b_1=4))
+    results = [{"result_id": "b-1", "doc_id": "D2"} | ({"gain": 4} if inline else {})]
+    searches = [{"search_id": "b", "results": results}]
+    fed.take(fed.event("search_iteration", iteration=2, searches=searches))
+
+    grades = {"D1": 1, "D2": 4}
+    scores = [ndcg_at_k(list(grades), shown, 10, grades) for shown in (["D1"], ["D2"])]
+    assert ranked(fed) == {
+        "judged@10": (2, 2 * NANO),
+        "ndcg@10": (2, sum(map(billionths, scores))),
+        "recall@10": (2, NANO),
+    }
+
+
 def test_a_ground_truth_judges_in_place_of_labels() -> None:
     """It takes over when it comes, late or not, and gives way when a later event withdraws it."""
     fed = Fed(retrieval=RETRIEVAL)
