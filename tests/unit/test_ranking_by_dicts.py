@@ -35,7 +35,7 @@ NAMES = [*SUITES["default"], "map", "ndcg", "q_measure", "rbp", "map(judged_only
 
 def compiled(truths: list[Any], found: list[Any], single: bool) -> Any:
     """What the kernel makes of rankings; None if it hands them back."""
-    judge = getattr(kernel, "judged_rankings", None)
+    judge = None if kernel is None else kernel.judged_rankings
     assert judge is not None, "the kernel is not there, or older: make kernel"
     made = judge(truths, found, single)
     return None if made is None else Columns._make(map(np.frombuffer, made))
