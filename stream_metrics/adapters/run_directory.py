@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
@@ -40,6 +40,29 @@ def read_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         if not isinstance(row, dict):
             raise InputError(f"{path}, line {number:,}: no JSON object")
         yield number, row
+
+
+class Gathering(Protocol):
+    """What rows are added to, one by one."""
+
+    def add(self, row: Mapping[str, Any]) -> None: ...
+
+
+_G = TypeVar("_G", bound=Gathering)
+
+
+def gather(path: Path, found: _G, kind: Kind) -> _G:
+    """``found``, with the rows of a file added.
+
+    Raises:
+        InputError: The file cannot be read, or a line is no row of this kind.
+    """
+    for number, row in read_rows(path):
+        try:
+            found.add(row)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"{path}, line {number:,}: no row of {kind}") from error
+    return found
 
 
 def read_observations(directory: Path) -> dict[Kind, Observations]:

@@ -271,7 +271,7 @@ def _metrics(
     fewer = [name for name in columns if len(relevant[name]) < queries]
     over_fewer = estimates.over_each({name: columns[name] for name in fewer}, relevant)
     turns = None if beside.turns is None else beside.turns()
-    by_strategy = {strategy: blocks() for strategy, blocks in beside.strategies.items()}
+    by_strategy = {strategy: of_it() for strategy, of_it in beside.strategies.items()}
     found = {}
     for name, block in blocks.items():
         found[name] = {

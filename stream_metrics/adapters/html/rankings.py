@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from stream_metrics.adapters.files import InputError
 from stream_metrics.adapters.html.figures import figures_table, stratified, tile
 from stream_metrics.adapters.html.markup import Child, Safe, card, element, name, section, table
 from stream_metrics.adapters.html.pictures import histogram
-from stream_metrics.adapters.run_directory import read_rows
+from stream_metrics.adapters.run_directory import gather
 from stream_metrics.evaluation.estimates import LANGUAGE
 from stream_metrics.evaluation.gathered import MOST_HISTOGRAMS, Queries
 from stream_metrics.evaluation.headline import figures_of_report
@@ -91,13 +90,7 @@ def retrieval(
 def _read(path: Path, metrics: Sequence[str]) -> Queries:
     """What is shown of the rows of a file, if it is there; raises ``InputError``."""
     found = Queries.of(metrics)
-    if path.is_file():
-        for number_, row in read_rows(path):
-            try:
-                found.add(row)
-            except (KeyError, TypeError, AttributeError) as error:
-                raise InputError(f"{path}, line {number_:,}: no row of queries") from error
-    return found
+    return gather(path, found, "queries") if path.is_file() else found
 
 
 def _worst_queries(rows: Queries, shown: Sequence[str], title: str) -> Safe:

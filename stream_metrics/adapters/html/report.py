@@ -21,7 +21,7 @@ from stream_metrics.adapters.html.markup import (
 from stream_metrics.adapters.html.pictures import Line, histogram, lines
 from stream_metrics.adapters.html.rankings import ALONE, AMONG, retrieval
 from stream_metrics.adapters.reports import QUERIES, ROWS, write_text
-from stream_metrics.adapters.run_directory import read_report, read_rows
+from stream_metrics.adapters.run_directory import gather, read_report
 from stream_metrics.evaluation.estimates import LANGUAGE
 from stream_metrics.evaluation.gathered import Conversations, Queries, Stratum
 from stream_metrics.evaluation.headline import figures_of_report
@@ -31,7 +31,6 @@ from stream_metrics.metrics.generation import BY_NAME as ANSWERS
 from stream_metrics.statistics.intervals import CONFIDENCE
 
 PAGE: Final = "report.html"
-MOST_HISTOGRAMS: Final = 6
 Report = Mapping[str, Any]
 
 
@@ -61,7 +60,7 @@ def report_page(directory: Path, report: Report, searches: Queries | None = None
     title = "Report of an evaluation"
     if report.get("aggregate") is not None:
         title = "Report of a replay"
-        sections += _replay(report, _conversations(directory / ROWS), ci)
+        sections += _replay(report, gather(directory / ROWS, Conversations(), "conversations"), ci)
     if report.get("retrieval") is not None:
         among = title == "Report of a replay"
         titles = AMONG if among else ALONE
@@ -78,16 +77,6 @@ def _interval_title(report: Report) -> str:
     if not chosen.get("confidence_intervals", True):
         return interval_title(None)
     return interval_title(chosen.get("confidence", CONFIDENCE))
-
-
-def _conversations(path: Path) -> Conversations:
-    found = Conversations()
-    for number_, row in read_rows(path):
-        try:
-            found.add(row)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise InputError(f"{path}, line {number_:,}: no row of conversations") from error
-    return found
 
 
 # -- of a replay ------------------------------------------------------------------------------
