@@ -150,15 +150,21 @@ async def test_nothing_is_shared_out_anew_where_nothing_has_changed(kafka: Kafka
             assert {other: members.heard[other].times for other in heard} == heard
 
 
-async def test_a_commit_while_a_member_joins_anew_is_no_other_workers_doing(kafka: Kafka) -> None:
-    """It fails, as without an instance id, and the member has its partitions back."""
-    group = f"late-{os.getpid()}"
+async def alone(kafka: Kafka, name: str, stack: AsyncExitStack) -> tuple[Members, dict[str, int]]:
+    """A group of one, ``worker``, that has all of its topic; the latter's partition count too."""
+    group = f"{name}-{os.getpid()}"
     counts = {f"{group}-a": PARTITIONS}
     await kafka.create_topic(f"{group}-a", PARTITIONS)
+    members = Members(kafka, group, stack)
+    await members.start("worker", list(counts))
+    await members.share(counts)
+    return members, counts
+
+
+async def test_a_commit_while_a_member_joins_anew_is_no_other_workers_doing(kafka: Kafka) -> None:
+    """It fails, as without an instance id, and the member has its partitions back."""
     async with AsyncExitStack() as stack:
-        members = Members(kafka, group, stack)
-        await members.start("worker", list(counts))
-        await members.share(counts)
+        members, counts = await alone(kafka, "late", stack)
         client = members.clients["worker"]
 
         client._coordinator.reset_generation()  # as when a coordinator does not know the member
@@ -172,13 +178,8 @@ async def test_a_commit_while_a_member_joins_anew_is_no_other_workers_doing(kafk
 
 async def test_brokers_that_are_too_old_are_named_as_the_cause(kafka: Kafka) -> None:
     """The client is told that they take the requests in the versions of 2.2."""
-    group = f"old-{os.getpid()}"
-    counts = {f"{group}-a": PARTITIONS}
-    await kafka.create_topic(f"{group}-a", PARTITIONS)
     async with AsyncExitStack() as stack:
-        members = Members(kafka, group, stack)
-        await members.start("worker", list(counts))
-        await members.share(counts)
+        members, _ = await alone(kafka, "old", stack)
         client = members.clients["worker"]
         for connection in client._client._conns.values():
             connection._versions = {**connection._versions, 8: (0, 6), 12: (0, 2)}

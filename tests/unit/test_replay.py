@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import multiprocessing
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -20,7 +18,6 @@ from stream_metrics.adapters.replay.manifest import MANIFEST
 from stream_metrics.adapters.replay.merge import BadRows
 from stream_metrics.adapters.replay.parts import COUNTED, PARTS, BadPart, merge, missing_members
 from stream_metrics.adapters.replay.pieces import pieces_of
-from stream_metrics.adapters.replay.pool import WorkerDied
 from stream_metrics.adapters.replay.run import FOLDER, InUse, Scale, StrictlyBad, run
 from stream_metrics.adapters.replay.spool import SpoolDamaged, SpoolWriter, place_of, spool_path
 from stream_metrics.adapters.replay.texts import Again, Held, OnDisk, conversations_with_events
@@ -148,27 +145,6 @@ def test_an_input_that_cannot_be_told_from_another_is_read_anew(tmp_path: Path) 
     run(task(traffic(), out, SPOOLED, identity=None), told)
 
     assert told.steps[0][0] == 0
-    assert files_of(out) == replayed(traffic(), tmp_path / "whole", AT_ONCE)
-
-
-def test_a_process_that_dies_is_told_of_and_its_work_is_left(tmp_path: Path) -> None:
-    """A killed worker process ends the replay with a clear error; the same command goes on."""
-
-    class Killing(Told):
-        def computed(self, pieces: int, of: int) -> None:
-            if pieces == 1:
-                for child in multiprocessing.active_children():
-                    assert child.pid is not None
-                    os.kill(child.pid, signal.SIGKILL)
-
-    out = tmp_path / "out"
-    replay = task(traffic(), out, Scale(2, small_records=0))
-    with pytest.raises(WorkerDied, match="run the same command again"):
-        run(replay, Killing())
-
-    told = Told()
-    run(replay, told)
-    assert "pieces were computed before" in told.notes[0]
     assert files_of(out) == replayed(traffic(), tmp_path / "whole", AT_ONCE)
 
 

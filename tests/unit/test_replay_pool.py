@@ -62,6 +62,32 @@ def test_a_pool_whose_process_died_says_so_however_late_it_is_asked() -> None:
             pool.begin(len, "ab")
 
 
+def told_after(killing: Told, folder: Path) -> Told:
+    """What the same command says once a replay has ended by ``killing``; it makes all files."""
+    out = folder / "out"
+    replay = task(traffic(), out, Scale(2, small_records=0))
+    with pytest.raises(WorkerDied, match="run the same command again"):
+        run(replay, killing)
+
+    told = Told()
+    run(replay, told)
+    assert files_of(out) == replayed(traffic(), folder / "whole", AT_ONCE)
+    return told
+
+
+def test_a_process_that_dies_is_told_of_and_its_work_is_left(tmp_path: Path) -> None:
+    """A killed worker process ends the replay with a clear error; the same command goes on."""
+
+    class Killing(Told):
+        def computed(self, pieces: int, of: int) -> None:
+            if pieces == 1:
+                kill_all()
+
+    told = told_after(Killing(), tmp_path)
+
+    assert "pieces were computed before" in told.notes[0]
+
+
 def test_a_process_that_dies_while_pieces_are_merged_is_told_of(tmp_path: Path) -> None:
     """The pieces are kept, and the same command makes the report of them."""
 
@@ -69,15 +95,9 @@ def test_a_process_that_dies_while_pieces_are_merged_is_told_of(tmp_path: Path) 
         def merging(self) -> None:
             kill_all()
 
-    out = tmp_path / "out"
-    replay = task(traffic(), out, Scale(2, small_records=0))
-    with pytest.raises(WorkerDied, match="run the same command again"):
-        run(replay, Killing())
+    told = told_after(Killing(), tmp_path)
 
-    told = Told()
-    run(replay, told)
     assert told.steps[0][0] == told.steps[0][1]
-    assert files_of(out) == replayed(traffic(), tmp_path / "whole", AT_ONCE)
 
 
 def failing(lock: IO[str], helper: ThreadPoolExecutor, done: Path) -> None:
