@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-BATCH_RECORDS = 400  # state.batch_records
+BATCH_RECORDS = 500  # state.batch_records
 POLL_RECORDS = 2_000  # kafka.max_poll_records
 
 
@@ -137,7 +137,7 @@ def batch_catching_up(records: int, partitions: int) -> float:
     fetch ends.
 
     >>> round(batch_catching_up(30_000, 8))
-    316
+    380
     """
     cut = partitions * math.ceil(records / partitions / BATCH_RECORDS) + records / POLL_RECORDS
     return records / cut
@@ -156,7 +156,7 @@ def full_batch() -> float:
     """The same with more on each partition than a batch may have.
 
     >>> round(full_batch())
-    333
+    400
     """
     return 1 / (1 / BATCH_RECORDS + 1 / POLL_RECORDS)
 

@@ -234,7 +234,7 @@ class StateSettings(_Part):
         description="how much of open conversations a worker keeps in memory, in results (some "
         "0.8 kB each); searches, iterations and events count like a result, four labels too",
     )
-    batch_records: int = Field(400, ge=1, le=900, description="records in one atomic write")
+    batch_records: int = Field(500, ge=1, le=900, description="records in one atomic write")
 
     @field_validator("ttl")
     @classmethod

@@ -1,7 +1,8 @@
 """What every store asks of a batch before it touches anything, and how large a batch is.
 
 Sizes are estimates of what one call to a store carries: bytes of keys and values, and arguments.
-A caller splits a batch that is over ``CALL_BYTES`` or ``CALL_ARGUMENTS`` at an offset; a batch
+A caller splits a batch that is over ``CALL_BYTES`` or ``CALL_ARGUMENTS`` at an offset, which means
+that its work is done again; so it takes as many records as should fit by the batch before. A batch
 of one record may be larger, up to ``HARD_CAP_BYTES``.
 """
 
@@ -17,6 +18,8 @@ CALL_ARGUMENTS: Final = 8_000
 HARD_CAP_BYTES: Final = 64 << 20
 KEY_BYTES: Final = 64
 EXACT: Final = 1 << 53  # beyond it a sorted set's score is not a whole number any more
+
+AIM: Final = 0.8  # of what a call may hold: the next records may be larger than those before
 
 _OVERHEAD: Final = 96  # of a conversation's or a window's key name in the call
 _BYTES: Final[frozenset[type]] = frozenset({bytes})
@@ -53,6 +56,15 @@ def estimate(batch: BatchWrite) -> tuple[int, int]:
         size += 20 + 4 * len(agent) + len(value or b"")
         arguments += 2
     return size, arguments
+
+
+def fitting(records: int, filled: float) -> int:
+    """How many records to take next, where so many have filled so much of what a call may hold.
+
+    >>> fitting(400, 0.5), fitting(1, 3.0)
+    (640, 1)
+    """
+    return max(1, int(AIM * records / filled))
 
 
 def check_batch(batch: BatchWrite) -> None:

@@ -68,7 +68,13 @@ from stream_metrics.ports import (
     StateStore,
     StoredConversation,
 )
-from stream_metrics.worker.batches import CALL_ARGUMENTS, CALL_BYTES, HARD_CAP_BYTES, estimate
+from stream_metrics.worker.batches import (
+    CALL_ARGUMENTS,
+    CALL_BYTES,
+    HARD_CAP_BYTES,
+    estimate,
+    fitting,
+)
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.identity import OtherIdentity, check_identity
 from stream_metrics.worker.output import message_after
@@ -112,7 +118,7 @@ class PartitionOptions:
     agents: tuple[str, ...] = ()
     routes: tuple[str, ...] = ()
     ttl_ms: int = 86_400_000
-    batch_records: int = 400
+    batch_records: int = 500
     require_key: bool = True
     turn_scope: str = "last"
     partitioner: Callable[[bytes], int] | None = None
@@ -230,6 +236,8 @@ class StatePartition:
         self._step = Step(options.engine, self._dedup)
         self._batches = 0
         self._begun = 0  # conversations that the records taken last have begun
+        self._fitting = options.batch_records  # records that one call holds, by the last batch
+        self._filled = 0.0  # how much of one call that batch took
         self.overdue = False  # whether more has expired than the last look has deleted
 
     # -- ownership ------------------------------------------------------------------------------
@@ -262,19 +270,18 @@ class StatePartition:
         the store says that another owner, or another past, holds the partition. ``former``: the
         records lie where nothing is read any more; they move no offset.
         """
-        start, size = 0, self._options.batch_records
+        start = 0
         self._begun = 0
         while start < len(records):
-            chunk = records[start : start + size]
+            chunk = records[start : start + min(self._options.batch_records, self._fitting)]
             try:
                 await self._process(chunk, retry, former=former)
             except TooLarge:
-                if len(chunk) == 1:
-                    await self._process(chunk, retry, TOO_MUCH_STATE, former=former)
-                    start += 1
-                else:
-                    size = len(chunk) // 2
-                continue
+                if len(chunk) > 1:
+                    self._fitting = len(chunk) // 2
+                    continue
+                await self._process(chunk, retry, TOO_MUCH_STATE, former=former)
+            self._fitting = fitting(len(chunk), self._filled)
             start += len(chunk)
         return len(records)
 
@@ -552,8 +559,8 @@ class StatePartition:
             buckets=touched | left,
         )
         size, arguments = estimate(batch)
-        large = size > CALL_BYTES or arguments > CALL_ARGUMENTS
-        if large if divisible else size > HARD_CAP_BYTES:
+        filled = max(size / CALL_BYTES, arguments / CALL_ARGUMENTS)
+        if filled > 1 if divisible else size > HARD_CAP_BYTES:
             for work in works.values():
                 self._cache.drop(self.number, work.key)
             raise TooLarge
@@ -562,6 +569,7 @@ class StatePartition:
             self.windows.install(touched)
             self._left.install(left)
             self.positions = positions
+            self._filled = filled
             self._telemetry.state_written(size)
 
         return batch, taken

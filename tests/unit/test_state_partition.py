@@ -218,6 +218,20 @@ class Watching(MemoryStore):
         return await super().write(batch)
 
 
+async def test_records_whose_changes_do_not_fit_one_call_are_worked_on_once() -> None:
+    """What the first ones filled says how many of the next to take: none is begun in vain."""
+    store, letters = Watching(), MemoryDeadLetters()
+    fed = Fed(store, letters, await opened(store, letters, 1_000, batch_records=100))
+    docs = [f"{n:040}" for n in range(400)]
+    for half in "ab":
+        store.loads, store.sizes = [], []
+        await fed.take(*(search(f"{half}{n}", 1, NOON_S, *docs) for n in range(100)))
+
+    assert sum(store.loads) == 100
+    assert all(size <= CALL_BYTES for size, _ in store.sizes)
+    assert all(size > CALL_BYTES / 2 for size, _ in store.sizes[:-1])
+
+
 async def test_large_conversations_expire_in_smaller_steps() -> None:
     """A step reads about as much as one call may carry, and takes fewer of them for it."""
     store, letters = Watching(), MemoryDeadLetters()
