@@ -136,6 +136,15 @@ class Search:
             self.search_id,
         )
 
+    def precedes(self, other: Search) -> bool:
+        """Whether its place is the lower one; places cost more than what mostly differs in them."""
+        iteration, others = self.carrier.iteration, other.carrier.iteration
+        if iteration != others:
+            return iteration < others
+        if self.ordinal != other.ordinal:
+            return self.ordinal < other.ordinal
+        return self.place < other.place
+
 
 @dataclass(slots=True)
 class Completed:

@@ -8,7 +8,7 @@ by version and everything else is derived from the items that stand.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from operator import ne
@@ -200,9 +200,10 @@ class _Batch(Watcher):
         self._keeper = TurnKeeper(step.config, self._dedup, seen.dedup, self)
         self._changes = Changes()
         self._work: dict[int, _TurnWork] = {}
-        # labels that came before what they name, by their event; those of results also apart
-        self._early: list[tuple[Turn, Carrier, Sequence[str | int]]] = []
-        self._early_results: list[tuple[Turn, Carrier, list[str]]] = []
+        # labels that came before what they name, by their event; those of results also apart, where
+        # None is for all that the event has
+        self._early: list[tuple[Turn, Carrier, Iterable[str | int]]] = []
+        self._early_results: list[tuple[Turn, Carrier, list[str] | None]] = []
         self._rebuilt: set[int] = set()
 
     # -- events ---------------------------------------------------------------------------------
@@ -507,33 +508,27 @@ class _Batch(Watcher):
         return carrier
 
     def _add_result_labels(self, turn: Turn, carrier: Carrier, sent: dict[str, int | None]) -> None:
-        labels = turn.labels
-        if labels.keys().isdisjoint(sent):
-            carrier.labels = dict(sent)
-            labels.update(dict.fromkeys(sent, carrier))
-        else:
-            self._revise_labels(turn, carrier, sent)
-        if turn.handles.keys().isdisjoint(carrier.labels):
-            early = list(carrier.labels)
-        else:
-            early = self._relabel_found(turn, carrier)
-        if early:
-            self._early.append((turn, carrier, early))
-            self._early_results.append((turn, carrier, early))
-
-    def _revise_labels(self, turn: Turn, carrier: Carrier, sent: dict[str, int | None]) -> None:
-        """Take the labels of ``sent`` that stand against those of other events."""
-        mine, labels = carrier.labels, turn.labels
-        for result_id, gain in sent.items():
-            standing = labels.get(result_id)
-            if standing is not None:
+        mine, labels = dict(sent), turn.labels
+        for result_id in sent:
+            standing = labels.setdefault(result_id, carrier)
+            if standing is not carrier:
                 if not self._beats(standing, carrier.version):
+                    del mine[result_id]
                     continue
                 self._seen.counts["labels_revised"] += 1
                 del standing.labels[result_id]
                 self._release(standing)
-            mine[result_id] = gain
-            labels[result_id] = carrier
+                labels[result_id] = carrier
+        carrier.labels = mine
+        if not turn.handles or turn.handles.keys().isdisjoint(mine.keys()):
+            if mine:
+                self._early.append((turn, carrier, mine.keys()))
+                self._early_results.append((turn, carrier, None))
+            return
+        early = self._relabel_found(turn, carrier)
+        if early:
+            self._early.append((turn, carrier, early))
+            self._early_results.append((turn, carrier, early))
 
     def _relabel_found(self, turn: Turn, carrier: Carrier) -> list[str]:
         """Give the results that ``carrier`` labels what it says; returns the ids of no result."""
@@ -638,8 +633,8 @@ class _Batch(Watcher):
     def finish(self) -> Changes:
         """Derive what the items imply, and return what the batch changed."""
         self._derive()
-        for turn, carrier, result_ids in self._early_results:
-            self._observe_early(turn, carrier, result_ids)
+        for turn, carrier, early in self._early_results:
+            self._observe_early(turn, carrier, early)
         if self._early or self._rebuilt:
             self._bound_waiting()
         self._keeper.watcher = None  # it refers back to this: both are free at once without
@@ -682,29 +677,33 @@ class _Batch(Watcher):
                 self._refuse(turn)
                 self._release(carrier)
 
-    def _observe_early(self, turn: Turn, carrier: Carrier, result_ids: list[str]) -> None:
+    def _observe_early(self, turn: Turn, carrier: Carrier, early: list[str] | None) -> None:
         """Which labels that came before their results in this batch still wait for them."""
         handles, holders, labels = turn.handles, turn.holders, carrier.labels
+        standing = list(labels) if early is None else [name for name in early if name in labels]
         delays, waiting = _Delays(self._seen), 0
-        for result_id in result_ids:
-            if result_id in labels:
-                position = handles.get(result_id)
-                if position is None:
-                    waiting += 1
-                else:
-                    delays.note(carrier, holders[position].carrier)
+        for result_id in standing:
+            position = handles.get(result_id)
+            if position is None:
+                waiting += 1
+            else:
+                delays.note(carrier, holders[position].carrier)
         delays.flush()
         if waiting:
             self._seen.counts["labels_waiting"] += waiting
 
     def _observe_found(self, turn: Turn, placed: Iterable[Search]) -> None:
         """Count labels of earlier batches that have waited for the results just placed."""
-        now = {id(carrier) for _, carrier, _ in self._early_results}
         labels, handles, delays, found = turn.labels, turn.handles, _Delays(self._seen), 0
+        early = [carrier for its, carrier, _ in self._early_results if its is turn]
+        if len(labels) == sum([len(carrier.labels) for carrier in early]):
+            return  # no label is of an earlier batch
+        now = set(map(id, early))
         for search in placed:
-            for position, result_id in enumerate(search.result_ids, search.first):
+            first = search.first
+            for at, result_id in enumerate(search.result_ids):
                 carrier = labels.get(result_id)
-                if carrier is None or handles[result_id] != position or id(carrier) in now:
+                if carrier is None or id(carrier) in now or handles[result_id] != first + at:
                     continue
                 delays.note(carrier, search.carrier)
                 found += 1
@@ -712,9 +711,16 @@ class _Batch(Watcher):
         if found:
             self._seen.counts["labels_found"] += found
 
+    def _observe_conflicts(self, turn: Turn, search: Search) -> None:
+        """Count results whose id names another result, which came before in the turn."""
+        held = map(turn.handles.__getitem__, search.result_ids)
+        conflicts = sum(map(ne, held, count(search.first)))
+        if conflicts:
+            self._seen.counts["result_id_conflicts"] += conflicts
+
     def _finish_turn(self, turn: Turn, work: _TurnWork) -> None:
-        pending = sorted(work.pending, key=lambda search: search.place)
-        if pending and turn.order and pending[0].place < turn.order[-1].place:
+        pending = _in_order(work.pending)
+        if pending and turn.order and pending[0].precedes(turn.order[-1]):
             work.rebuild = True
         if work.rebuild:
             self._touch_all(turn, work)
@@ -725,11 +731,10 @@ class _Batch(Watcher):
                 self._keeper.append(turn, search)
         if pending and turn.labels:
             self._observe_found(turn, [s for s in pending if s.search_id not in work.replaced])
+        conflicts = len(turn.handles) < len(turn.holders)
         for search in pending:
-            held = map(turn.handles.__getitem__, search.result_ids)
-            conflicts = sum(map(ne, held, count(search.first)))
             if conflicts:
-                self._seen.counts["result_id_conflicts"] += conflicts
+                self._observe_conflicts(turn, search)
             gate = turn.gates.get(search.carrier.iteration)
             if gate is not None and gate.gate == "skip":
                 self._seen.counts["gate_conflicts"] += 1
@@ -801,6 +806,14 @@ class _Delays:
         if self._times:
             self._known[self._since_us] = self._known.get(self._since_us, 0) + self._times
             self._times = 0
+
+
+def _in_order(searches: list[Search]) -> list[Search]:
+    """The searches in canonical order, in which most come."""
+    for at in range(1, len(searches)):
+        if searches[at].precedes(searches[at - 1]):
+            return sorted(searches, key=lambda search: search.place)
+    return searches
 
 
 def _extra_values(search: Search) -> int:

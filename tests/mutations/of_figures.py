@@ -32,7 +32,7 @@ FIGURES: Final = (
         (
             Edit(
                 STEP,
-                "        if pending and turn.order and pending[0].place < turn.order[-1].place:\n"
+                "        if pending and turn.order and pending[0].precedes(turn.order[-1]):\n"
                 "            work.rebuild = True\n",
                 "",
             ),
@@ -47,6 +47,7 @@ FIGURES: Final = (
             Edit(
                 STEP,
                 "                if not self._beats(standing, carrier.version):\n"
+                "                    del mine[result_id]\n"
                 "                    continue\n"
                 '                self._seen.counts["labels_revised"] += 1\n',
                 '                self._seen.counts["labels_revised"] += 1\n',
