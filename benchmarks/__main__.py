@@ -12,6 +12,7 @@ from benchmarks.parts import RUNS, run
 
 IN_ALL = tuple(name for name in RUNS if name != "profile")
 """In the order of their weight: a run that is cut short has what matters most."""
+ONCE = ("replay", "bounds", "profile")
 KEPT = {"all": "latest.txt"} | {name: f"{name}.txt" for name in RUNS}
 RESULTS = Path(__file__).with_name("results")
 
@@ -27,6 +28,8 @@ def main() -> None:
     parser.add_argument("--conversations", type=int, help="conversations: the most that are open")
     parser.add_argument("--rounds", type=int, help="how often each thing is measured")
     chosen = parser.parse_args()
+    if chosen.rounds and chosen.part in ONCE:
+        parser.error(f"{chosen.part} measures each thing once, and takes no --rounds")
     changed = chosen.quick or chosen.records or chosen.rounds or chosen.conversations
     report = describe()
     print(report, flush=True)

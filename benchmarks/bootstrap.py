@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple
 
 from benchmarks.agreement import differs
 from benchmarks.figures import Figure, figures_table, section
-from benchmarks.rivals import MIB, PEERS, Rival, Took
+from benchmarks.rivals import MIB, PEERS, Rival, Took, peer_versions
 
-ROUNDS: Final = 3
+ROUNDS: Final = 5
 BATCHES: Final = (1, 10, 100)
 """Resamples that scipy may hold at a time; the fastest is taken."""
 TOLERANCE: Final = 1e-12
@@ -42,7 +42,8 @@ def run(*, quick: bool = False, rounds: int | None = None) -> str:
         "bootstrap: the interval of a mean",
         f"A process a measurement, alternating. scipy is vectorised, with batch={batch}, the "
         f"fastest of {', '.join(map(str, BATCHES))}.\n"
-        f"Same draws; the intervals are the same to {TOLERANCE:g}.\n",
+        f"Same draws; the intervals are the same to {TOLERANCE:g}.\n"
+        f"peers with {peer_versions(('scipy', 'numpy'))}\n",
         _compared(whole, rounds or ROUNDS, batch, goal="≥ 3"),
         _compared(skewed, 1, batch),
     )

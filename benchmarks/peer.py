@@ -14,14 +14,13 @@ from typing import Any, Final
 from benchmarks.children import ceiling, child, worker
 from benchmarks.counted import differences, totals_of
 from benchmarks.figures import Figure, figures_table, number, section, table
-from benchmarks.machine import ROOT
 from benchmarks.peers.turns import FIGURES, Figures
+from benchmarks.rivals import PEERS, peer_versions
 from benchmarks.servers import Servers, servers
 from benchmarks.workload import TOPICS, Traffic, traffic
 from stream_metrics.adapters.redis.connect import RedisOptions, connect
 from stream_metrics.settings import Settings
 
-PYTHON: Final = ROOT / ".venv" / "peers" / "bin" / "python"
 LIBRARIES: Final = {
     "bytewax_flow": ("bytewax",),
     "quix": ("quixstreams",),
@@ -52,7 +51,7 @@ class OtherFigures(Exception):
 
 def run(*, quick: bool = False, records: int | None = None, rounds: int | None = None) -> str:
     """Measure, and return the report."""
-    if not PYTHON.exists():
+    if not PEERS.exists():
         raise SystemExit("the peers are not installed: run make peers")
     sent = traffic(records or (3_000 if quick else 10_000))
     return asyncio.run(_run(sent, rounds or (2 if quick else 5)))
@@ -60,15 +59,13 @@ def run(*, quick: bool = False, records: int | None = None, rounds: int | None =
 
 async def _run(sent: Traffic, rounds: int) -> str:
     total = len(sent.records)
-    installed = await child(["benchmarks.peers.versions", *_all_libraries()], python=PYTHON)
     async with servers(sent) as running:
         await ceiling(running, total)  # the broker's page cache and the JVM warm up
         expected = await _expected(running, total)
         done = [await _round(running, total, at, expected) for at in range(rounds)]
-    said = ", ".join(f"{name} {found}" for name, found in installed.items())
     head = (
         f"{sent.describe()}; {rounds} rounds, each the ceiling, the worker, and the peers in "
-        f"another order\npeers with {said}\n"
+        f"another order\npeers with {peer_versions(_all_libraries())}\n"
         f"load {min(r.load for r in done):.1f} to {max(r.load for r in done):.1f}\n"
     )
     return section(
@@ -115,7 +112,7 @@ async def _peer(
     with tempfile.TemporaryDirectory(prefix="peer-") as folder:
         servers_and_topics = [running.kafka.bootstrap_servers, running.redis.url, *TOPICS.values()]
         arguments = [*servers_and_topics, str(total), folder, f"{name}-{at}"]
-        found = await child([f"benchmarks.peers.{name}", *arguments], python=PYTHON)
+        found = await child([f"benchmarks.peers.{name}", *arguments], python=PEERS)
     if found["records"] != total:
         raise OtherFigures(f"{NAMES[name]} took {found['records']} of {total} records")
     hold(NAMES[name], expected, found["totals"])

@@ -12,13 +12,14 @@ import numpy as np
 from benchmarks.agreement import differs
 from benchmarks.collection import DEPTH, TIED
 from benchmarks.figures import Figure, figures_table, section
-from benchmarks.rivals import PEERS, Rival, Took
+from benchmarks.rivals import PEERS, Rival, Took, peer_versions
 from benchmarks.rivals.rankings import METRICS
 
 QUERIES: Final = 100_000
 ROUNDS: Final = 5
 OURS: Final = ("ours", "ours, no kernel")
 PEER_TOOLS: Final = ("pytrec_eval", "ranx", "ir_measures")
+LIBRARIES: Final = ("pytrec_eval-terrier", "ranx", "ir_measures", "numba", "numpy")
 TOOLS: Final = (*OURS, *PEER_TOOLS)
 STEPS: Final = ("from_dicts", "parse", "from_parsed")
 ARRAYS: Final = "as_arrays"
@@ -53,7 +54,7 @@ def run(*, quick: bool = False, queries: int | None = None, rounds: int | None =
     return section(
         f"ranked metrics: {count:,} queries × {DEPTH} results",
         f"{', '.join(METRICS)}, by query; tools in turn. Before, ranx compiled for "
-        f"{compiling:.0f} s.\n" + told,
+        f"{compiling:.0f} s.\npeers with {peer_versions(LIBRARIES)}\n" + told,
         "from dictionaries of dictionaries\n" + _figures(took, "from_dicts"),
         "from each tool's own form to scores by query; ranx's stay in arrays\n"
         + _figures(took, "from_parsed"),

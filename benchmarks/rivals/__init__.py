@@ -10,9 +10,9 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from subprocess import PIPE, Popen
+from subprocess import PIPE, Popen, run
 from types import TracebackType
 from typing import Any, Final, NamedTuple
 
@@ -21,6 +21,13 @@ PEERS: Final = ROOT / ".venv" / "peers" / "bin" / "python"
 MIB: Final = 1 << 20
 
 Answer = dict[str, Any]
+
+
+def peer_versions(libraries: Iterable[str]) -> str:
+    """Which versions of them the peers' environment has."""
+    asked = [str(PEERS), "-m", "benchmarks.peers.versions", *libraries]
+    said = run(asked, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return ", ".join(f"{name} {found}" for name, found in json.loads(said).items())
 
 
 class Took(NamedTuple):
