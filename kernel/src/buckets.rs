@@ -9,6 +9,8 @@ use std::collections::{HashMap, HashSet};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 
+use crate::msgpack::write_integer;
+
 /// A code and its sum, as a bucket has them.
 struct Entry<'a> {
     code: &'a [u8],
@@ -86,23 +88,6 @@ fn read(stored: &[u8]) -> Option<Vec<Entry<'_>>> {
         entries.push(Entry { code, sum });
     }
     reader.rest.is_empty().then_some(entries)
-}
-
-fn write_integer(into: &mut Vec<u8>, number: i64) {
-    let bytes = number.to_be_bytes();
-    let (mark, length) = match number {
-        -0x20..=0x7f => return into.push(number as u8),
-        0x80..=0xff => (0xcc, 1),
-        0x100..=0xffff => (0xcd, 2),
-        0x1_0000..=0xffff_ffff => (0xce, 4),
-        0x1_0000_0000..=i64::MAX => (0xcf, 8),
-        -0x80..=-0x21 => (0xd0, 1),
-        -0x8000..=-0x81 => (0xd1, 2),
-        -0x8000_0000..=-0x8001 => (0xd2, 4),
-        i64::MIN..=-0x8000_0001 => (0xd3, 8),
-    };
-    into.push(mark);
-    into.extend_from_slice(&bytes[8 - length..]);
 }
 
 /// The map's bytes, of the entries that are not 0; empty if there are none.

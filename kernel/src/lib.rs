@@ -9,6 +9,7 @@ mod canonical;
 mod dedup;
 mod json;
 mod labels;
+mod msgpack;
 mod names;
 mod rankings;
 mod reranking;

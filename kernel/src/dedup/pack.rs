@@ -1,6 +1,6 @@
 //! Fingerprints as bytes; the twin of `stream_metrics.dedup.pack`, which describes the format.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pyo3::exceptions::{PyOverflowError, PyValueError};
@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use super::digests::KNOWN_NAMES;
 use super::print::{Digest, Fingerprints, Key, Name, Print};
 use super::tables::Kind;
+use crate::msgpack::{write_size, write_text, Size};
 
 const FIRST_IDENTITY: u8 = 11;
 const LAST_IDENTITY: u8 = 17;
@@ -25,45 +26,54 @@ pub fn identity_tag(place: usize) -> u8 {
     FIRST_IDENTITY + place as u8
 }
 
+const USUAL_BYTES: usize = 256; // of a result
+const DIGEST_BYTES: usize = 16;
+
 /// The searches of one event as the state keeps them.
-pub fn pack<'a>(searches: impl ExactSizeIterator<Item = &'a Fingerprints>) -> PyResult<Vec<u8>> {
+pub fn pack<'a>(
+    searches: impl ExactSizeIterator<Item = &'a Fingerprints> + Clone,
+) -> PyResult<Vec<u8>> {
     let mut shared = Shared::default();
-    let mut body = Vec::new();
-    let mut packed = Vec::new();
-    write_size(&mut body, Size::Array, searches.len())?;
+    let results: usize = searches.clone().map(|search| search.each.len()).sum();
+    let mut body = Vec::with_capacity(USUAL_BYTES * (results + 1));
+    let mut packed = Vec::with_capacity(USUAL_BYTES);
+    sized(write_size(&mut body, Size::Array, searches.len()))?;
     for search in searches {
-        write_size(&mut body, Size::Array, search.each.len())?;
+        sized(write_size(&mut body, Size::Array, search.each.len()))?;
         for print in &search.each {
             packed.clear();
             packed.extend_from_slice(&shared.kind(&print.kind)?.to_be_bytes());
             write_values(&mut packed, print, &mut shared)?;
-            write_size(&mut body, Size::Bin, packed.len())?;
+            sized(write_size(&mut body, Size::Bin, packed.len()))?;
             body.extend_from_slice(&packed);
         }
     }
-    let mut whole = Vec::with_capacity(body.len() + 10 * shared.names.len() + 32);
-    write_size(&mut whole, Size::Array, 3)?;
-    write_size(&mut whole, Size::Array, shared.names.len())?;
+    let mut whole = Vec::with_capacity(body.len() + 10 * shared.names.len() + USUAL_BYTES);
+    sized(write_size(&mut whole, Size::Array, 3))?;
+    sized(write_size(&mut whole, Size::Array, shared.names.len()))?;
     for name in &shared.names {
-        write_size(&mut whole, Size::Bin, name.len())?;
+        sized(write_size(&mut whole, Size::Bin, name.len()))?;
         whole.extend_from_slice(name);
     }
-    write_size(&mut whole, Size::Array, shared.kinds.len())?;
+    sized(write_size(&mut whole, Size::Array, shared.kinds.len()))?;
     for kind in &shared.kinds {
-        write_size(&mut whole, Size::Str, kind.name.len())?;
-        whole.extend_from_slice(kind.name.as_bytes());
+        sized(write_text(&mut whole, &kind.name))?;
     }
     whole.append(&mut body);
     Ok(whole)
+}
+
+fn sized(written: Option<()>) -> PyResult<()> {
+    written.ok_or_else(|| PyOverflowError::new_err("too large for MessagePack"))
 }
 
 /// What the results of one event share.
 #[derive(Default)]
 struct Shared<'a> {
     names: Vec<Key>,
-    name_places: HashMap<Key, u32>,
+    name_places: BTreeMap<Key, u32>,
     kinds: Vec<&'a Arc<Kind>>,
-    kind_places: HashMap<&'a str, u16>,
+    kind_places: BTreeMap<&'a str, u16>,
     last_kind: Option<(&'a Arc<Kind>, u16)>,
 }
 
@@ -87,14 +97,8 @@ impl<'a> Shared<'a> {
         Ok(place)
     }
 
-    fn write_tag(&mut self, packed: &mut Vec<u8>, name: Name, tags: Tags) -> PyResult<()> {
-        let digest = match name {
-            Name::Known(place) => {
-                packed.push(tags.known + place);
-                return Ok(());
-            }
-            Name::Other(digest) => digest,
-        };
+    /// The tag of a name that is not in `KNOWN_NAMES`.
+    fn write_tag(&mut self, packed: &mut Vec<u8>, digest: Key, tags: Tags) -> PyResult<()> {
         let place = match self.name_places.get(&digest) {
             Some(&place) => place,
             None => {
@@ -135,21 +139,13 @@ const FIELD_TAGS: Tags = Tags {
 
 fn write_values(packed: &mut Vec<u8>, print: &Print, shared: &mut Shared<'_>) -> PyResult<()> {
     packed.push(print.flags);
-    let digests = [
-        &print.doc,
-        &print.doc_exact,
-        &print.url,
-        &print.parameters,
-        &print.title,
-        &print.snippet,
-        &print.content,
-    ];
-    for (tag, digest) in (1..).zip(digests) {
-        if let Some(digest) = digest {
-            packed.push(tag);
-            packed.extend_from_slice(digest);
-        }
-    }
+    write_some(packed, 1, &print.doc);
+    write_some(packed, 2, &print.doc_exact);
+    write_some(packed, 3, &print.url);
+    write_some(packed, 4, &print.parameters);
+    write_some(packed, 5, &print.title);
+    write_some(packed, 6, &print.snippet);
+    write_some(packed, 7, &print.content);
     let keys = [&print.key_title, &print.key_snippet, &print.key_content];
     for (tag, key) in (8..).zip(keys) {
         if let Some(key) = key {
@@ -158,48 +154,35 @@ fn write_values(packed: &mut Vec<u8>, print: &Print, shared: &mut Shared<'_>) ->
         }
     }
     for (tag, digest) in &print.identity {
-        packed.push(*tag);
-        packed.extend_from_slice(digest);
+        write_digest(packed, *tag, digest);
     }
     for (values, tags) in [(&print.ids, ID_TAGS), (&print.fields, FIELD_TAGS)] {
         for (name, digest) in values {
-            shared.write_tag(packed, *name, tags)?;
-            packed.extend_from_slice(digest);
+            match name {
+                Name::Known(place) => write_digest(packed, tags.known + place, digest),
+                Name::Other(name) => {
+                    shared.write_tag(packed, *name, tags)?;
+                    packed.extend_from_slice(digest);
+                }
+            }
         }
     }
     Ok(())
 }
 
-/// What a size in MessagePack is the size of, by its marks for 8, 16 and 32 bits.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Size {
-    Array,
-    Bin,
-    Str,
+#[inline]
+fn write_some(packed: &mut Vec<u8>, tag: u8, digest: &Option<Digest>) {
+    if let Some(digest) = digest {
+        write_digest(packed, tag, digest);
+    }
 }
 
-fn write_size(written: &mut Vec<u8>, what: Size, size: usize) -> PyResult<()> {
-    let size =
-        u32::try_from(size).map_err(|_| PyOverflowError::new_err("too large for MessagePack"))?;
-    let (bits_8, bits_16, bits_32) = match what {
-        Size::Array => (None, 0xdc, 0xdd),
-        Size::Bin => (Some(0xc4), 0xc5, 0xc6),
-        Size::Str => (Some(0xd9), 0xda, 0xdb),
-    };
-    match (what, bits_8, size) {
-        (Size::Array, _, 0..=15) => written.push(0x90 | size as u8),
-        (Size::Str, _, 0..=31) => written.push(0xa0 | size as u8),
-        (_, Some(mark), 0..=0xff) => written.extend_from_slice(&[mark, size as u8]),
-        (_, _, 0..=0xffff) => {
-            written.push(bits_16);
-            written.extend_from_slice(&(size as u16).to_be_bytes());
-        }
-        _ => {
-            written.push(bits_32);
-            written.extend_from_slice(&size.to_be_bytes());
-        }
-    }
-    Ok(())
+/// Both in one step: a result has a dozen.
+#[inline]
+fn write_digest(packed: &mut Vec<u8>, tag: u8, digest: &Digest) {
+    let mut value = [tag; 1 + DIGEST_BYTES];
+    value[1..].copy_from_slice(digest);
+    packed.extend_from_slice(&value);
 }
 
 /// The fingerprints of each of an event's searches. `kind` finds a type by its canonical name and
