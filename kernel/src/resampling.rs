@@ -14,60 +14,77 @@ const AT_ONCE: usize = 1 << 26;
 /// Terms that are added up in eight lanes; more are halved first.
 const BLOCK: usize = 128;
 
-/// Words that are made from one state, side by side: a processor need not wait for one after another.
+/// Words that are made side by side: a processor need not wait for one after another.
 const LANES: usize = 4;
-/// Halves of words that are made at a time.
-const READY: usize = 1024;
+/// Halves of so many words.
+const HALVES: usize = 2 * LANES;
 
-/// PCG64 (XSL RR 128/64), half a word at a time: the lower one first.
+/// PCG64 (XSL RR 128/64): the states of its next words. A step of one leads over all the others.
+#[derive(Clone, Copy)]
+struct Lanes {
+    states: [u128; LANES],
+    factor: u128,
+    addend: u128,
+}
+
+impl Lanes {
+    fn new(state: u128, increment: u128) -> Self {
+        let step = |state: u128| state.wrapping_mul(MULTIPLIER).wrapping_add(increment);
+        let (mut states, mut last) = ([0; LANES], state);
+        let (mut factor, mut addend) = (1_u128, 0);
+        for state in &mut states {
+            last = step(last);
+            *state = last;
+            factor = factor.wrapping_mul(MULTIPLIER);
+            addend = step(addend);
+        }
+        Self {
+            states,
+            factor,
+            addend,
+        }
+    }
+
+    /// The next words, in halves: of each the lower one first.
+    #[inline(always)]
+    fn next(&mut self) -> [u32; HALVES] {
+        let mut halves = [0; HALVES];
+        for (pair, state) in halves.chunks_exact_mut(2).zip(&mut self.states) {
+            let folded = (*state >> 64) as u64 ^ *state as u64;
+            let word = folded.rotate_right((*state >> 122) as u32);
+            pair[0] = word as u32;
+            pair[1] = (word >> 32) as u32;
+            *state = state.wrapping_mul(self.factor).wrapping_add(self.addend);
+        }
+        halves
+    }
+}
+
+/// PCG64, and those halves of its last words that are not taken yet.
 #[derive(Clone)]
 struct Pcg64 {
-    state: u128,
-    steps: [(u128, u128); LANES],
-    halves: [u32; READY],
+    lanes: Lanes,
+    halves: [u32; HALVES],
     taken: usize,
 }
 
 impl Pcg64 {
     fn new(state: u128, increment: u128) -> Self {
-        let mut steps = [(MULTIPLIER, increment); LANES];
-        for at in 1..LANES {
-            let (factor, addend) = steps[at - 1];
-            steps[at] = (
-                factor.wrapping_mul(MULTIPLIER),
-                addend.wrapping_mul(MULTIPLIER).wrapping_add(increment),
-            );
-        }
         Self {
-            state,
-            steps,
-            halves: [0; READY],
-            taken: READY,
+            lanes: Lanes::new(state, increment),
+            halves: [0; HALVES],
+            taken: HALVES,
         }
-    }
-
-    fn fill(&mut self) {
-        for halves in self.halves.chunks_exact_mut(2 * LANES) {
-            let mut state = self.state;
-            for (pair, &(factor, addend)) in halves.chunks_exact_mut(2).zip(&self.steps) {
-                state = self.state.wrapping_mul(factor).wrapping_add(addend);
-                let folded = (state >> 64) as u64 ^ state as u64;
-                let word = folded.rotate_right((state >> 122) as u32);
-                pair[0] = word as u32;
-                pair[1] = (word >> 32) as u32;
-            }
-            self.state = state;
-        }
-        self.taken = 0;
     }
 
     /// The next halves, `most` or fewer, and one at least.
     fn take(&mut self, most: usize) -> &[u32] {
-        if self.taken == READY {
-            self.fill();
+        if self.taken == HALVES {
+            self.halves = self.lanes.next();
+            self.taken = 0;
         }
         let from = self.taken;
-        self.taken = READY.min(from + most);
+        self.taken = HALVES.min(from + most);
         &self.halves[from..self.taken]
     }
 }
@@ -94,7 +111,7 @@ impl Below {
 }
 
 /// How often a unit is drawn.
-trait Times: Copy + Default + Into<f64> {
+trait Times: Copy + Default {
     /// Once more; beyond the largest it begins again.
     fn count(&mut self);
 }
@@ -113,25 +130,65 @@ impl Times for u32 {
     }
 }
 
+/// How often each of two units is drawn.
+trait Pair: Copy {
+    fn times(self) -> [f64; 2];
+}
+
+impl Pair for [f64; 2] {
+    fn times(self) -> [f64; 2] {
+        self
+    }
+}
+
+/// Two counts below 16 in a byte, the lower bits first.
+impl Pair for u8 {
+    #[inline(always)]
+    fn times(self) -> [f64; 2] {
+        PAIRS.0[usize::from(self)]
+    }
+}
+
+/// The two counts of each byte as doubles, which are looked up sooner than converted.
+static PAIRS: Pairs = Pairs::new();
+
+/// Aligned, so that two doubles are multiplied from where they lie.
+#[repr(align(16))]
+struct Pairs([[f64; 2]; 256]);
+
+impl Pairs {
+    const fn new() -> Self {
+        let mut pairs = [[0.0; 2]; 256];
+        let mut byte = 0;
+        while byte < 256 {
+            pairs[byte] = [(byte % 16) as f64, (byte / 16) as f64];
+            byte += 1;
+        }
+        Self(pairs)
+    }
+}
+
 /// Resamples of so many units, one after another.
 ///
 /// A unit is counted in a byte, so that the counts of 10^5 units nearly fit the processor's nearest
-/// cache, where most of the time goes. If one is drawn 256 times, which nobody will see but of a
-/// broken generator, they do not sum up to all, and the resample is counted once more, in words.
+/// cache, and summed from half a byte. If one is drawn 16 times, which happens to one in 10^13, the
+/// resample is counted once more, in words.
 struct Resampler {
     source: Pcg64,
     below: Below,
     bytes: Vec<u8>,
-    words: Vec<u32>,
+    pairs: Vec<u8>,
 }
 
 impl Resampler {
     fn new(source: Pcg64, units: u32) -> Self {
+        let below = Below::new(units);
+        let units = units as usize;
         Self {
             source,
-            below: Below::new(units),
-            bytes: vec![0; units as usize],
-            words: Vec::new(),
+            below,
+            bytes: vec![0; units],
+            pairs: vec![0; units / 2 + units % 2],
         }
     }
 
@@ -139,26 +196,48 @@ impl Resampler {
     fn next(&mut self, columns: &[Vec<f64>], found: &mut [Vec<f64>]) {
         let before = self.source.clone();
         draw(&mut self.source, self.below, &mut self.bytes);
-        if sum(&self.bytes) == self.bytes.len() {
-            return add_sums(&self.bytes, columns, found);
+        if fit(&self.bytes) {
+            pack(&self.bytes, &mut self.pairs);
+            return add_sums(&self.pairs, columns, found);
         }
         self.source = before;
-        self.words.resize(self.bytes.len(), 0);
-        draw(&mut self.source, self.below, &mut self.words);
-        add_sums(&self.words, columns, found);
+        let mut words = vec![0_u32; self.bytes.len()];
+        draw(&mut self.source, self.below, &mut words);
+        add_sums(&in_pairs(&words), columns, found);
     }
 }
 
-fn add_sums<T: Times>(times: &[T], columns: &[Vec<f64>], found: &mut [Vec<f64>]) {
+fn add_sums<P: Pair>(pairs: &[P], columns: &[Vec<f64>], found: &mut [Vec<f64>]) {
     for (sums, column) in found.iter_mut().zip(columns) {
-        sums.push(0.0 + weighted(times, column)); // as numpy: never -0.0
+        sums.push(0.0 + weighted(pairs, column)); // as numpy: never -0.0
     }
 }
 
-fn sum(bytes: &[u8]) -> usize {
+/// Whether all counts are below 16, and have not begun again: they sum up to all that was drawn.
+fn fit(bytes: &[u8]) -> bool {
     let of_block = |block: &[u8]| block.iter().map(|&times| u16::from(times)).sum::<u16>();
     let blocks = bytes.chunks(BLOCK); // which no 16 bits overflow
-    blocks.map(|block| usize::from(of_block(block))).sum()
+    let sum: usize = blocks.map(|block| usize::from(of_block(block))).sum();
+    sum == bytes.len() && bytes.iter().fold(0, |bits, &times| bits | times) < 16
+}
+
+/// Counts below 16, two in a byte.
+fn pack(bytes: &[u8], pairs: &mut [u8]) {
+    let two = bytes.chunks_exact(2);
+    if let (Some(pair), [times]) = (pairs.last_mut(), two.remainder()) {
+        *pair = *times;
+    }
+    for (pair, two) in pairs.iter_mut().zip(two) {
+        let both = u16::from_le_bytes([two[0], two[1]]);
+        *pair = (both | both >> 4) as u8;
+    }
+}
+
+/// Counts of any size, two by two.
+fn in_pairs(words: &[u32]) -> Vec<[f64; 2]> {
+    let second = |two: &[u32]| two.get(1).copied().unwrap_or(0);
+    let pair = |two: &[u32]| [f64::from(two[0]), f64::from(second(two))];
+    words.chunks(2).map(pair).collect()
 }
 
 /// Count how often each unit is drawn in one resample.
@@ -170,43 +249,63 @@ fn draw<T: Times>(source: &mut Pcg64, below: Below, times: &mut [T]) {
         return;
     }
     while left > 0 {
-        for &half in source.take(left) {
-            if let Some(at) = below.of(half) {
-                times[at].count();
-                left -= 1;
-            }
+        left -= count(source.take(left), below, times);
+        // Most are counted as soon as they are made, so that the processor does both at a time.
+        let mut lanes = source.lanes;
+        while left >= HALVES {
+            left -= count(&lanes.next(), below, times);
         }
+        source.lanes = lanes;
     }
 }
 
-/// The values, each as often as it was drawn, added up pairwise as numpy does.
-fn weighted<T: Times>(times: &[T], values: &[f64]) -> f64 {
-    let n = times.len();
-    if n < 8 {
-        let terms = times.iter().zip(values);
-        return terms.fold(-0.0, |sum, (&often, &value)| sum + often.into() * value);
-    }
-    if n > BLOCK {
-        let half = n / 2 - n / 2 % 8;
-        let (times, times_behind) = times.split_at(half);
-        let (values, values_behind) = values.split_at(half);
-        return weighted(times, values) + weighted(times_behind, values_behind);
-    }
-    let mut lanes = [0.0; 8];
-    let (mut often, mut value) = (times.chunks_exact(8), values.chunks_exact(8));
-    let (first, with) = (often.next().unwrap_or(&[]), value.next().unwrap_or(&[]));
-    for (lane, (&often, &value)) in lanes.iter_mut().zip(first.iter().zip(with)) {
-        *lane = often.into() * value;
-    }
-    for (often, value) in often.by_ref().zip(value.by_ref()) {
-        for (lane, (&often, &value)) in lanes.iter_mut().zip(often.iter().zip(value)) {
-            *lane += often.into() * value;
+/// Count the units that halves of words stand for; returns how many of them do.
+#[inline(always)]
+fn count<T: Times>(halves: &[u32], below: Below, times: &mut [T]) -> usize {
+    let mut counted = halves.len();
+    for &half in halves {
+        match below.of(half) {
+            Some(at) => times[at].count(),
+            None => counted -= 1,
         }
     }
-    let [a, b, c, d, e, f, g, h] = lanes;
+    counted
+}
+
+/// The values, each as often as it was drawn, added up pairwise as numpy does.
+fn weighted<P: Pair>(pairs: &[P], values: &[f64]) -> f64 {
+    let n = values.len();
+    if n > BLOCK {
+        let half = n / 2 - n / 2 % 8;
+        let (pairs, pairs_behind) = pairs.split_at(half / 2);
+        let (values, values_behind) = values.split_at(half);
+        return weighted(pairs, values) + weighted(pairs_behind, values_behind);
+    }
+    let (values, rest) = values.split_at(n - n % 8);
+    let (pairs, of_rest) = pairs.split_at(values.len() / 2);
+    let [a, b, c, d, e, f, g, h] = in_lanes(pairs, values);
     let sum = ((a + b) + (c + d)) + ((e + f) + (g + h));
-    let rest = often.remainder().iter().zip(value.remainder());
-    rest.fold(sum, |sum, (&often, &value)| sum + often.into() * value)
+    let times = of_rest.iter().flat_map(|pair| pair.times());
+    times
+        .zip(rest)
+        .fold(sum, |sum, (often, value)| sum + often * value)
+}
+
+/// Values, each as often as it was drawn, added up by their place in every eight.
+///
+/// Not inlined: together with the sum of the lanes it is compiled to more shuffles than additions.
+#[inline(never)]
+fn in_lanes<P: Pair>(pairs: &[P], values: &[f64]) -> [f64; 8] {
+    let mut lanes = [-0.0; 8]; // which leaves the sign of what is added to it
+    for (pairs, values) in pairs.chunks_exact(4).zip(values.chunks_exact(8)) {
+        let terms = pairs.iter().zip(values.chunks_exact(2));
+        for (lanes, (pair, values)) in lanes.chunks_exact_mut(2).zip(terms) {
+            let [first, second] = pair.times();
+            lanes[0] += first * values[0];
+            lanes[1] += second * values[1];
+        }
+    }
+    lanes
 }
 
 /// For each column of values its sums over `count` resamples, as bytes of doubles.

@@ -83,15 +83,16 @@ def test_one_may_be_drawn_every_time() -> None:
     assert np.frombuffer(sums).tolist() == [1_024 * values[0]] * 2
 
 
-def test_some_resamples_draw_one_too_often_for_a_byte() -> None:
+@pytest.mark.parametrize(("units", "too_often"), [(31, 16), (613, 256)])
+def test_some_resamples_draw_one_too_often_to_be_packed(units: int, too_often: int) -> None:
     """Those are drawn anew; what is drawn behind them is what numpy draws of the same generator."""
-    state, units, count = 1 << 100, 613, 41  # nothing to add: many halves begin with zeros
+    state, count = 1 << 100, 41  # nothing to add: many halves begin with zeros
     poor = np.random.PCG64()
     poor.state = {**poor.state, "state": {"state": state, "inc": 0}}
     drawn = np.random.Generator(poor).integers(0, units, size=(count, units))
     times = np.stack([np.bincount(row, minlength=units) for row in drawn]).astype(np.float64)
     most = times.max(axis=1)
-    assert most.min() < 256 <= most.max()
+    assert most.min() < too_often <= most.max()
     values = np.random.default_rng(3).normal(size=units)
     assert kernel is not None
 
