@@ -185,12 +185,13 @@ class Turn:
     The turn's results are numbered in canonical order, its documents in order of first occurrence.
     Of each result there are its search (``holders``) and its document (``documents``); of each
     document its first result (``firsts``), the gain that the iteration of this result counts
-    (``credited``) and, once one is labelled, the number of its results with each label, and which
-    is the first of them (``tallies``). ``result_labels`` are the labels of results, ``handles``
-    the results that labels name, ``ranked_in`` the iterations in which a document has a baseline
-    rank. ``counted`` are the iterations that searched, in order. ``scores`` are those of searches
-    by the ranked metrics that are configured, as far as they are known. ``extra_values`` counts the
-    values of results with unusually many, as far as their fingerprints are loaded.
+    (``credited``) and, once another than its first is labelled, or its label changes, the number of
+    its results with each label, and which is the first of them (``tallies``). ``result_labels`` are
+    the labels of results, ``handles`` the results that labels name, ``ranked_in`` the iterations in
+    which a document has a baseline rank. ``counted`` are the iterations that searched, in order.
+    ``scores`` are those of searches by the ranked metrics that are configured, as far as they are
+    known. ``extra_values`` counts the values of results with unusually many, as far as their
+    fingerprints are loaded.
 
     ``cell`` is what the turn adds to the windows beside its iterations, None for nothing, or
     ``STALE``.
@@ -233,7 +234,7 @@ class Turn:
         self.firsts: list[int] = []
         self.credited: list[int | None] = []
         self.tallies: dict[int, list[int]] = {}
-        self.result_labels: dict[int, int] = {}
+        self.result_labels: list[int | None] = []
         self.handles: dict[str, int] = {}
         self.ranked_in: dict[int, tuple[int, ...]] = {}
         self.scores: dict[str, Sequence[float | None]] = {}

@@ -541,16 +541,16 @@ class _Batch(Watcher):
                 early.append(result_id)
                 continue
             delays.note(carrier, turn.holders[position].carrier)
-            if held.get(position) != gain:
+            if held[position] != gain:
                 self._relabel(turn, position, gain)
         delays.flush()
         return early
 
     def _relabel(self, turn: Turn, position: int, gain: int | None) -> None:
-        tally = turn.tallies.get(turn.documents[position])
-        before = tally is None or labels_conflict(tally)
+        document = turn.documents[position]
+        before = labels_conflict(turn, document)
         self._keeper.relabel(turn, position, gain)
-        if not before and tally is not None and labels_conflict(tally):
+        if not before and labels_conflict(turn, document):
             self._seen.counts["label_conflicts"] += 1
 
     # -- the end of a turn, forgetting ----------------------------------------------------------

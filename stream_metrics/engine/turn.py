@@ -8,7 +8,6 @@ same steps.
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import count
 from typing import Any, Final
 
 from stream_metrics.dedup.deduplicator import Deduplicator
@@ -23,9 +22,10 @@ _RERANKED: Final[Callable[..., Any] | None] = None if kernel is None else kernel
 FIRST = 5  # in a tally, behind the numbers of results by label: the first one that has a label
 
 
-def labels_conflict(tally: list[int]) -> bool:
+def labels_conflict(turn: Turn, document: int) -> bool:
     """Whether results of one document carry different labels."""
-    return tally[:FIRST].count(0) < FIRST - 1
+    tally = turn.tallies.get(document)
+    return tally is not None and tally[:FIRST].count(0) < FIRST - 1
 
 
 def iteration_of(turn: Turn, number: int) -> Iteration:
@@ -100,93 +100,84 @@ class TurnKeeper:
         iteration.results += len(search.result_ids)
         turn.holders.extend([search] * len(search.result_ids))
         turn.documents.extend(search.documents)
+        turn.result_labels.extend([None] * len(search.result_ids))
         firsts = turn.firsts
         known = len(firsts)
-        if not any(search.evidence):
-            firsts.extend(range(position, position + len(search.documents)))
-        else:
-            for at, document in enumerate(search.documents):
-                if document == len(firsts):
-                    firsts.append(position + at)
-                else:
-                    same = turn.holders[firsts[document]].carrier.iteration == number
-                    key = (search.types[at], search.evidence[at], same)
-                    iteration.duplicates[key] = iteration.duplicates.get(key, 0) + 1
+        for at, document in enumerate(search.documents):
+            if document == len(firsts):
+                firsts.append(position + at)
+            else:
+                same = turn.holders[firsts[document]].carrier.iteration == number
+                key = (search.types[at], search.evidence[at], same)
+                iteration.duplicates[key] = iteration.duplicates.get(key, 0) + 1
         iteration.unique += len(firsts) - known
         turn.credited.extend([None] * (len(firsts) - known))
         if search.baseline is not None:
             _note_ranked(turn.ranked_in, search, number)
         if self.config.retrieval and search.fingerprints is not None:
             search.doc_ids = search.fingerprints.documents
-        self._place_labels(turn, search)
+        self._place_labels(turn, search, iteration)
         if turn.first_by_doc is not None:
             _note_documents(turn.first_by_doc, search)
 
-    def _place_labels(self, turn: Turn, search: Search) -> None:
+    def _place_labels(self, turn: Turn, search: Search, iteration: Iteration) -> None:
         """Give the search's results their handles and labels.
 
         The first result of a ``result_id`` in the turn holds the handle and takes label events
         (also a withdrawal, after which the inline gain does not come back); others keep their
         inline gain.
         """
-        handles, labels, gains = turn.handles, turn.labels, search.gains
-        if gains is None and not labels and handles.keys().isdisjoint(search.result_ids):
-            held = dict(zip(search.result_ids, count(search.first), strict=False))
-            if len(held) == len(search.result_ids):
-                handles.update(held)
-                return
-        documents, firsts = turn.documents, turn.firsts
+        handles, labels, gains, first = turn.handles, turn.labels, search.gains, search.first
         begun = False
-        for position, result_id in enumerate(search.result_ids, search.first):
-            label = None if gains is None else gains[position - search.first]
+        for at, result_id in enumerate(search.result_ids):
+            position = first + at
+            label = None if gains is None else gains[at]
             if handles.setdefault(result_id, position) == position:
                 carrier = labels.get(result_id)
                 if carrier is not None:
                     label = carrier.labels[result_id]
             if label is None:
                 continue
-            if firsts[documents[position]] != position:
+            document = turn.documents[position]
+            if turn.firsts[document] != position:
                 self.relabel(turn, position, label)
                 continue
             if not begun and self.watcher is not None:
-                self.watcher.before_change(turn, search.carrier.iteration)
+                self.watcher.before_change(turn, iteration.number)
             begun = True
-            self._label_first(turn, search.carrier.iteration, position, label)
+            # Of a document that only this iteration has.
+            turn.result_labels[position] = label
+            turn.credited[document] = label
+            iteration.labelled += 1
+            self._count_gain(iteration, label, 1)
         if begun:
             _forget_scores(turn)
 
-    def _label_first(self, turn: Turn, number: int, position: int, label: int) -> None:
-        """Label the first result of a document that only its iteration has."""
-        document, iteration = turn.documents[position], turn.iterations[number]
-        self._note_only(turn, document, position, label)
-        iteration.labelled += 1
-        self._count_gain(iteration, label, 1)
-        turn.credited[document] = label
-
     def relabel(self, turn: Turn, position: int, label: int | None) -> None:
         """Give one result another label, and its document's iteration what follows from it."""
-        old = turn.result_labels.get(position)
+        old = turn.result_labels[position]
         if label == old:
             return
         document = turn.documents[position]
         tally = turn.tallies.get(document)
-        if tally is None and label is not None:
-            self._note_only(turn, document, position, label)
-            self._credit(turn, document, label)
-            return
-        assert tally is not None  # since ``old`` is in it
+        if tally is None:
+            if turn.credited[document] is None and turn.firsts[document] == position:
+                turn.result_labels[position] = label
+                self._credit(turn, document, label)
+                return
+            tally = self._begin_tally(turn, document)
+        turn.result_labels[position] = label
         if old is not None:
             tally[old] -= 1
-        if label is None:
-            del turn.result_labels[position]
-        else:
+        if label is not None:
             tally[label] += 1
-            turn.result_labels[position] = label
         if self._by_max:
             gain = 4
             while gain >= 0 and not tally[gain]:
                 gain -= 1
             standing = gain if gain >= 0 else None
+        elif old is None and 0 <= tally[FIRST] < position:
+            return  # one before it has a label
         elif tally[FIRST] < 0:  # the only label
             tally[FIRST], standing = position, label
         else:
@@ -194,11 +185,15 @@ class TurnKeeper:
         if standing != turn.credited[document]:
             self._credit(turn, document, standing)
 
-    def _note_only(self, turn: Turn, document: int, position: int, label: int) -> None:
-        """Note the first label of a document none of whose results had any before."""
-        tally = turn.tallies[document] = [0, 0, 0, 0, 0, -1 if self._by_max else position]
-        tally[label] = 1
-        turn.result_labels[position] = label
+    def _begin_tally(self, turn: Turn, document: int) -> list[int]:
+        """A document's labels by number, where there has been none but that of its first result."""
+        label = turn.credited[document]
+        tally = turn.tallies[document] = [0, 0, 0, 0, 0, -1]
+        if label is not None:
+            tally[label] = 1
+            if not self._by_max:
+                tally[FIRST] = turn.firsts[document]
+        return tally
 
     def _count_gain(self, iteration: Iteration, label: int, sign: int) -> None:
         """Add a document's label to what its iteration has found, or take it away."""
@@ -258,8 +253,8 @@ def _forget_scores(turn: Turn) -> None:
 def _note_ranked(ranked_in: dict[int, tuple[int, ...]], search: Search, number: int) -> None:
     assert search.baseline is not None
     only = (number,)  # what most documents have, as one object
-    for document, rank in zip(search.documents, search.baseline, strict=True):
-        if rank is not None:
+    for at, document in enumerate(search.documents):
+        if search.baseline[at] is not None:
             known = ranked_in.get(document)
             if known is None:
                 ranked_in[document] = only
@@ -277,20 +272,20 @@ def _note_documents(first_by_doc: dict[bytes, int], search: Search) -> None:
 def _first_label(turn: Turn, document: int, tally: list[int], changed: int) -> int | None:
     """The label of the document's first result that has one, after ``changed`` got another."""
     labels = turn.result_labels
-    if changed in labels:
+    if labels[changed] is not None:
         tally[FIRST] = min(tally[FIRST], changed)
     elif tally[FIRST] == changed:
         position = changed if any(tally[:FIRST]) else -1
-        while position >= 0 and position not in labels:
+        while position >= 0 and labels[position] is None:
             position = turn.documents.index(document, position + 1)
         tally[FIRST] = position
-    return labels.get(tally[FIRST])
+    return labels[tally[FIRST]] if tally[FIRST] >= 0 else None
 
 
 def rerank_of(turn: Turn, search: Search) -> Rerank | None:
     """The reranking comparison of one search, None if it does not take part."""
     baseline = search.baseline
-    if baseline is None or not turn.tallies:  # or nothing is labelled
+    if baseline is None or not any(iteration.labelled for iteration in turn.counted):
         return None
     if _RERANKED is not None:
         found = _RERANKED(search.documents, baseline, turn.credited)
