@@ -31,16 +31,17 @@ class Pieces:
 class Merged:
     """What merges have done to rows.
 
-    ``rows``: whether there are others now. ``gone``: the ids of conversations that had one in a
-    piece, and have none as a whole, since the other piece was forgotten.
+    ``rows``: whether a conversation that was merged has one or had one, so that the last one sent
+    may be that of a piece, even of one that adds nothing. ``gone``: the ids of conversations that
+    had one in a piece, and have none as a whole, since the other piece was forgotten.
     """
 
     rows: bool = False
     gone: set[str] = field(default_factory=set)
 
     def note(self, name: str, had: bool, has: bool) -> None:
-        """Another merge that has changed a conversation: whether it had a row, and has one."""
-        self.rows = True
+        """Another merge: whether a piece had a row, and the whole has one."""
+        self.rows = self.rows or had or has
         if has:
             self.gone.discard(name)
         elif had:
@@ -72,7 +73,7 @@ def merging(options: PartitionOptions, schema: int, notes: Merged | None = None)
             {part: data for part, data in fingerprints.items() if data is not None},
             max(first.last_record_ms, second.last_record_ms),
         )
-        if notes is not None and whole.hot != first.hot:
+        if notes is not None:
             notes.note(name, had, bool(into.last_turn))
         return whole
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
-from stream_metrics.adapters.memory import MemorySnapshot, MemoryStore
+from stream_metrics.adapters.memory import MemorySnapshot, MemoryStore, MemoryTopic
 from stream_metrics.engine.state import DamagedState
 from stream_metrics.events.limits import Limits
 from stream_metrics.ports import (
@@ -36,9 +36,9 @@ from stream_metrics.worker.stored import InUse, Stored, partitioner_in_use, stor
 from stream_metrics.worker.takeover import Extent
 from tests.fuse import Crash, Fuse, Fused
 from tests.property.test_partition import IDENTITY
-from tests.property.test_reshard import Group, ScriptedLogs, partition_of, sound
+from tests.property.test_reshard import Group, ScriptedLogs, partition_of, sound, whole
 from tests.strategies import KeyedRecord
-from tests.unit.test_state_partition import NOON_S, search
+from tests.unit.test_state_partition import NOON_S, labels, search
 
 OLD, MORE, NEW = {"events": 2}, {"events": 3}, {"events-2": 3}
 PROFILE = TrafficProfile(seed=4, conversations=10, duration_seconds=600, invalid=0.03)
@@ -509,6 +509,25 @@ async def test_a_forget_that_has_not_come_to_its_keys_partition_is_astray() -> N
     """As on a topic that had fewer partitions when it was written to each of them."""
     assert await astray(FORGOTTEN, at=1) == Astray(Counter({("events", 1): 1}))
     assert await astray(FORGOTTEN, at=2) == Astray()
+
+
+async def test_the_row_of_a_piece_that_adds_nothing_is_not_the_last() -> None:
+    """A producer sends a search again, by the new count already: its row comes behind the whole."""
+    numbers = {
+        name: (partition_of(name.encode(), 3), partition_of(name.encode(), 4)) for name in NAMES
+    }
+    name = next(name for name, (before, after) in numbers.items() if before != after < 3)
+    found, labelled = search(name, 1, NOON_S, "a"), labels(name, 2, NOON_S, "1-0")
+    group = Group({"events": 3}, topic=MemoryTopic())
+    group.send([found, labelled])
+    await group.read()
+    group.send([found], {"events": 4})
+    await group.read()
+    assert not await whole(group)
+
+    await group.reshard({"events": 4})
+
+    assert await whole(group)
 
 
 async def raised_twice() -> Group:

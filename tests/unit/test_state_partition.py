@@ -59,6 +59,19 @@ def search(conversation: str, number: int, at_s: int, *docs: str) -> tuple[bytes
     return conversation.encode(), json.dumps(event).encode(), at_s * 1000
 
 
+def labels(conversation: str, number: int, at_s: int, result_id: str) -> tuple[bytes, bytes, int]:
+    """A label of one result."""
+    event = {
+        "type": "relevance_labels",
+        "event_id": f"e-{number}",
+        "occurred_at": at_s,
+        "conversation_id": conversation,
+        "turn": 1,
+        "labels": [{"result_id": result_id, "gain": 2}],
+    }
+    return conversation.encode(), json.dumps(event).encode(), at_s * 1000
+
+
 class Fed:
     """A state partition over a memory store that records are fed into."""
 
@@ -223,13 +236,16 @@ async def test_records_whose_changes_do_not_fit_one_call_are_worked_on_once() ->
     store, letters = Watching(), MemoryDeadLetters()
     fed = Fed(store, letters, await opened(store, letters, 1_000, batch_records=100))
     docs = [f"{n:040}" for n in range(400)]
-    for half in "ab":
+    of_searches: list[tuple[int, int]] = []
+    for half in "abc":
         store.loads, store.sizes = [], []
         await fed.take(*(search(f"{half}{n}", 1, NOON_S, *docs) for n in range(100)))
+        of_searches = list(store.sizes)
+        await fed.take(*(labels(f"{half}{n}", 2, NOON_S, "1-0") for n in range(100)))
 
-    assert sum(store.loads) == 100
+    assert sum(store.loads) == 200  # the cache holds none of them
     assert all(size <= CALL_BYTES for size, _ in store.sizes)
-    assert all(size > CALL_BYTES / 2 for size, _ in store.sizes[:-1])
+    assert all(size > CALL_BYTES / 2 for size, _ in of_searches[:-1])
 
 
 async def test_large_conversations_expire_in_smaller_steps() -> None:
