@@ -171,8 +171,8 @@ impl Pairs {
 /// Resamples of so many units, one after another.
 ///
 /// A unit is counted in a byte, so that the counts of 10^5 units nearly fit the processor's nearest
-/// cache, and summed from half a byte. If one is drawn 16 times, which happens to one in 10^13, the
-/// resample is counted once more, in words.
+/// cache, and summed from half a byte. If one is drawn 16 times, which happens to a unit in one of
+/// 5 * 10^13 resamples, the resample is counted once more, in words.
 struct Resampler {
     source: Pcg64,
     below: Below,

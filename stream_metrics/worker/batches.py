@@ -2,8 +2,8 @@
 
 Sizes are estimates of what one call to a store carries: bytes of keys and values, and arguments.
 A caller splits a batch that is over ``CALL_BYTES`` or ``CALL_ARGUMENTS`` at an offset, which means
-that its work is done again; so it takes as many records as should fit by the batch before. A batch
-of one record may be larger, up to ``HARD_CAP_BYTES``.
+that its work is done again; so it takes as many records as should fit by those before. A batch of
+one record may be larger, up to ``HARD_CAP_BYTES``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ HARD_CAP_BYTES: Final = 64 << 20
 KEY_BYTES: Final = 64
 EXACT: Final = 1 << 53  # beyond it a sorted set's score is not a whole number any more
 
-AIM: Final = 0.8  # of what a call may hold: the next records may be larger than those before
+AIM: Final = 0.8  # of what a call may hold: the next records may need more than those before
+TELLING: Final = 0.5  # of what a call may hold: what fills less says nothing of many records
+REMEMBERED: Final = 0.95  # of what the records before needed, with each batch
 
 _OVERHEAD: Final = 96  # of a conversation's or a window's key name in the call
 _BYTES: Final[frozenset[type]] = frozenset({bytes})
@@ -58,13 +60,35 @@ def estimate(batch: BatchWrite) -> tuple[int, int]:
     return size, arguments
 
 
-def fitting(records: int, filled: float) -> int:
-    """How many records to take next, where so many have filled so much of what a call may hold.
+class Room:
+    """How many records one call holds, by those that came before.
 
-    >>> fitting(400, 0.5), fitting(1, 3.0)
-    (640, 1)
+    Those that need most count: searches come in turn with labels, which need less. They are
+    forgotten little by little. A batch that leaves a call half empty says nothing, since most of it
+    may be what every batch has.
+
+    >>> room = Room()
+    >>> room.note(400, 1.6)
+    >>> room.records
+    200
+    >>> room.note(200, 0.1)
+    >>> room.records
+    210
     """
-    return max(1, int(AIM * records / filled))
+
+    def __init__(self) -> None:
+        self._each = 0.0  # of a call
+
+    def note(self, records: int, filled: float) -> None:
+        """So many records have filled so much of a call."""
+        self._each *= REMEMBERED
+        if filled > TELLING:
+            self._each = max(self._each, filled / records)
+
+    @property
+    def records(self) -> int:
+        """As many as fill a call but for some room, since the next ones may need more."""
+        return max(1, int(AIM / max(self._each, 1 / HARD_CAP_BYTES)))
 
 
 def check_batch(batch: BatchWrite) -> None:

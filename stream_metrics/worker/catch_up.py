@@ -19,7 +19,7 @@ from stream_metrics.worker.move import Drafted, Move, WentBack
 from stream_metrics.worker.partition import Lost, PartitionOptions, SharedNames, StatePartition
 from stream_metrics.worker.telemetry import Silent
 
-BATCH: Final = 400
+BATCH: Final = 500
 CACHED_RESULTS: Final = 100_000
 
 

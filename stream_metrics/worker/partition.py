@@ -72,8 +72,8 @@ from stream_metrics.worker.batches import (
     CALL_ARGUMENTS,
     CALL_BYTES,
     HARD_CAP_BYTES,
+    Room,
     estimate,
-    fitting,
 )
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.identity import OtherIdentity, check_identity
@@ -181,7 +181,11 @@ class _Work:
 
 
 class TooLarge(Exception):
-    """The batch's changes exceed one atomic call; take fewer records."""
+    """The batch's changes exceed one atomic call, by so much of one; take fewer records."""
+
+    def __init__(self, filled: float) -> None:
+        super().__init__(f"{filled:.2f} of a call")
+        self.filled = filled
 
 
 def conversation_key(conversation_id: str) -> ConversationKey:
@@ -236,8 +240,8 @@ class StatePartition:
         self._step = Step(options.engine, self._dedup)
         self._batches = 0
         self._begun = 0  # conversations that the records taken last have begun
-        self._fitting = options.batch_records  # records that one call holds, by the last batch
-        self._filled = 0.0  # how much of one call that batch took
+        self._room = Room()
+        self._filled = 0.0  # how much of one call the last batch took
         self.overdue = False  # whether more has expired than the last look has deleted
 
     # -- ownership ------------------------------------------------------------------------------
@@ -273,15 +277,16 @@ class StatePartition:
         start = 0
         self._begun = 0
         while start < len(records):
-            chunk = records[start : start + min(self._options.batch_records, self._fitting)]
+            size = min(self._options.batch_records, self._room.records)
+            chunk = records[start : start + size]
             try:
                 await self._process(chunk, retry, former=former)
-            except TooLarge:
+            except TooLarge as large:
                 if len(chunk) > 1:
-                    self._fitting = len(chunk) // 2
+                    self._room.note(len(chunk), large.filled)
                     continue
                 await self._process(chunk, retry, TOO_MUCH_STATE, former=former)
-            self._fitting = fitting(len(chunk), self._filled)
+            self._room.note(len(chunk), self._filled)
             start += len(chunk)
         return len(records)
 
@@ -563,7 +568,7 @@ class StatePartition:
         if filled > 1 if divisible else size > HARD_CAP_BYTES:
             for work in works.values():
                 self._cache.drop(self.number, work.key)
-            raise TooLarge
+            raise TooLarge(filled)
 
         def taken() -> None:
             self.windows.install(touched)
