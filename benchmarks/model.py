@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -130,16 +130,17 @@ def _read_terms(batches: Batches) -> tuple[float, ...]:
     return (1 / batches.events, batches.touched, loaded, loaded * batches.held)
 
 
-def batch_catching_up(records: int, partitions: int) -> float:
-    """Events a batch, where so many records lie on so many partitions.
+def batch_catching_up(logs: Collection[int]) -> float:
+    """Events a batch, where so many records lie on each partition of each topic.
 
-    A batch is cut at ``state.batch_records``, at the end of what a partition has, and where a
-    fetch ends.
+    A batch is cut at ``state.batch_records``, at the end of what a partition has of a topic, since
+    the smaller records are read far ahead of the others, and where a fetch ends.
 
-    >>> round(batch_catching_up(30_000, 8))
+    >>> round(batch_catching_up([2_300] * 8 + [1_450] * 8))
     380
     """
-    cut = partitions * math.ceil(records / partitions / BATCH_RECORDS) + records / POLL_RECORDS
+    records = sum(logs)
+    cut = sum(math.ceil(log / BATCH_RECORDS) for log in logs) + records / POLL_RECORDS
     return records / cut
 
 

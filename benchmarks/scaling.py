@@ -198,11 +198,11 @@ def mix_of(sent: Traffic) -> model.Mix:
 
 def batches_of(sent: Traffic, partitions: int) -> model.Batches:
     """How the records come together when they are caught up with, by the model."""
-    events = model.batch_catching_up(len(sent.records), partitions)
     logs: dict[tuple[str, int], list[bytes]] = defaultdict(list)
     for record in sent.records:
         key = record.key or b""
         logs[record.stream, partition_for(key, partitions)].append(key)
+    events = model.batch_catching_up([len(log) for log in logs.values()])
     size = round(events)
     touched = sum(
         len(set(log[first : first + size]))

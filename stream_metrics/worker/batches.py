@@ -21,6 +21,7 @@ EXACT: Final = 1 << 53  # beyond it a sorted set's score is not a whole number a
 
 AIM: Final = 0.8  # of what a call may hold: the next records may need more than those before
 TELLING: Final = 0.5  # of what a call may hold: what fills less says nothing of many records
+FIRST: Final = 400  # records of ten results that nearly fill a call: where nothing is known yet
 REMEMBERED: Final = 0.95  # of what the records before needed, with each batch
 
 _OVERHEAD: Final = 96  # of a conversation's or a window's key name in the call
@@ -68,27 +69,29 @@ class Room:
     may be what every batch has.
 
     >>> room = Room()
+    >>> room.records
+    400
     >>> room.note(400, 1.6)
     >>> room.records
     200
     >>> room.note(200, 0.1)
     >>> room.records
-    210
+    211
     """
 
     def __init__(self) -> None:
-        self._each = 0.0  # of a call
+        self._each = AIM / FIRST  # of a call
 
     def note(self, records: int, filled: float) -> None:
         """So many records have filled so much of a call."""
-        self._each *= REMEMBERED
+        self._each = max(REMEMBERED * self._each, 1 / CALL_ARGUMENTS)  # each needs one at least
         if filled > TELLING:
             self._each = max(self._each, filled / records)
 
     @property
     def records(self) -> int:
         """As many as fill a call but for some room, since the next ones may need more."""
-        return max(1, int(AIM / max(self._each, 1 / HARD_CAP_BYTES)))
+        return max(1, round(AIM / self._each))
 
 
 def check_batch(batch: BatchWrite) -> None:
