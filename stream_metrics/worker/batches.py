@@ -21,7 +21,7 @@ EXACT: Final = 1 << 53  # beyond it a sorted set's score is not a whole number a
 
 AIM: Final = 0.8  # of what a call may hold: the next records may need more than those before
 TELLING: Final = 0.5  # of what a call may hold: what fills less says nothing of many records
-FIRST: Final = 400  # records of ten results that nearly fill a call: where nothing is known yet
+FIRST: Final = 320  # records that a call holds where nothing is known yet: searches of ten results
 REMEMBERED: Final = 0.95  # of what the records before needed, with each batch
 
 _OVERHEAD: Final = 96  # of a conversation's or a window's key name in the call
@@ -70,7 +70,7 @@ class Room:
 
     >>> room = Room()
     >>> room.records
-    400
+    320
     >>> room.note(400, 1.6)
     >>> room.records
     200

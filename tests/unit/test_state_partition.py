@@ -25,7 +25,7 @@ from stream_metrics.ports import (
     StoredConversation,
     WriteResult,
 )
-from stream_metrics.worker.batches import CALL_ARGUMENTS, CALL_BYTES, estimate
+from stream_metrics.worker.batches import CALL_ARGUMENTS, CALL_BYTES, Room, estimate
 from stream_metrics.worker.cache import CONVERSATION_WEIGHT, ConversationCache
 from stream_metrics.worker.export import Export, NowTooEarly, export_state
 from stream_metrics.worker.partition import (
@@ -246,6 +246,18 @@ async def test_records_whose_changes_do_not_fit_one_call_are_worked_on_once() ->
     assert sum(store.loads) == 200  # the cache holds none of them
     assert all(size <= CALL_BYTES for size, _ in store.sizes)
     assert all(size > CALL_BYTES / 2 for size, _ in of_searches[:-1])
+
+
+def test_a_batch_begins_small_and_grows_no_further_than_a_call_has_arguments() -> None:
+    """However long batches leave calls half empty."""
+    room = Room()
+    taken = [room.records]
+    for _ in range(2_000):
+        room.note(1, 0.01)
+        taken.append(room.records)
+
+    assert taken == sorted(taken)
+    assert taken[0] < 400 < taken[-1] < CALL_ARGUMENTS
 
 
 async def test_large_conversations_expire_in_smaller_steps() -> None:
