@@ -76,7 +76,7 @@ class Room:
     200
     >>> room.note(200, 0.1)
     >>> room.records
-    211
+    210
     """
 
     def __init__(self) -> None:
@@ -90,8 +90,11 @@ class Room:
 
     @property
     def records(self) -> int:
-        """As many as fill a call but for some room, since the next ones may need more."""
-        return max(1, round(AIM / self._each))
+        """As many as fill a call but for some room, since the next ones may need more.
+
+        Rounded down: after a batch that no call holds it is less than that had, unless it had one.
+        """
+        return max(1, int(AIM / self._each))
 
 
 def check_batch(batch: BatchWrite) -> None:

@@ -10,6 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.engine.config import EngineConfig
@@ -246,6 +248,29 @@ async def test_records_whose_changes_do_not_fit_one_call_are_worked_on_once() ->
     assert sum(store.loads) == 200  # the cache holds none of them
     assert all(size <= CALL_BYTES for size, _ in store.sizes)
     assert all(size > CALL_BYTES / 2 for size, _ in of_searches[:-1])
+
+
+@given(st.integers(2, 900), st.floats(1, 100, exclude_min=True))
+def test_what_no_call_holds_is_cut(records: int, filled: float) -> None:
+    """Fewer records are taken next, so that a partition never stands before the same ones."""
+    room = Room()
+    room.note(records, filled)
+
+    assert 1 <= room.records < max(records, 2)
+
+
+async def test_two_records_that_one_call_just_does_not_hold_are_taken_one_by_one() -> None:
+    """Each fills a little more than half of it."""
+    store, letters = Watching(), MemoryDeadLetters()
+    fed = Fed(store, letters, await opened(store, letters, 0))
+    await fed.take(search("a", 1, NOON_S, *(f"{n:040}" for n in range(1_000))))
+    [(size, _)] = store.sizes
+    docs = [f"{n:040}" for n in range(round(1_000 * 0.52 * CALL_BYTES / size))]
+    store.sizes = []
+
+    await fed.take(search("b", 1, NOON_S, *docs), search("c", 1, NOON_S, *docs))
+
+    assert [CALL_BYTES / 2 < size < 0.53 * CALL_BYTES for size, _ in store.sizes] == [True, True]
 
 
 def test_a_batch_begins_small_and_grows_no_further_than_a_call_has_arguments() -> None:
