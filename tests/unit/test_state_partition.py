@@ -259,20 +259,6 @@ def test_what_no_call_holds_is_cut(records: int, filled: float) -> None:
     assert 1 <= room.records < max(records, 2)
 
 
-async def test_two_records_that_one_call_just_does_not_hold_are_taken_one_by_one() -> None:
-    """Each fills a little more than half of it."""
-    store, letters = Watching(), MemoryDeadLetters()
-    fed = Fed(store, letters, await opened(store, letters, 0))
-    await fed.take(search("a", 1, NOON_S, *(f"{n:040}" for n in range(1_000))))
-    [(size, _)] = store.sizes
-    docs = [f"{n:040}" for n in range(round(1_000 * 0.52 * CALL_BYTES / size))]
-    store.sizes = []
-
-    await fed.take(search("b", 1, NOON_S, *docs), search("c", 1, NOON_S, *docs))
-
-    assert [CALL_BYTES / 2 < size < 0.53 * CALL_BYTES for size, _ in store.sizes] == [True, True]
-
-
 def test_a_batch_begins_small_and_grows_no_further_than_a_call_has_arguments() -> None:
     """However long batches leave calls half empty."""
     room = Room()
