@@ -31,7 +31,7 @@ RECORDED: Final[Mapping[str, float]] = {
     "Python calls, in Python": 323.0865,
     "C calls, in Python": 671.95,
     "Redis commands, going on": 0.7885,
-    "round trips, going on": 0.008,
+    "round trips, going on": 0.006,
     "bytes to Redis, going on": 1_228.424,
     "bytes from Redis, going on": 0.804,
     "Redis commands, taking over": 0.772,
