@@ -35,6 +35,7 @@ def run(*, quick: bool = False, rounds: int | None = None) -> str:
         RuntimeError: The two do not give the same interval.
     """
     whole = Work("percentile", 10_000, 2_000) if quick else Work("percentile", 100_000, 10_000)
+    versions = peer_versions(("scipy", "numpy"))
     batch = _fastest_batch(whole)
     # Most of scipy's BCa is the jackknife, whose cost grows with the square of the values.
     skewed = Work("bca", whole.values // 10, whole.resamples)
@@ -43,7 +44,7 @@ def run(*, quick: bool = False, rounds: int | None = None) -> str:
         f"A process a measurement, alternating. scipy is vectorised, with batch={batch}, the "
         f"fastest of {', '.join(map(str, BATCHES))}.\n"
         f"Same draws; the intervals are the same to {TOLERANCE:g}.\n"
-        f"peers with {peer_versions(('scipy', 'numpy'))}\n",
+        f"peers with {versions}\n",
         _compared(whole, rounds or ROUNDS, batch, goal="≥ 3"),
         _compared(skewed, 1, batch),
     )

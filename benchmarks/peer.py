@@ -59,13 +59,14 @@ def run(*, quick: bool = False, records: int | None = None, rounds: int | None =
 
 async def _run(sent: Traffic, rounds: int) -> str:
     total = len(sent.records)
+    versions = peer_versions(_all_libraries())
     async with servers(sent) as running:
         await ceiling(running, total)  # the broker's page cache and the JVM warm up
         expected = await _expected(running, total)
         done = [await _round(running, total, at, expected) for at in range(rounds)]
     head = (
         f"{sent.describe()}; {rounds} rounds, each the ceiling, the worker, and the peers in "
-        f"another order\npeers with {peer_versions(_all_libraries())}\n"
+        f"another order\npeers with {versions}\n"
         f"load {min(r.load for r in done):.1f} to {max(r.load for r in done):.1f}\n"
     )
     return section(

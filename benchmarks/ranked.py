@@ -35,6 +35,7 @@ def run(*, quick: bool = False, queries: int | None = None, rounds: int | None =
         RuntimeError: A tool gives other scores where the definitions are the same.
     """
     count = queries or (5_000 if quick else QUERIES)
+    versions = peer_versions(LIBRARIES)
     with (
         tempfile.TemporaryDirectory(prefix="ranked-") as folder,
         Rival(MODULE) as ours,
@@ -54,7 +55,7 @@ def run(*, quick: bool = False, queries: int | None = None, rounds: int | None =
     return section(
         f"ranked metrics: {count:,} queries × {DEPTH} results",
         f"{', '.join(METRICS)}, by query; tools in turn. Before, ranx compiled for "
-        f"{compiling:.0f} s.\npeers with {peer_versions(LIBRARIES)}\n" + told,
+        f"{compiling:.0f} s.\npeers with {versions}\n" + told,
         "from dictionaries of dictionaries\n" + _figures(took, "from_dicts"),
         "from each tool's own form to scores by query; ranx's stay in arrays\n"
         + _figures(took, "from_parsed"),
