@@ -268,6 +268,12 @@ class LiveSystem:
             await store.close()
         return sum(p.offset for state in states for p in state.positions.values())
 
+    def none_ended(self) -> None:
+        """``ServerFailed``, with its log, if a worker ended that nobody killed."""
+        for worker in self.workers:
+            if worker.exit_code not in (None, -9):
+                raise ServerFailed(f"{worker.name} ended:\n{worker.log_tail()}")
+
     @property
     def total(self) -> int:
         """Records in the topics, those that were deleted since included."""
@@ -278,9 +284,7 @@ class LiveSystem:
         goal = int(share * self.total)
 
         async def there() -> int:
-            for worker in self.workers:
-                if worker.exit_code not in (None, -9):
-                    raise ServerFailed(f"{worker.name} ended:\n{worker.log_tail()}")
+            self.none_ended()
             read = await self.read()
             return read if read >= goal else 0
 

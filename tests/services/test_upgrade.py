@@ -30,9 +30,12 @@ async def schemas(group: Group) -> set[int]:
 
 
 async def each_owns(group: Group) -> bool:
-    """Whether every worker has state partitions of its own."""
-    owned = [await one.figure("streammetrics_assigned_partitions") for one in group.system.workers]
-    return min(owned) > 0
+    """Whether every worker has state partitions of its own; one that still starts has none."""
+    group.system.none_ended()
+    workers = group.system.workers
+    if not all([await one.pages() for one in workers]):
+        return False
+    return min([await one.figure("streammetrics_assigned_partitions") for one in workers]) > 0
 
 
 async def test_a_rolling_upgrade_and_the_way_back(
@@ -63,12 +66,12 @@ async def test_a_rolling_upgrade_and_the_way_back(
         async def went_over() -> bool:
             return 2 in await schemas(group)
 
-        def said() -> str:
-            tails = "\n".join(f"{w.name}:\n{w.log_tail()}" for w in group.system.workers)
-            return f"no partition went over to the worker that writes schema 2:\n{tails}"
+        def logs() -> str:
+            return "\n".join(f"{w.name}:\n{w.log_tail()}" for w in group.system.workers)
 
-        await wait_until(went_over, SOON, said)
-        await wait_until(lambda: each_owns(group), SOON, "a worker has no partitions")
+        nowhere = "no partition went over to the worker that writes schema 2"
+        await wait_until(went_over, SOON, lambda: f"{nowhere}:\n{logs()}")
+        await wait_until(lambda: each_owns(group), SOON, lambda: f"one owns nothing:\n{logs()}")
         await group.produce(parts[1][half:])
     await group.same_as_replay()
 
