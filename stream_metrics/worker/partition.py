@@ -180,12 +180,17 @@ class _Work:
     last_record_ms: int = 0
 
 
-class TooLarge(Exception):
-    """The batch's changes exceed one atomic call, by so much of one; take fewer records."""
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One atomic call: what it writes, its bytes, how much of a call that may hold it fills.
 
-    def __init__(self, filled: float) -> None:
-        super().__init__(f"{filled:.2f} of a call")
-        self.filled = filled
+    ``taken`` takes it over in memory, once it is written.
+    """
+
+    batch: BatchWrite
+    size: int
+    filled: float
+    taken: Callable[[], None]
 
 
 def conversation_key(conversation_id: str) -> ConversationKey:
@@ -241,7 +246,6 @@ class StatePartition:
         self._batches = 0
         self._begun = 0  # conversations that the records taken last have begun
         self._room = Room()
-        self._filled = 0.0  # how much of one call the last batch took
         self.overdue = False  # whether more has expired than the last look has deleted
 
     # -- ownership ------------------------------------------------------------------------------
@@ -279,14 +283,10 @@ class StatePartition:
         while start < len(records):
             size = min(self._options.batch_records, self._room.records)
             chunk = records[start : start + size]
-            try:
-                await self._process(chunk, retry, former=former)
-            except TooLarge as large:
-                if len(chunk) > 1:
-                    self._room.note(len(chunk), large.filled)
-                    continue
-                await self._process(chunk, retry, TOO_MUCH_STATE, former=former)
-            self._room.note(len(chunk), self._filled)
+            filled = await self._process(chunk, retry, former=former)
+            self._room.note(len(chunk), filled)
+            if filled > 1 and len(chunk) > 1:
+                continue
             start += len(chunk)
         return len(records)
 
@@ -297,8 +297,13 @@ class StatePartition:
         refused: BadRecord | None = None,
         *,
         former: bool = False,
-    ) -> None:
-        """One atomic step; ``refused`` sets all of its records aside."""
+    ) -> float:
+        """One atomic step; returns how much of a call its changes fill.
+
+        Several records whose changes exceed one call are left undone: take fewer. One record fills
+        more than a call up to ``HARD_CAP_BYTES``, and is set aside beyond. ``refused`` sets all
+        records aside.
+        """
         clock = time.perf_counter
         started = clock()
         observations = Observations()
@@ -318,9 +323,13 @@ class StatePartition:
         positions = self._positions_after(records, works)
         if former:
             positions = self._behind(positions)
-        batch, taken = await self._batch(
-            works, writes, positions, retry, observations, divisible=len(records) > 1
-        )
+        call = await self._call(works, writes, positions, retry, observations)
+        if call.filled > 1 and (len(records) > 1 or call.size > HARD_CAP_BYTES):
+            for work in works.values():
+                self._cache.drop(self.number, work.key)
+            if len(records) > 1:
+                return call.filled
+            return await self._process(records, retry, TOO_MUCH_STATE, former=former)
         if letters:
             turned_away = sorted(
                 (replace(letter, record=letter.record.as_sent) for letter in letters),
@@ -332,9 +341,10 @@ class StatePartition:
         if self._output is not None and messages:
             await self._publish(self._output, messages, retry)
         published = clock()
-        await self._write(batch, retry)
+        await self._write(call.batch, retry)
         written = clock()
-        taken()
+        call.taken()
+        self._begun += observations.opened["nowhere"]
         for work in works.values():
             if work.conversation is not None:
                 work.conversation.schema = max(self._schema, work.conversation.schema)
@@ -351,6 +361,7 @@ class StatePartition:
         if self._output is not None:
             telemetry.stage("output", published - sent)
             telemetry.published(messages)
+        return call.filled
 
     def _decode(
         self, records: Sequence[Record], letters: list[DeadLetter]
@@ -389,7 +400,6 @@ class StatePartition:
 
         A forget comes on every partition, so that it says nothing about where a key belongs.
         """
-        self._begun += 1
         options = self._options
         events = [event for event, _ in work.events if type(event.payload) is not Forget]
         if not events:
@@ -520,7 +530,7 @@ class StatePartition:
         hot, fingerprints = encode_changes(work.conversation, work.changes, dedup, self._schema)
         return ConversationWrite(work.key, hot, fingerprints, work.last_record_ms)
 
-    async def _batch(
+    async def _call(
         self,
         works: dict[ConversationKey, _Work],
         writes: list[ConversationWrite],
@@ -528,13 +538,10 @@ class StatePartition:
         retry: Retry[object],
         seen: Observations,
         expired: Sequence[Cell] = (),
-        *,
-        divisible: bool = False,
-    ) -> tuple[BatchWrite, Callable[[], None]]:
-        """The batch to write, and what takes it over in memory once it is written.
+    ) -> _Call:
+        """The call that writes a batch, which may be larger than calls are to be.
 
-        ``expired`` is what conversations that go now leave in the windows. Raises ``TooLarge`` if
-        one call cannot hold the batch; one that is not ``divisible`` may be larger.
+        ``expired`` is what conversations that go now leave in the windows.
         """
         cells = [
             cell
@@ -565,19 +572,14 @@ class StatePartition:
         )
         size, arguments = estimate(batch)
         filled = max(size / CALL_BYTES, arguments / CALL_ARGUMENTS)
-        if filled > 1 if divisible else size > HARD_CAP_BYTES:
-            for work in works.values():
-                self._cache.drop(self.number, work.key)
-            raise TooLarge(filled)
 
         def taken() -> None:
             self.windows.install(touched)
             self._left.install(left)
             self.positions = positions
-            self._filled = filled
             self._telemetry.state_written(size)
 
-        return batch, taken
+        return _Call(batch, size, filled, taken)
 
     async def _publish(
         self, output: Output, messages: Sequence[OutputMessage], retry: Retry[object]
@@ -709,9 +711,9 @@ class StatePartition:
 
     async def move(self, positions: dict[str, Position], retry: Retry[object]) -> None:
         """Go on from other positions; all else stays. Raises ``Lost``."""
-        batch, taken = await self._batch({}, [], positions, retry, Observations())
-        await self._write(batch, retry)
-        taken()
+        call = await self._call({}, [], positions, retry, Observations())
+        await self._write(call.batch, retry)
+        call.taken()
 
     # -- expiry ---------------------------------------------------------------------------------
 
@@ -752,20 +754,17 @@ class StatePartition:
                 loaded.append((key, self._restore("", parts)))
                 size += sum(map(len, parts.hot.values()))
         observations = Observations()
-        made = None
-        while made is None:
-            try:
-                made = await self._expiry(loaded, horizon_ms, retry, observations)
-            except TooLarge:
-                del loaded[len(loaded) // 2 :]
-                observations = Observations()
-        batch, taken = made
+        call = await self._expiry(loaded, horizon_ms, retry, observations)
+        while call.filled > 1 and len(loaded) > 1:
+            del loaded[len(loaded) // 2 :]
+            observations = Observations()
+            call = await self._expiry(loaded, horizon_ms, retry, observations)
         for key, conversation in loaded:
             self._cache.drop(self.number, key)
             turns = conversation.turns.values()
             observations.counts["labels_orphan"] += sum(map(waiting_labels, turns))
-        await self._write(batch, retry)
-        taken()
+        await self._write(call.batch, retry)
+        call.taken()
         self._telemetry.observe(observations)
         return len(loaded)
 
@@ -775,8 +774,8 @@ class StatePartition:
         horizon_ms: int,
         retry: Retry[object],
         seen: Observations,
-    ) -> tuple[BatchWrite, Callable[[], None]]:
-        """The batch that deletes these conversations."""
+    ) -> _Call:
+        """The call that deletes these conversations."""
         cells: list[Cell] = []
         writes: list[ConversationWrite] = []
         for key, conversation in loaded:
@@ -786,9 +785,7 @@ class StatePartition:
                 writes.append(
                     ConversationWrite(key, encode_stub(self._schema), last_record_ms=horizon_ms)
                 )
-        return await self._batch(
-            {}, writes, dict(self.positions), retry, seen, cells, divisible=len(loaded) > 1
-        )
+        return await self._call({}, writes, dict(self.positions), retry, seen, cells)
 
     async def _load(
         self, keys: Sequence[ConversationKey], retry: Retry[object]

@@ -171,10 +171,11 @@ DELIVERY: Final = (
             Edit(
                 PARTITION,
                 """\
-        await self._write(batch, retry)
+        await self._write(call.batch, retry)
         written = clock()
 """,
                 """\
+        batch = call.batch
         offsets = {topic: position.offset for topic, position in positions.items()}
         first = replace(batch, conversations=(), buckets={}, batch_id=batch.batch_id[::-1])
         await self._write(first, retry)

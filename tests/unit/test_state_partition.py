@@ -198,6 +198,35 @@ async def test_expiry_keeps_up_with_what_begins() -> None:
     assert held[4:] == [conversations + stubs] * 8
 
 
+async def test_what_is_worked_on_twice_has_begun_once() -> None:
+    """Conversations of records that one call did not hold let no look at expiry take longer."""
+    store, letters = Watching(), MemoryDeadLetters()
+    fed = Fed(store, letters, await opened(store, letters, 0, ttl_ms=60_000))
+    await fed.take(*(search(f"old{n}", 1, NOON_S, "a") for n in range(5 * EXPIRE_AT_ONCE)))
+    docs = [f"{n:040}" for n in range(400)]
+    store.loads = []
+    await fed.take(*(search(f"c{n}", 1, NOON_S + 90, *docs) for n in range(EXPIRE_AT_ONCE // 2)))
+    assert sum(store.loads) > EXPIRE_AT_ONCE // 2
+
+    assert await fed.state.expire((NOON_S + 90) * 1000, once) == 2 * EXPIRE_AT_ONCE
+
+
+async def test_one_record_of_too_much_state_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What no call takes at all becomes a dead letter; larger ones than calls are to be do not."""
+    monkeypatch.setattr("stream_metrics.worker.partition.CALL_BYTES", 8_000)
+    monkeypatch.setattr("stream_metrics.worker.partition.HARD_CAP_BYTES", 48_000)
+    store, letters = Watching(), MemoryDeadLetters()
+    fed = Fed(store, letters, await opened(store, letters, 1_000))
+    docs = [f"{n:040}" for n in range(2_000)]
+
+    await fed.take(search("a", 1, NOON_S, *docs), search("b", 1, NOON_S, *docs[:500]))
+
+    assert {row["conversation_id"] for row in (await fed.export()).rows} == {"b"}
+    assert 8_000 < store.sizes[-1][0] <= 48_000
+    assert [letter.reason for letter in fed.letters.letters] == ["over_limit"]
+    assert fed.state.positions[TOPIC].offset == 2
+
+
 async def test_expiry_of_many_takes_many_looks() -> None:
     """What has expired at one time is deleted in steps, each of which says that there is more."""
     fed = await Fed.new()
