@@ -19,7 +19,6 @@ from stream_metrics.worker.move import Drafted, Move, WentBack
 from stream_metrics.worker.partition import Lost, PartitionOptions, SharedNames, StatePartition
 from stream_metrics.worker.telemetry import Silent
 
-BATCH: Final = 500
 CACHED_RESULTS: Final = 100_000
 
 
@@ -72,7 +71,7 @@ class CatchUp:
         for number in self._numbers(record):
             waiting = self._waiting.setdefault(number, [])
             waiting.append(record)
-            if len(waiting) >= BATCH:
+            if len(waiting) >= self._options.batch_records:
                 await self._process(number)
 
     async def finish(self, ends: Mapping[Place, int]) -> Drafted:
