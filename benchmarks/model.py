@@ -138,8 +138,13 @@ def batch_catching_up(logs: Collection[int]) -> float:
 
     >>> round(batch_catching_up([2_300] * 8 + [1_450] * 8))
     380
+
+    Raises:
+        ValueError: No partition has a record.
     """
     records = sum(logs)
+    if not records:
+        raise ValueError("no batch has any events: pass partitions with records on them")
     cut = sum(math.ceil(log / BATCH_RECORDS) for log in logs) + records / POLL_RECORDS
     return records / cut
 

@@ -98,6 +98,13 @@ def test_batches_that_keep_up_take_what_came_meanwhile() -> None:
     assert partitions * events == pytest.approx(rate * round_us / 1e6)
 
 
+@pytest.mark.parametrize("logs", [[], [0, 0]])
+def test_there_is_no_batch_without_records(logs: list[int]) -> None:
+    """A sentence says so."""
+    with pytest.raises(ValueError, match="with records on them"):
+        model.batch_catching_up(logs)
+
+
 def test_the_default_load_is_the_traffic_of_the_benchmarks() -> None:
     """Half of its records bring searches: the others are labels, ends of turns, and broken ones."""
     found = mix_of(traffic(30_000))
