@@ -8,7 +8,7 @@ use std::sync::Arc;
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+use pyo3::types::{PyDict, PyList, PyString};
 
 use super::print::{Fingerprints, Print, DEFINITIVE, LONG_CONTENT, LONG_SNIPPET, NO_TITLE_KEY};
 use super::tables::{Kind, Tables};
@@ -110,7 +110,8 @@ struct Document {
 pub struct Index {
     tables: Arc<Tables>,
     kinds: Vec<Arc<Kind>>,
-    kinds_by_name: HashMap<String, u32>,
+    /// By name, those that are not near.
+    far_kinds: HashMap<String, u32>,
     /// Of each key, the last of its links.
     by_key: HashMap<SharedKey, u32, BuildHasherDefault<Unchanged>>,
     links: Vec<Link>,
@@ -119,7 +120,7 @@ pub struct Index {
     candidates: Vec<u32>,
 }
 
-/// Kinds that are looked for by address before they are by name.
+/// The first kinds of a turn, which are looked for one by one: few turns have more.
 const NEAR_KINDS: usize = 8;
 
 impl Index {
@@ -127,7 +128,7 @@ impl Index {
         Index {
             tables,
             kinds: Vec::new(),
-            kinds_by_name: HashMap::new(),
+            far_kinds: HashMap::new(),
             by_key: HashMap::default(),
             links: Vec::new(),
             results: Vec::new(),
@@ -139,17 +140,30 @@ impl Index {
     /// The place of the row under which results of this type are compared: that of the canonical
     /// name, whatever row the fingerprint was made with.
     fn kind(&mut self, py: Python<'_>, kind: &Arc<Kind>) -> PyResult<u32> {
-        let mut near = (0..).zip(self.kinds.iter().take(NEAR_KINDS));
-        if let Some((place, _)) = near.find(|(_, known)| Arc::ptr_eq(known, kind)) {
+        let near = || (0..).zip(self.kinds.iter().take(NEAR_KINDS));
+        let same = near().find(|(_, known)| Arc::ptr_eq(known, kind));
+        if let Some((place, _)) = same.or_else(|| near().find(|(_, known)| known.name == kind.name))
+        {
             return Ok(place);
         }
-        if let Some(place) = self.kinds_by_name.get(&kind.name) {
+        if let Some(place) = self.far_kinds.get(&kind.name) {
             return Ok(*place);
         }
         let place = number(self.kinds.len())?;
         self.kinds.push(self.tables.canonical(py, &kind.name)?);
-        self.kinds_by_name.insert(kind.name.clone(), place);
+        if self.kinds.len() > NEAR_KINDS {
+            self.far_kinds.insert(kind.name.clone(), place);
+        }
         Ok(place)
+    }
+
+    /// Makes room for what these results need at most, so that nothing grows with each of them.
+    fn make_room(&mut self, results: &[Arc<Print>]) {
+        let keys = results.iter().map(|print| print.most_keys()).sum();
+        self.by_key.reserve(keys);
+        self.links.reserve(keys);
+        self.results.reserve(results.len());
+        self.documents.reserve(results.len());
     }
 
     /// Enter the next result under its keys, and gather the earlier ones that share one.
@@ -330,6 +344,7 @@ impl Index {
         let py = results.py();
         let mut tally = Tally::default();
         let each = &results.get().each;
+        self.make_room(each);
         let mut documents = Vec::with_capacity(each.len());
         let mut evidences = Vec::with_capacity(each.len());
         for print in each {
@@ -450,10 +465,7 @@ impl Tally {
             for (kind, verdicts) in kinds.iter().zip(&self.verdicts) {
                 for (verdict, pairs) in VERDICTS.into_iter().zip(verdicts) {
                     if *pairs != 0 {
-                        let step = PyString::intern(py, verdict.step());
-                        let name = PyString::intern(py, verdict.name());
-                        let key = PyTuple::new(py, [kind.py_name.bind(py), &step, &name])?;
-                        add(found, &key, *pairs)?;
+                        add(found, kind.verdict_key(py, verdict)?, *pairs)?;
                     }
                 }
             }

@@ -65,6 +65,15 @@ impl Print {
             fields: Vec::new(),
         }
     }
+
+    /// How many candidate keys there are at most; an entity type need not use each.
+    pub fn most_keys(&self) -> usize {
+        let texts = usize::from(self.flags & LONG_SNIPPET != 0)
+            + usize::from(self.flags & LONG_CONTENT != 0)
+            + usize::from(self.key_title.is_some() || self.title.is_some());
+        let places = usize::from(self.doc.is_some()) + usize::from(self.url.is_some());
+        self.ids.len() + places + texts
+    }
 }
 
 /// The fingerprints of one search's results, by rank.

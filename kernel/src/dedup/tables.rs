@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::sync::GILOnceCell;
+use pyo3::types::{PyString, PyTuple};
 
 use super::digests::Digester;
 use super::print::Name;
+use super::verify::{Verdict, VERDICTS};
 
 /// Names of the result's own attributes; never those of an ID component or of a field in rules.
 const EVERY: &str = "*";
@@ -63,6 +65,8 @@ pub struct Kind {
     pub name: String,
     pub py_name: Py<PyString>,
     row: Arc<Row>,
+    /// What counts of verdicts are kept under, by the verdict.
+    verdict_keys: [GILOnceCell<Py<PyTuple>>; VERDICTS.len()],
 }
 
 impl Deref for Kind {
@@ -134,7 +138,22 @@ impl Kind {
             py_name: PyString::intern(py, &name).unbind(),
             name,
             row: Arc::new(row),
+            verdict_keys: Default::default(),
         })
+    }
+
+    /// Under what `DedupCounts.verdicts` counts such verdicts.
+    pub fn verdict_key<'py>(
+        &self,
+        py: Python<'py>,
+        verdict: Verdict,
+    ) -> PyResult<&Bound<'py, PyTuple>> {
+        let key = self.verdict_keys[verdict as usize].get_or_try_init(py, || {
+            let step = PyString::intern(py, verdict.step());
+            let name = PyString::intern(py, verdict.name());
+            PyTuple::new(py, [self.py_name.bind(py), &step, &name]).map(Bound::unbind)
+        })?;
+        Ok(key.bind(py))
     }
 
     fn renamed(&self, py: Python<'_>, name: &str) -> Self {
@@ -142,6 +161,7 @@ impl Kind {
             name: name.to_owned(),
             py_name: PyString::new(py, name).unbind(),
             row: Arc::clone(&self.row),
+            verdict_keys: Default::default(),
         }
     }
 }
