@@ -83,7 +83,9 @@ fn read(stored: &[u8]) -> Option<Vec<Entry<'_>>> {
     let mut entries = Vec::with_capacity(count + 8);
     for _ in 0..count {
         let code = reader.text()?;
-        std::str::from_utf8(code).ok()?;
+        if !code.is_ascii() {
+            std::str::from_utf8(code).ok()?;
+        }
         let sum = reader.integer().filter(|sum| *sum != 0)?;
         entries.push(Entry { code, sum });
     }
@@ -206,31 +208,36 @@ impl Level {
 struct Numbers<'py> {
     numbers: HashMap<Vec<u8>, usize>,
     texts: Vec<Bound<'py, PyString>>,
+    /// The number that came behind each of them the last time.
+    behind: Vec<usize>,
     last: usize,
 }
 
 impl<'py> Numbers<'py> {
     /// The number of a text; None for half of a surrogate pair.
     fn of(&mut self, text: Bound<'py, PyString>) -> Option<usize> {
-        self.last += 1; // most texts are the very objects that followed each other before
-        if self
-            .texts
-            .get(self.last)
-            .map_or(false, |next| next.is(&text))
-        {
-            return Some(self.last);
+        // most texts are the very objects that followed each other before
+        let guess = self.behind.get(self.last).copied().unwrap_or_default();
+        if (self.texts.get(guess)).map_or(false, |next| next.is(&text)) {
+            self.last = guess;
+            return Some(guess);
         }
         let bytes = text.to_str().ok()?.as_bytes();
-        self.last = match self.numbers.get(bytes) {
+        let number = match self.numbers.get(bytes) {
             Some(number) => *number,
             None => {
                 let number = self.texts.len();
                 self.numbers.insert(bytes.to_vec(), number);
                 self.texts.push(text);
+                self.behind.push(number + 1); // the next new one, until another comes
                 number
             }
         };
-        Some(self.last)
+        if let Some(behind) = self.behind.get_mut(self.last) {
+            *behind = number;
+        }
+        self.last = number;
+        Some(number)
     }
 
     fn bytes(&self, number: usize) -> Option<&[u8]> {
@@ -258,7 +265,10 @@ fn added(
     codes: &Numbers<'_>,
     kept: &[bool],
 ) -> Option<Vec<u8>> {
-    let mut entries = stored.map_or(Some(Vec::new()), read)?;
+    let mut entries = match stored {
+        Some(stored) => read(stored)?,
+        None => Vec::with_capacity(sums.len()),
+    };
     let mut from = 0;
     for (code, value) in sums.iter().filter(|(code, _)| kept[*code]) {
         let code = codes.bytes(*code)?;
