@@ -66,8 +66,12 @@ fn content_digest<'py>(
     with_scan(text, max_levels, |found| Some(digest(py, &found)))
 }
 
-/// `type` and instant of an event of this version.
-fn kind_and_instant(found: &Canonical<'_>, version: i64) -> Option<(String, i64)> {
+/// What `use_kind` makes of the `type` of an event of this version, and its instant.
+fn kind_and_instant<T>(
+    found: &Canonical<'_>,
+    version: i64,
+    use_kind: impl FnOnce(&[u8]) -> Option<T>,
+) -> Option<(T, i64)> {
     if !found.is_object() {
         return None;
     }
@@ -76,9 +80,8 @@ fn kind_and_instant(found: &Canonical<'_>, version: i64) -> Option<(String, i64)
             return None;
         }
     }
-    let kind = found.member("type")?;
-    let kind = std::str::from_utf8(plain_text(&kind)?).ok()?;
-    Some((kind.to_owned(), instant(&found.member("occurred_at")?)?))
+    let kind = use_kind(plain_text(&found.member("type")?)?)?;
+    Some((kind, instant(&found.member("occurred_at")?)?))
 }
 
 /// What `take` makes of an event of this kind and its instant; None if it is no such event, or the
@@ -94,8 +97,9 @@ pub fn event_of<T>(
         _ => return Ok(None),
     };
     let taken = with_scan(text, bounds.json_levels, |found| {
-        let (found_kind, occurred_us) = kind_and_instant(&found, bounds.version)?;
-        (found_kind == kind).then(|| take(&found, occurred_us))
+        let is_kind = |found_kind: &[u8]| (found_kind == kind.as_bytes()).then_some(());
+        let ((), occurred_us) = kind_and_instant(&found, bounds.version, is_kind)?;
+        Some(take(&found, occurred_us))
     });
     taken.unwrap_or(Ok(None))
 }
@@ -123,10 +127,11 @@ fn envelope<'py>(
 ) -> Option<Envelope<'py>> {
     let text = utf8(raw.as_bytes())?;
     with_scan(text, max_levels, |found| {
-        let (kind, occurred_us) = kind_and_instant(&found, version)?;
+        let text = |kind: &[u8]| Some(PyString::new(py, std::str::from_utf8(kind).ok()?));
+        let (kind, occurred_us) = kind_and_instant(&found, version, text)?;
         Some((
             digest(py, &found),
-            PyString::new(py, &kind),
+            kind,
             occurred_us,
             found.bounds.longest_list,
             found.bounds.elements,

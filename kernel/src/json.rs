@@ -199,7 +199,9 @@ impl<'a> Canonical<'a> {
 
     fn is_name(&self, token: Token, key: &str) -> bool {
         match token {
-            Token::Name { start, end, .. } => span(self.sent, start, end) == Some(key),
+            Token::Name { start, end, .. } => {
+                (end - start) as usize == key.len() && span(self.sent, start, end) == Some(key)
+            }
             Token::Escaped { start, end } => {
                 let name = span(self.sent, start, end).and_then(unescaped);
                 name.map_or(false, |name| name == key)
@@ -287,8 +289,16 @@ impl Scan<'_> {
         self.next_visible().is_none().then_some(())
     }
 
-    /// Reads a value that begins with this byte, around which so many levels are open.
+    /// Reads a value inside another one. Most are texts: they are read without a call.
     #[inline]
+    fn inner(&mut self, first: u8, place: Place, level: usize) -> Option<()> {
+        match first {
+            b'"' => self.any_text(),
+            _ => self.value(first, place, level),
+        }
+    }
+
+    /// Reads a value that begins with this byte, around which so many levels are open.
     fn value(&mut self, first: u8, place: Place, level: usize) -> Option<()> {
         match first {
             b'"' => self.any_text(),
@@ -318,7 +328,7 @@ impl Scan<'_> {
                     self.found.doc_id_in_ids = true;
                 }
                 let first = self.next_visible()?;
-                self.value(first, shape, level + 1)?;
+                self.inner(first, shape, level + 1)?;
                 if known == Known::Url && first == b'"' {
                     self.note_url()?;
                 }
@@ -356,7 +366,7 @@ impl Scan<'_> {
         let mut first = self.next_visible()?;
         if first != b']' {
             loop {
-                self.value(first, place, level + 1)?;
+                self.inner(first, place, level + 1)?;
                 elements += 1;
                 match self.next_visible()? {
                     b',' => self.at += 1,

@@ -176,6 +176,17 @@ impl<'a> Reader<'a> {
 
     #[inline]
     pub fn value(&mut self) -> Value<'a> {
+        if let [b's', size, ..] = *self.0.as_bytes() {
+            let end = 2 + usize::from(size);
+            if let (true, Some(text), Some(rest)) = (
+                usize::from(size) < SHORT,
+                self.0.get(2..end),
+                self.0.get(end..),
+            ) {
+                self.0 = rest;
+                return Value::Text(text); // most are short texts
+            }
+        }
         match self.byte() {
             b's' => Value::Text(self.counted()),
             b'n' => Value::Integer(self.counted()),
