@@ -51,15 +51,13 @@ class OtherFigures(Exception):
 
 def run(*, quick: bool = False, records: int | None = None, rounds: int | None = None) -> str:
     """Measure, and return the report."""
-    if not PEERS.exists():
-        raise SystemExit("the peers are not installed: run make peers")
-    sent = traffic(records or (3_000 if quick else 10_000))
-    return asyncio.run(_run(sent, rounds or (2 if quick else 5)))
-
-
-async def _run(sent: Traffic, rounds: int) -> str:
-    total = len(sent.records)
     versions = peer_versions(_all_libraries())
+    sent = traffic(records or (3_000 if quick else 10_000))
+    return asyncio.run(_run(sent, rounds or (2 if quick else 5), versions))
+
+
+async def _run(sent: Traffic, rounds: int, versions: str) -> str:
+    total = len(sent.records)
     async with servers(sent) as running:
         await ceiling(running, total)  # the broker's page cache and the JVM warm up
         expected = await _expected(running, total)

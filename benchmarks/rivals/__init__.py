@@ -24,7 +24,9 @@ Answer = dict[str, Any]
 
 
 def peer_versions(libraries: Iterable[str]) -> str:
-    """Which versions of them the peers' environment has."""
+    """Which versions of them the peers' environment has; ends the benchmark if there is none."""
+    if not PEERS.exists():
+        raise SystemExit("the peers are not installed: run make peers")
     asked = [str(PEERS), "-m", "benchmarks.peers.versions", *libraries]
     said = run(asked, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     return ", ".join(f"{name} {found}" for name, found in json.loads(said).items())
@@ -49,8 +51,6 @@ class Rival:
         python: Path | str = sys.executable,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        if not Path(python).exists():
-            raise RuntimeError(f"{python} is not there: make peers")
         self._process = Popen(
             [str(python), "-m", module],
             cwd=ROOT,
