@@ -21,8 +21,9 @@ import aiohttp
 from redis.asyncio import Redis
 
 from benchmarks.figures import Figure, figures_table, number, section, table
-from benchmarks.processes import SCRAPE, ShippedWorker, total, usage
-from benchmarks.servers import JVM, PARTITIONS, send
+from benchmarks.linux import usage
+from benchmarks.processes import SCRAPE, ShippedWorker, total
+from benchmarks.servers import JVM, PARTITIONS, redis_bytes, send
 from benchmarks.workload import EVENTS, LABELS
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.process import ServerFailed
@@ -153,7 +154,7 @@ async def _sample(
         cache_results=int(total(text, "open_results")),
         rss_bytes=used.rss_bytes,
         cpu_seconds=used.cpu_seconds,
-        redis_bytes=int((await redis.info("memory"))["used_memory"]),
+        redis_bytes=await redis_bytes(redis),
     )
 
 

@@ -22,8 +22,7 @@ from redis.asyncio import Redis
 from benchmarks import model
 from benchmarks.figures import Figure, figures_table, number, section, table
 from benchmarks.group import Run, run_group, sizes
-from benchmarks.memory import SETTLE_SECONDS
-from benchmarks.servers import JVM, PARTITIONS, send
+from benchmarks.servers import JVM, PARTITIONS, send, settled_redis_bytes
 from benchmarks.workload import Plain
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
@@ -114,9 +113,9 @@ async def _measure(
     made = Made(case, at)
     async with Redis.from_url(redis.url) as client:
         await client.flushall()
-        before = await _used(client)
+        before = await settled_redis_bytes(client)
         await _read(kafka, redis, topic, settings, DEFAULT_CACHE, made.filling())
-        seen.redis_bytes.append((await _used(client) - before) / case.conversations)
+        seen.redis_bytes.append((await settled_redis_bytes(client) - before) / case.conversations)
     for cache in (SMALL_CACHE, DEFAULT_CACHE):
         done = await _read(kafka, redis, topic, settings, cache, made.drawn(events))
         seen.runs[cache].append(done)
@@ -141,12 +140,6 @@ async def _read(
     left = await sizes(kafka.bootstrap_servers, [topic])
     left.subtract(read)
     return await run_group(kafka, [redis], {**settings, "STATE__CACHE_RESULTS": str(cache)}, left)
-
-
-async def _used(client: Redis) -> int:
-    """``used_memory`` once the append-only file's buffer is written."""
-    await asyncio.sleep(SETTLE_SECONDS)
-    return int((await client.info("memory"))["used_memory"])
 
 
 class Made:

@@ -27,9 +27,10 @@ import numpy as np
 from aiokafka import AIOKafkaProducer
 
 from benchmarks.figures import Figure, figures_table, number, section, table
+from benchmarks.linux import usage
 from benchmarks.model import Batches, keeping_up
 from benchmarks.pacing import Sent, send_evenly
-from benchmarks.processes import SCRAPE, ShippedWorker, records_done, total, usage
+from benchmarks.processes import SCRAPE, ShippedWorker, records_done, total
 from benchmarks.scaling import mix_of
 from benchmarks.servers import JVM, PARTITIONS, create_topics, produce
 from benchmarks.workload import TOPICS, Traffic, traffic, unending

@@ -16,7 +16,8 @@ from aiokafka import AIOKafkaConsumer
 from redis.asyncio import Redis
 
 from benchmarks.machine import ROOT
-from benchmarks.processes import DIGEST_KEY, cpu_seconds
+from benchmarks.processes import cpu_seconds
+from benchmarks.servers import DIGEST_KEY, redis_cpu_seconds
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
 from stream_metrics.adapters.prometheus.catalogue import FOUND
@@ -114,14 +115,14 @@ async def run_group(
     environment = _environment(kafka, settings)
     arguments = [json.dumps(left), str(sum(left.values()) // WARM // workers)]
     children: list[asyncio.subprocess.Process] = []
-    before = (await redis_cpu(redis), cpu_seconds(kafka.brokers))
+    before = (await _redis_cpu(redis), cpu_seconds(kafka.brokers))
     try:
         for _ in range(workers):
             children.append(await _start(arguments, environment))
         found = await asyncio.wait_for(
             asyncio.gather(*map(_measured, children)), timeout=DEADLINE_SECONDS
         )
-        after = (await redis_cpu(redis), cpu_seconds(kafka.brokers))
+        after = (await _redis_cpu(redis), cpu_seconds(kafka.brokers))
         for child in children:
             assert child.stdin is not None
             child.stdin.close()
@@ -145,13 +146,12 @@ async def run_group(
     )
 
 
-async def redis_cpu(servers: Iterable[RedisServer]) -> float:
+async def _redis_cpu(servers: Iterable[RedisServer]) -> float:
     """CPU seconds that all of them have used so far."""
     spent = 0.0
     for server in servers:
         async with Redis.from_url(server.url) as client:
-            info = await client.info("cpu")
-        spent += float(info["used_cpu_user"]) + float(info["used_cpu_sys"])
+            spent += await redis_cpu_seconds(client)
     return spent
 
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry
 
+from benchmarks.servers import DIGEST_KEY
 from benchmarks.workload import EVENTS, LABELS
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.adapters.prometheus.operations import Operations
@@ -18,7 +19,6 @@ from stream_metrics.worker.collecting import collect_seldom
 from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
 
 TOKEN = b"benchmark"
-DIGEST_KEY = "a key for measurements"
 
 
 async def once(call: Callable[[], Awaitable[object]]) -> object:

@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks.children import ceiling, worker
 from benchmarks.figures import Figure, figures_table, number, section, table
 from benchmarks.memory import memory_figures
-from benchmarks.servers import Servers, redis_server, servers
+from benchmarks.servers import Servers, redis_cpu_seconds, redis_server, servers
 from benchmarks.workload import Traffic, traffic
 
 GOAL = "≥ 0.25; then 0.5"  # of the ceiling
@@ -60,17 +60,12 @@ async def _round(running: Servers, total: int, at: int) -> Round:
     read = await ceiling(running, total)
     await running.client.flushall()
     await running.client.config_resetstat()
-    before = await _redis_cpu(running)
+    before = await redis_cpu_seconds(running.client)
     worked = await worker(running, total, f"round-{at}")
-    cpu = await _redis_cpu(running) - before
+    cpu = await redis_cpu_seconds(running.client) - before
     stats = await running.client.info("commandstats")
     commands = {name.removeprefix("cmdstat_"): entry["calls"] for name, entry in stats.items()}
     return Round(read, worked, Counter(commands), cpu)
-
-
-async def _redis_cpu(running: Servers) -> float:
-    info = await running.client.info("cpu")
-    return float(info["used_cpu_user"]) + float(info["used_cpu_sys"])
 
 
 def _figures(done: list[Round], total: int) -> list[Figure]:

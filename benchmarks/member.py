@@ -15,11 +15,11 @@ import json
 import sys
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import uvloop
 
+from benchmarks.linux import peak_bytes
 from benchmarks.worker import Meter
 from stream_metrics.adapters.prometheus.catalogue import FOUND, PREFIX
 from stream_metrics.cli.common import load_settings
@@ -64,7 +64,7 @@ class MemberMeter(Meter):
             "start_cpu": self._start_cpu or 0.0,
             "began": self._began[1],
             "ended": self._ended[1],
-            "rss_bytes": _peak_bytes(),
+            "rss_bytes": peak_bytes(),
             "opened": {where: self._opened(where) for where in FOUND},
         }
         return {**super().report(), **more}
@@ -73,13 +73,6 @@ class MemberMeter(Meter):
         """Conversations that batches needed, by where they were; the start included."""
         name = f"{PREFIX}conversations_opened_total"
         return self._runtime.registry.get_sample_value(name, {"found": where}) or 0.0
-
-
-def _peak_bytes() -> int:
-    """The largest that this process has been; what ``getrusage`` says begins with its parent's."""
-    status = Path("/proc/self/status").read_text(encoding="ascii")
-    peak = next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))
-    return 1024 * int(peak)
 
 
 async def work(sizes: Mapping[int, int], warm: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -10,6 +9,7 @@ from redis.asyncio import Redis
 
 from benchmarks.figures import Figure
 from benchmarks.inprocess import InProcess
+from benchmarks.servers import settled_redis_bytes
 from benchmarks.workload import Plain
 from deploy.local.servers import RedisServer
 from stream_metrics.adapters.redis.connect import RedisOptions, connect
@@ -17,7 +17,6 @@ from stream_metrics.ports import Record
 
 ITERATIONS, RESULTS = 4, 10
 FURTHER = 8
-SETTLE_SECONDS = 1.5  # the append-only file's buffer is part of used_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +75,8 @@ async def state_bytes(redis: RedisServer, client: Redis, shape: Shape, seed: int
     store = connect(RedisOptions(url=redis.url, namespace="memory"))
     try:
         path = await InProcess(store).open()
-        await asyncio.sleep(SETTLE_SECONDS)
-        before = await _used(client)
+        before = await settled_redis_bytes(client)
         await path.process(list(shape.records(seed)))
-        await asyncio.sleep(SETTLE_SECONDS)
-        return await _used(client) - before
+        return await settled_redis_bytes(client) - before
     finally:
         await store.close()
-
-
-async def _used(client: Redis) -> int:
-    return int((await client.info("memory"))["used_memory"])

@@ -1,37 +1,19 @@
-"""What Linux says of a process, and the worker of the command line as one."""
+"""The worker of the command line as a process, and what it says of itself."""
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
 
+from benchmarks.linux import usage
+from benchmarks.servers import DIGEST_KEY
 from deploy.local.process import ChildProcess, free_port
 from deploy.local.stack import Command
 
-DIGEST_KEY = "a key for measurements"
 SCRAPE = aiohttp.ClientTimeout(total=10)
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Resident bytes of a process, and the CPU seconds that it has used so far."""
-
-    rss_bytes: int
-    cpu_seconds: float
-
-
-def usage(pid: int) -> Usage:
-    """What ``/proc`` says."""
-    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
-    rss = next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:"))
-    times = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    ticks = int(times[11]) + int(times[12])  # in user mode and in the kernel
-    return Usage(1024 * int(rss), ticks / os.sysconf("SC_CLK_TCK"))
 
 
 def cpu_seconds(processes: Iterable[ChildProcess]) -> float:

@@ -25,7 +25,8 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from benchmarks.ceiling import Offsets
 from benchmarks.children import child
 from benchmarks.figures import Figure, figures_table, section
-from benchmarks.processes import SCRAPE, ShippedWorker, records_done, total, usage
+from benchmarks.linux import usage
+from benchmarks.processes import SCRAPE, ShippedWorker, records_done, total
 from benchmarks.servers import JVM, PARTITIONS, create_topics, produce
 from benchmarks.workload import TOPICS, Traffic, traffic, unending
 from deploy.local.kafka.cluster import Kafka

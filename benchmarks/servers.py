@@ -18,6 +18,8 @@ from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
 
 PARTITIONS = 4
+DIGEST_KEY = "a key for measurements"
+SETTLE_SECONDS = 1.5  # the append-only file's buffer is part of used_memory
 JVM = ("-Xms768m", "-Xmx768m", "-XX:+UseSerialGC", "-Djava.awt.headless=true")
 
 
@@ -40,6 +42,23 @@ async def redis_server() -> AsyncIterator[tuple[RedisServer, Redis]]:
                 yield redis, client
             finally:
                 await client.aclose()
+
+
+async def redis_cpu_seconds(client: Redis) -> float:
+    """CPU seconds that Redis has used so far."""
+    info = await client.info("cpu")
+    return float(info["used_cpu_user"]) + float(info["used_cpu_sys"])
+
+
+async def redis_bytes(client: Redis) -> int:
+    """``used_memory`` as it is now."""
+    return int((await client.info("memory"))["used_memory"])
+
+
+async def settled_redis_bytes(client: Redis) -> int:
+    """``used_memory`` once the append-only file's buffer is written."""
+    await asyncio.sleep(SETTLE_SECONDS)
+    return await redis_bytes(client)
 
 
 @asynccontextmanager
@@ -109,7 +128,7 @@ def worker_environment(servers: Servers, group: str) -> dict[str, str]:
         "KAFKA__BOOTSTRAP_SERVERS": servers.kafka.bootstrap_servers,
         "KAFKA__GROUP_ID": group,
         "REDIS__URL": servers.redis.url,
-        "STATE__DIGEST_KEY": "a key for measurements",
+        "STATE__DIGEST_KEY": DIGEST_KEY,
         "LOG__LEVEL": "WARNING",
     }
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("STREAM_METRICS_")}

@@ -1,6 +1,6 @@
 """Tools side by side, each in a process of its own with the libraries of its own environment.
 
-This file is all that both ends share, and needs nothing but Python's library.
+This file and ``linux`` are all that both ends share, and need nothing but Python's library.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from pathlib import Path
 from subprocess import PIPE, Popen, run
 from types import TracebackType
 from typing import Any, Final, NamedTuple
+
+from benchmarks.linux import peak_bytes
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PEERS: Final = ROOT / ".venv" / "peers" / "bin" / "python"
@@ -97,12 +99,5 @@ def serve(functions: Mapping[str, Callable[..., Any]]) -> None:
         gc.collect()
         wall, cpu = time.perf_counter(), time.process_time()
         found = functions[asked["what"]](**asked["options"])
-        took = Took(time.perf_counter() - wall, time.process_time() - cpu, _peak_bytes(), found)
+        took = Took(time.perf_counter() - wall, time.process_time() - cpu, peak_bytes(), found)
         print(json.dumps(took._asdict()), flush=True)
-
-
-def _peak_bytes() -> int:
-    """Of Linux's status: ``getrusage`` has the peak of who started the process in it."""
-    status = Path("/proc/self/status").read_text(encoding="ascii")
-    peak = next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))
-    return 1024 * int(peak)
