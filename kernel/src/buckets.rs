@@ -135,6 +135,21 @@ fn find(entries: &[Entry<'_>], code: &[u8], from: usize) -> Option<usize> {
 #[derive(Clone, Default)]
 struct Sums {
     entries: Vec<(usize, i64)>, // the code by its number
+    seen: Seen,
+}
+
+/// Which codes may be there: many that are added are not, and need not be sought.
+#[derive(Clone, Default)]
+struct Seen([u64; 4]);
+
+impl Seen {
+    /// Notes a code; false if it was certainly not noted before.
+    fn note(&mut self, code: usize) -> bool {
+        let word = &mut self.0[code / 64 % 4];
+        let before = *word;
+        *word |= 1 << (code % 64);
+        before == *word
+    }
 }
 
 impl Sums {
@@ -142,12 +157,19 @@ impl Sums {
     fn add(&mut self, sums: &[(usize, i64)], sign: i64) -> Option<()> {
         if self.entries.is_empty() && sign == 1 {
             self.entries.extend_from_slice(sums);
+            for (code, _) in sums {
+                self.seen.note(*code);
+            }
             return Some(());
         }
         let mut from = 0;
         for (code, value) in sums {
             let value = value.checked_mul(sign)?;
-            match self.find(*code, from) {
+            let place = match self.seen.note(*code) {
+                true => self.find(*code, from),
+                false => None,
+            };
+            match place {
                 Some(at) => {
                     let total = self.entries[at].1.checked_add(value)?;
                     if total == 0 {
@@ -216,13 +238,18 @@ struct Numbers<'py> {
 impl<'py> Numbers<'py> {
     /// The number of a text; None for half of a surrogate pair.
     fn of(&mut self, text: Bound<'py, PyString>) -> Option<usize> {
-        // most texts are the very objects that followed each other before
+        // most texts are the very objects that followed each other before, or equal ones
         let guess = self.behind.get(self.last).copied().unwrap_or_default();
-        if (self.texts.get(guess)).map_or(false, |next| next.is(&text)) {
+        let guessed = self.texts.get(guess);
+        if guessed.map_or(false, |next| next.is(&text)) {
             self.last = guess;
             return Some(guess);
         }
         let bytes = text.to_str().ok()?.as_bytes();
+        if self.bytes(guess) == Some(bytes) {
+            self.last = guess;
+            return Some(guess);
+        }
         let number = match self.numbers.get(bytes) {
             Some(number) => *number,
             None => {
@@ -269,9 +296,14 @@ fn added(
         Some(stored) => read(stored)?,
         None => Vec::with_capacity(sums.len()),
     };
+    let is_new = entries.is_empty();
     let mut from = 0;
     for (code, value) in sums.iter().filter(|(code, _)| kept[*code]) {
         let code = codes.bytes(*code)?;
+        if is_new {
+            entries.push(Entry { code, sum: *value }); // sums have each code once
+            continue;
+        }
         match find(&entries, code, from) {
             Some(at) => {
                 let entry = &mut entries[at];

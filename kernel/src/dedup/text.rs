@@ -47,24 +47,20 @@ impl Normal {
         }
         self.bytes.clear();
         self.bytes.reserve(text.len().max(ROOM));
-        self.bytes.resize(text.len(), 0);
         self.chars = text.len();
-        let (mut found, mut before) = (0, 0);
-        let mut to = self.bytes.chunks_exact_mut(WORD);
-        let mut from = text.chunks_exact(WORD);
-        for (to, from) in (&mut to).zip(&mut from) {
-            let word = u64::from_le_bytes(<[u8; WORD]>::try_from(from).unwrap_or_default());
-            found |= odd(word, &mut before);
-            to.copy_from_slice(&lowercase(word).to_le_bytes());
+        let mut found = [0; BLOCK];
+        let mut at = 0;
+        while let Some(block) = text.get(at..at + BLOCK + 1) {
+            self.bytes.extend_from_slice(&lowercase(block, &mut found));
+            at += BLOCK;
         }
-        let (to, from) = (to.into_remainder(), from.remainder());
-        let mut last = [b'-'; WORD];
-        last.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
-        let word = u64::from_le_bytes(last);
-        found |= odd(word, &mut before);
-        let last = lowercase(word).to_le_bytes();
-        to.iter_mut().zip(&last).for_each(|(to, from)| *to = *from);
-        found == 0
+        let rest = &text[at..];
+        let mut block = [b'-'; BLOCK + 1];
+        block[..rest.len()].copy_from_slice(rest);
+        let last = lowercase(&block, &mut found);
+        self.bytes.extend_from_slice(&last);
+        self.bytes.truncate(text.len());
+        found == [0; BLOCK]
     }
 
     pub fn is_empty(&self) -> bool {
@@ -88,30 +84,26 @@ impl Normal {
 }
 
 const ROOM: usize = 128; // bytes, so that it need not grow with each text
-const WORD: usize = 8;
-const ONES: u64 = 0x0101_0101_0101_0101; // each byte of a word
-const HIGH: u64 = 0x80 * ONES;
+const BLOCK: usize = 16;
 
-/// Not 0 if a byte is no ASCII, or a control character, or a space behind another.
+/// The block with its ASCII letters in lower case; in `found` something is not 0 if a byte is no
+/// ASCII, or a control character, or a space before another.
 ///
-/// `before` says whether the byte before the word is a space, and then whether its last one is.
+/// Behind the block stands the byte that follows. Without a branch, so that the compiler takes many
+/// bytes at a time.
 #[inline]
-fn odd(word: u64, before: &mut u64) -> u64 {
-    let control = word.wrapping_sub(u64::from(b' ') * ONES) & !word;
-    let others = word ^ (u64::from(b' ') * ONES);
-    let spaces = !(((others & !HIGH) + !HIGH) | others) & HIGH;
-    let double = spaces & (spaces << 8 | *before);
-    *before = spaces >> 56;
-    (word | control) & HIGH | double
-}
-
-/// The word with its ASCII letters in lower case; of bytes that are no ASCII it may be anything.
-#[inline]
-fn lowercase(word: u64) -> u64 {
-    let low = word & !HIGH;
-    let from_a = low + (0x80 - u64::from(b'A')) * ONES;
-    let behind_z = low + (0x7f - u64::from(b'Z')) * ONES;
-    word | ((from_a & !behind_z & HIGH) >> 2)
+fn lowercase(block: &[u8], found: &mut [u8; BLOCK]) -> [u8; BLOCK] {
+    let mut lower = [0; BLOCK];
+    if let (Some(here), Some(next)) = (block.get(..BLOCK), block.get(1..BLOCK + 1)) {
+        for place in 0..BLOCK {
+            let byte = here[place];
+            let odd = (byte as i8) < b' ' as i8;
+            let double = (byte == b' ') & (next[place] == b' ');
+            found[place] |= u8::from(odd | double);
+            lower[place] = byte.to_ascii_lowercase();
+        }
+    }
+    lower
 }
 
 /// Appends a text after its length in code points.
