@@ -226,45 +226,42 @@ impl Level {
 }
 
 /// Texts by the number that each got when it first came.
-#[derive(Default)]
 struct Numbers<'py> {
     numbers: HashMap<Vec<u8>, usize>,
     texts: Vec<Bound<'py, PyString>>,
-    /// The number that came behind each of them the last time.
-    behind: Vec<usize>,
-    last: usize,
+    /// By where an object stands in memory, the number of the last one that stood so.
+    guesses: [usize; GUESSES],
 }
 
+const GUESSES: usize = 256;
+
 impl<'py> Numbers<'py> {
+    fn new() -> Self {
+        Numbers {
+            numbers: HashMap::new(),
+            texts: Vec::new(),
+            guesses: [0; GUESSES],
+        }
+    }
+
     /// The number of a text; None for half of a surrogate pair.
     fn of(&mut self, text: Bound<'py, PyString>) -> Option<usize> {
-        // most texts are the very objects that followed each other before, or equal ones
-        let guess = self.behind.get(self.last).copied().unwrap_or_default();
-        let guessed = self.texts.get(guess);
-        if guessed.map_or(false, |next| next.is(&text)) {
-            self.last = guess;
-            return Some(guess);
+        // most texts are the very objects that came before
+        let guess = &mut self.guesses[text.as_ptr() as usize / 16 % GUESSES];
+        if (self.texts.get(*guess)).map_or(false, |known| known.is(&text)) {
+            return Some(*guess);
         }
         let bytes = text.to_str().ok()?.as_bytes();
-        if self.bytes(guess) == Some(bytes) {
-            self.last = guess;
-            return Some(guess);
-        }
-        let number = match self.numbers.get(bytes) {
+        *guess = match self.numbers.get(bytes) {
             Some(number) => *number,
             None => {
                 let number = self.texts.len();
                 self.numbers.insert(bytes.to_vec(), number);
                 self.texts.push(text);
-                self.behind.push(number + 1); // the next new one, until another comes
                 number
             }
         };
-        if let Some(behind) = self.behind.get_mut(self.last) {
-            *behind = number;
-        }
-        self.last = number;
-        Some(number)
+        Some(*guess)
     }
 
     fn bytes(&self, number: usize) -> Option<&[u8]> {
@@ -349,7 +346,7 @@ fn changed_buckets<'py>(
     base_us: i64,
     windows: Vec<Window<'py>>,
 ) -> PyResult<Option<Bound<'py, PyDict>>> {
-    let (mut codes, mut agents) = (Numbers::default(), Numbers::default());
+    let (mut codes, mut agents) = (Numbers::new(), Numbers::new());
     let base = match narrowest(cells, base_us, &mut codes, &mut agents) {
         Some(level) => level,
         None => return Ok(None),

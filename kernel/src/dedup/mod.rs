@@ -320,6 +320,7 @@ fn taken_search<'py>(
     bounds: &Bounds,
 ) -> PyResult<TakenSearch<'py>> {
     let results = &search.results;
+    prints.made.each.reserve_exact(results.len());
     for result in results {
         prints.add_parts(py, &result.parts, sent)?;
     }

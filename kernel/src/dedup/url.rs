@@ -35,8 +35,9 @@ pub enum Parsed<'a> {
 
 /// Parses a URL of plain ASCII characters.
 pub fn parse(url: &str) -> Parsed<'_> {
-    let plain = |byte| matches!(byte, b'!'..=b'~') && byte != b'\\';
-    if !url.bytes().all(plain) {
+    // Without a branch, so that the compiler takes many bytes at a time.
+    let plain = |byte: u8| matches!(byte, b'!'..=b'~') & (byte != b'\\');
+    if !url.bytes().fold(true, |all, byte| all & plain(byte)) {
         return Parsed::Doubtful;
     }
     let rest = match url.bytes().position(|byte| byte == b':') {
