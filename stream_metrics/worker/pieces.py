@@ -31,17 +31,18 @@ class Pieces:
 class Merged:
     """What merges have done to rows.
 
-    ``rows``: whether a conversation that was merged has one or had one, so that the last one sent
-    may be that of a piece, even of one that adds nothing. ``gone``: the ids of conversations that
-    had one in a piece, and have none as a whole, since the other piece was forgotten.
+    ``rows``: the ids of conversations that were merged and have one or had one, so that the last
+    one sent may be that of a piece, even of one that adds nothing. ``gone``: those of them that
+    have none as a whole, since the other piece was forgotten.
     """
 
-    rows: bool = False
+    rows: set[str] = field(default_factory=set)
     gone: set[str] = field(default_factory=set)
 
     def note(self, name: str, had: bool, has: bool) -> None:
         """Another merge: whether a piece had a row, and the whole has one."""
-        self.rows = self.rows or had or has
+        if had or has:
+            self.rows.add(name)
         if has:
             self.gone.discard(name)
         elif had:

@@ -1,4 +1,4 @@
-"""The output topic of a group whose state a command changes: who may write, and all rows anew.
+"""The output topic of a group whose state a command changes: who may write, and rows anew.
 
 A worker sends rows as conversations change. Where all have changed at once, or were changed by a
 command, the command sends them: by the ways of the state partitions, so that whatever an earlier
@@ -7,7 +7,7 @@ writer still had in hand does not arrive behind them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Final
 
 from stream_metrics.engine.config import EngineConfig
@@ -82,16 +82,18 @@ async def publish(
     config: EngineConfig,
     turn_scope: str,
     progress: Progress,
+    names: Container[str] | None = None,
 ) -> None:
     """Send the rows of every conversation of a namespace that ``mark`` holds.
 
+    ``names`` are the ids of those to send, where not all rows have changed.
     ``progress`` hears how many conversations are done. Raises ``OnHold`` once another run has taken
     the namespace over, ``Unsent`` while the topic cannot be written.
     """
     for number in await store.partitions():
         output = outputs.of(number)
         try:
-            await _publish(store, number, mark, output, config, turn_scope, progress)
+            await _publish(store, number, mark, output, config, turn_scope, progress, names)
         except (OutputFenced, Replaced):
             raise OnHold(await store.held_by() or "") from None
         except OutputUnavailable as error:
@@ -107,12 +109,14 @@ async def _publish(
     config: EngineConfig,
     turn_scope: str,
     progress: Progress,
+    names: Container[str] | None,
 ) -> None:
     """The same of one state partition."""
     state = await _begun(store, number, mark, output)
     waiting = []
     async for _, rows in rows_of(store, config, turn_scope, {number: state}):
-        if rows:  # else its labels wait for the first search
+        # without rows, labels wait for the first search
+        if rows and (names is None or rows[0]["conversation_id"] in names):
             waiting.append(message_of(rows, turn_scope))
         if len(waiting) >= AT_ONCE:
             await output.send(waiting)

@@ -228,14 +228,18 @@ class Reshard:
         await switch(self._store, mark, move.retired, drafted)
         self._say(f"{len(move.retired)} state partitions are replaced by {len(move.starts)}")
         if notes.rows or owed:
-            await self._publish(mark)
+            await self._publish(mark, None if owed else notes.rows)
 
-    async def _publish(self, mark: bytes) -> None:
-        """Send all rows to the output topic, if there is one: merged ones are other rows."""
+    async def _publish(self, mark: bytes, names: Collection[str] | None = None) -> None:
+        """Send rows to the output topic, if there is one: merged conversations have other rows.
+
+        Those of all, unless ``names`` tells which: what an earlier run has merged nobody knows.
+        """
         if self._outputs is not None:
             engine, scope = self._options.engine, self._options.turn_scope
-            await publish(self._store, mark, self._outputs, engine, scope, lambda _: None)
-            self._say("all rows are on the output topic as they are now")
+            await publish(self._store, mark, self._outputs, engine, scope, lambda _: None, names)
+            which = "all rows" if names is None else "the rows of merged conversations"
+            self._say(f"{which} are on the output topic as they are now")
 
     async def _check_topics(self, stored: Stored) -> int:
         """The largest count that topics of the state have by now."""

@@ -60,10 +60,13 @@ async def test_pieces_become_one() -> None:
     group = await torn()
     assert len(await group.store.partitions()) == OLD["events"]
     assert TORN
+    assert group.topic is not None
+    before = len(group.topic.messages)
 
     said = await group.reshard(NEW)
 
     assert f"{len(TORN)} conversations lie where another partition count put them" in said[1]
+    assert {message.conversation_id for message in group.topic.messages[before:]} == {*TORN}
     assert sound(await group.audit())
     assert await whole(group)
     await group.read()
@@ -195,7 +198,8 @@ async def test_what_comes_after_a_forget_keeps_its_row(unread: bool) -> None:
 @pytest.mark.parametrize("late", [False, True])
 async def test_a_forget_that_came_everywhere_changes_no_row(late: bool) -> None:
     """Tombstones on other partitions are merged with what came later, also where one of them was
-    the last to speak: an event from before the forget came to it, and was answered with null."""
+    the last to speak: an event from before the forget came to it, and was answered with null. That
+    of no other conversation is sent."""
     group = Group(dict(OLD), topic=MemoryTopic())
     group.send(FIRST)
     name = TORN[0]
@@ -205,9 +209,12 @@ async def test_a_forget_that_came_everywhere_changes_no_row(late: bool) -> None:
         group.send([search(name, 3, NOON_S, "e")], NEW)
         await group.read()
         assert not await whole(group)
+    assert group.topic is not None
+    before = len(group.topic.messages)
 
     await group.reshard(NEW)
 
+    assert {message.conversation_id for message in group.topic.messages[before:]} == {name}
     assert await whole(group)
 
 
