@@ -19,7 +19,9 @@ from stream_metrics.metrics.decisions import Rerank, rerank
 from stream_metrics.metrics.gain import ITERATIONS_CAP
 
 _RERANKED: Final[Callable[..., Any] | None] = None if kernel is None else kernel.reranked
-FIRST = 5  # in a tally, behind the numbers of results by label: the first one that has a label
+FIRST: Final = (
+    5  # in a tally, behind the numbers of results by label: the first one that has a label
+)
 
 
 def labels_conflict(turn: Turn, document: int) -> bool:
@@ -59,6 +61,7 @@ class TurnKeeper:
         self.dedup = dedup
         self.counts = counts
         self._by_max = config.gain_of_document == "max"
+        self._good_gain = config.good_gain
 
     def clear(self, turn: Turn) -> None:
         """Drop what is derived; the items stay."""
@@ -98,20 +101,20 @@ class TurnKeeper:
         turn.order.append(search)
         position = search.first = len(turn.holders)
         iteration.results += len(search.result_ids)
-        turn.holders.extend([search] * len(search.result_ids))
         turn.documents.extend(search.documents)
-        turn.result_labels.extend([None] * len(search.result_ids))
         firsts = turn.firsts
         known = len(firsts)
         for at, document in enumerate(search.documents):
+            turn.holders.append(search)
+            turn.result_labels.append(None)
             if document == len(firsts):
                 firsts.append(position + at)
+                turn.credited.append(None)
             else:
                 same = turn.holders[firsts[document]].carrier.iteration == number
                 key = (search.types[at], search.evidence[at], same)
                 iteration.duplicates[key] = iteration.duplicates.get(key, 0) + 1
         iteration.unique += len(firsts) - known
-        turn.credited.extend([None] * (len(firsts) - known))
         if search.baseline is not None:
             _note_ranked(turn.ranked_in, search, number)
         if self.config.retrieval and search.fingerprints is not None:
@@ -197,7 +200,7 @@ class TurnKeeper:
 
     def _count_gain(self, iteration: Iteration, label: int, sign: int) -> None:
         """Add a document's label to what its iteration has found, or take it away."""
-        if label >= self.config.good_gain:
+        if label >= self._good_gain:
             iteration.good += sign
             iteration.gain += sign * label
 
@@ -252,7 +255,7 @@ def _forget_scores(turn: Turn) -> None:
 
 def _note_ranked(ranked_in: dict[int, tuple[int, ...]], search: Search, number: int) -> None:
     assert search.baseline is not None
-    only = (number,)  # what most documents have, as one object
+    only: tuple[int, ...] = (number,)  # what most documents have, as one object
     for at, document in enumerate(search.documents):
         if search.baseline[at] is not None:
             known = ranked_in.get(document)
@@ -284,12 +287,18 @@ def _first_label(turn: Turn, document: int, tally: list[int], changed: int) -> i
 
 def rerank_of(turn: Turn, search: Search) -> Rerank | None:
     """The reranking comparison of one search, None if it does not take part."""
+    found = ndcg_of(turn, search)
+    return None if found is None else Rerank(*found)
+
+
+def ndcg_of(turn: Turn, search: Search) -> tuple[float, float] | None:
+    """The same as ``shown`` and ``baseline`` alone, which cost less than an object with names."""
     baseline = search.baseline
-    if baseline is None or not any(iteration.labelled for iteration in turn.counted):
+    if baseline is None:
         return None
     if _RERANKED is not None:
-        found = _RERANKED(search.documents, baseline, turn.credited)
-        return None if found is None else Rerank._make(found)
+        found: tuple[float, float] | None = _RERANKED(search.documents, baseline, turn.credited)
+        return found
     documents: list[int] = []
     gains: list[int | None] = []
     ranks: list[int] = []
