@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from stream_metrics.dedup.deduplicator import Fingerprints, Index
 from stream_metrics.engine.config import DEFAULT_AGENT
@@ -18,19 +18,24 @@ from stream_metrics.engine.config import DEFAULT_AGENT
 Version = tuple[int, str, bytes]
 
 
-_NO_ROUTES: Final[frozenset[str]] = frozenset()
+NO_ROUTES: Final[frozenset[str]] = frozenset()
 
 
-class Cell(NamedTuple):
+class Cell:
     """Sums of one iteration or one turn, at its time and under its agent (or release).
 
     ``routes`` are those that some of the sums are by.
     """
 
-    time_us: int
-    agent: str
-    sums: dict[str, int]
-    routes: frozenset[str] = _NO_ROUTES
+    __slots__ = ("agent", "routes", "sums", "time_us")
+
+    def __init__(
+        self, time_us: int, agent: str, sums: dict[str, int], routes: frozenset[str] = NO_ROUTES
+    ) -> None:
+        self.time_us = time_us
+        self.agent = agent
+        self.sums = sums
+        self.routes = routes
 
 
 STALE: Final = Cell(0, "", {})

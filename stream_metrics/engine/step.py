@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from itertools import count
 from operator import ne
+from typing import Final
 
 from stream_metrics.dedup.deduplicator import Deduplicator
 from stream_metrics.dedup.index import DedupCounts
@@ -60,7 +60,6 @@ class Observations:
         self.opened: Counter[str] = Counter()
 
 
-@dataclass(slots=True)
 class Changes:
     """What a batch changed in one conversation.
 
@@ -69,13 +68,16 @@ class Changes:
     numbers of turns whose header changed. ``cells``: what windows lose (-1) and gain (+1).
     """
 
-    written: set[bytes] = field(default_factory=set)
-    dropped: set[bytes] = field(default_factory=set)
-    fingerprinted: set[bytes] = field(default_factory=set)
-    identified: set[bytes] = field(default_factory=set)
-    turns: set[int] = field(default_factory=set)
-    header: bool = False
-    cells: list[tuple[int, Cell]] = field(default_factory=list)
+    __slots__ = ("cells", "dropped", "fingerprinted", "header", "identified", "turns", "written")
+
+    def __init__(self) -> None:
+        self.written: set[bytes] = set()
+        self.dropped: set[bytes] = set()
+        self.fingerprinted: set[bytes] = set()
+        self.identified: set[bytes] = set()
+        self.turns: set[int] = set()
+        self.header = False
+        self.cells: list[tuple[int, Cell]] = []
 
     @property
     def of_items(self) -> bool:
@@ -103,9 +105,9 @@ class _TurnWork:
         self.retracted = False
 
 
-LONGEST_ROUTE = 65  # a label beyond it can match no route, which has 64 characters at most
+LONGEST_ROUTE: Final = 65  # a label beyond it can match no route, which has 64 characters at most
 
-EVENT_TYPES: dict[type, str] = {
+EVENT_TYPES: Final[dict[type, str]] = {
     TakenIteration: "search_iteration",
     TakenLabels: "relevance_labels",
     TurnCompleted: "turn_completed",
@@ -150,14 +152,13 @@ class Step:
         keeper = TurnKeeper(self.config, self.dedup_of(conversation.key_id), DedupCounts())
         for turn in conversation.turns.values():
             turn.qrels = keeper.qrels(turn)
-        carriers = conversation.carriers
-        searches = {digest for digest, carrier in carriers.items() if carrier.searches}
-        return Changes(
-            written=set(carriers),
-            identified=searches if self.config.retrieval else set(),
-            turns=set(conversation.turns),
-            header=True,
-        )
+        carriers, changes = conversation.carriers, Changes()
+        changes.written.update(carriers)
+        if self.config.retrieval:
+            changes.identified.update(d for d, carrier in carriers.items() if carrier.searches)
+        changes.turns.update(conversation.turns)
+        changes.header = True
+        return changes
 
     def restore(self, conversation: Conversation) -> None:
         """Derive what the stored items imply, after a load; raises ``DamagedState``."""
@@ -200,9 +201,10 @@ class _Batch(Watcher):
         self._keeper = TurnKeeper(step.config, self._dedup, seen.dedup, self)
         self._changes = Changes()
         self._work: dict[int, _TurnWork] = {}
-        # labels that came before what they name, by their event; those of results also apart, where
-        # None is for all that the event has
+        self._retrieval = bool(step.config.retrieval)
+        # labels that came before what they name, by their event
         self._early: list[tuple[Turn, Carrier, Iterable[str | int]]] = []
+        # those of results, where None is for all that the event has
         self._early_results: list[tuple[Turn, Carrier, list[str] | None]] = []
         self._rebuilt: set[int] = set()
 
@@ -304,7 +306,7 @@ class _Batch(Watcher):
         """A document of the iteration is about to get another gain."""
         work = self._work[turn.number]
         self._touch(turn, work, number)
-        if self._config.retrieval and turn.ground_truth is None:
+        if self._retrieval and turn.ground_truth is None:
             self._touch_ranked(turn, work)
 
     def _touch_ranked(self, turn: Turn, work: _TurnWork) -> None:
@@ -344,13 +346,13 @@ class _Batch(Watcher):
         changes.written.discard(digest)
         changes.fingerprinted.discard(digest)
         changes.dropped.add(digest)
-        if self._config.retrieval and carrier.kind == SEARCHES:
+        if self._retrieval and carrier.kind == SEARCHES:
             changes.identified.add(digest)
 
     def _note_searches(self, carrier: Carrier) -> None:
         """``carrier`` has other searches than before."""
         self._changes.fingerprinted.add(carrier.digest)
-        if self._config.retrieval:
+        if self._retrieval:
             self._changes.identified.add(carrier.digest)
 
     def _keep_ghost(self, turn: Turn, version: Version) -> None:
@@ -568,7 +570,7 @@ class _Batch(Watcher):
             pairs = [(doc, 2) for doc in relevant] if type(relevant) is list else relevant.items()  # type: ignore[union-attr]
             document = self._dedup.document
             digests = {document(doc): grade for doc, grade in pairs if grade is not None}
-        if self._config.retrieval:
+        if self._retrieval:
             self._touch_ranked(turn, work)
             turn.scores.clear()
         carrier.completed, turn.completed = True, Completed(carrier, digests)
@@ -768,19 +770,32 @@ class _Batch(Watcher):
     def _exchange(self, before: Cell | None, after: Cell | None) -> None:
         """Windows are to have ``after`` in place of ``before``: only what differs is passed on."""
         cells = self._changes.cells
-        if before is None or after is None or before[:2] != after[:2]:
+        if (
+            before is None
+            or after is None
+            or before.time_us != after.time_us
+            or before.agent != after.agent
+        ):
             if before is not None:
                 cells.append((-1, before))
             if after is not None:
                 cells.append((1, after))
         elif before.sums != after.sums:
-            old = before.sums
-            sums = {
-                c: value - old.get(c, 0) for c, value in after.sums.items() if old.get(c) != value
-            }
-            for code in old.keys() - after.sums.keys():
-                sums[code] = -old[code]
+            sums = _difference(before.sums, after.sums)
             cells.append((1, Cell(after.time_us, after.agent, sums, before.routes | after.routes)))
+
+
+def _difference(old: dict[str, int], new: dict[str, int]) -> dict[str, int]:
+    """What is to be added to ``old`` to give ``new``."""
+    found: dict[str, int] = {}
+    for code, value in new.items():
+        more = value - old.get(code, 0)
+        if more:
+            found[code] = more
+    for code, value in old.items():
+        if code not in new:
+            found[code] = -value
+    return found
 
 
 class _Delays:

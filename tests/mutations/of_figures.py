@@ -103,7 +103,7 @@ FIGURES: Final = (
         (
             Edit(
                 STEP,
-                "        if self._config.retrieval and turn.ground_truth is None:\n"
+                "        if self._retrieval and turn.ground_truth is None:\n"
                 "            self._touch_ranked(turn, work)\n",
                 "",
             ),
