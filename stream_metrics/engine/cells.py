@@ -12,12 +12,12 @@ from typing import Final, NamedTuple
 from stream_metrics.dedup.verify import EVIDENCE
 from stream_metrics.engine.config import OTHER, EngineConfig
 from stream_metrics.engine.ranked import scores_of
-from stream_metrics.engine.state import Carrier, Cell, Conversation, Iteration, Turn
+from stream_metrics.engine.state import NO_ROUTES, Carrier, Cell, Conversation, Iteration, Turn
 from stream_metrics.engine.taken import TYPE_LABELS
-from stream_metrics.engine.turn import rerank_of
+from stream_metrics.engine.turn import ndcg_of
 from stream_metrics.events.times import round_scaled
 from stream_metrics.metrics.decisions import NO_RELEASE
-from stream_metrics.metrics.gain import Counts, last_good_iteration, settled, through_lists
+from stream_metrics.metrics.gain import Counts, last_good_iteration, ratios_through, settled
 from stream_metrics.metrics.ranking.names import RankedMetric
 
 NANO: Final = 10**9
@@ -133,7 +133,7 @@ _DUPLICATE_CODES: Final = {
     for evidence in EVIDENCE
     for same in (True, False)
 }
-_TURN_CODES: Final = tuple((name, f"ts|{name}", f"tc|{name}") for name in TURN_METRICS[:6])
+_TURN_CODES: Final = tuple((f"ts|{name}", f"tc|{name}") for name in TURN_METRICS[:6])
 
 
 def escape(label: str) -> str:
@@ -166,10 +166,15 @@ def split_code(code: str) -> tuple[Series, tuple[str, ...]]:
 
 def scaled(value: float) -> int:
     """``value`` times 10⁹ as an integer, rounded half to even on the double's exact value."""
+    if value == 0.0:
+        return 0
+    if value == 1.0:
+        return NANO
     guess = value * 1e9
-    nearest = round(guess)
-    if -1e11 < guess < 1e11 and abs(abs(guess - nearest) - 0.5) > 1e-3:
-        return nearest
+    if 0.0 < guess < 1e11:
+        nearest = int(guess + 0.5)
+        if -0.499 < guess - nearest < 0.499:  # further from a half than the guess can be wrong
+            return nearest
     return round_scaled(value, NANO)
 
 
@@ -178,11 +183,15 @@ def source(turn: Turn, iteration: Iteration) -> tuple[int, Carrier]:
     if not iteration.searches:
         gate = turn.gates[iteration.number]
         return gate.occurred_us, gate
-    if len(iteration.searches) == 1:
-        carrier = iteration.searches[0].carrier
-        return carrier.occurred_us, carrier
-    carriers = [search.carrier for search in iteration.searches]
-    return min(c.occurred_us for c in carriers), max(carriers, key=lambda c: c.version)
+    latest = iteration.searches[0].carrier
+    time_us = latest.occurred_us
+    for search in iteration.searches:
+        carrier = search.carrier
+        if carrier is not latest:
+            time_us = min(time_us, carrier.occurred_us)
+            if carrier.version > latest.version:
+                latest = carrier
+    return time_us, latest
 
 
 def gate_decision(turn: Turn, iteration: Iteration) -> str | None:
@@ -201,23 +210,25 @@ def iteration_cell(turn: Turn, iteration: Iteration, config: EngineConfig) -> Ce
     if decision is not None:
         label = turn.gate_labels.get(iteration.number)
         sums[_GATE_CODES[decision, None if label is None else label[1]]] = 1
-    routes: set[str] = set()
+    routes: list[str] = []
     if iteration.searches:
         _add_counts(sums, iteration, config)
         if config.retrieval:
             _add_scores(sums, turn, iteration, config)
         for search in iteration.searches:
             if search.route is not None:
-                routes.add(search.route)
-                code = f"R|{escape(search.route)}|{_correct(turn, search.search_id, search.route)}"
+                routes.append(search.route)
+                code = _route_code(turn, search.search_id, search.route)
                 sums[code] = sums.get(code, 0) + 1
-            if search.baseline is not None and (value := rerank_of(turn, search)) is not None:
+            if search.baseline is not None and (value := ndcg_of(turn, search)) is not None:
+                shown, baseline = value
                 sums["kc"] = sums.get("kc", 0) + 1
-                if value.shown:
-                    sums["ks|shown"] = sums.get("ks|shown", 0) + scaled(value.shown)
-                if value.baseline:
-                    sums["ks|baseline"] = sums.get("ks|baseline", 0) + scaled(value.baseline)
-    return Cell(time_us, dimension_of(carrier, config), sums, frozenset(routes))
+                if shown:
+                    sums["ks|shown"] = sums.get("ks|shown", 0) + scaled(shown)
+                if baseline:
+                    sums["ks|baseline"] = sums.get("ks|baseline", 0) + scaled(baseline)
+    known = frozenset(routes) if routes else NO_ROUTES
+    return Cell(time_us, dimension_of(carrier, config), sums, known)
 
 
 def dimension_of(carrier: Carrier, config: EngineConfig) -> str:
@@ -225,11 +236,19 @@ def dimension_of(carrier: Carrier, config: EngineConfig) -> str:
     return carrier.agent if config.dimension == "agent" else carrier.release or NO_RELEASE
 
 
-def _correct(turn: Turn, search_id: str, route: str) -> str:
+@lru_cache(maxsize=1_024)
+def _route_codes(route: str) -> tuple[str, str, str]:
+    """The codes of searches down a route that was the best one, was not, or is not judged."""
+    name = escape(route)
+    return f"R|{name}|yes", f"R|{name}|no", f"R|{name}|unknown"
+
+
+def _route_code(turn: Turn, search_id: str, route: str) -> str:
+    yes, no, unknown = _route_codes(route)
     label = turn.routing_labels.get(search_id)
     if label is None or label[1] is None:
-        return "unknown"
-    return "yes" if label[1] == route else "no"
+        return unknown
+    return yes if label[1] == route else no
 
 
 def _add_counts(sums: dict[str, int], iteration: Iteration, config: EngineConfig) -> None:
@@ -292,15 +311,16 @@ def turn_cell(turn: Turn, config: EngineConfig) -> Cell | None:
         return None
     time_us, carrier = source(turn, iterations[-1])
     good = [iteration.good for iteration in iterations]
-    value = through_lists(
+    rg, _, drg, rag, drag, sre, srr = ratios_through(
         [iteration.results for iteration in iterations],
         [iteration.unique for iteration in iterations],
         good,
         [iteration.gain for iteration in iterations],
     )
     sums = {"t": 1}
-    for name, sum_code, count_code in _TURN_CODES:
-        number = scaled(getattr(value, name))
+    values = [rg, drg, rag, drag, sre, srr]
+    for (sum_code, count_code), value in zip(_TURN_CODES, values, strict=True):
+        number = scaled(value)
         if number:
             sums[sum_code] = number
         sums[count_code] = 1

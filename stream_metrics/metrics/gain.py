@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import fsum, log2
-from operator import truediv
 from typing import Final, NamedTuple
 
 ITERATIONS_CAP: Final = 100
 
-_LOG2: list[float] = [log2(k + 1) for k in range(1, 513)]
+_LOG2: Final[list[float]] = [log2(k + 1) for k in range(1, 513)]
 
 
 class Counts(NamedTuple):
@@ -77,37 +76,45 @@ def through(iterations: Sequence[Counts]) -> Cumulative:
     >>> value.sre, value.srr
     (0.5, 0.375)
     """
-    results, unique, good, _, gain = zip(*iterations, strict=True)
-    return through_lists(results, unique, good, gain)
+    results, unique, good, _, gain = map(list, zip(*iterations, strict=True))
+    r_at, ur_at = sum(results), sum(unique)
+    ratios = ratios_through(results, unique, good, gain)
+    return Cumulative(r_at, ur_at, sum(good), r_at - ur_at, sum(gain), *ratios)
 
 
-def through_lists(
-    results: Sequence[int], unique: Sequence[int], good: Sequence[int], gain: Sequence[int]
-) -> Cumulative:
-    """The same of iterations as parallel lists, which cost less than objects.
+def ratios_through(
+    results: list[int], unique: list[int], good: list[int], gain: list[int]
+) -> tuple[float, float, float, float, float, float, float]:
+    """``Cumulative`` from ``rg`` on, of iterations as parallel lists, which cost less than objects.
 
-    >>> through_lists([2, 3, 3], [2, 2, 1], [2, 1, 1], [5, 4, 2]).srr
-    0.375
+    >>> ratios_through([2, 3, 3], [2, 2, 1], [2, 1, 1], [5, 4, 2])[-2:]
+    (0.5, 0.375)
     """
     n = len(results)
     logs = discounts(n)
-    r_at, ur_at, gr_at, cg = sum(results), sum(unique), sum(good), sum(gain)
-    averages = [gain_k / r if r else 0.0 for gain_k, r in zip(gain, results, strict=True)]
-    dcg = fsum(map(truediv, gain, logs))
-    duplicates = r_at - ur_at
-    return Cumulative(
-        r_at,
-        ur_at,
-        gr_at,
-        duplicates,
-        cg,
+    r_at = ur_at = gr_at = cg = 0
+    averages: list[float] = []
+    discounted: list[float] = []
+    discounted_averages: list[float] = []
+    for k in range(n):
+        r, gain_k, log = results[k], gain[k], logs[k]
+        r_at += r
+        ur_at += unique[k]
+        gr_at += good[k]
+        cg += gain_k
+        average = gain_k / r if r else 0.0
+        averages.append(average)
+        discounted.append(gain_k / log)
+        discounted_averages.append(average / log)
+    dcg = fsum(discounted)
+    return (
         cg / n,
         dcg,
         dcg / n,
         fsum(averages) / n,
-        fsum(map(truediv, averages, logs)) / n,
+        fsum(discounted_averages) / n,
         gr_at / r_at if r_at else 0.0,
-        duplicates / r_at if r_at else 0.0,
+        (r_at - ur_at) / r_at if r_at else 0.0,
     )
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.dedup.deduplicator import deduplicator
+from stream_metrics.engine.cells import scaled
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.state import Cell, Conversation
 from stream_metrics.engine.step import Observations, Step
@@ -75,6 +78,24 @@ class Fed:
         """Labels by result id, with ``_`` for ``-``."""
         given = [{"result_id": r.replace("_", "-"), "gain": g} for r, g in gains.items()]
         return self.event("relevance_labels", labels=given)
+
+
+NEAR_HALVES = st.builds(
+    lambda n, towards: math.nextafter((n + 0.5) / 1e9, towards),
+    st.integers(0, 10**12),
+    st.sampled_from([-math.inf, math.inf]),
+)
+
+
+@given(
+    st.floats(0, 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | NEAR_HALVES
+    | st.integers(-(2**40), 2**40).map(lambda n: n / 1024)
+)
+def test_billionths_are_exact(value: float) -> None:
+    """However it is guessed: nearest to the double's exact value, halves to even."""
+    assert scaled(value) == round(Fraction(value) * 10**9)
 
 
 @pytest.mark.parametrize(("mode", "after"), [("first", 2), ("max", 4)])
