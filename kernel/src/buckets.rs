@@ -217,7 +217,11 @@ impl Level {
 
     /// The same sums in buckets `factor` times as wide.
     fn coarser(&self, factor: i64) -> Option<Level> {
-        let mut wider = Level::default();
+        let most = self.found.len();
+        let mut wider = Level {
+            places: HashMap::with_capacity(most),
+            found: Vec::with_capacity(most),
+        };
         for ((bucket, agent), sums) in &self.found {
             wider.add((bucket.div_euclid(factor), *agent), &sums.entries, 1)?;
         }
@@ -264,8 +268,12 @@ impl<'py> Numbers<'py> {
         Some(*guess)
     }
 
-    fn bytes(&self, number: usize) -> Option<&[u8]> {
-        Some(self.texts.get(number)?.to_str().ok()?.as_bytes())
+    /// The texts' bytes, by their numbers.
+    fn bytes(&self) -> Option<Vec<&[u8]>> {
+        let texts = self.texts.iter();
+        texts
+            .map(|text| Some(text.to_str().ok()?.as_bytes()))
+            .collect()
     }
 }
 
@@ -286,7 +294,7 @@ type Window<'py> = (
 fn added(
     stored: Option<&[u8]>,
     sums: &[(usize, i64)],
-    codes: &Numbers<'_>,
+    codes: &[&[u8]],
     kept: &[bool],
 ) -> Option<Vec<u8>> {
     let mut entries = match stored {
@@ -296,7 +304,7 @@ fn added(
     let is_new = entries.is_empty();
     let mut from = 0;
     for (code, value) in sums.iter().filter(|(code, _)| kept[*code]) {
-        let code = codes.bytes(*code)?;
+        let code = *codes.get(*code)?;
         if is_new {
             entries.push(Entry { code, sum: *value }); // sums have each code once
             continue;
@@ -351,6 +359,10 @@ fn changed_buckets<'py>(
         Some(level) => level,
         None => return Ok(None),
     };
+    let codes = match codes.bytes() {
+        Some(codes) => codes,
+        None => return Ok(None),
+    };
     let mut levels = HashMap::from([(base_us, base)]);
     let touched = PyDict::new(py);
     for (name, bucket_us, source_us, oldest, heads, buckets) in &windows {
@@ -361,8 +373,8 @@ fn changed_buckets<'py>(
                 None => return Ok(None),
             };
         }
-        let kept: Vec<bool> = (0..codes.texts.len())
-            .map(|code| begins_with_one(codes.bytes(code).unwrap_or_default(), heads))
+        let kept: Vec<bool> = (codes.iter())
+            .map(|code| begins_with_one(code, heads))
             .collect();
         for ((bucket, agent), sums) in &levels[bucket_us].found {
             if bucket < oldest || sums.entries.is_empty() {
