@@ -163,8 +163,10 @@ impl Digester {
 
     /// The name with the slots of its values.
     pub fn named(&self, name: &str) -> Arc<Named> {
+        let first = name.as_bytes().first();
         for &place in self.known_by_length.get(name.len()).into_iter().flatten() {
-            if KNOWN_NAMES[usize::from(place)] == name {
+            let known = KNOWN_NAMES[usize::from(place)];
+            if known.as_bytes().first() == first && known == name {
                 return Arc::clone(&self.known[usize::from(place)]);
             }
         }
