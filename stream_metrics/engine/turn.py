@@ -19,9 +19,8 @@ from stream_metrics.metrics.decisions import Rerank, rerank
 from stream_metrics.metrics.gain import ITERATIONS_CAP
 
 _RERANKED: Final[Callable[..., Any] | None] = None if kernel is None else kernel.reranked
-FIRST: Final = (
-    5  # in a tally, behind the numbers of results by label: the first one that has a label
-)
+# In a tally, behind the numbers of results by label: the first one that has a label.
+FIRST: Final = 5
 
 
 def labels_conflict(turn: Turn, document: int) -> bool:
