@@ -1,6 +1,6 @@
 """What a turn adds to the windows: integer sums, each at a time and under an agent.
 
-A cell is ``(time_us, agent, sums)``; ``sums`` maps a series code to an integer and holds no zeros.
+The ``sums`` of a cell map a series code to an integer, and hold no zeros.
 A series code is short because it is stored: ``CODES`` says what it stands for.
 """
 
@@ -133,6 +133,7 @@ _DUPLICATE_CODES: Final = {
     for evidence in EVIDENCE
     for same in (True, False)
 }
+# Those of ratios, in the order in which `turn_cell` works them out.
 _TURN_CODES: Final = tuple((f"ts|{name}", f"tc|{name}") for name in TURN_METRICS[:6])
 
 

@@ -291,7 +291,7 @@ def rerank_of(turn: Turn, search: Search) -> Rerank | None:
 
 
 def ndcg_of(turn: Turn, search: Search) -> tuple[float, float] | None:
-    """The same as ``shown`` and ``baseline`` alone, which cost less than an object with names."""
+    """The NDCG of the order shown, and of the one before; the kernel gives them without names."""
     baseline = search.baseline
     if baseline is None:
         return None

@@ -324,7 +324,8 @@ class StatePartition:
         if former:
             positions = self._behind(positions)
         call = await self._call(works, writes, positions, retry, observations)
-        if call.filled > 1 and (len(records) > 1 or call.size > HARD_CAP_BYTES):
+        too_much = call.filled > 1 and (len(records) > 1 or call.size > HARD_CAP_BYTES)
+        if too_much and refused is None:
             for work in works.values():
                 self._cache.drop(self.number, work.key)
             if len(records) > 1:

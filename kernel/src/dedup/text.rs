@@ -46,18 +46,18 @@ impl Normal {
             return false;
         }
         self.bytes.clear();
-        self.bytes.reserve(text.len().max(ROOM));
+        self.bytes.reserve((text.len() + BLOCK).max(ROOM)); // the last block is written whole
         self.chars = text.len();
         let mut found = [0; BLOCK];
         let mut at = 0;
         while let Some(block) = text.get(at..at + BLOCK + 1) {
-            self.bytes.extend_from_slice(&lowercase(block, &mut found));
+            self.bytes.extend_from_slice(&folded(block, &mut found));
             at += BLOCK;
         }
         let rest = &text[at..];
         let mut block = [b'-'; BLOCK + 1];
         block[..rest.len()].copy_from_slice(rest);
-        let last = lowercase(&block, &mut found);
+        let last = folded(&block, &mut found);
         self.bytes.extend_from_slice(&last);
         self.bytes.truncate(text.len());
         found == [0; BLOCK]
@@ -92,7 +92,7 @@ const BLOCK: usize = 16;
 /// Behind the block stands the byte that follows. Without a branch, so that the compiler takes many
 /// bytes at a time.
 #[inline]
-fn lowercase(block: &[u8], found: &mut [u8; BLOCK]) -> [u8; BLOCK] {
+fn folded(block: &[u8], found: &mut [u8; BLOCK]) -> [u8; BLOCK] {
     let mut lower = [0; BLOCK];
     if let (Some(here), Some(next)) = (block.get(..BLOCK), block.get(1..BLOCK + 1)) {
         for place in 0..BLOCK {
