@@ -253,7 +253,7 @@ def _batches(case: Case, cache: int, events: int) -> model.Batches:
 
     The default cache has the second run, and begins with nothing in it.
     """
-    size = model.batch_catching_up([events // PARTITIONS] * PARTITIONS)
+    size = model.batch_catching_up([[events // PARTITIONS]] * PARTITIONS)
     touched = model.distinct(size, case.conversations / PARTITIONS) / size
     drawn = events / case.conversations  # in each run, of each conversation
     if cache == SMALL_CACHE:

@@ -12,6 +12,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from stream_metrics.worker.batches import Room
+
 BATCH_RECORDS = 500  # state.batch_records
 POLL_RECORDS = 2_000  # kafka.max_poll_records
 
@@ -130,23 +132,37 @@ def _read_terms(batches: Batches) -> tuple[float, ...]:
     return (1 / batches.events, batches.touched, loaded, loaded * batches.held)
 
 
-def batch_catching_up(logs: Collection[int]) -> float:
-    """Events a batch, where so many records lie on each partition of each topic.
+def batch_catching_up(partitions: Collection[Sequence[int]]) -> float:
+    """Events a batch, where so many records lie on each state partition, by topic.
 
-    A batch is cut at ``state.batch_records``, at the end of what a partition has of a topic, since
-    the smaller records are read far ahead of the others, and where a fetch ends.
+    A batch has as many records as the worker makes room for, which grows with each, up to
+    ``state.batch_records``. It is cut at the end of what a partition has of a topic, since the
+    smaller records are read far ahead of the others, and where a fetch ends.
 
-    >>> round(batch_catching_up([2_300] * 8 + [1_450] * 8))
-    380
+    >>> round(batch_catching_up([(2_300, 1_450)] * 8))
+    316
 
     Raises:
         ValueError: No partition has a record.
     """
-    records = sum(logs)
+    records = sum(map(sum, partitions))
     if not records:
         raise ValueError("no batch has any events: pass partitions with records on them")
-    cut = sum(math.ceil(log / BATCH_RECORDS) for log in logs) + records / POLL_RECORDS
+    cut = sum(map(_batches_of, partitions)) + records / POLL_RECORDS
     return records / cut
+
+
+def _batches_of(logs: Sequence[int]) -> int:
+    """How many batches read a state partition, its topics in turn, where none fills a call."""
+    room, batches, left = Room(), 0, list(logs)
+    while any(left):
+        for topic, records in enumerate(left):
+            if records:
+                size = min(records, room.records, BATCH_RECORDS)
+                room.note(size, 0.0)
+                left[topic] -= size
+                batches += 1
+    return batches
 
 
 def distinct(draws: float, things: float) -> float:

@@ -198,18 +198,19 @@ def mix_of(sent: Traffic) -> model.Mix:
 
 def batches_of(sent: Traffic, partitions: int) -> model.Batches:
     """How the records come together when they are caught up with, by the model."""
-    logs: dict[tuple[str, int], list[bytes]] = defaultdict(list)
+    logs: dict[int, dict[str, list[bytes]]] = defaultdict(lambda: defaultdict(list))
     for record in sent.records:
         key = record.key or b""
-        logs[record.stream, partition_for(key, partitions)].append(key)
-    events = model.batch_catching_up([len(log) for log in logs.values()])
+        logs[partition_for(key, partitions)][record.stream].append(key)
+    events = model.batch_catching_up([[*map(len, topics.values())] for topics in logs.values()])
     size = round(events)
     touched = sum(
         len(set(log[first : first + size]))
-        for log in logs.values()
+        for topics in logs.values()
+        for log in topics.values()
         for first in range(0, len(log), size)
     )
-    known = len({key for log in logs.values() for key in log})
+    known = len({key for topics in logs.values() for log in topics.values() for key in log})
     return model.Batches(events, touched / len(sent.records), known / len(sent.records))
 
 

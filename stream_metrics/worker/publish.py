@@ -87,8 +87,8 @@ async def publish(
     """Send the rows of every conversation of a namespace that ``mark`` holds.
 
     ``names`` are the ids of those to send, where not all rows have changed.
-    ``progress`` hears how many conversations were sent. Raises ``OnHold`` once another run has taken
-    the namespace over, ``Unsent`` while the topic cannot be written.
+    ``progress`` hears how many conversations were sent. Raises ``OnHold`` once another run has
+    taken the namespace over, ``Unsent`` while the topic cannot be written.
     """
     for number in await store.partitions():
         output = outputs.of(number)

@@ -98,11 +98,19 @@ def test_batches_that_keep_up_take_what_came_meanwhile() -> None:
     assert partitions * events == pytest.approx(rate * round_us / 1e6)
 
 
-@pytest.mark.parametrize("logs", [[], [0, 0]])
-def test_there_is_no_batch_without_records(logs: list[int]) -> None:
+@pytest.mark.parametrize("logs", [[], [[0, 0]]])
+def test_there_is_no_batch_without_records(logs: list[list[int]]) -> None:
     """A sentence says so."""
     with pytest.raises(ValueError, match="with records on them"):
         model.batch_catching_up(logs)
+
+
+def test_batches_begin_small_and_grow_to_full_ones() -> None:
+    """The longer a partition's backlog, the nearer they come to those that settings cut."""
+    short, longer, long = (model.batch_catching_up([[n, n]]) for n in (1_000, 4_000, 1_000_000))
+
+    assert 250 < short < longer < long < model.full_batch()
+    assert long == pytest.approx(model.full_batch(), rel=0.01)
 
 
 def test_the_default_load_is_the_traffic_of_the_benchmarks() -> None:
