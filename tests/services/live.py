@@ -85,6 +85,10 @@ class Worker(ChildProcess):
         found = [line for line in lines if line.partition("{")[0].partition(" ")[0] == name]
         return sum(float(line.rpartition(" ")[2]) for line in found)
 
+    async def owned(self) -> float:
+        """How many partitions it works on: none while it serves no pages."""
+        return await self.figure("streammetrics_assigned_partitions") if await self.pages() else 0
+
     async def _get(self, path: str) -> tuple[int, dict[str, Any]]:
         timeout = aiohttp.ClientTimeout(total=5)
         try:

@@ -42,16 +42,11 @@ def named(system: LiveSystem, instance_id: str, name: str = "") -> Worker:
     return worker
 
 
-async def owned(worker: Worker) -> float:
-    """How many partitions the worker works on."""
-    return await worker.figure("streammetrics_assigned_partitions")
-
-
 async def owns(worker: Worker, count: int) -> None:
     """Wait until the worker is ready and has so many partitions."""
 
     async def there() -> bool:
-        return await worker.ready() and await owned(worker) == count
+        return await worker.ready() and await worker.owned() == count
 
     await wait_until(there, SOON, lambda: f"not {count} partitions:\n{worker.log_tail()}")
 

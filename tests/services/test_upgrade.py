@@ -32,10 +32,7 @@ async def schemas(group: Group) -> set[int]:
 async def each_owns(group: Group) -> bool:
     """Whether every worker has state partitions of its own; one that still starts has none."""
     group.system.none_ended()
-    workers = group.system.workers
-    if not all([await one.pages() for one in workers]):
-        return False
-    return min([await one.figure("streammetrics_assigned_partitions") for one in workers]) > 0
+    return min([await one.owned() for one in group.system.workers]) > 0
 
 
 async def test_a_rolling_upgrade_and_the_way_back(
