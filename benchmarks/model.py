@@ -148,12 +148,12 @@ def batch_catching_up(partitions: Collection[Sequence[int]]) -> float:
     records = sum(map(sum, partitions))
     if not records:
         raise ValueError("no batch has any events: pass partitions with records on them")
-    cut = sum(map(_batches_of, partitions)) + records / POLL_RECORDS
+    cut = sum(map(_cuts, partitions)) + records / POLL_RECORDS
     return records / cut
 
 
-def _batches_of(logs: Sequence[int]) -> int:
-    """How many batches read a state partition, its topics in turn, where none fills a call."""
+def _cuts(logs: Sequence[int]) -> int:
+    """Into how many batches a state partition is cut, its topics read in turn, none too large."""
     room, batches, left = Room(), 0, list(logs)
     while any(left):
         for topic, records in enumerate(left):
