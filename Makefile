@@ -161,11 +161,11 @@ campaign: services ## Let seeded faults strike a live system under load; some mi
 
 # DRILL has options, such as DRILL="--tuning 1 --held-out --agents 5 --days 4" for a look in minutes.
 drill: services ## Hold the alert rules against simulated weeks of traffic and incidents; long
-	@$(BIN)/python -m tests.drill --out docs/alerts-run.md $(DRILL)
+	@$(BIN)/python -m tests.drill --out docs/evidence/alerts-run.md $(DRILL)
 
 # CALIBRATION has options, such as CALIBRATION="--simulations 1000 --draws 1000" for a look in a minute.
-calibration: setup ## Simulate how often intervals hold and tests find, and write docs/calibration.md; long
-	@$(BIN)/python -m tests.calibration --out docs/calibration.md $(CALIBRATION)
+calibration: setup ## Simulate how often intervals hold and tests find, and write docs/evidence/calibration.md; long
+	@$(BIN)/python -m tests.calibration --out docs/evidence/calibration.md $(CALIBRATION)
 
 # MUTATIONS names the builds; without it all are made.
 mutations: services ## Break the source on purpose and see each broken build caught; some minutes
@@ -192,13 +192,13 @@ profile: services ## Profile the workloads of the benchmarks
 dashboards: setup ## Write the Grafana dashboards from the metrics
 	@$(BIN)/python -m deploy.dashboards
 
-panels: services ## Look at each panel with a live system behind it, and write docs/panels.md; a minute
+panels: services ## Look at each panel with a live system behind it, and write docs/evidence/panels.md; a minute
 	@$(BIN)/python -m tests.shown
 
 docs: setup ## Write the reference pages that are made from code
-	@$(BIN)/python -m stream_metrics.events.schema docs
-	@$(BIN)/python -m stream_metrics.cli.docs docs
-	@$(BIN)/python -m tests.mutations docs
+	@$(BIN)/python -m stream_metrics.events.schema docs/reference
+	@$(BIN)/python -m stream_metrics.cli.docs docs/reference
+	@$(BIN)/python -m tests.mutations docs/evidence
 
 lock: setup ## Pin the newest versions that pyproject.toml allows, with hashes
 	@$(PIN) --extra dev --upgrade --output-file constraints.txt pyproject.toml

@@ -1,4 +1,4 @@
-"""The formulas of ``docs/sizing.md``: what an event costs, by what it holds and how it is read.
+"""The formulas of ``docs/guides/sizing.md``: what an event costs, by its content and its reader.
 
 ``MEASURED`` is what a run of ``python -m benchmarks scaling`` has found last and kept beside its
 report; ``python -m benchmarks.sizing --write`` then brings the page in step.

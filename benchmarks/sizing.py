@@ -1,7 +1,7 @@
 """How much of everything a load needs: ``python -m benchmarks.sizing --events-per-second 50000``.
 
-``--write`` brings the made parts of ``docs/sizing.md`` in step with ``model.py``. What else a load
-is can be said by options (``--help``), prices too: there are none of any vendor here.
+``--write`` brings the generated parts of ``docs/guides/sizing.md`` in step with ``model.py``.
+Options (``--help``) describe the load further, and give prices: there are none of any vendor here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from benchmarks import model
 from benchmarks.figures import number, table
 from benchmarks.model import Batches, Constants, Mix
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "sizing.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "guides" / "sizing.md"
 GIB = 2**30
 WORKER_BYTES = 140e6  # at work, with nothing in its cache
 CACHED_RESULT_BYTES = 1_000  # of state.cache_results
@@ -287,7 +287,7 @@ KINDS = {
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print what a load needs."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.sizing", description=__doc__)
-    parser.add_argument("--write", action="store_true", help="bring docs/sizing.md in step")
+    parser.add_argument("--write", action="store_true", help="bring docs/guides/sizing.md in step")
     for field in fields(Load):
         kind = KINDS.get(field.name, not_negative)
         parser.add_argument(_option(field.name), type=kind, default=field.default)

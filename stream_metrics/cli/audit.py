@@ -148,7 +148,7 @@ def _summary(found: Audit, console: Console, wait: float) -> None:
         f"{found.sums:,} sums compared: {', '.join(results) or 'no difference'}"
     )
     if results:
-        console.print('What to do: docs/operations.md, "Audit"')
+        console.print('What to do: docs/guides/operations.md, "Audit"')
     if found.busy:
         numbers = ", ".join(map(str, found.busy))
         console.print(

@@ -1,6 +1,7 @@
-"""The reference pages that are made from code: ``docs/metrics.md`` and ``docs/settings.md``.
+"""The pages in ``docs/reference`` that are made from code: ``metrics.md`` and ``settings.md``.
 
-Written by ``python -m stream_metrics.cli.docs docs``; a test compares the committed copies.
+``python -m stream_metrics.cli.docs docs/reference`` writes them; a test compares the committed
+copies.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ flag for one.
 built with other values, names those that differ, and says what to do. Where all of them are marked
 with ‡, `stream-metrics migrate` applies the change to the state. Otherwise `stream-metrics rebuild`
 reads the topics again, as far back as Kafka still has them
-([operations.md](operations.md#changing-settings)).
+([operations.md](../guides/operations.md#changing-settings)).
 """
 
 _METRICS_INTRO: Final = """\
@@ -102,7 +103,7 @@ as 0. Where searches ran but found nothing, SRR, SRE and the gains are 0.
 """
 
 
-# -- docs/metrics.md --------------------------------------------------------------------------
+# -- metrics.md -------------------------------------------------------------------------------
 
 
 def metrics_page() -> str:
@@ -321,7 +322,7 @@ def _series_row(series: Series) -> str:
     return f"| `{series.name}` | {labels} | {windows} | {series.help} |"
 
 
-# -- docs/settings.md -------------------------------------------------------------------------
+# -- settings.md ------------------------------------------------------------------------------
 
 
 def settings_page() -> str:

@@ -1,4 +1,4 @@
-"""The part of ``docs/metrics.md`` about answers, from the definitions."""
+"""The part of ``docs/reference/metrics.md`` about answers, from the definitions."""
 
 from __future__ import annotations
 

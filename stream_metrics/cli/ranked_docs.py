@@ -1,4 +1,4 @@
-"""The part of ``docs/metrics.md`` about ranked retrieval, from the definitions."""
+"""The part of ``docs/reference/metrics.md`` about ranked retrieval, from the definitions."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from stream_metrics.metrics.ranking.names import Definition, Option, Value
 from stream_metrics.metrics.ranking.registry import CUTOFFS, DEEPER, DEFINITIONS, RANKED, SUITES
 
 _INTRO: Final = """\
-Metrics of rankings with judged results; [evaluation.md](evaluation.md) says how to compute them. A
-metric's name may have options and a cut-off, as in `precision(rel=2)@5`; `precision_at_5` is
-`precision@5`, and case does not matter. What is printed leaves out options that are at their
-default, and reads back.
+Metrics of rankings with judged results; [evaluation.md](../guides/evaluation.md) says how to
+compute them. A metric's name may have options and a cut-off, as in `precision(rel=2)@5`;
+`precision_at_5` is `precision@5`, and case does not matter. What is printed
+leaves out options that are at their default, and reads back.
 
 - A document is *relevant* from a grade of 1 on if the grades come from qrels, and from
   `metrics.good_gain` on if they are labels of results. The option `rel` says otherwise.

@@ -1,7 +1,7 @@
 """The contract as documents: JSON Schemas, AsyncAPI 3, and the table of rejections.
 
 All of them are generated from ``models``, ``rows`` and ``decode``. The committed copies in
-``docs`` are written by ``python -m stream_metrics.events.schema docs``; a test compares them.
+``docs/reference`` are written by ``make docs``; a test compares them.
 """
 
 from __future__ import annotations

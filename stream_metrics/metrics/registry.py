@@ -39,7 +39,7 @@ class Metric:
     high: float | None = None
     family: str = RETRIEVED_GOOD_GAIN
     turn_windows: bool = False
-    reference: str = "This project's own; docs/metrics.md has the worked example."
+    reference: str = "This project's own; docs/reference/metrics.md has the worked example."
 
 
 _DISCOUNT: Final = (

@@ -6,7 +6,7 @@ For every bucket that has not left its window, and every series in it:
 
 The second part is written by the step that deletes them (``worker.partition``). A conversation that
 was forgotten adds nothing, and has been taken out of its buckets. So the two sides are equal, and
-each difference is an error. ``docs/operations.md`` says what it may mean.
+each difference is an error. ``docs/guides/operations.md`` says what it may mean.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One state partition at work: a batch of records becomes one atomic step.
 
-The order of effects, for each batch (``docs/delivery.md`` says what happens if one of them fails):
+The order of effects, for each batch (``docs/concepts/delivery.md`` says what happens if one fails):
 
 1. load   the conversations that the batch speaks of and that are not open
 2. step   apply the events, in memory

@@ -2,7 +2,7 @@
 
 Producers may choose keys and partitions as they like. Each record is copied to one internal topic,
 keyed by its ``conversation_id``, and state is built from that topic. The order of effects, for each
-round (``docs/delivery.md`` says what happens if one of them fails):
+round (``docs/concepts/delivery.md`` says what happens if one of them fails):
 
 1. fetch   the next records of the input partitions that the group gave this worker
 2. key     find each record's conversation

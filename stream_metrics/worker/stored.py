@@ -14,8 +14,8 @@ from stream_metrics.worker.takeover import Extent
 
 REPARTITION: Final = (
     "Let workers repartition, in a new group: set kafka.repartition_topic and another "
-    'kafka.group_id (docs/operations.md, "Producers that hash keys differently"). It reads all '
-    "records that Kafka has, wherever they lie"
+    'kafka.group_id (docs/guides/operations.md, "Producers that hash keys differently"). It reads '
+    "all records that Kafka has, wherever they lie"
 )
 
 

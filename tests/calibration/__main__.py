@@ -38,7 +38,9 @@ def main() -> int:
     parser.add_argument("--simulations", type=int, default=10_000, help="of each cell")
     parser.add_argument("--draws", type=int, default=TEST_RESAMPLES, help="of each test")
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="at a time")
-    parser.add_argument("--out", type=Path, help="the page to write, such as docs/calibration.md")
+    parser.add_argument(
+        "--out", type=Path, help="the page to write, such as docs/evidence/calibration.md"
+    )
     asked = parser.parse_args()
     today = datetime.now(UTC).date()
     versions = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy"))

@@ -1,4 +1,4 @@
-"""``docs/calibration.md``: what the simulations found, and how."""
+"""``docs/evidence/calibration.md``: what the simulations found, and how."""
 
 from __future__ import annotations
 

@@ -32,7 +32,11 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--conversations", type=int, default=20_000, help="at least (default: 20000)")
     add("--rate", type=float, default=6_000.0, help="records a second at most (default: 6000)")
     add("--report", type=Path, help="folder of report.md and of failed rounds' files")
-    add("--publish", type=Path, help="file for the tables alone, such as docs/campaign-run.md")
+    add(
+        "--publish",
+        type=Path,
+        help="file for the tables alone, such as docs/evidence/campaign-run.md",
+    )
     add("--only", action="append", choices=sorted(FAULTS), help="this fault only; repeatable")
     return parser.parse_args(arguments)
 

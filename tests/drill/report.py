@@ -95,8 +95,8 @@ def _lines(groups: Sequence[Group], size: Size) -> Iterator[str]:
     yield ""
     yield (
         f"{size.agents} agents for {size.days} days in each world; two worlds a seed, one in which "
-        "nothing is wrong and one with incidents. Written by `make drill`; [alerts.md](alerts.md) "
-        "says what the columns are."
+        "nothing is wrong and one with incidents. Written by `make drill`; "
+        "[alerts.md](../guides/alerts.md) says what the columns are."
     )
     for group in groups:
         yield ""

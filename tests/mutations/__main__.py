@@ -20,7 +20,7 @@ from tests.mutations.run import ROOT, Unsound, caught_by, copy, need_sound
 def main(arguments: list[str]) -> int:
     """Run what is asked for; the exit code."""
     if arguments == ["docs"]:
-        (ROOT / "docs" / "mutations.md").write_text(page(), encoding="utf-8")
+        (ROOT / "docs" / "evidence" / "mutations.md").write_text(page(), encoding="utf-8")
         return 0
     names = {argument for argument in arguments if not argument.startswith("--")}
     if unknown := names - {mutation.name for mutation in MUTATIONS}:

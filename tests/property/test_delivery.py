@@ -1,4 +1,4 @@
-"""The promise of docs/delivery.md, held against any order of troubles.
+"""The promise of docs/concepts/delivery.md, held against any order of troubles.
 
 Fifty seeds, 100 in CI; ``HYPOTHESIS_PROFILE=thorough`` plays 2500.
 """

@@ -1,4 +1,4 @@
-"""What the pages say that users need: lists of rights, read from ``docs/security.md``."""
+"""What the pages say that users need: lists of rights, read from ``docs/guides/security.md``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from deploy.local.kafka.security import Grant
 
-PAGE = Path(__file__).parents[2] / "docs" / "security.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "security.md"
 TOPICS = ("search-iterations", "relevance-labels")
 GROUP, OUTPUT, INTERNAL = "stream-metrics", "conversation-rows", "search-internal"
 CASES = ("plain", "output", "repartition")

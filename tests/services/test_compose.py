@@ -112,7 +112,7 @@ def test_there_is_no_secret_in_it(services: dict[str, Service]) -> None:
 
 
 def test_files_with_secrets_stay_out_of_the_repository() -> None:
-    """What docs/compose.md says to put secrets into is ignored by git."""
+    """What docs/guides/compose.md says to put secrets into is ignored by git."""
     ignored = (REPOSITORY / ".gitignore").read_text(encoding="utf-8").splitlines()
 
     assert {".env", "/deploy/alertmanager/secrets/"} <= set(ignored)

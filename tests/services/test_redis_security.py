@@ -139,13 +139,13 @@ async def test_a_right_less_is_named(
 
     code, text = await said(system, "check")
     assert code == 2
-    assert f"grant {wanted} (docs/security.md" in text
+    assert f"grant {wanted} (docs/guides/security.md" in text
 
     await system.start_workers(1)
     [worker] = system.workers
     await worker.ended(30)
     assert worker.exit_code == 2
-    assert f"grant {wanted} (docs/security.md" in worker.log_tail()
+    assert f"grant {wanted} (docs/guides/security.md" in worker.log_tail()
 
 
 async def test_another_database_needs_select(

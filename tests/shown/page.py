@@ -1,4 +1,4 @@
-"""``docs/panels.md``: what each panel had to show, and what the linter's rules say."""
+"""``docs/evidence/panels.md``: what each panel had to show, and what the linter's rules say."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from tests.shown.linter import EXCLUSIONS, RULES, looked_at
 from tests.shown.panels import Asked, Seen, boards
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "panels.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "evidence" / "panels.md"
 
 _HEAD: Final = """\
 # What the dashboards show

@@ -191,14 +191,18 @@ DOCUMENTS = ["events.schema.json", "row.schema.json", "asyncapi.json"]
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_committed_documents_are_current(name: str) -> None:
-    """`python -m stream_metrics.events.schema docs` would change nothing."""
+    """`python -m stream_metrics.events.schema docs/reference` would change nothing."""
     assert list(rendered()) == DOCUMENTS
-    assert (ROOT / "docs" / "contract" / name).read_text(encoding="utf-8") == rendered()[name]
+    assert (ROOT / "docs" / "reference" / "contract" / name).read_text(
+        encoding="utf-8"
+    ) == rendered()[name]
 
 
 def test_rejections_are_current() -> None:
     """The table for users is the generated one and explains every reason, once."""
-    assert (ROOT / "docs" / "rejections.md").read_text(encoding="utf-8") == rejections()
+    assert (ROOT / "docs" / "reference" / "rejections.md").read_text(
+        encoding="utf-8"
+    ) == rejections()
     assert tuple(REJECTIONS) == REASONS
 
 

@@ -218,7 +218,7 @@ def test_the_readme_says_what_its_events_give() -> None:
 
 def test_the_page_for_producers_says_what_its_events_give() -> None:
     """Chunks are two documents, events of an iteration merge, a withdrawn label is gone."""
-    rows = rows_of(ROOT / "docs" / "producers.md")
+    rows = rows_of(ROOT / "docs" / "guides" / "producers.md")
 
     assert (rows["c-7"]["unique"], rows["c-7"]["duplicates"]) == (2, 0)
     assert (rows["c-8"]["n"], rows["c-8"]["results"], rows["c-8"]["labelled"]) == (1, 1, 0)
@@ -229,7 +229,7 @@ def test_the_page_for_producers_says_what_its_events_give() -> None:
 
 def test_the_latest_label_counts_whenever_it_arrives() -> None:
     """Of the three labels on the producers' page the one that was given last stands."""
-    assert rows_of(ROOT / "docs" / "producers.md", "l-4")["c-8"]["gain"] == 4
+    assert rows_of(ROOT / "docs" / "guides" / "producers.md", "l-4")["c-8"]["gain"] == 4
 
 
 def commands() -> dict[str, click.Command]:
@@ -313,7 +313,7 @@ def test_every_metric_that_is_named_is_exported() -> None:
 def test_delivery_has_the_steps_of_the_worker() -> None:
     """The numbered order of effects is the same in the code and in its description."""
     steps = re.findall(r"^(\d)\. (\w+) ", partition.__doc__ or "", re.M)
-    text = (ROOT / "docs" / "delivery.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "concepts" / "delivery.md").read_text(encoding="utf-8")
 
     assert steps
     assert steps == re.findall(r"^\| (\d) \| (\w+) \|", text, re.M)
@@ -323,7 +323,9 @@ def test_delivery_has_the_steps_of_the_worker() -> None:
 @pytest.mark.parametrize("name", pages())
 def test_generated_pages_are_current(name: str) -> None:
     """The committed page is what ``make docs`` writes."""
-    assert pages()[name] == (ROOT / "docs" / name).read_text(encoding="utf-8"), "run: make docs"
+    assert pages()[name] == (ROOT / "docs" / "reference" / name).read_text(encoding="utf-8"), (
+        "run: make docs"
+    )
 
 
 def test_every_setting_is_explained_once() -> None:

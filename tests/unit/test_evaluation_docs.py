@@ -1,4 +1,4 @@
-"""What docs/evaluation.md shows is what whoever types it gets."""
+"""What docs/guides/evaluation.md shows is what whoever types it gets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stream_metrics.cli.ranked_docs import ranked_section
 from stream_metrics.metrics.ranking.registry import DEFINITIONS, parse
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "guides" / "evaluation.md").read_text(encoding="utf-8")
 SHOWN = re.findall(
     r"^```sh\n(stream-metrics evaluate [^\n]*)\n```\n\n```text\n(.*?)^```", PAGE, re.M | re.S
 )
@@ -59,7 +59,7 @@ def test_the_code_runs(code: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_every_metric_is_explained() -> None:
-    """docs/metrics.md has each ranked metric with all of its options and names."""
+    """docs/reference/metrics.md has each ranked metric with all of its options and names."""
     text = ranked_section()
 
     for definition in DEFINITIONS:

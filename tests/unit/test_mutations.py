@@ -46,8 +46,8 @@ def test_every_check_exists(mutation: Mutation) -> None:
 
 
 def test_the_page_is_current() -> None:
-    """``docs/mutations.md`` is what ``make docs`` writes."""
-    text = (ROOT / "docs" / "mutations.md").read_text(encoding="utf-8")
+    """``docs/evidence/mutations.md`` is what ``make docs`` writes."""
+    text = (ROOT / "docs" / "evidence" / "mutations.md").read_text(encoding="utf-8")
     assert page() == text, "run: make docs"
 
 

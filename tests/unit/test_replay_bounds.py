@@ -28,7 +28,7 @@ from stream_metrics.worker.outcome import Outcome
 from stream_metrics.worker.report import Figures, Gate, Report, Routing
 from tests.replays import METRICS, Told, task
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "replay.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "guides" / "replay.md"
 SAID = (
     r"some (?P<row>\d+)\s+bytes\s+a\s+row,\s+(?P<answer>\d+)\s+an\s+answer,\s+and\s+"
     r"(?P<search>\d+)\s+a\s+search\s+with\s+(?P<metric>\d+)\s+more\s+for\s+each\s+metric"
@@ -45,7 +45,7 @@ Body = dict[str, Any]
 
 
 def test_the_docs_say_so() -> None:
-    """The figures in ``docs/replay.md`` are those that the tests hold."""
+    """The figures in ``docs/guides/replay.md`` are those that the tests hold."""
     found = re.search(SAID, DOCUMENT.read_text(encoding="utf-8"))
     assert found
     assert {name: int(value) for name, value in found.groupdict().items()} == EACH_BYTES

@@ -55,7 +55,7 @@ class Right(NamedTuple):
 
 
 def worker_rights(settings: KafkaSettings) -> list[Right]:
-    """All that a worker needs; ``docs/security.md`` has the same list as commands."""
+    """All that a worker needs; ``docs/guides/security.md`` has the same list as commands."""
     letters = [topic + settings.dead_letter_suffix for topic in settings.topics]
     rights = [
         *(Right("READ", "topic", topic) for topic in settings.topics),
@@ -77,7 +77,9 @@ def refusal(settings: KafkaSettings, missing: Iterable[Right]) -> str:
     user = settings.sasl_username
     named = f"user {user!r}" if user and settings.security_protocol[:4] == "SASL" else "this client"
     rights = ", ".join(map(str, missing))
-    return f"Kafka does not let {named}: {rights}. Grant it (docs/security.md has the commands)"
+    return (
+        f"Kafka does not let {named}: {rights}. Grant it (docs/guides/security.md has the commands)"
+    )
 
 
 async def missing_rights(settings: KafkaSettings, rights: Sequence[Right]) -> list[Right]:

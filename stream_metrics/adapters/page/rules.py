@@ -146,7 +146,7 @@ RULES: Final = (
         of_agent=conditions.labels_missing,
     ),
     Rule("not_ready", "Worker not ready", None, "/readyz gives a reason",
-        'docs/delivery.md says what each reason means.', of_worker=worker.not_ready),
+        'docs/concepts/delivery.md says what each reason means.', of_worker=worker.not_ready),
     Rule(
         "lag", "Consumer lag", "StreamMetricsConsumerLagGrowing",
         f"more than {LAG_SECONDS} s behind; critical if further than "
@@ -171,7 +171,7 @@ RULES: Final = (
     Rule("offset_gaps", "Offset gap", "StreamMetricsOffsetGap",
         f"records that the state needs were gone within {GAP_SECONDS // 60} minutes, or a "
         "partition stands still by policy",
-        'docs/delivery.md says what to do about a halted partition.',
+        'docs/concepts/delivery.md says what to do about a halted partition.',
         of_worker=worker.offset_gaps),
 )  # fmt: skip
 

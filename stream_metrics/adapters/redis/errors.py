@@ -23,7 +23,7 @@ _OTHER_TYPE: Final = "WRONGTYPE"  # of Redis 6 inside a script, too: in the midd
 _DENIED = re.compile("NOPERM|The user executing the script can't")  # the latter in Redis 7.0
 _COMMAND = re.compile(r"(?:run the '|may not run )([\w|]+)")
 
-WHOLE_COMMAND: Final = "(docs/security.md has the whole command)"
+WHOLE_COMMAND: Final = "(docs/guides/security.md has the whole command)"
 
 _PASSING_TYPES: Final = (
     redis.ConnectionError,

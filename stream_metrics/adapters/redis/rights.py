@@ -1,4 +1,4 @@
-"""What an ACL user must be allowed to do; ``docs/security.md`` has the same list as a command."""
+"""What a Redis user must be allowed to do; ``docs/guides/security.md`` has it as a command."""
 
 from __future__ import annotations
 
