@@ -32,7 +32,7 @@ from stream_metrics.adapters.web import add_pages, guard, ssl_context
 from stream_metrics.engine.codec import UnknownSchema
 from stream_metrics.logs import configure_logs
 from stream_metrics.ports import OnHold
-from stream_metrics.runtime import Runtime, UnsafeStore, check_settings, web_options
+from stream_metrics.runtime import Runtime, UnsafeStore, check_worker_settings, web_options
 from stream_metrics.settings import Settings
 from stream_metrics.worker.identity import OtherIdentity
 
@@ -89,7 +89,7 @@ class OwnWorker(faust.Worker):
         """Run until told to stop; exit code 2 where settings, topics or state forbid to work."""
         app = cast(App, self.app)
         try:
-            check_settings(app.runtime.settings)
+            check_worker_settings(app.runtime.settings)
             _check_port(app.runtime.settings)
         except (ValueError, OSError) as error:
             sys.stderr.write(f"error: {error}\n")

@@ -109,6 +109,13 @@ def check_settings(settings: Settings) -> None:
     client_options(settings.kafka)
 
 
+def check_worker_settings(settings: Settings) -> None:
+    """``check_settings``, and ``ValueError`` for settings that no worker starts with."""
+    check_settings(settings)
+    if missing := settings.state.missing_key():
+        raise ValueError(missing)
+
+
 def identity(settings: Settings, counts: dict[str, int]) -> Identity:
     """What state built by these settings over these topics is."""
     return Identity(
@@ -230,7 +237,7 @@ class Runtime:
             )
         if not settings.state.key():
             log.warning(
-                "no digest key: who reads Redis can test for guessed texts; set state.digest_key"
+                "the digest key is empty: whoever can read Redis can test for texts that they guess"
             )
         clock = self._clock
         options = replace(

@@ -52,6 +52,12 @@ from stream_metrics.statistics.intervals import CONFIDENCE, RESAMPLES, Method
 from stream_metrics.statistics.resampling import SEED
 from stream_metrics.statistics.several import ALPHA, Correction
 
+NO_DIGEST_KEY: Final = (
+    "the digest key is empty, so that whoever can read Redis could test for texts that they guess. "
+    "Make a key with `openssl rand -hex 32 > digest.key`, name the file in state.digest_key_file "
+    "(STREAM_METRICS_STATE__DIGEST_KEY_FILE), and keep it for as long as the state. To work "
+    "without a key, set state.allow_empty_key = true"
+)
 INSTANCE_ID: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -221,7 +227,11 @@ class StateSettings(_Part):
     ttl: str = Field("24h", description="how long after its last event a conversation is kept")
     digest_key: SecretStr | None = Field(None, description="secret under which texts are digested")
     digest_key_file: Path | None = None
-    """A file with the digest key; wins over `state.digest_key`."""
+    """A file with the digest key, such as `openssl rand -hex 32 > digest.key` makes; wins over
+    `state.digest_key`."""
+    allow_empty_key: bool = False
+    """Whether a worker starts without a digest key. Without one, whoever can read Redis can test
+    whether a text that they guess is in the state."""
     write_schema: int = Field(
         SCHEMAS[0],
         ge=SCHEMAS[0],
@@ -251,6 +261,13 @@ class StateSettings(_Part):
         """The digest key; empty if none is configured. Raises ``OSError`` for a missing file."""
         secret = read_secret(self.digest_key, self.digest_key_file)
         return _keyed(secret.encode()) if secret else b""
+
+    def missing_key(self) -> str | None:
+        """Why a worker does not start without a digest key; None where it may start.
+
+        Raises ``OSError`` for a missing file.
+        """
+        return None if self.allow_empty_key or self.key() else NO_DIGEST_KEY
 
 
 def read_secret(secret: SecretStr | None, file: Path | None) -> str | None:

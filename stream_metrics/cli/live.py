@@ -100,9 +100,11 @@ def check(config: ConfigOption = None) -> None:
 
 async def _check(settings: Settings) -> list[Finding]:
     findings = [Finding("settings", "ok", f"fingerprint {settings.fingerprint()}")]
-    if not settings.state.key():
+    if missing := settings.state.missing_key():
+        findings.append(Finding("digest key", "error", missing))
+    elif not settings.state.key():
         findings.append(
-            Finding("digest key", "warning", "none; set STREAM_METRICS_STATE__DIGEST_KEY")
+            Finding("digest key", "warning", "empty, which state.allow_empty_key permits")
         )
     web = web_options(settings)
     findings += [Finding("web", "warning", warning) for warning in web.warnings()]

@@ -13,8 +13,14 @@ from stream_metrics.settings import masked
 
 
 def config(config: ConfigOption = None) -> None:
-    """Print the settings in force as JSON, secrets masked."""
-    typer.echo(json.dumps(masked(load_settings(config)), indent=2))
+    """Print the settings in force as JSON, secrets masked.
+
+    A note on standard error says what a worker would refuse to start with.
+    """
+    settings = load_settings(config)
+    typer.echo(json.dumps(masked(settings), indent=2))
+    if missing := settings.state.missing_key():
+        typer.echo(f"warning: a worker does not start with these settings: {missing}", err=True)
 
 
 def schema(

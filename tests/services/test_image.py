@@ -116,6 +116,7 @@ def settings(kafka: Kafka, redis_server: RedisServer) -> dict[str, str]:
         "STREAM_METRICS_KAFKA__GROUP_ID": name,
         "STREAM_METRICS_KAFKA__TOPICS": f'["{name}-searches", "{name}-labels"]',
         "STREAM_METRICS_REDIS__URL": redis_server.url,
+        "STREAM_METRICS_STATE__DIGEST_KEY": "a secret of the tests",
         "STREAM_METRICS_WEB__PORT": str(free_port()),
     }
 

@@ -58,6 +58,7 @@ async def secured(tmp_path: Path) -> AsyncIterator[Secured]:
         {
             "STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS": NOWHERE,
             "STREAM_METRICS_REDIS__URL": f"redis://{NOWHERE}/0",
+            "STREAM_METRICS_STATE__DIGEST_KEY": "a secret of the tests",
             "STREAM_METRICS_WEB__TLS_CERTIFICATE": str(own.certificate),
             "STREAM_METRICS_WEB__TLS_KEY": str(own.key),
             "STREAM_METRICS_WEB__TLS_KEY_PASSWORD_FILE": str(password),

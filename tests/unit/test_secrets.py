@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +22,7 @@ from stream_metrics.settings import Settings, mask_url
 
 SECRET = "hush-hush-0123456789"
 COMMANDS = {
+    "check": [sys.executable, "-m", "stream_metrics", "check"],
     "config": [sys.executable, "-m", "stream_metrics", "config"],
     "hash-password": [sys.executable, "-m", "stream_metrics", "hash-password"],
     "worker": [sys.executable, "-m", "stream_metrics", "worker"],
@@ -65,6 +69,74 @@ def test_a_refusal_of_settings_does_not_quote_them(command: str) -> None:
     assert "good_gain" in done.stderr
     assert SECRET not in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["worker", "faust"])
+@pytest.mark.parametrize("key", ["", None])
+def test_a_worker_refuses_to_start_without_a_digest_key(
+    command: str, key: str | None, tmp_path: Path
+) -> None:
+    """An empty key, also an empty file, is exit code 2 and a line that says how to make one."""
+    empty = tmp_path / "digest.key"
+    empty.write_text("\n")
+    file = {"STREAM_METRICS_STATE__DIGEST_KEY_FILE": str(empty)} if key is None else {}
+    done = run(command, STREAM_METRICS_STATE__DIGEST_KEY=key or "", **file)
+
+    assert done.returncode == 2
+    assert "openssl rand -hex 32 > digest.key" in done.stderr
+    assert "state.allow_empty_key" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["worker", "faust"])
+def test_an_empty_digest_key_can_be_permitted(command: str) -> None:
+    """With `state.allow_empty_key` a worker goes on to what comes next, here a port in use."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        done = run(
+            command,
+            STREAM_METRICS_STATE__DIGEST_KEY="",
+            STREAM_METRICS_STATE__ALLOW_EMPTY_KEY="true",
+            STREAM_METRICS_WEB__PORT=str(taken.getsockname()[1]),
+        )
+
+    assert done.returncode == 2
+    assert "web.port" in done.stderr
+    assert "digest" not in done.stderr
+
+
+@pytest.mark.parametrize("allow", ["false", "true"])
+def test_check_judges_an_empty_digest_key_as_a_worker_does(allow: str) -> None:
+    """`check` calls it an error, and a warning where it is permitted."""
+    done = run(
+        "check",
+        STREAM_METRICS_STATE__DIGEST_KEY="",
+        STREAM_METRICS_STATE__ALLOW_EMPTY_KEY=allow,
+        STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS="127.0.0.1:1",
+        COLUMNS="500",
+    )
+
+    [line] = [line for line in done.stdout.splitlines() if line.startswith("digest key")]
+    assert line.split()[2] == ("warning" if allow == "true" else "error")
+    assert ("openssl rand" in line) == (allow == "false")
+
+
+@pytest.mark.parametrize("key", [SECRET, ""])
+def test_config_says_whether_a_worker_lacks_a_digest_key(key: str) -> None:
+    """The settings are printed all the same; the note is on standard error."""
+    done = run("config", STREAM_METRICS_STATE__DIGEST_KEY=key)
+
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["state"]["allow_empty_key"] is False
+    assert ("openssl rand -hex 32" in done.stderr) == (not key)
+
+
+def test_permission_for_an_empty_key_is_no_part_of_the_state() -> None:
+    """State that was built without a key stays good when the permission is taken away."""
+    permitted = Settings.model_validate({"state": {"allow_empty_key": True}})
+
+    assert permitted.fingerprint() == Settings.model_validate({}).fingerprint()
 
 
 def test_a_hashed_password_lets_its_user_in() -> None:
