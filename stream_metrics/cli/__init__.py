@@ -30,6 +30,7 @@ from stream_metrics.cli import (
     record,
     replay,
     reshard,
+    send,
     top,
     topics,
     traffic,
@@ -64,6 +65,7 @@ app.command("purge")(purge.purge)
 app.command("replay")(replay.replay)
 app.command("report")(replay.report)
 app.command("backfill")(backfill.backfill)
+app.command("send")(send.send)
 app.command("record")(record.record)
 app.command("evaluate")(evaluate.evaluate)
 app.command("compare")(compare.compare)

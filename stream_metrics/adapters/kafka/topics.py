@@ -50,8 +50,8 @@ def check_state_topics(settings: KafkaSettings, counts: Mapping[str, int]) -> No
         )
     if missing:
         raise TopicsMissing(
-            f"input topics do not exist: {', '.join(missing)}. Create them, all with the same "
-            "number of partitions, or name others in `kafka.topics`"
+            f"input topics do not exist: {', '.join(missing)}. Create them with "
+            "`stream-metrics topics create`, or name others in `kafka.topics`"
         )
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{topic}: {count}" for topic, count in counts.items())
@@ -68,8 +68,8 @@ def check_input_topics(settings: KafkaSettings, counts: Mapping[str, int]) -> No
     missing = [topic for topic in settings.topics if topic not in counts]
     if missing:
         raise TopicsMissing(
-            f"input topics do not exist: {', '.join(missing)}. Create them, or name others in "
-            "`kafka.topics`"
+            f"input topics do not exist: {', '.join(missing)}. Create them with "
+            "`stream-metrics topics create`, or name others in `kafka.topics`"
         )
 
 

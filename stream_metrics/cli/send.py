@@ -1,0 +1,206 @@
+"""``stream-metrics send``: events from a file or standard input, produced to the input topics."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections import Counter
+from enum import StrEnum
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Final, NamedTuple
+
+import typer
+from rich.console import Console
+
+from stream_metrics.adapters.files import InputError
+from stream_metrics.adapters.json_values import NotJson, json_values
+from stream_metrics.adapters.kafka.feed import feeding
+from stream_metrics.adapters.kafka.topics import check_input_topics, partition_counts
+from stream_metrics.cli.common import ConfigOption, UsageError, load_settings
+from stream_metrics.cli.sources import reading_kafka
+from stream_metrics.events.decode import BadRecord, decode
+from stream_metrics.events.limits import Limits
+from stream_metrics.events.times import rfc3339
+from stream_metrics.ports import Record
+from stream_metrics.settings import Settings
+from stream_metrics.worker.pace import Pace, is_labels, moment_of
+
+SHOWN_PROBLEMS: Final = 20
+
+
+class SendFormat(StrEnum):
+    """How the result is written."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+class Outgoing(NamedTuple):
+    """An event that may be sent: its topic, its key, its text, and when it happened."""
+
+    topic: str
+    key: bytes
+    value: bytes
+    occurred_us: int
+
+
+def send(
+    file: Annotated[
+        str, typer.Argument(help="A file of events, or - for standard input.", metavar="[FILE|-]")
+    ] = "-",
+    now: Annotated[
+        bool,
+        typer.Option(
+            "--now",
+            help="Move the events to the present: the latest happens now, and the distances "
+            "between them stay.",
+        ),
+    ] = False,
+    topic: Annotated[
+        str | None,
+        typer.Option(
+            help="Send all events to this topic. Default: relevance labels go to the last of "
+            "`kafka.topics`, all other events to the first.",
+            show_default=False,
+        ),
+    ] = None,
+    format_: Annotated[
+        SendFormat, typer.Option("--format", help="How to write the result.")
+    ] = SendFormat.TABLE,
+    config: ConfigOption = None,
+) -> None:
+    """Send events to the input topics, keyed by conversation.
+
+    The input is JSON: an object a line, or objects spread over lines, one after another. All of
+    it is read and checked first. If any event is invalid, nothing is sent: each invalid event is
+    named with its line and the reason, and the exit code is 2.
+
+    Keys are placed as Java's client places them (murmur2). To send a recording with its original
+    keys and at its original pace, use [bold]stream-metrics replay --into-kafka[/bold].
+    """
+    settings = load_settings(config)
+    if topic is not None and topic not in settings.kafka.topics:
+        raise UsageError(
+            f"--topic {topic}: workers do not read this topic; `kafka.topics` has "
+            f"{', '.join(settings.kafka.topics)}"
+        )
+    now_us = time.time_ns() // 1000
+    source = "standard input" if file == "-" else file
+    events = _checked(_read(file), source, settings, topic, now_us, move=now)
+    _note_old(events, settings, now_us)
+    with reading_kafka(settings):
+        asyncio.run(_send(settings, events))
+    _report(Counter(event.topic for event in events), format_)
+
+
+def _read(file: str) -> bytes:
+    """Everything in the file, or on standard input; raises ``InputError``."""
+    if file == "-" and sys.stdin.isatty():
+        typer.echo("Reading events from the terminal; Ctrl-D ends the input.", err=True)
+    try:
+        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise InputError(f"{file}: {error.strerror or error}") from error
+
+
+def _checked(
+    data: bytes,
+    source: str,
+    settings: Settings,
+    topic: str | None,
+    now_us: int,
+    *,
+    move: bool,
+) -> list[Outgoing]:
+    """The events, ready to be sent; raises ``InputError`` that names every invalid one."""
+    lines: list[int] = []
+    records: list[Record] = []
+    problems: list[tuple[int, str]] = []
+    try:
+        for value in json_values(data):
+            lines.append(value.line)
+            records.append(Record(value.text))
+    except NotJson as error:
+        problems.append((error.line, str(error)))
+    if move:
+        records = moved(records, now_us)
+    limits = settings.engine_config().limits
+    events: list[Outgoing] = []
+    for line, record in zip(lines, records, strict=True):
+        found = checked(record.value or b"", limits, now_us)
+        if isinstance(found, BadRecord):
+            problems.append((line, f"{found.reason}: {found.message}"))
+            continue
+        topics = settings.kafka.topics
+        to = topic or (topics[-1] if is_labels(record.value) else topics[0])
+        events.append(found._replace(topic=to))
+    if problems:
+        raise InputError(_refusal(source, sorted(problems)))
+    if not events:
+        raise InputError(f"{source} has no events")
+    return events
+
+
+def moved(records: list[Record], now_us: int) -> list[Record]:
+    """The records with the times of their events moved, so that the latest is ``now_us``.
+
+    A record that is not an event with a time stays as it is.
+    """
+    moments = [moment for record in records if (moment := moment_of(record)) is not None]
+    if not moments:
+        return records
+    pace = Pace(Fraction(1), now_us - (max(moments) - moments[0]))
+    for record in records:
+        pace.due_seconds(record)
+    return [pace.as_sent(record) for record in records]
+
+
+def checked(value: bytes, limits: Limits, now_us: int) -> Outgoing | BadRecord:
+    """An event without its topic, or why a worker would reject a record with this value."""
+    found = decode(value, timestamp_ms=now_us // 1000, limits=limits)
+    if isinstance(found, BadRecord):
+        return found
+    return Outgoing("", found.conversation_id.encode(), value, found.occurred_us)
+
+
+def _refusal(source: str, problems: list[tuple[int, str]]) -> str:
+    more = len(problems) - SHOWN_PROBLEMS
+    lines = [f"  line {line}: {problem}" for line, problem in problems[:SHOWN_PROBLEMS]]
+    if more > 0:
+        lines.append(f"  … and {more:,} more")
+    return "\n".join([f"{source} has invalid events, so nothing was sent:", *lines])
+
+
+def _note_old(events: list[Outgoing], settings: Settings, now_us: int) -> None:
+    """Say on standard error if no window reaches back to the events."""
+    latest_us = max(event.occurred_us for event in events)
+    window = max(settings.metrics.window_specs(), key=lambda spec: spec.length_us)
+    if now_us - latest_us > window.length_us:
+        Console(stderr=True, highlight=False, soft_wrap=True).print(
+            f"note: the latest event happened at {rfc3339(latest_us)}. The longest window is "
+            f"{window.name}, so no live figure counts it; --now moves the events to the present."
+        )
+
+
+async def _send(settings: Settings, events: list[Outgoing]) -> None:
+    """Send the events in order.
+
+    Raises ``TopicsMissing``, ``KafkaRefused`` and aiokafka's errors.
+    """
+    kafka = settings.kafka
+    check_input_topics(kafka, await partition_counts(kafka, kafka.topics))
+    async with feeding(kafka) as feed:
+        for event in events:
+            await feed.send(event.topic, event.value, event.key, None)
+
+
+def _report(counts: Counter[str], format_: SendFormat) -> None:
+    if format_ is SendFormat.JSON:
+        typer.echo(json.dumps({"events": counts.total(), "topics": dict(counts)}))
+        return
+    total = counts.total()
+    listed = " and ".join(f"{topic} ({count:,})" for topic, count in sorted(counts.items()))
+    typer.echo(f"Sent {total:,} {'event' if total == 1 else 'events'} to {listed}.")
