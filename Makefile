@@ -32,7 +32,7 @@ COMPILED_SOURCES := compiled/setup.py compiled/pyproject.toml stream_metrics/ker
 PIN := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --no-config --quiet --custom-compile-command "make lock"
 
-.PHONY: help setup demo test test-unit test-services check format stack bench bench-replay bounds peers profile services \
+.PHONY: help setup demo test test-all test-fast test-unit test-services check format stack bench bench-replay bounds peers profile services \
 	tools kernel dashboards panels docs lock clean campaign mutations fuzz drill calibration
 
 help: ## Show the targets
@@ -109,15 +109,26 @@ services: setup ## Install Kafka, Redis, Prometheus and Alertmanager where they 
 tools: setup ## Install the servers, and Chromium and Go, which tests need, where they are missing
 	@$(BIN)/python -m deploy.local install --tests
 
-test: kernel tools check test-unit test-services ## Run everything: checks, unit tests, tests on real servers
+# Marks choose the tests; tests/conftest.py says what they mean. Each test is in `test` or in `test-all`.
+test-fast: $(READY) ## Run lint and the quick tests, without compilers and servers; a minute
+	@$(BIN)/ruff format --check --quiet $(CODE) || { echo "run: make format" >&2; exit 1; }
+	@$(BIN)/ruff check --quiet $(CODE)
+	@HYPOTHESIS_PROFILE=fast $(PYTEST) -m "not service and not long and not slow" -n auto --dist worksteal \
+		--quiet --durations 10 --durations-min 2
+
+test: kernel tools check test-unit test-services ## Run checks, unit tests, and each claim on real servers once
 
 test-unit: kernel ## Run the tests that need no server
-	@$(PYTEST) -m "not service" -n auto --dist worksteal
-	@echo "once more without the kernel:"
-	@STREAM_METRICS_KERNEL=python $(PYTEST) -m "not service" -n auto --dist worksteal --quiet $(PLAIN)
+	@$(PYTEST) -m "not service and not long" -n auto --dist worksteal
 
 test-services: tools ## Run the tests on real servers, each process with servers of its own
-	@$(PYTEST) -m service -n 2 --dist loadfile --durations 15
+	@$(PYTEST) -m "service and not long" -n 2 --dist loadfile --durations 15
+
+test-all: kernel tools ## Run what `test` leaves out: longer properties, without the kernel, more cases on servers
+	@HYPOTHESIS_PROFILE=long $(PYTEST) -m "not service and (long or hypothesis)" -n auto --dist worksteal
+	@echo "without the kernel:"
+	@STREAM_METRICS_KERNEL=python $(PYTEST) -m "not service and not long" -n auto --dist worksteal --quiet $(PLAIN)
+	@$(PYTEST) -m "service and long" -n 2 --dist loadfile --durations 15
 
 check: setup ## Format, lint, types, import rules
 	@$(BIN)/ruff format --check --quiet $(CODE) || { echo "run: make format" >&2; exit 1; }

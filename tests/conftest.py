@@ -1,4 +1,18 @@
-"""Real servers for tests, and hypothesis profiles.
+"""Which tests run, how many examples properties try, and the real servers that some tests need.
+
+Where a new test goes: without a mark, if it needs no server and takes less than a second. The
+marks (``pyproject.toml`` defines them) say what else it needs:
+
+- ``service`` starts a real server or a browser. All tests in ``tests/services`` have it, and every
+  user of a fixture in ``SERVICE_FIXTURES``. A test that starts a server without it fails.
+- ``slow`` takes more than a second of processor time: ``make test-fast`` leaves it out.
+- ``long`` shows once more, at greater length, what a test without the mark shows already: further
+  cases of a claim, more seeds, each step of a way. ``make test`` leaves it out and ``make
+  test-all`` runs it. A claim never has ``long`` tests only.
+- ``compiled`` needs the compiled kernel and modules.
+
+A property takes the number of its examples from the hypothesis profile, or from
+``tests.helpers.examples`` where it needs more or fewer than others.
 
 A server that is missing is an error that names the command to install it, never a skip. The
 session's ``kafka`` and ``redis_server`` are shared: use topics and namespaces of your own there,
@@ -7,7 +21,10 @@ and a factory where a test kills, pauses or restarts.
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import signal
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import count
@@ -18,20 +35,28 @@ import pytest
 import pytest_asyncio
 from hypothesis import Phase, settings
 
-from deploy.local.install import SERVERS, advice, chromium, missing
+from deploy.local.install import (
+    ALERTMANAGER,
+    JAVA,
+    PROMETHEUS,
+    REDIS,
+    SERVERS,
+    advice,
+    chromium,
+    missing,
+)
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.process import blocking
 from deploy.local.servers import Alertmanager, Prometheus, RedisServer, promtool
 
+settings.register_profile("fast", max_examples=10, deadline=None, print_blob=True)
 settings.register_profile("default", max_examples=100, deadline=None, print_blob=True)
-settings.register_profile("ci", max_examples=200, deadline=None, print_blob=True)
+settings.register_profile("long", max_examples=200, deadline=None, print_blob=True)
 settings.register_profile("thorough", max_examples=5_000, deadline=None, print_blob=True)
 settings.register_profile(  # for broken builds: whether an example fails, not the smallest one
     "find", max_examples=200, deadline=None, database=None, phases=[Phase.generate]
 )
-settings.load_profile(
-    os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "default")
-)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 Server = TypeVar("Server", Kafka, RedisServer, Prometheus, Alertmanager)
 
@@ -42,6 +67,7 @@ SERVICE_FIXTURES = frozenset(
         "cluster_process",
         "kafka",
         "kafka_factory",
+        "own_process",
         "prometheus_factory",
         "promtool_path",
         "redis_factory",
@@ -50,21 +76,88 @@ SERVICE_FIXTURES = frozenset(
         "sentinel_process",
     }
 )
-REAL_KINDS = frozenset({"redis", "sentinel", "cluster", "kafka"})
 SERVICE_FOLDER = Path(__file__).parent / "services"
+SERVERS_STARTED = frozenset(
+    name
+    for need in (REDIS, PROMETHEUS, ALERTMANAGER, JAVA)
+    for name in (need.program, *need.other_names)
+)
+WITHOUT_SERVERS = "not service and not long"
+
+_running: pytest.Item | None = None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a server: all of ``tests/services``, and every user of such a fixture."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Without a choice of tests, leave out what needs a server; and make signals work.
+
+    A shell that starts a job in the background, and ``nohup``, leave it signals to ignore, which
+    child processes inherit. A handler that does nothing is not inherited: children begin with the
+    default action, and this process still ignores the signal.
+    """
+    if config.args_source is not pytest.Config.ArgsSource.ARGS and not config.option.markexpr:
+        config.option.markexpr = WITHOUT_SERVERS
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
+    sys.addaudithook(_only_service_tests_start_servers)
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """How to run the tests that this run leaves out."""
+    lines = []
+    if config.option.markexpr == WITHOUT_SERVERS:
+        lines.append("without servers: make test runs all, -m service those on real servers")
+    if absent := _not_compiled():
+        lines.append(f"left out: tests marked compiled, since {absent} (make kernel)")
+    return lines
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what needs a server; leave out what needs compiled code, if there is none."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
-        parameters = getattr(getattr(item, "callspec", None), "params", {})
-        if (
-            SERVICE_FOLDER in item.path.parents
-            or fixtures & SERVICE_FIXTURES
-            or parameters.get("kind") in REAL_KINDS  # of the twins in the contract tests
-        ):
+        if SERVICE_FOLDER in item.path.parents or fixtures & SERVICE_FIXTURES:
             item.add_marker(pytest.mark.service)
+    if _not_compiled():
+        left_out = [item for item in items if item.get_closest_marker("compiled")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("compiled")]
+
+
+def _not_compiled() -> str | None:
+    """Why tests of compiled code cannot run here; ``None`` if they can.
+
+    In CI they run wherever the environment does not choose Python: what is missing there fails.
+    """
+    if os.environ.get("STREAM_METRICS_KERNEL") == "python":
+        return "STREAM_METRICS_KERNEL is python"
+    names = ("stream_metrics_kernel", "stream_metrics_compiled")
+    absent = [name for name in names if importlib.util.find_spec(name) is None]
+    if absent and not os.environ.get("CI"):
+        return f"{' and '.join(absent)} is not installed"
+    return None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Know which test runs."""
+    global _running
+    _running = item
+    try:
+        return (yield)
+    finally:
+        _running = None
+
+
+def _only_service_tests_start_servers(event: str, arguments: tuple[Any, ...]) -> None:
+    """Fail a test that starts a server and has no mark that says so."""
+    if event != "subprocess.Popen" or _running is None or _running.get_closest_marker("service"):
+        return
+    started = SERVERS_STARTED & {Path(os.fsdecode(part)).name for part in arguments[1]}
+    if started:
+        raise RuntimeError(
+            f"{_running.nodeid} starts {' and '.join(started)}: mark it pytest.mark.service"
+        )
 
 
 def need_servers() -> None:

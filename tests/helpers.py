@@ -5,11 +5,18 @@ from __future__ import annotations
 import sys
 
 import pytest
+from hypothesis import settings
 
 from deploy.local.waiting import wait_until
 from stream_metrics.cli import main
 
-__all__ = ["refused", "wait_until"]
+__all__ = ["examples", "refused", "wait_until"]
+
+
+def examples(number: int) -> int:
+    """How many examples a property tries in this hypothesis profile: ``number`` in the default one
+    (100 examples), and in proportion in the others."""
+    return max(1, number * settings().max_examples // 100)
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

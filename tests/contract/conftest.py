@@ -81,7 +81,12 @@ def serves(node: RedisProcess) -> bool:
     return b"cluster_state:ok" in subprocess.run(ask, check=True, capture_output=True).stdout
 
 
-@pytest.fixture(params=["memory", "redis", "sentinel", "cluster"])
+REAL_KINDS = [
+    pytest.param(kind, marks=pytest.mark.service) for kind in ("redis", "sentinel", "cluster")
+]
+
+
+@pytest.fixture(params=["memory", *REAL_KINDS])
 def kind(request: pytest.FixtureRequest) -> str:
     """Which of the stores."""
     return str(request.param)

@@ -34,7 +34,7 @@ class Scene:
         return [version for name, version, _ in await self.read() if name == conversation]
 
 
-@pytest_asyncio.fixture(params=["memory", "kafka"])
+@pytest_asyncio.fixture(params=["memory", pytest.param("kafka", marks=pytest.mark.service)])
 async def scene(request: pytest.FixtureRequest) -> AsyncIterator[Scene]:
     """The same scene in memory and in a real Kafka."""
     if request.param == "memory":

@@ -322,6 +322,7 @@ async def test_a_wipe_leaves_no_key(store: RedisStore, raw: Redis) -> None:
 
 
 @redis_asyncio
+@pytest.mark.service
 @pytest.mark.parametrize("process", ["redis_process", "cluster_process"])
 async def test_a_wipe_of_damaged_state_leaves_no_key(
     request: pytest.FixtureRequest, process: str
@@ -417,7 +418,9 @@ async def test_a_full_server_is_unavailable_and_written_nothing(
     assert await own.write(batch()) == Written()
 
 
-@pytest_asyncio.fixture(params=["redis", "cluster"])
+@pytest_asyncio.fixture(
+    params=[pytest.param(kind, marks=pytest.mark.service) for kind in ("redis", "cluster")]
+)
 async def full(request: pytest.FixtureRequest) -> AsyncIterator[RedisStore]:
     """A partition with conversations, and a draft, in a Redis that has no room for more."""
     cluster = request.param == "cluster"
@@ -510,6 +513,7 @@ async def test_a_busy_server_is_unavailable(own: RedisStore, own_process: RedisP
     assert await own.write(batch()) == Written()
 
 
+@pytest.mark.service
 @redis_asyncio
 async def test_a_wrong_password_is_no_outage(tmp_path: Path) -> None:
     """A refused user is told so, and the message does not hold the password."""
@@ -589,6 +593,7 @@ async def test_a_unix_socket_works(redis_process: RedisProcess) -> None:
     await store.close()
 
 
+@pytest.mark.service
 @redis_asyncio
 async def test_tls_is_verified(tmp_path: Path) -> None:
     """A rediss:// URL works with the server's authority, and not with the system's."""
@@ -608,6 +613,7 @@ async def test_tls_is_verified(tmp_path: Path) -> None:
         await distrusting.close()
 
 
+@pytest.mark.service
 @redis_asyncio
 async def test_sentinel_leads_to_the_new_master(tmp_path: Path) -> None:
     """After a fail-over the same store writes to the promoted replica, where it left off."""

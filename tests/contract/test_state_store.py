@@ -27,6 +27,7 @@ from stream_metrics.ports import (
 from stream_metrics.worker.batches import BatchTooLarge
 from stream_metrics.worker.clock import wall_ms
 from tests.contract.conftest import Pair, memory_pair
+from tests.helpers import examples
 
 pytestmark = pytest.mark.asyncio
 
@@ -778,9 +779,12 @@ steps = st.tuples(
 )
 
 
+@pytest.mark.service
 @pytest.mark.parametrize("kind", ["redis"], indirect=True)
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(sequence=st.lists(steps, max_size=8))
 async def test_both_stores_agree(make_pair: Callable[[], Pair], sequence: list[Step]) -> None:

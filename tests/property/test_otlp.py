@@ -16,6 +16,7 @@ from stream_metrics.cli.sources import Sources, names_of
 from stream_metrics.events import Limits
 from stream_metrics.ports import Record
 from stream_metrics.settings import OtlpSettings, Settings
+from tests.helpers import examples
 from tests.otlp import (
     RETRIEVAL,
     RETRIEVER,
@@ -101,7 +102,7 @@ def read(data: bytes, folder: str) -> list[Record]:
     return list(Sources([str(path)], Settings(), "earliest", "end").records())
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(traces(), st.data())
 def test_the_report_does_not_show_how_traces_came(spans: list[Made], data: st.DataObject) -> None:
     """JSON and protobuf, any batches, any order, with repetitions: the files are the same."""
@@ -120,7 +121,7 @@ def test_the_report_does_not_show_how_traces_came(spans: list[Made], data: st.Da
         )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(traces())
 def test_every_span_is_accounted_for(spans: list[Made]) -> None:
     """Each is a search, or counted as repeated, nested or of another kind; none is lost."""

@@ -30,6 +30,7 @@ from stream_metrics.worker.export import export_state
 from stream_metrics.worker.partition import Lost, SharedNames, StatePartition
 from stream_metrics.worker.replay import Replay
 from stream_metrics.worker.telemetry import Silent
+from tests.helpers import examples
 from tests.property.test_forget import is_forget
 from tests.property.test_partition import once, options
 from tests.strategies import arrivals, streams
@@ -326,7 +327,7 @@ def check(records: list[tuple[bytes, bytes]], data: st.DataObject, turn_scope: s
     assert rows_kept(world.topic.compacted(), turn_scope) == rows
 
 
-@settings(max_examples=1_000)
+@settings(max_examples=examples(1_000))
 @given(records=few_events(), data=st.data())
 def test_whoever_dies_or_wakes_up_late(
     records: list[tuple[bytes, bytes]], data: st.DataObject

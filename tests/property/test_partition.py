@@ -24,6 +24,7 @@ from stream_metrics.worker.export import export_state
 from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
 from stream_metrics.worker.telemetry import Silent
 from tests import oracle
+from tests.helpers import examples
 from tests.oracle.retrieval import METRICS
 from tests.strategies import arrivals, streams
 
@@ -121,7 +122,7 @@ def test_the_live_path_over_the_memory_store(data: st.DataObject) -> None:
     agrees(data, lambda *drawn: asyncio.run(live(MemoryStore(), *drawn)))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_the_live_path_over_redis(redis_server: RedisServer, data: st.DataObject) -> None:
     """The same holds over a real Redis."""

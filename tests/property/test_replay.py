@@ -17,6 +17,7 @@ from stream_metrics.adapters.replay.parts import merge
 from stream_metrics.metrics.words import ARTICLES
 from stream_metrics.ports import Record
 from tests import oracle
+from tests.helpers import examples
 from tests.oracle.retrieval import METRICS
 from tests.oracle.searches import rows
 from tests.replays import AT_ONCE, IN_PARTS, SPOOLED, files_of, replayed
@@ -35,7 +36,7 @@ def inputs(draw: st.DrawFn) -> list[KeyedRecord]:
     return arrived
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(inputs(), st.sampled_from(["last", "all"]))
 def test_the_way_of_a_replay_does_not_show(arrived: list[KeyedRecord], scope: str) -> None:
     """At once, from 64 shards, and from parts of these, all files are the same."""
@@ -50,7 +51,7 @@ def test_the_way_of_a_replay_does_not_show(arrived: list[KeyedRecord], scope: st
     assert in_parts == at_once
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(inputs(), st.sampled_from(["last", "all"]))
 def test_a_replay_gives_the_figures_of_the_reference(
     arrived: list[KeyedRecord], scope: str
@@ -71,7 +72,7 @@ def test_a_replay_gives_the_figures_of_the_reference(
     assert bad == expected.invalid
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(inputs(), st.integers(1, 4), st.data())
 def test_members_of_a_group_make_the_whole(
     arrived: list[KeyedRecord], members: int, data: st.DataObject
@@ -122,7 +123,7 @@ def _parsed(value: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.one_of(inputs(), told()), st.sampled_from(["last", "all"]))
 def test_searches_are_those_of_the_reference(arrived: list[KeyedRecord], scope: str) -> None:
     """Rows, strategies, scores and means over searches and turns are those of the reference."""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from stream_metrics.adapters.replay.parts import merge
 from stream_metrics.adapters.replay.run import Scale, run
 from stream_metrics.ports import Record
+from tests.helpers import examples
 from tests.killed import Work, killed_at, moments_of
 from tests.property.test_replay import inputs
 from tests.replays import AT_ONCE, FILES, IN_PARTS, SPOOLED, Told, published, replayed, task
@@ -36,7 +37,7 @@ def replaying(records: Sequence[Record], out: Path, scale: Scale, turn_scope: st
     return work
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     inputs(),
     st.sampled_from(["last", "all"]),
@@ -63,7 +64,7 @@ def test_kills_do_not_show(
         assert {path.name for path in out.iterdir()} == found.keys()
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(inputs(), st.integers(1, 3), st.lists(MOMENTS, max_size=3))
 def test_kills_of_a_merge_do_not_show(
     arrived: list[KeyedRecord], members: int, kills: list[int]

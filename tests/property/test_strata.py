@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from stream_metrics.adapters.replay.run import Scale
 from stream_metrics.ports import Record
+from tests.helpers import examples
 from tests.oracle import strata
 from tests.replays import AT_ONCE, IN_PARTS, SPOOLED, replayed
 
@@ -104,7 +105,7 @@ _WAYS = st.builds(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     recorded(),
     st.sampled_from(["last", "all"]),

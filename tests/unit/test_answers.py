@@ -19,6 +19,7 @@ from stream_metrics.engine.taken import take
 from stream_metrics.events.decode import Event, decode
 from stream_metrics.metrics.generation import AnsweredTurn
 from tests import oracle
+from tests.helpers import examples
 from tests.oracle.searches import text_of
 from tests.strategies import KeyedRecord, streams
 
@@ -143,7 +144,7 @@ def test_events_that_are_not_those_of_the_conversation_are_an_error() -> None:
         read.turns()
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(streams(), st.randoms(use_true_random=False))
 def test_texts_are_those_of_the_oracle(stream: list[KeyedRecord], shuffled: Any) -> None:
     """Whatever the events: a text for each result that the oracle finds unique, in its order."""

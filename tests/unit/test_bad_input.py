@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from stream_metrics.events import REASONS, BadRecord, Event, Limits, decode
 from tests.corpus import FULL
+from tests.helpers import examples
 
 LIMITS = Limits()
 NOON_MS = 1_718_020_800_000  # 2024-06-10T12:00:00Z
@@ -384,7 +385,7 @@ def planted(draw: st.DrawFn) -> bytes:
     return value[:end] + draw(st.sampled_from([b"", b"", CANARY.encode(), b"\xff"]))
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=300)
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=examples(300))
 @given(planted(), st.none() | st.just(CANARY.encode()))
 def test_messages_never_quote_the_record(value: bytes, key: bytes | None) -> None:
     """Nothing of a record's content gets into the message that describes it."""

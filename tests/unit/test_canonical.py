@@ -11,8 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stream_metrics.events.canonical import canonical_json, content_digest, decode_json
+from tests.helpers import examples
 
-EXACT = settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=300)
+EXACT = settings(
+    suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=examples(300)
+)
 
 
 def plainly(obj: Any) -> bytes:
@@ -100,7 +103,7 @@ def test_any_text(text: str) -> None:
     assert agrees(text.encode())
 
 
-@settings(EXACT, max_examples=1_000)
+@settings(EXACT, max_examples=examples(1_000))
 @given(_NUMBER, _SPACE)
 def test_any_number(token: str, space: str) -> None:
     """The same for single numbers, of which most are the hard ones."""

@@ -9,13 +9,16 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
-import stream_metrics_compiled as built
 
 from benchmarks.workload import as_records, traffic
 from stream_metrics.kernel import INTERFACE
+
+pytestmark = pytest.mark.compiled
 
 ROOT = Path(__file__).parents[2]
 WHICH = "import stream_metrics.engine.step as step; print(step.__file__)"
@@ -26,8 +29,16 @@ for name in json.loads(sys.argv[1]):
     importlib.import_module(name)
 print(json.dumps([m.__file__ for n, m in sys.modules.items() if n.startswith("stream_metrics.")]))
 """
-SITE = Path(built.__file__).parents[1]
-"""Where the compiled package is installed."""
+
+
+def built() -> Any:
+    """The compiled package."""
+    return import_module("stream_metrics_compiled")
+
+
+def site() -> Path:
+    """Where it is installed."""
+    return Path(built().__file__).parents[1]
 
 
 def run(*arguments: str, root: Path = ROOT, fails: bool = False, **environment: str) -> str:
@@ -96,13 +107,13 @@ def test_one_changed_source_leaves_all_aside(
 
 def test_every_source_that_runs_with_them_is_watched() -> None:
     """What the compiled modules import when they run was found at compilation."""
-    said = run("-c", READ, json.dumps(built.MODULES), STREAM_METRICS_KERNEL="python")
+    said = run("-c", READ, json.dumps(built().MODULES), STREAM_METRICS_KERNEL="python")
     package = ROOT / "stream_metrics"
     loaded = {Path(file).relative_to(package).as_posix() for file in json.loads(said)}
     beside = {file for file in loaded if file == "compiled.py" or file.endswith("__init__.py")}
 
-    assert len(loaded) > len(built.MODULES)
-    assert loaded - beside <= set(built.SOURCES)
+    assert len(loaded) > len(built().MODULES)
+    assert loaded - beside <= set(built().SOURCES)
 
 
 def test_make_compiles_again_after_any_of_them() -> None:
@@ -113,7 +124,7 @@ def test_make_compiles_again_after_any_of_them() -> None:
         cwd=ROOT, capture_output=True, text=True, check=True,
     )  # fmt: skip
 
-    assert {f"stream_metrics/{path}" for path in built.SOURCES} <= set(done.stdout.split())
+    assert {f"stream_metrics/{path}" for path in built().SOURCES} <= set(done.stdout.split())
 
 
 def test_a_package_in_a_zip_runs_as_python(copy: Path) -> None:
@@ -123,7 +134,7 @@ def test_a_package_in_a_zip_runs_as_python(copy: Path) -> None:
     with zipfile.ZipFile(archive, "w") as files:
         for file in (copy / "stream_metrics").rglob("*.py"):
             files.write(file, file.relative_to(copy))
-    path = os.pathsep.join(map(str, [archive, SITE]))
+    path = os.pathsep.join(map(str, [archive, site()]))
 
     assert run("-c", ENGINE, root=elsewhere, PYTHONPATH=path) == "python\n"
 
@@ -140,8 +151,8 @@ def test_a_folder_that_was_left_behind_is_no_package(copy: Path) -> None:
 )
 def test_a_broken_file_is_an_error_that_says_what_to_do(copy: Path, broken: str) -> None:
     """Compiled modules that cannot be loaded do not go unnoticed."""
-    shutil.copytree(SITE / "stream_metrics_compiled", copy / "stream_metrics_compiled")
-    for file in SITE.glob("stream_metrics_compiled__mypyc.*"):
+    shutil.copytree(site() / "stream_metrics_compiled", copy / "stream_metrics_compiled")
+    for file in site().glob("stream_metrics_compiled__mypyc.*"):
         shutil.copy(file, copy)
     [file] = copy.glob(broken)
     file.write_bytes(file.read_bytes()[:40])

@@ -21,6 +21,8 @@ from stream_metrics.engine.windows import (
 )
 from stream_metrics.kernel import kernel
 
+pytestmark = pytest.mark.compiled
+
 CODES = st.one_of(
     st.sampled_from(
         ["r", "u", "d", "ts|rg", "D|File|url|same_iteration", "R|\u00fc|yes", "R|", "|r"]

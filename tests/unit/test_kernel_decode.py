@@ -23,15 +23,20 @@ from stream_metrics.events.wire import SearchIteration, TurnCompleted
 from stream_metrics.kernel import kernel
 from stream_metrics.traffic import TrafficProfile, generate
 from tests.corpus import FIELDS, FULL, Field, cases
+from tests.helpers import examples
 from tests.strategies import KeyedRecord, streams
 from tests.unit.test_bad_input import OK, TABLE, Row, planted, raw, searching, spliced
 from tests.unit.test_canonical import _DOCUMENT, _NUMBER
 from tests.unit.test_contract import mutated
 from tests.unit.test_times import OFFSETS, written
 
+pytestmark = pytest.mark.compiled
+
 LIMITS = Limits()
 LEVELS = LIMITS.json_levels
-THOROUGH = settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=300)
+THOROUGH = settings(
+    suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=examples(300)
+)
 
 
 def compiled() -> ModuleType:
@@ -113,7 +118,7 @@ def test_any_text(text: str) -> None:
     assert agreed(text.encode())
 
 
-@settings(THOROUGH, max_examples=1_000)
+@settings(THOROUGH, max_examples=examples(1_000))
 @given(_NUMBER)
 def test_any_number(token: str) -> None:
     """The same for single numbers, of which most are the hard ones."""
@@ -317,7 +322,7 @@ def test_planted_events(value: bytes, key: bytes | None, require_key: bool) -> N
     both(value, key, None, LIMITS, require_key)
 
 
-@settings(THOROUGH, max_examples=500)
+@settings(THOROUGH, max_examples=examples(500))
 @given(st.sampled_from(sorted(FULL)), st.booleans(), st.data())
 def test_flipped_bytes(kind: str, indented: bool, data: st.DataObject) -> None:
     """So has an event of which single bytes were changed, lost or doubled."""
@@ -468,7 +473,7 @@ def test_grammar_of_instants(text: str) -> None:
     assert compiled().parse_rfc3339(text) == parse_rfc3339(text)
 
 
-@settings(THOROUGH, max_examples=1_000)
+@settings(THOROUGH, max_examples=examples(1_000))
 @given(
     st.floats(9.4e8, 4.2e9)
     | st.integers(946_684_799, 4_102_444_801)

@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 import pytest
-import stream_metrics_kernel
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +18,10 @@ from stream_metrics.dedup.normalise import (
 )
 from stream_metrics.dedup.tables import DedupRules, EntityType, Need
 from stream_metrics.events.wire import Result
+from stream_metrics.kernel import kernel as installed
 from tests import strategies as streams
+
+pytestmark = pytest.mark.compiled
 
 PATIENT = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
@@ -49,10 +51,20 @@ RULES = [
     DedupRules(types=(), ignore_fields=frozenset()),
 ]
 KEYS = [b"", b"k", b"a key of as many bytes as BLAKE2b takes".ljust(64, b".")]
+
+
+def compiled(rules: DedupRules, key: bytes) -> Deduplicator:
+    """The kernel's."""
+    assert installed is not None, "stream-metrics-kernel is not installed: make kernel"
+    made: Deduplicator = installed.Deduplicator(rules, key)
+    return made
+
+
 PAIRS: list[tuple[Deduplicator, Deduplicator]] = [
-    (stream_metrics_kernel.Deduplicator(rules, key), PlainDeduplicator(rules, key))
+    (compiled(rules, key), PlainDeduplicator(rules, key))
     for rules in RULES
     for key in KEYS
+    if installed is not None
 ]
 
 # --- texts --------------------------------------------------------------------------------------
@@ -439,7 +451,7 @@ def _name_digest(plain: Deduplicator, name: str) -> bytes:
 @given(SEARCHES, st.data())
 def test_malformed_bytes_are_refused(searches: list[list[Result]], data: st.DataObject) -> None:
     """Cut or changed bytes give a ``ValueError``, or fingerprints that can be packed."""
-    kernel = stream_metrics_kernel.Deduplicator(DedupRules(), b"")
+    kernel = compiled(DedupRules(), b"")
     packed = kernel.pack([kernel.fingerprints(search) for search in searches])
     cut = data.draw(st.integers(0, len(packed) - 1))
     for broken in (packed[:cut], packed + b"\xc0"):
@@ -480,7 +492,7 @@ def test_documents_of_labels(doc_id: str) -> None:
 )
 def test_wrong_types_are_exceptions(values: dict[str, Any]) -> None:
     """What no decoded event can hold is refused, whatever Python makes of it."""
-    kernel = stream_metrics_kernel.Deduplicator(DedupRules(), b"")
+    kernel = compiled(DedupRules(), b"")
     with pytest.raises(TypeError):
         kernel.fingerprints([result(**values)])
 
@@ -497,4 +509,4 @@ def test_foreign_objects_are_refused() -> None:
 def test_a_key_that_is_too_long() -> None:
     """More than 64 bytes of key are refused, as the twin refuses them with the first digest."""
     with pytest.raises(ValueError, match="key length"):
-        stream_metrics_kernel.Deduplicator(DedupRules(), b"k" * 65)
+        compiled(DedupRules(), b"k" * 65)

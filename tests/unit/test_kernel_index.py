@@ -34,6 +34,8 @@ from tests.strategies import (
     URLS,
 )
 
+pytestmark = pytest.mark.compiled
+
 KEY = b"a key of the tests"
 KEY_KINDS = {"id", "doc_id", "url", "snippet", "content", "title"}
 QUICK = settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)

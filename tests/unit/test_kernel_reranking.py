@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from stream_metrics.kernel import kernel
 from stream_metrics.metrics.decisions import Rerank, rerank
 
+pytestmark = pytest.mark.compiled
+
 
 @pytest.fixture(autouse=True)
 def compiled() -> None:

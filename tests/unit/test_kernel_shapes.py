@@ -6,10 +6,13 @@ import itertools
 import json
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.test_kernel_decode import agreed, fast_digest, surely
+
+pytestmark = pytest.mark.compiled
 
 PATIENT = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], deadline=None

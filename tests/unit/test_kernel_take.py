@@ -32,6 +32,8 @@ from tests.unit.test_kernel_fingerprints import (
     results_of,
 )
 
+pytestmark = pytest.mark.compiled
+
 LIMITS = Limits()
 KEY_ID = "a key's name"
 PATIENT = settings(

@@ -20,6 +20,7 @@ from stream_metrics.metrics.ranking.by_dicts import judged_batches, plain_judged
 from stream_metrics.metrics.ranking.registry import SUITES, parse_all
 from stream_metrics.metrics.ranking.relevance import by_score
 from stream_metrics.metrics.ranking.scoring import score_batches
+from tests.helpers import examples
 
 IDS = st.sampled_from(["a", "b", "c", "d", "e", "ä", "z9", "𝕏", "", "\udc80", "aa"])
 GRADES = st.integers(-2, 4) | st.floats(-1, 4) | st.booleans()
@@ -51,7 +52,8 @@ def same(one: Columns, other: Columns) -> bool:
     return all(np.array_equal(a, b, equal_nan=True) for a, b in zip(one, other, strict=True))
 
 
-@settings(deadline=None, max_examples=500)
+@pytest.mark.compiled
+@settings(deadline=None, max_examples=examples(500))
 @given(
     st.lists(
         st.tuples(
@@ -73,6 +75,7 @@ def test_the_kernel_judges_as_its_twin(
     assert made is None or same(made, plain(truths, found, single))
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("single", [False, True])
 def test_the_kernel_takes_what_is_usual(single: bool) -> None:
     """Texts and numbers in any order are not handed back."""
@@ -86,6 +89,7 @@ def test_the_kernel_takes_what_is_usual(single: bool) -> None:
     assert same(made, plain(truths, found, single))
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize(
     ("truth", "found"),
     [
