@@ -1,4 +1,4 @@
-# Needs Python >= 3.11 and a shell; `make setup` brings all else into .venv.
+# Needs Python 3.11 or later and a shell; everything else goes into .venv.
 # PYTHON=/path/to/python3.12 make setup   chooses another Python.
 
 SHELL := /bin/bash
@@ -11,6 +11,9 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& { echo "$$python"; break; }; done)
 BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Stamps: .venv has what the program needs; .venv has everything, tests and tools included.
+RUNTIME := .venv/.runtime
 READY := .venv/.ready
 PYTEST := $(BIN)/python -m pytest
 PLAIN := tests/property $(addprefix tests/unit/test_, bad_input.py contract.py examples.py regressions.py)
@@ -32,28 +35,16 @@ COMPILED_SOURCES := compiled/setup.py compiled/pyproject.toml stream_metrics/ker
 PIN := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --no-config --quiet --custom-compile-command "make lock"
 
-.PHONY: help setup demo test test-all test-fast test-unit test-services check format stack bench bench-replay bounds peers profile services \
+.PHONY: help setup demo build test test-all test-fast test-unit test-services check format stack bench bench-replay bounds peers profile services \
 	tools kernel dashboards panels docs lock clean campaign mutations fuzz drill calibration
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(READY) ## Make .venv with everything pinned, and what is compiled if there are compilers
-	@if $(MAKE) --question $(COMPILED); then :; \
-	elif ! command -v $${CC:-cc} >/dev/null; then \
-		echo "no C compiler found: modules run as Python, not compiled"; \
-	elif $(MAKE) $(COMPILED); then :; \
-	else echo "modules could not be compiled: they run as Python"; fi
-	@if $(MAKE) --question $(KERNEL); then exit; fi; \
-	if ! $(TOOLS) sh -c 'command -v cargo' >/dev/null; then \
-		echo "no Rust compiler found: the Python code runs in place of the compiled kernel (make kernel installs one)"; \
-	elif $(MAKE) $(KERNEL); then exit; \
-	else echo "the kernel could not be built: the Python code runs in its place"; fi; \
-	if [ -e $(KERNEL) ]; then \
-		$(BIN)/python -m pip uninstall --quiet --yes stream-metrics-kernel; rm $(KERNEL); \
-	fi
+setup: $(READY) ## Install everything, pinned, into .venv; compile nothing
 
-$(READY): pyproject.toml constraints.txt
+# setuptools, which the editable installation needs, is pinned with the tools for development.
+$(RUNTIME): pyproject.toml constraints.txt deploy/docker/requirements.txt
 	@if [ ! -x $(BIN)/python ]; then \
 		if [ -z "$(PYTHON)" ]; then \
 			echo "error: no Python 3.11 or later on PATH (python3 is: $$(python3 --version 2>&1 || true))." >&2; \
@@ -68,16 +59,41 @@ $(READY): pyproject.toml constraints.txt
 	@if ! $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then \
 		echo "error: .venv has $$($(BIN)/python --version), 3.11 or later is needed; make clean removes it." >&2; exit 1; \
 	fi
-	@echo "installing into .venv (half a minute)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r constraints.txt
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@echo "installing the program into .venv (a quarter of a minute)"
+	@$(PIP) install --quiet --no-deps --require-hashes -r deploy/docker/requirements.txt \
+		-r <(sed -n '/^setuptools==/,/[^\\]$$/p' constraints.txt)
+	@$(PIP) install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-kernel: $(READY) ## Build and install the compiled kernel; installs a Rust compiler if there is none
+$(READY): $(RUNTIME)
+	@echo "installing the tools for development into .venv (half a minute)"
+	@$(PIP) install --quiet --require-hashes -r constraints.txt
+	@touch $@
+
+kernel: $(READY) ## Compile the kernel and the engine; install missing compilers first
 	@$(TOOLS) python -m deploy.local compiler || { \
 		echo "or get one from https://rustup.rs" >&2; exit 1; \
 	}
 	@$(MAKE) $(KERNEL) $(COMPILED)
+
+# The soft way, for targets that also work without: compile with the compilers that are here.
+build: $(READY)
+	@if $(MAKE) --question $(COMPILED); then :; \
+	elif ! command -v $${CC:-cc} >/dev/null; then \
+		echo "no C compiler found: modules run as Python, not compiled"; \
+	elif $(MAKE) $(COMPILED); then :; \
+	else echo "modules could not be compiled: they run as Python"; fi
+	@if $(MAKE) --question $(KERNEL); then exit; fi; \
+	if ! $(TOOLS) sh -c 'command -v cargo' >/dev/null; then \
+		echo "no Rust compiler found: Python code runs in place of the compiled kernel (make kernel installs a compiler)"; \
+	elif $(MAKE) $(KERNEL); then exit; \
+	else echo "the kernel could not be built: Python code runs in its place"; fi; \
+	if [ -e $(KERNEL) ]; then \
+		$(BIN)/python -m pip uninstall --quiet --yes stream-metrics-kernel; rm $(KERNEL); \
+	fi
+
+# What measures, or runs a live system, uses all that can be compiled.
+stack bench bench-replay bounds calibration campaign drill mutations panels profile: build
 
 $(COMPILED): $(COMPILED_SOURCES) | $(READY)
 	@echo "compiling modules (a minute)"
@@ -100,13 +116,13 @@ $(KERNEL): $(KERNEL_SOURCES) | $(READY)
 	@touch $@
 
 # DEMO has options, such as DEMO=--keep, which leaves the page open after the day.
-demo: setup ## Play a recorded day through the engine; watch it in the terminal and on the page
-	@$(BIN)/stream-metrics demo $(DEMO)
+demo: $(RUNTIME) ## Play a recorded day; watch it in the terminal and in the browser
+	@STREAM_METRICS_KERNEL=python $(BIN)/stream-metrics demo $(DEMO)
 
-services: setup ## Install Kafka, Redis, Prometheus and Alertmanager where they are missing
+services: setup ## Install Kafka, Redis, Prometheus and Alertmanager if they are missing
 	@$(BIN)/python -m deploy.local install
 
-tools: setup ## Install the servers, and Chromium and Go, which tests need, where they are missing
+tools: setup ## Install everything that tests need if it is missing: servers, Chromium, Go
 	@$(BIN)/python -m deploy.local install --tests
 
 # Marks choose the tests; tests/conftest.py says what they mean. Each test is in `test` or in `test-all`.
@@ -130,7 +146,7 @@ test-all: kernel tools ## Run what `test` leaves out: longer properties, without
 	@STREAM_METRICS_KERNEL=python $(PYTEST) -m "not service and not long" -n auto --dist worksteal --quiet $(PLAIN)
 	@$(PYTEST) -m "service and long" -n 2 --dist loadfile --durations 15
 
-check: setup ## Format, lint, types, import rules
+check: setup ## Check formatting, lint, types and import rules
 	@$(BIN)/ruff format --check --quiet $(CODE) || { echo "run: make format" >&2; exit 1; }
 	@$(BIN)/ruff check --quiet $(CODE)
 	@$(BIN)/mypy
@@ -142,7 +158,7 @@ check: setup ## Format, lint, types, import rules
 		$(TOOLS) cargo clippy --quiet --locked -- -D warnings; \
 	else echo "left out: cargo clippy, which is not here"; fi
 
-format: setup ## Format, and fix what can be fixed
+format: setup ## Format the code, and fix what the linter can fix
 	@$(BIN)/ruff format $(CODE)
 	@$(BIN)/ruff check --fix $(CODE)
 	@cd kernel; if $(TOOLS) cargo fmt --version >/dev/null 2>&1; then $(TOOLS) cargo fmt; fi
@@ -157,37 +173,37 @@ stack: services ## Run the whole live system as local processes until Ctrl-C
 	@.venv/peers/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@
 
-peers: .venv/peers/.ready ## Install what the benchmarks compare with, in .venv/peers
+peers: .venv/peers/.ready ## Install the tools that the benchmarks compare with, in .venv/peers
 
-bench: services peers ## Measure; prints machine, versions, n, median, spread
+bench: services peers ## Run the benchmarks; print machine, versions, n, median and spread
 	@$(BIN)/python -m benchmarks
 
 # SEED is the first seed, ROUNDS how many follow; CAMPAIGN has further options, such as
 # CAMPAIGN="--only zombie --events 20000 --conversations 4000 --report out/campaign".
 SEED ?= 1
 ROUNDS ?= 1
-campaign: services ## Let seeded faults strike a live system under load; some minutes a seed
+campaign: services ## Inject seeded faults into a live system under load; some minutes a seed
 	@$(BIN)/python -m deploy.local faketime
 	@$(BIN)/python -m tests.campaign --seed $(SEED) --rounds $(ROUNDS) $(CAMPAIGN)
 
 # DRILL has options, such as DRILL="--tuning 1 --held-out --agents 5 --days 4" for a look in minutes.
-drill: services ## Hold the alert rules against simulated weeks of traffic and incidents; long
+drill: services ## Test the alert rules on simulated weeks of traffic and incidents; long
 	@$(BIN)/python -m tests.drill --out docs/evidence/alerts-run.md $(DRILL)
 
 # CALIBRATION has options, such as CALIBRATION="--simulations 1000 --draws 1000" for a look in a minute.
-calibration: setup ## Simulate how often intervals hold and tests find, and write docs/evidence/calibration.md; long
+calibration: setup ## Measure the coverage of intervals and the power of tests by simulation; long
 	@$(BIN)/python -m tests.calibration --out docs/evidence/calibration.md $(CALIBRATION)
 
 # MUTATIONS names the builds; without it all are made.
-mutations: services ## Break the source on purpose and see each broken build caught; some minutes
+mutations: services ## Break the source on purpose, and check that tests notice; some minutes
 	@$(BIN)/python -m tests.mutations $(MUTATIONS)
 
-bounds: services ## Put a million conversations through one worker and watch its memory; 10 minutes
+bounds: services ## Check one worker's memory over a million conversations; 10 minutes
 	@$(BIN)/python -m benchmarks bounds
 
 # FUZZ_SECONDS for each target; TARGETS are some of those in tests/fuzz/targets.py, by default all.
 FUZZ_SECONDS ?= 30
-fuzz: kernel .venv/.fuzz ## Look for bytes that a decoder cannot bear, guided by coverage
+fuzz: kernel .venv/.fuzz ## Fuzz the decoders, guided by coverage
 	@$(BIN)/python -m tests.fuzz $(TARGETS) --seconds $(FUZZ_SECONDS)
 
 .venv/.fuzz: tests/fuzz/requirements.txt | $(READY)
@@ -197,16 +213,16 @@ fuzz: kernel .venv/.fuzz ## Look for bytes that a decoder cannot bear, guided by
 bench-replay: setup ## Replay a million events with 1 and 2 processes, killed and resumed; long
 	@$(BIN)/python -m benchmarks replay
 
-profile: services ## Profile the workloads of the benchmarks
+profile: services ## Profile the benchmarks
 	@$(BIN)/python -m benchmarks profile
 
-dashboards: setup ## Write the Grafana dashboards from the metrics
+dashboards: setup ## Generate the Grafana dashboards
 	@$(BIN)/python -m deploy.dashboards
 
-panels: services ## Look at each panel with a live system behind it, and write docs/evidence/panels.md; a minute
+panels: services ## Check each Grafana panel against a live system; a minute
 	@$(BIN)/python -m tests.shown
 
-docs: setup ## Write the reference pages that are made from code
+docs: setup ## Generate the reference pages
 	@$(BIN)/python -m stream_metrics.events.schema docs/reference
 	@$(BIN)/python -m stream_metrics.cli.docs docs/reference
 	@$(BIN)/python -m tests.mutations docs/evidence
@@ -218,6 +234,6 @@ lock: setup ## Pin the newest versions that pyproject.toml allows, with hashes
 	@printf 'maturin\nmypy\nsetuptools\n' | $(PIN) --constraint constraints.txt \
 		--output-file deploy/docker/build-requirements.txt -
 
-clean: ## Remove .venv and what tools leave behind
+clean: ## Remove .venv and all build output
 	rm -rf .venv kernel/target compiled/build build out .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -28,7 +28,7 @@ def _load() -> ModuleType | None:
     if getattr(found, "INTERFACE", None) != INTERFACE:
         raise ImportError(
             "stream-metrics-kernel belongs to another version of stream-metrics; install the two "
-            "from one release (make setup), or set STREAM_METRICS_KERNEL=python to do without"
+            "from one release (make kernel), or set STREAM_METRICS_KERNEL=python to do without"
         )
     return found
 

@@ -41,7 +41,7 @@ THOROUGH = settings(
 
 def compiled() -> ModuleType:
     """The kernel, without which nothing here can be said."""
-    assert kernel is not None, "stream-metrics-kernel is not installed: make setup"
+    assert kernel is not None, "stream-metrics-kernel is not installed: make kernel"
     return kernel
 
 

@@ -47,7 +47,7 @@ Counted = tuple[Counter[str], Counter[tuple[str, str, str]], int, int, int]
 
 def compiled(rules: DedupRules) -> Deduplicator:
     """The kernel's deduplicator, without which nothing here can be said."""
-    assert kernel is not None, "stream-metrics-kernel is not installed: make setup"
+    assert kernel is not None, "stream-metrics-kernel is not installed: make kernel"
     made: Deduplicator = kernel.Deduplicator(rules, KEY)
     return made
 
