@@ -216,7 +216,8 @@ class PartitionState:
 
     ``last_batch`` is the id of the batch written last: while it stays, nothing has changed but
     perhaps the owner. While a command replaces the partition (``frozen``) the token is the mark of
-    its hold, and no worker's.
+    its hold, and no worker's. ``worker`` and ``beat_ms`` are the name and the time, by the store's
+    clock, of the owner's last heartbeat: empty and 0 before its first.
     """
 
     identity: Identity | None
@@ -225,6 +226,8 @@ class PartitionState:
     buckets: dict[tuple[str, int, str], bytes] = field(default_factory=dict)
     last_batch: bytes = b""
     frozen: bool = field(default=False, compare=False)
+    worker: str = field(default="", compare=False)
+    beat_ms: int = field(default=0, compare=False)
 
 
 class Unavailable(Exception):
@@ -291,6 +294,13 @@ class StateStore(Protocol):
         """
         ...
 
+    async def heartbeat(self, partition: int, token: bytes, worker: str) -> None:
+        """Note that ``worker`` works on the partition now; nothing unless ``token`` is the owner's.
+
+        For people: no other method takes notice of it, and a later claim makes it void.
+        """
+        ...
+
     async def load(
         self, partition: int, keys: Sequence[tuple[ConversationKey, bool]]
     ) -> list[StoredConversation]:
@@ -332,8 +342,10 @@ class StateStore(Protocol):
         """How many conversations the partition holds."""
         ...
 
-    async def buckets(self, partition: int) -> dict[tuple[str, int, str], bytes]:
-        """All window buckets, by window, number and agent."""
+    async def buckets(
+        self, partition: int, window: str | None = None
+    ) -> dict[tuple[str, int, str], bytes]:
+        """The buckets of one window, or of all, by window, number and agent."""
         ...
 
     async def idle(self, partition: int, before_ms: int, limit: int) -> list[ConversationKey]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -156,6 +157,7 @@ class Runtime:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.name = f"{socket.gethostname()}:{settings.web.port}"  # by which others call it
         self.registry = CollectorRegistry()
         self._watchdog = Watchdog(settings.web.watchdog_seconds)
         self._repartition_watchdog = Watchdog(settings.web.watchdog_seconds)
@@ -241,7 +243,10 @@ class Runtime:
             )
         clock = self._clock
         options = replace(
-            partition_options(settings), now_ms=clock.now_ms, latest_ms=clock.latest_ms
+            partition_options(settings),
+            now_ms=clock.now_ms,
+            latest_ms=clock.latest_ms,
+            worker=self.name,
         )
         names = SharedNames(store, options)
         self._source = Source(store, options.engine, options.agents)

@@ -57,6 +57,9 @@ class _Partition:
     conversations: dict[ConversationKey, _Conversation] = field(default_factory=dict)
     wiping: bool = False  # what is left is no state any more
     frozen: bytes = b""  # the mark of who replaces it
+    worker: str = ""  # the name that came with the heartbeat of ``beat_token``
+    beat_ms: int = 0
+    beat_token: bytes = b""
 
     @property
     def offsets(self) -> dict[str, int]:
@@ -128,12 +131,15 @@ class MemoryStore:
         held = self._partition(partition)
         if held is None:
             return PartitionState(None, None, {})
+        alive = held.beat_token == held.token
         return PartitionState(
             _copied(held.identity),
             held.token,
             dict(held.positions),
             last_batch=held.batch_id,
             frozen=bool(held.frozen),
+            worker=held.worker if alive else "",
+            beat_ms=held.beat_ms if alive else 0,
         )
 
     async def claim(
@@ -155,6 +161,12 @@ class MemoryStore:
         state = await self.describe(partition)
         state.buckets = dict(held.buckets)
         return state
+
+    async def heartbeat(self, partition: int, token: bytes, worker: str) -> None:
+        """See ``StateStore.heartbeat``; by ``clock``."""
+        held = self._partition(partition)
+        if held is not None and held.token == token:
+            held.worker, held.beat_ms, held.beat_token = worker, self.clock(), token
 
     async def load(
         self, partition: int, keys: Sequence[tuple[ConversationKey, bool]]
@@ -225,10 +237,13 @@ class MemoryStore:
         """See ``StateStore.count``."""
         return len(self._conversations(partition))
 
-    async def buckets(self, partition: int) -> dict[tuple[str, int, str], bytes]:
+    async def buckets(
+        self, partition: int, window: str | None = None
+    ) -> dict[tuple[str, int, str], bytes]:
         """See ``StateStore.buckets``."""
         held = self._partition(partition)
-        return dict(held.buckets) if held else {}
+        found = held.buckets if held else {}
+        return {key: sums for key, sums in found.items() if window in (None, key[0])}
 
     async def idle(self, partition: int, before_ms: int, limit: int) -> list[ConversationKey]:
         """See ``StateStore.idle``; of equal age in the order of the keys."""

@@ -107,7 +107,8 @@ class PartitionOptions:
     ``now_ms`` is the wall clock of a live worker: a record from the future moves record time no
     further than that. ``latest_ms`` is the later of two clocks, where there are two: it bounds for
     how long a record from the future keeps its conversation. ``partitioner`` says where Kafka's
-    default one puts a key. ``turn_scope`` is that of the rows on the output topic.
+    default one puts a key. ``turn_scope`` is that of the rows on the output topic. ``worker`` is
+    the name under which heartbeats are sent; without one there are none.
     """
 
     identity: Identity
@@ -124,6 +125,7 @@ class PartitionOptions:
     partitioner: Callable[[bytes], int] | None = None
     now_ms: Callable[[], int] | None = None
     latest_ms: Callable[[], int] | None = None
+    worker: str = ""
     dedups: Deduplicators = field(default_factory=Deduplicators)
 
 
@@ -689,10 +691,15 @@ class StatePartition:
     # -- now and then -----------------------------------------------------------------------------
 
     async def check(self, retry: Retry[object]) -> None:
-        """Raise ``Lost`` if the store has another owner or other offsets; for idle partitions."""
+        """Raise ``Lost`` if the store has another owner or other offsets; for idle partitions.
+
+        It sends the heartbeat, too.
+        """
         await self._ask(self._look, retry)
 
     async def _look(self) -> None:
+        if self._options.worker:
+            await self._store.heartbeat(self.number, self.token, self._options.worker)
         state = await self._store.describe(self.number)
         if state.token != self.token:
             raise Lost(self.number, "fenced")

@@ -418,6 +418,31 @@ async def test_a_full_server_is_unavailable_and_written_nothing(
     assert await own.write(batch()) == Written()
 
 
+@redis_asyncio
+async def test_a_full_server_takes_heartbeats(own: RedisStore, own_process: RedisProcess) -> None:
+    """A Redis without room for more does not make a worker look as if it had stopped."""
+    await claim(own)
+    async with Redis.from_url(own_process.url) as raw:
+        await raw.config_set("maxmemory", 1)
+        await own.heartbeat(0, b"owner", "worker:9464")
+        await raw.config_set("maxmemory", 0)
+
+    assert (await own.describe(0)).worker == "worker:9464"
+
+
+@redis_asyncio
+@pytest.mark.parametrize("field", ["beat", "worker"])
+async def test_a_damaged_heartbeat_damages_no_state(
+    store: RedisStore, raw: Redis, field: str
+) -> None:
+    """What is there for people only keeps nobody from reading a partition."""
+    await claim(store)
+    await store.heartbeat(0, b"owner", "worker:9464")
+    await raw.hset(store.keys.partition(choose_tag(0, 4)).meta, field, b"\xff owner")
+
+    assert (await store.describe(0)).identity == IDENTITY
+
+
 @pytest_asyncio.fixture(
     params=[pytest.param(kind, marks=pytest.mark.service) for kind in ("redis", "cluster")]
 )
@@ -550,6 +575,7 @@ async def test_an_acl_user_with_its_prefix_is_enough(
     assert await store.admit("agents", ["a"], [], 1) == {"a"}
     assert await store.count(0) == 1
     assert await store.time_ms(0)
+    await store.heartbeat(0, b"owner", "worker:9464")
     assert not any(problem.fatal for problem in await check(store))
     await replace_partition(store)
     await wipe(store)

@@ -171,6 +171,47 @@ async def test_the_last_batch_tells_whether_anything_was_written(pair: Pair) -> 
     assert (await pair.one.describe(3)).last_batch == b"expiry"
 
 
+async def test_a_heartbeat_tells_who_works_on_a_partition_and_when(pair: Pair) -> None:
+    """Its owner's name and the store's time come back, and the partition stays as it is."""
+    await claim(pair.one)
+    before, start_ms = await contents(pair.one), await pair.one.time_ms(3)
+    assert (await pair.two.describe(3)).worker == ""
+
+    await pair.one.heartbeat(3, b"owner", "wörker:9464")
+
+    found = await pair.two.describe(3)
+    assert found.worker == "wörker:9464"
+    assert start_ms <= found.beat_ms <= await pair.one.time_ms(3)
+    assert await contents(pair.two) == before
+    assert await pair.one.write(batch(1)) == Written()
+    assert (await pair.two.describe(3)).worker == "wörker:9464"
+
+
+async def test_a_later_claim_makes_a_heartbeat_void(pair: Pair) -> None:
+    """Nobody is taken for the owner by a heartbeat of before, nor by one that comes too late."""
+    await claim(pair.one, b"first")
+    await pair.one.heartbeat(3, b"first", "first:9464")
+    await claim(pair.two, b"second")
+    claimed = await pair.one.describe(3)
+    await pair.one.heartbeat(3, b"first", "first:9464")
+    late = await pair.one.describe(3)
+    await pair.two.heartbeat(3, b"second", "second:9464")
+
+    assert [(s.worker, s.beat_ms) for s in (claimed, late)] == [("", 0), ("", 0)]
+    assert (await pair.one.describe(3)).worker == "second:9464"
+
+
+async def test_a_heartbeat_begins_no_partition(store: StateStore) -> None:
+    """Of a partition that nobody has claimed, or that was wiped, nothing is there afterwards."""
+    await store.heartbeat(3, b"owner", "worker:9464")
+    await claim(store)
+    await wipe(store)
+    await store.heartbeat(3, b"owner", "worker:9464")
+
+    assert await store.describe(3) == PartitionState(None, None, {})
+    assert await store.partitions() == []
+
+
 async def test_partitions_are_listed_in_order(store: StateStore) -> None:
     """Every claimed partition is listed once, by number."""
     for partition in (11, 2, 3, 2):
@@ -402,6 +443,8 @@ async def test_buckets_are_kept_and_deletable(store: StateStore) -> None:
     await store.write(batch(2, since=1, buckets={("5m", 8, "gone"): None}))
 
     assert await store.buckets(3) == kept
+    assert await store.buckets(3, "5m") == {key: kept[key] for key in kept if key[0] == "5m"}
+    assert await store.buckets(3, "6h") == {}
     assert (await claim(store)).buckets == kept
     assert await store.buckets(4) == {}
 

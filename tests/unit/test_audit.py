@@ -274,7 +274,7 @@ class BusyStore(MemoryStore):
         super().__init__()
         self.times = 0
 
-    async def buckets(self, partition: int) -> dict[Bucket, bytes]:
+    async def buckets(self, partition: int, window: str | None = None) -> dict[Bucket, bytes]:
         """After the buckets were read, a record comes."""
         found = await super().buckets(partition)
         if self.times > 0:

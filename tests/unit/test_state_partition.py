@@ -488,6 +488,27 @@ async def test_markers_move_the_offset_alone() -> None:
     assert (await fed.store.describe(0)).positions == fed.state.positions
 
 
+async def test_an_idle_partition_sends_heartbeats() -> None:
+    """Each look at its state tells the store who works on it, until another owner does."""
+    store, letters = MemoryStore(), MemoryDeadLetters()
+    store.clock = lambda: 1_000
+    state = await opened(store, letters, 1_000, worker="host:9464")
+    await state.check(once)
+    first = await store.describe(0)
+    store.clock = lambda: 6_000
+    await state.check(once)
+    second = await store.describe(0)
+    await store.claim(0, b"another", IDENTITY, {})
+    with pytest.raises(Lost, match="fenced"):
+        await state.check(once)
+
+    assert [(s.worker, s.beat_ms) for s in (first, second)] == [
+        ("host:9464", 1_000),
+        ("host:9464", 6_000),
+    ]
+    assert (await store.describe(0)).worker == ""
+
+
 @pytest.mark.parametrize("why", ["fenced", "moved"])
 async def test_an_idle_partition_notices_what_happened_to_its_state(why: str) -> None:
     """Another owner, or a store that went back, is noticed without a write."""

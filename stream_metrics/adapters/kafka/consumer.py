@@ -262,6 +262,7 @@ class LiveConsumer:
         if not self._group.changed:
             self._reasons.clear("assignment")
             self._operations.assigned(len(self._active))
+            self._next_look = 0.0  # heartbeats tell who has them now
             log.info("partitions taken over", partitions=sorted(self._active))
 
     def _whole_numbers(self, assignment: Iterable[TopicPartition]) -> set[int]:

@@ -116,8 +116,17 @@ def _read_state(meta: Meta) -> PartitionState:
             int(event_time),
         )
     last_batch = meta.get(names.BATCH_ID, b"")
-    frozen = names.FROZEN in meta
-    return PartitionState(identity, meta[names.TOKEN], positions, {}, last_batch, frozen)
+    beat_ms, _, token = meta.get(names.BEAT, b"").partition(b" ")
+    alive = token == meta[names.TOKEN] and beat_ms.isdigit()
+    return PartitionState(
+        identity,
+        meta[names.TOKEN],
+        positions,
+        last_batch=last_batch,
+        frozen=names.FROZEN in meta,
+        worker=meta.get(names.WORKER, b"").decode("utf-8", "replace") if alive else "",
+        beat_ms=int(beat_ms) if alive else 0,
+    )
 
 
 def read_windows(meta: Meta) -> list[str]:

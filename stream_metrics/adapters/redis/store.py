@@ -80,6 +80,7 @@ class RedisStore:
         self._wipe = Script("wipe")
         self._page = Script("page")
         self._freeze = Script("freeze")
+        self._heartbeat = Script("heartbeat")
 
     async def describe(self, partition: int) -> PartitionState:
         """See ``StateStore.describe``; whatever took the partition's place meanwhile."""
@@ -106,6 +107,14 @@ class RedisStore:
             state = codec.read_state(meta)
             state.buckets = await self._buckets(keys, meta)
             return state
+
+    async def heartbeat(self, partition: int, token: bytes, worker: str) -> None:
+        """See ``StateStore.heartbeat``."""
+        async with self._translating():
+            keys = await self._keys(partition)
+            if keys is not None:
+                arguments = [token, codec.text_bytes(worker)]
+                await self._heartbeat.run(self.client, [keys.meta], arguments)
 
     async def load(
         self, partition: int, keys: Sequence[tuple[ConversationKey, bool]]
@@ -188,11 +197,11 @@ class RedisStore:
             owned, held = await pipeline.execute()
             return int(held) if owned else 0
 
-    async def buckets(self, partition: int) -> Buckets:
+    async def buckets(self, partition: int, window: str | None = None) -> Buckets:
         """See ``StateStore.buckets``; each window as of one moment."""
         async with self._translating():
             keys = await self._keys(partition)
-            return await self._buckets(keys, await self._all(keys.meta)) if keys else {}
+            return await self._buckets(keys, await self._all(keys.meta), window) if keys else {}
 
     async def idle(self, partition: int, before_ms: int, limit: int) -> list[ConversationKey]:
         """See ``StateStore.idle``; of equal age in the order of the keys."""
@@ -453,10 +462,12 @@ class RedisStore:
         owned, *found = await pipeline.execute()
         return list(found) if owned else []
 
-    async def _buckets(self, keys: PartitionKeys, meta: codec.Meta) -> Buckets:
+    async def _buckets(
+        self, keys: PartitionKeys, meta: codec.Meta, only: str | None = None
+    ) -> Buckets:
         if WIPING in meta:
             return {}
-        windows = codec.read_windows(meta)
+        windows = [window for window in codec.read_windows(meta) if only in (None, window)]
         stored = await self._hashes([keys.window(window) for window in windows])
         return {
             (window, *codec.read_bucket(field)): value
