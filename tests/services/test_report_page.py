@@ -60,6 +60,24 @@ async def looked_at(browser: Browser, page_path: Path, width: int, scheme: str) 
     return [f"{page_path.parent.name} at {width} px, {scheme}: {one}" for one in wrong]
 
 
+async def test_a_report_is_short_until_strata_are_opened(
+    pages: list[Path], browser_path: str
+) -> None:
+    """Folded, the report of a replay is less than a third of its height with every fold open."""
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=browser_path)
+        page = await browser.new_page(viewport={"width": 1200, "height": 900})
+        await page.goto(pages[0].as_uri())
+        height = "document.documentElement.scrollHeight"
+        folded = await page.evaluate(height)
+        for closed in await page.locator("details.folded > summary").all():
+            await closed.click()
+        opened = await page.evaluate(height)
+        await browser.close()
+
+    assert folded * 3 < opened
+
+
 async def test_pages_are_accessible_and_fit(pages: list[Path], browser_path: str) -> None:
     """axe-core and the console are silent, and nothing sticks out; each page can be printed."""
     wrong = []

@@ -35,6 +35,7 @@ class Read(HTMLParser):
         self.tags: list[str] = []
         self.attributes: list[tuple[str, str | None]] = []
         self.headings: list[str] = []
+        self.links: list[str] = []
         self.text = ""
         self._open: list[str] = []
         self.feed(page)
@@ -57,9 +58,11 @@ class Read(HTMLParser):
         assert self._open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        """Text, of a heading or else."""
+        """Text of a heading, of a link, or else."""
         if self._open and self._open[-1] == "h2":
             self.headings.append(data)
+        if self._open and self._open[-1] == "a":
+            self.links.append(data)
         if "style" not in self._open:
             self.text += data
 
@@ -87,18 +90,59 @@ PAGES = [(evaluated, "report.html"), (compared, "compare.html")]
 
 
 def test_a_replay_has_every_part(replayed: Path) -> None:
-    """Figures of rows, searches and answers, by language first as there are several; settings."""
+    """The headline comes first, then figures of rows, searches and answers, and the settings."""
     page = Read((replayed / "report.html").read_text(encoding="utf-8"))
 
     assert page.headings == [
-        "Means over rows by language", "Headline", "Distributions", "By iteration",
-        "Worst conversations", "By agent", "By release", "Data quality", "Searches by language",
-        "Searches", "Searches by score", "Worst searches", "Searches by agent",
-        "Searches by category", "Searches by difficulty", "Searches by release",
-        "Searches by route", "What judges searches", "Answers by language", "Answers",
-        "Answers by agent", "Answers by category", "Answers by difficulty", "Answers by release",
-        "Answers by route", "Settings",
+        "Headline", "Contents", "Figures", "Distributions", "By iteration",
+        "Worst conversations", "Rows by stratum", "Searches", "Searches by score",
+        "Worst searches", "Searches by stratum", "What judges searches", "Answers",
+        "Answers by stratum", "Data quality", "Settings",
     ]  # fmt: skip
+
+
+def test_the_contents_lead_to_every_section(replayed: Path) -> None:
+    """Each link of the contents names a section that is there, in the order of the page."""
+    page = Read((replayed / "report.html").read_text(encoding="utf-8"))
+
+    links = [value for name, value in page.attributes if name == "href"]
+    anchors = [value for name, value in page.attributes if name == "id"]
+    assert links == [f"#{anchor}" for anchor in anchors[1:]]
+    assert page.links == page.headings[2:]
+
+
+def test_strata_are_folded_with_their_warnings_inside(replayed: Path) -> None:
+    """Closed, a dimension takes a line that counts its strata; language stands first."""
+    found = (replayed / "report.html").read_text(encoding="utf-8")
+
+    (rows,) = re.findall(r"<h2>Rows by stratum</h2>(.*?)</section>", found, re.S)
+    folded = re.findall(r"<details class=\"card folded\">(.*?)</details>", rows, re.S)
+    assert rows == "".join(f'<details class="card folded">{one}</details>' for one in folded)
+    assert [re.search(r"<h3>(.*?)</h3>", one)[1] for one in folded] == [  # type: ignore[index]
+        "Rows by language", "Sums by agent", "Sums by release",
+    ]  # fmt: skip
+    summary, inside = folded[0].split("</summary>")
+    assert "2 strata, 2 with a warning" in summary
+    assert "fewer than 50 units" in inside
+
+
+def test_several_languages_are_told_in_the_headline(replayed: Path) -> None:
+    """A mean over languages is shown with the advice to look at each."""
+    found = (replayed / "report.html").read_text(encoding="utf-8")
+
+    (headline,) = re.findall(r"<h2>Headline</h2>(.*?)</section>", found, re.S)
+    assert "in 2 languages" in headline
+
+
+def test_gate_efficiency_says_how_many_searches_could_have_been_saved(replayed: Path) -> None:
+    """Its tile and its row have the counts that the report has."""
+    gate = json.loads((replayed / "report.json").read_text())["gate"]
+    page = Read((replayed / "report.html").read_text(encoding="utf-8"))
+
+    saved, could = gate["correct_skip"], gate["correct_skip"] + gate["wasted"]
+    said = f"{saved} of {could} searches that were not needed were skipped"
+    assert could > 0
+    assert page.text.count(f"{said}; {gate['labelled']} decisions have a label") == 2
 
 
 def test_the_headline_is_that_of_the_report(replayed: Path) -> None:
@@ -127,18 +171,19 @@ def test_an_evaluation_has_its_parts(folder: Path) -> None:
     page = Read((folder / "A" / "report.html").read_text(encoding="utf-8"))
 
     assert page.headings == [
-        "Headline", "Distributions", "Worst queries", "Data quality", "Settings",
+        "Headline", "Contents", "Distributions", "Worst queries", "Data quality", "Settings",
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("made", "file"), PAGES)
 def test_a_page_needs_nothing_else(folder: Path, made: Callable[[Path], Path], file: str) -> None:
-    """No script, no link, no address: it can be sent as it is."""
+    """No script, no address, no link but to its own parts: it can be sent as it is."""
     found = (made(folder) / file).read_text(encoding="utf-8")
     page = Read(found)
 
-    assert not {"script", "link", "img", "iframe", "a", "object"} & set(page.tags)
-    assert not {name for name, _ in page.attributes} & {"src", "href", "srcset"}
+    assert not {"script", "link", "img", "iframe", "object"} & set(page.tags)
+    assert not {name for name, _ in page.attributes} & {"src", "srcset"}
+    assert all(str(value).startswith("#") for name, value in page.attributes if name == "href")
     assert "http" not in found.replace("http-equiv", "")
     assert "url(" not in found
 

@@ -6,7 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from stream_metrics.adapters.html.figures import titled
-from stream_metrics.adapters.html.markup import Child, Safe, card, element, page, section, table
+from stream_metrics.adapters.html.markup import (
+    Child,
+    Safe,
+    Section,
+    card,
+    element,
+    page,
+    section,
+    table,
+)
 from stream_metrics.adapters.html.pictures import interval as drawn_interval
 from stream_metrics.evaluation.wording import (
     about,
@@ -25,7 +34,7 @@ Block = dict[str, Any]
 def comparison_page(found: Block) -> str:
     """The page of what ``evaluation.versus.versus`` gives."""
     names = [run["name"] for run in found["runs"]]
-    sections: list[Child] = []
+    sections: list[Section] = []
     if found["notes"]:
         notes = element("ul", *(element("li", note) for note in found["notes"]))
         sections.append(section("To know first", element("div", notes, class_="card notes")))
@@ -52,7 +61,7 @@ def _titles(found: Block) -> _Titles:
     )  # fmt: skip
 
 
-def _family(stratum: str, names: Sequence[str], family: Block, titles: _Titles) -> list[Child]:
+def _family(stratum: str, names: Sequence[str], family: Block, titles: _Titles) -> list[Section]:
     before = f"{stratum}: " if stratum else ""
     differences, values = [], []
     reasons: dict[str, list[str]] = {}

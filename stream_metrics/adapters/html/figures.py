@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 from stream_metrics.adapters.html.markup import (
     Child,
     Safe,
+    Section,
     breakable,
-    card,
     element,
+    folded,
     joined,
     section,
     table,
 )
+from stream_metrics.evaluation.estimates import LANGUAGE
 from stream_metrics.evaluation.observed import better_of, name_beside, title_of
 from stream_metrics.evaluation.wording import interval, number, variance
 
@@ -22,6 +25,10 @@ MOST_ACROSS: Final = 3
 """Strata beside each other, with their average and variance: more do not fit on paper."""
 METRICS_ACROSS: Final = 4
 """Metrics beside each other, where the strata stand below each other."""
+
+
+def _note(text: str) -> Safe:
+    return element("span", text, class_="muted")
 
 
 def titled(one: str, *more: Child) -> Safe:
@@ -34,14 +41,15 @@ def titled(one: str, *more: Child) -> Safe:
     )
 
 
-def tile(one: str, found: Mapping[str, float | None], ci: str) -> Safe:
-    """A figure by itself; ``ci`` is the title of its interval."""
+def tile(one: str, found: Mapping[str, float | None], ci: str, context: str | None = None) -> Safe:
+    """A figure by itself; ``ci`` is the title of its interval, ``context`` what else to know."""
     better = better_of(one)
     bounds = interval({**found})
     return element(
         "div",
         element("h3", title_of(one)),
         element("p", number(found["value"]), class_="value"),
+        None if context is None else element("p", context),
         element("p", f"{ci} {bounds}" if bounds != "-" else "no interval", class_="muted"),
         element("p", f"{better} is better", class_="muted") if better != "neither" else None,
         class_="card tile",
@@ -53,8 +61,17 @@ def figures_table(
     figures: Mapping[str, Mapping[str, Any]],
     ci: str,
     caption: str = "Figures with intervals",
+    context: Mapping[str, str] = MappingProxyType({}),
 ) -> Safe:
-    """A row a figure; ``ci`` is the title of the intervals."""
+    """A row a figure.
+
+    Args:
+        names: The figures, in the order of the rows.
+        figures: Their values and intervals.
+        ci: The title of the intervals.
+        caption: What a screen reader says of the table.
+        context: Of some figures, by name, what the reader must know beside the value.
+    """
     rows = []
     for one in names:
         found = figures[one]
@@ -62,7 +79,7 @@ def figures_table(
         n = found.get("n")
         rows.append(
             (
-                titled(one),
+                titled(one, *([_note(context[one])] if one in context else [])),
                 number(found["value"]),
                 interval({**found}),
                 number(found.get("sd")),
@@ -76,7 +93,7 @@ def figures_table(
 def stratified(
     dimension: str, strata: Mapping[str, Any], names: Sequence[str], by: str = "By"
 ) -> Safe:
-    """A section about the strata of a dimension, in tables that fit on paper.
+    """The strata of a dimension, folded, in tables that fit on paper, with their warnings inside.
 
     A few strata stand beside each other, and metrics below; of more strata each is a row, and the
     metrics are dealt out to several tables.
@@ -86,15 +103,34 @@ def stratified(
     tables = (
         [_metrics_down(caption, strata, names)] if across else _strata_down(caption, strata, names)
     )
-    told: dict[str, list[str]] = {}
+    warned: dict[str, list[str]] = {}
     for stratum, note in strata["notes"].items():
-        told.setdefault(note, []).append(stratum)
-    notes = [element("li", f"{', '.join(several)}: {note}") for note, several in told.items()]
-    return section(
+        warned.setdefault(note, []).append(stratum)
+    notes = [element("li", f"{', '.join(several)}: {note}") for note, several in warned.items()]
+    summary = f"{len(strata['units'])} strata"
+    if strata["notes"]:
+        summary += f", {len(strata['notes'])} with a warning"
+    return folded(
         caption,
-        element("div", element("ul", *notes), class_="card notes") if notes else None,
-        *map(card, tables),
+        summary,
+        element("ul", *notes, class_="notes") if notes else None,
+        *tables,
     )
+
+
+def strata_of(by: str, strata: Mapping[str, Any], names: Sequence[str]) -> list[Section]:
+    """A section with the strata of each dimension; none without a dimension."""
+    found = [stratified(one, strata[one], names, by) for one in language_first(strata)]
+    return [section(f"{by} stratum", *found)] if found else []
+
+
+def language_first(dimensions: Iterable[str]) -> list[str]:
+    """The dimensions in their order, but language first: means over languages say little of any.
+
+    >>> language_first(["agent", "language"])
+    ['language', 'agent']
+    """
+    return sorted(dimensions, key=lambda one: one != LANGUAGE)
 
 
 def _metrics_down(caption: str, strata: Mapping[str, Any], names: Sequence[str]) -> Safe:

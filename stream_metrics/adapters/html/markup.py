@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from importlib.resources import files
-from typing import Final
+from typing import Final, NamedTuple
 
 _UNSEEN: Final = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]"
@@ -117,10 +117,23 @@ def breakable(title: str) -> Safe:
     return joined(first, *((element("wbr"), one) for one in others))
 
 
-def section(title: str, *children: Child, lead: str | None = None) -> Safe:
+class Section(NamedTuple):
+    """A part of the page, and the heading that the contents list."""
+
+    title: str
+    body: Safe
+
+
+def section(title: str, *children: Child, lead: str | None = None) -> Section:
     """A part of the page, with its heading."""
     about = None if lead is None else element("p", lead, class_="muted lead")
-    return element("section", element("h2", title), about, *children)
+    return Section(title, joined(element("h2", title), about, *children))
+
+
+def folded(title: str, summary: str, *children: Child) -> Safe:
+    """A card that shows its title and a summary, and opens on demand; print shows it open."""
+    head = element("summary", element("h3", title), element("span", summary, class_="muted"))
+    return element("details", head, *children, class_="card folded")
 
 
 def card(*children: Child) -> Safe:
@@ -128,8 +141,18 @@ def card(*children: Child) -> Safe:
     return element("div", *children, class_="card")
 
 
-def page(title: str, lead: Child, sections: Iterable[Child]) -> str:
-    """The whole page."""
+def page(title: str, lead: Child, sections: Sequence[Section]) -> str:
+    """The whole page: its first section, then the contents, then the other sections."""
+    numbered = [(f"part-{number}", one) for number, one in enumerate(sections, start=1)]
+    links = [element("a", one.title, href=f"#{anchor}") for anchor, one in numbered[1:]]
+    contents = element(
+        "nav",
+        element("h2", "Contents"),
+        element("ul", *(element("li", link) for link in links)),
+        aria_label="Contents",
+        class_="contents",
+    )
+    first, *others = (element("section", one.body, id=anchor) for anchor, one in numbered)
     return (
         "<!doctype html>\n"
         + element(
@@ -146,7 +169,7 @@ def page(title: str, lead: Child, sections: Iterable[Child]) -> str:
             element(
                 "body",
                 element("header", element("h1", title), element("p", lead, class_="muted")),
-                element("main", *sections),
+                element("main", first, contents if others else None, *others),
                 element(
                     "footer", "Made by stream-metrics from the files beside it.", class_="muted"
                 ),

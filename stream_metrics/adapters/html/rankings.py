@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from stream_metrics.adapters.html.figures import figures_table, stratified, tile
-from stream_metrics.adapters.html.markup import Child, Safe, card, element, name, section, table
+from stream_metrics.adapters.html.figures import figures_table, strata_of, tile
+from stream_metrics.adapters.html.markup import Section, card, element, name, section, table
 from stream_metrics.adapters.html.pictures import histogram
 from stream_metrics.adapters.run_directory import gather
-from stream_metrics.evaluation.estimates import LANGUAGE
 from stream_metrics.evaluation.gathered import MOST_HISTOGRAMS, Queries
 from stream_metrics.evaluation.headline import figures_of_report
 from stream_metrics.evaluation.wording import number
@@ -34,19 +33,24 @@ class Titles(NamedTuple):
 
 
 ALONE: Final = Titles(
-    "Headline", "Figures with intervals", "Distributions", "Worst queries", "By", "Data quality"
+    "Headline",
+    "Figures with intervals",
+    "Distributions",
+    "Worst queries",
+    "By",
+    "Data quality",
 )
 AMONG: Final = Titles(
-    "Searches", "Searches with intervals", "Searches by score", "Worst searches", "Searches by",
-    "What judges searches",
+    "Searches", "Searches with intervals", "Searches by score", "Worst searches",
+    "Searches by", "What judges searches",
 )  # fmt: skip
 """Beside those of a replay."""
 
 
 def retrieval(
     block: Report, path: Path, ci: str, titles: Titles = ALONE, gathered: Queries | None = None
-) -> list[Child]:
-    """The sections about rankings; the strata of several languages come first.
+) -> list[Section]:
+    """The sections about rankings.
 
     Args:
         block: ``retrieval`` of a report.
@@ -58,13 +62,13 @@ def retrieval(
     Raises:
         InputError: A row is none.
     """
-    if block["queries"] == block["queries_without_judgement"] and titles is AMONG:
+    if titles is AMONG and not judged(block):
         return [_judgements(block, titles.quality)]
     names = list(block["metrics"])
     rows = _read(path, names) if gathered is None else gathered
     shown = list(rows.bins)
     figures = figures_of_report({"retrieval": block})
-    sections: list[Child] = [
+    sections = [
         section(
             titles.headline,
             element("div", *(tile(one, figures[one], ci) for one in shown[:3]), class_="tiles"),
@@ -79,12 +83,13 @@ def retrieval(
         ]
         sections.append(section(titles.distributions, element("div", *charts, class_="charts")))
         sections.append(_worst_queries(rows, shown, titles.worst))
-    strata = {
-        dimension: stratified(dimension, found, names, titles.by)
-        for dimension, found in block["strata"].items()
-    }
-    first = [strata.pop(LANGUAGE)] if LANGUAGE in strata else []
-    return [*first, *sections, *strata.values(), _judgements(block, titles.quality)]
+    sections += strata_of(titles.by, block["strata"], names)
+    return [*sections, _judgements(block, titles.quality)]
+
+
+def judged(block: Report) -> bool:
+    """Whether anything judges any of the rankings."""
+    return bool(block["queries"] != block["queries_without_judgement"])
 
 
 def _read(path: Path, metrics: Sequence[str]) -> Queries:
@@ -93,7 +98,7 @@ def _read(path: Path, metrics: Sequence[str]) -> Queries:
     return gather(path, found, "queries") if path.is_file() else found
 
 
-def _worst_queries(rows: Queries, shown: Sequence[str], title: str) -> Safe:
+def _worst_queries(rows: Queries, shown: Sequence[str], title: str) -> Section:
     worst = list(rows.worst())
     shown = list(dict.fromkeys([rows.by[0], *shown]))[:MOST_HISTOGRAMS]
     of_events = any(row.get("search_id") is not None for _, row in worst)
@@ -113,7 +118,7 @@ def _worst_queries(rows: Queries, shown: Sequence[str], title: str) -> Safe:
     return section(title, card(element("h3", caption), listed), lead=_ORDER)
 
 
-def _judgements(block: Report, title: str) -> Safe:
+def _judgements(block: Report, title: str) -> Section:
     retrieved = block["retrieved"]
     share = f"{block['judged'] / retrieved:.1%}" if retrieved else "-"
     files = {

@@ -7,23 +7,30 @@ from pathlib import Path
 from typing import Any, Final
 
 from stream_metrics.adapters.files import InputError
-from stream_metrics.adapters.html.figures import figures_table, stratified, tile
+from stream_metrics.adapters.html.figures import (
+    figures_table,
+    language_first,
+    strata_of,
+    stratified,
+    tile,
+)
 from stream_metrics.adapters.html.markup import (
-    Child,
     Safe,
+    Section,
     card,
     element,
+    folded,
     name,
     page,
     section,
     table,
 )
 from stream_metrics.adapters.html.pictures import Line, histogram, lines
-from stream_metrics.adapters.html.rankings import ALONE, AMONG, retrieval
+from stream_metrics.adapters.html.rankings import ALONE, AMONG, judged, retrieval
 from stream_metrics.adapters.reports import QUERIES, ROWS, write_text
 from stream_metrics.adapters.run_directory import gather, read_report
 from stream_metrics.evaluation.estimates import LANGUAGE
-from stream_metrics.evaluation.gathered import Conversations, Queries, Stratum
+from stream_metrics.evaluation.gathered import Conversations, Queries, Stratum, telling
 from stream_metrics.evaluation.headline import figures_of_report
 from stream_metrics.evaluation.observed import MACRO
 from stream_metrics.evaluation.wording import interval_title, number
@@ -55,19 +62,21 @@ def write_report_page(directory: Path, searches: Queries | None = None) -> Path:
 def report_page(directory: Path, report: Report, searches: Queries | None = None) -> str:
     """The page as text."""
     source = ", ".join(map(str, report.get("source") or ())) or "unknown"
-    sections: list[Child] = []
+    sections: list[Section] = []
     ci = _interval_title(report)
-    title = "Report of an evaluation"
-    if report.get("aggregate") is not None:
-        title = "Report of a replay"
-        sections += _replay(report, gather(directory / ROWS, Conversations(), "conversations"), ci)
+    replayed = report.get("aggregate") is not None
+    rows = gather(directory / ROWS, Conversations(), "conversations") if replayed else None
+    if rows is not None:
+        sections += [_headline(report, ci), *_replay(report, rows, ci)]
     if report.get("retrieval") is not None:
-        among = title == "Report of a replay"
-        titles = AMONG if among else ALONE
+        titles = AMONG if replayed else ALONE
         sections += retrieval(report["retrieval"], directory / QUERIES, ci, titles, searches)
     if report.get("generation") is not None:
         sections += _generation(report["generation"], ci)
+    if rows is not None:
+        sections.append(_quality(report, rows))
     sections.append(_settings(report))
+    title = f"Report of {'a replay' if replayed else 'an evaluation'}"
     return page(title, ["Of ", element("bdi", source), "."], sections)
 
 
@@ -82,26 +91,56 @@ def _interval_title(report: Report) -> str:
 # -- of a replay ------------------------------------------------------------------------------
 
 
-def _replay(report: Report, rows: Conversations, ci: str) -> list[Child]:
-    """The sections about rows; the strata of several languages come first."""
+def _headline(report: Report, ci: str) -> Section:
+    """The figures that a reader looks for first, and how much they were made of."""
     figures = figures_of_report(report)
+    context = _context(report)
+    block = report.get("retrieval")
+    ranked = telling(list(block["metrics"]))[:1] if block and judged(block) else []
+    shown = ["srr", "sre", "avg_gain", *ranked, *context]
+    tiles = [
+        tile(one, figures[one], ci, context.get(one))
+        for one in shown
+        if figures[one]["value"] is not None
+    ]
     counts = report["counts"]
-    strata = {
-        dimension: stratified(dimension, _by_metric(found), MACRO, "Means over rows by")
-        for dimension, found in report["strata"].items()
+    lead = (
+        f"{counts['conversations']:,} conversations, {counts['results']:,} results, "
+        f"{counts['duplicates']:,} of them duplicates."
+    )
+    languages = (report["strata"].get(LANGUAGE) or {}).get("strata") or ()
+    if languages:
+        lead += (
+            f" They are in {len(languages)} languages, and a mean over languages says little "
+            "about any of them: the means by language are under “Rows by stratum”."
+        )
+    return section("Headline", element("div", *tiles, class_="tiles"), lead=lead)
+
+
+def _context(report: Report) -> dict[str, str]:
+    """What a figure of the gate is a share of, by the name of the figure."""
+    gate = report.get("gate") or {}
+    if not gate.get("labelled"):
+        return {}
+    saved = gate["correct_skip"]
+    return {
+        "gate_efficiency": f"{saved:,} of {saved + gate['wasted']:,} searches that were not "
+        f"needed were skipped; {gate['labelled']:,} decisions have a label"
     }
-    first = [strata.pop(LANGUAGE)] if LANGUAGE in strata else []
+
+
+def _replay(report: Report, rows: Conversations, ci: str) -> list[Section]:
+    """The sections about rows; of their strata those by language come first."""
+    figures = figures_of_report(report)
     elsewhere = {*ANSWERS, *((report.get("retrieval") or {}).get("metrics") or {})}
     shown = [one for one in figures if not one.startswith("counts.") and one not in elsewhere]
-    sections: list[Child] = [
-        *first,
+    table_ = figures_table(shown, figures, ci, context=_context(report))
+    sections = [
         section(
-            "Headline",
-            element("div", *(tile(one, figures[one], ci) for one in shown[:3]), class_="tiles"),
-            card(figures_table(shown, figures, ci)),
-            lead=f"{counts['conversations']:,} conversations, {counts['results']:,} results, "
-            f"{counts['duplicates']:,} of them duplicates. SRR, SRE and AvgGain are over all "
-            "results; the others are means over rows.",
+            "Figures",
+            card(table_),
+            lead="SRR, SRE, AvgGain, RG, the labelled share and the figures of gate and routing "
+            "are computed from totals over all rows; the others are means over rows.",
         ),
         section(
             "Distributions",
@@ -119,16 +158,18 @@ def _replay(report: Report, rows: Conversations, ci: str) -> list[Child]:
     if rows.by_iteration():
         sections.append(_iterations(rows))
     sections.append(_worst_conversations(rows))
-    for dimension in ("agent", "release"):
-        sums = rows.strata(dimension)
-        if sums:
-            sections.append(_strata(dimension, sums))
-    sections += strata.values()
-    sections.append(_quality(report, rows))
+    strata = [
+        stratified(dimension, _by_metric(report["strata"][dimension]), MACRO, "Rows by")
+        for dimension in language_first(report["strata"])
+    ]
+    sums = {dimension: rows.strata(dimension) for dimension in ("agent", "release")}
+    strata += [_strata(dimension, found) for dimension, found in sums.items() if found]
+    if strata:
+        sections.append(section("Rows by stratum", *strata))
     return sections
 
 
-def _iterations(rows: Conversations) -> Safe:
+def _iterations(rows: Conversations) -> Section:
     found = rows.by_iteration()
     behind = table(
         "By iteration", ("Iteration", "Rows", "SRR", "SRE"),
@@ -150,7 +191,7 @@ def _iterations(rows: Conversations) -> Safe:
     )
 
 
-def _worst_conversations(rows: Conversations) -> Safe:
+def _worst_conversations(rows: Conversations) -> Section:
     titles = ("Conversation", "Agent", "Turn", "Iterations", "Results", "Duplicates", "SRR", "SRE")
 
     def of(caption: str, found: Sequence[Mapping[str, Any]]) -> Safe:
@@ -183,10 +224,9 @@ def _strata(dimension: str, strata: Sequence[Stratum]) -> Safe:
         )
         for one in strata
     ]  # fmt: skip
-    caption = f"By {dimension}"
-    return section(
-        caption, card(table(caption, (dimension.title(), "Rows", "Results", "SRR", "SRE"), rows))
-    )
+    caption = f"Sums by {dimension}"
+    listed = table(caption, (dimension.title(), "Rows", "Results", "SRR", "SRE"), rows)
+    return folded(caption, f"{len(strata)} strata", listed)
 
 
 def _by_metric(found: Report) -> Report:
@@ -217,7 +257,7 @@ _QUALITY: Final = {
 }
 
 
-def _quality(report: Report, rows: Conversations) -> Safe:
+def _quality(report: Report, rows: Conversations) -> Section:
     counts = report["counts"]
     cells = [(title, f"{counts[one]:,}") for one, title in _QUALITY.items()]
     cells.append(("Rows over a limit", f"{rows.over_limit:,}"))
@@ -239,8 +279,8 @@ def _quality(report: Report, rows: Conversations) -> Safe:
 # -- of answers -------------------------------------------------------------------------------
 
 
-def _generation(block: Report, ci: str) -> list[Child]:
-    """Means of answers; the strata of several languages come first."""
+def _generation(block: Report, ci: str) -> list[Section]:
+    """Means of answers, and their strata."""
     names = list(block["metrics"])
     figures = figures_of_report({"generation": block})
     means = section(
@@ -250,12 +290,8 @@ def _generation(block: Report, ci: str) -> list[Child]:
         lead="Answers against reference answers, the question and what was retrieved; means over "
         "turns. Support is overlap of words, whatever the answer means.",
     )
-    strata = {
-        dimension: stratified(dimension, found, names, "Answers by")
-        for dimension, found in block["strata"].items()
-    }
-    first = [strata.pop(LANGUAGE)] if LANGUAGE in strata else []
-    return [*first, means, *strata.values()]
+    strata = strata_of("Answers by", block["strata"], names)
+    return [means, *strata]
 
 
 def _answered(block: Report) -> list[tuple[str, str]]:
@@ -272,14 +308,12 @@ def _answered(block: Report) -> list[tuple[str, str]]:
 # -- of both ----------------------------------------------------------------------------------
 
 
-def _settings(report: Report) -> Safe:
+def _settings(report: Report) -> Section:
     cells = [(name(key), name(value)) for key, value in _flat(report.get("config") or {}, "")]
     if not cells:
         return section("Settings", card(element("p", "The report has none.", class_="muted")))
     inside = table("Settings", ("Setting", "Value"), cells, words=2)
-    return section(
-        "Settings", card(element("details", element("summary", "What figures depend on"), inside))
-    )
+    return section("Settings", folded("What figures depend on", f"{len(cells)} settings", inside))
 
 
 def _flat(config: Mapping[str, Any], prefix: str) -> list[tuple[str, str]]:
