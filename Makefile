@@ -17,7 +17,7 @@ RUNTIME := .venv/.runtime
 READY := .venv/.ready
 PYTEST := $(BIN)/python -m pytest
 PLAIN := tests/property $(addprefix tests/unit/test_, bad_input.py contract.py examples.py regressions.py)
-CODE := stream_metrics deploy tests kernel compiled $(wildcard benchmarks)
+CODE := stream_metrics deploy docs tests kernel compiled $(wildcard benchmarks)
 
 # The compiled kernel: the stamp of its last installation, and what it is made from. maturin comes
 # from .venv; cargo from PATH, or from where rustup puts it.
@@ -36,7 +36,7 @@ PIN := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes
 	--no-emit-find-links --no-config --quiet --custom-compile-command "make lock"
 
 .PHONY: help setup demo build test test-all test-fast test-unit test-services check format stack bench bench-replay bounds peers profile services \
-	tools kernel dashboards panels docs lock clean campaign mutations fuzz drill calibration
+	tools kernel dashboards panels docs docs-site lock clean campaign mutations fuzz drill calibration
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -227,9 +227,21 @@ docs: setup ## Generate the reference pages
 	@$(BIN)/python -m stream_metrics.cli.docs docs/reference
 	@$(BIN)/python -m tests.mutations docs/evidence
 
+# The site has an environment of its own. The variable silences an advertisement of its theme.
+.venv/docs/.ready: docs/requirements.txt | $(READY)
+	@echo "installing what builds the documentation site"
+	@$(BIN)/python -m venv .venv/docs
+	@.venv/docs/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+docs-site: .venv/docs/.ready ## Build the documentation as a site in out/site; fails on a broken link
+	@NO_MKDOCS_2_WARNING=1 .venv/docs/bin/mkdocs build --strict --quiet
+	@echo "out/site/index.html"
+
 lock: setup ## Pin the newest versions that pyproject.toml allows, with hashes
 	@$(PIN) --extra dev --upgrade --output-file constraints.txt pyproject.toml
 	@$(PIN) --constraint constraints.txt --output-file deploy/docker/requirements.txt pyproject.toml
+	@$(PIN) --upgrade --output-file docs/requirements.txt docs/requirements.in
 	@$(PIN) --upgrade --output-file benchmarks/peers/requirements.txt benchmarks/peers/requirements.in
 	@printf 'maturin\nmypy\nsetuptools\n' | $(PIN) --constraint constraints.txt \
 		--output-file deploy/docker/build-requirements.txt -

@@ -16,6 +16,7 @@ import pytest
 import typer
 from prometheus_client import CollectorRegistry
 
+from docs import site
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.adapters.prometheus.windows import WindowCollector
 from stream_metrics.cli import app
@@ -59,7 +60,8 @@ SUFFIXES = ("py", "md", "lua", "toml", "txt", "yml", "yaml", "json", "jsonl")
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 _INLINE = re.compile(r"`([^`\n]+)`")
-_LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+_LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
+_HEADING = re.compile(r"^#{1,6} +(.*?) *#*$", re.M)
 _PATH = re.compile(rf"[\w.-]+(?:/[\w.-]+)*\.(?:{'|'.join(SUFFIXES)})(?::[\w.]+)?")
 _PLACE = re.compile(r"([\w./-]+\.py):([\w.]+)")
 _SETTING = re.compile(
@@ -121,6 +123,25 @@ def events(*documents: Path) -> list[Mention]:
     return found
 
 
+def links(document: Path) -> list[tuple[str, str]]:
+    """The links inside the repository: path, which is empty for the page itself, and anchor."""
+    text = _INLINE.sub("", _FENCE.sub("", document.read_text(encoding="utf-8")))
+    return [(path, anchor) for path, anchor in _LINK.findall(text) if "://" not in path]
+
+
+@lru_cache
+def anchors(document: Path) -> frozenset[str]:
+    """The anchors of a page's headings, as code forges and the site make them."""
+    text = _FENCE.sub("", document.read_text(encoding="utf-8"))
+    found: list[str] = []
+    for heading in _HEADING.findall(text):
+        words = re.sub(r"\]\([^)]*\)", "]", heading).lower()
+        slug = re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
+        repeats = sum(1 for one in found if re.fullmatch(re.escape(slug) + r"(-\d+)?", one))
+        found.append(f"{slug}-{repeats}" if repeats else slug)
+    return frozenset(found)
+
+
 @lru_cache
 def names_in(file: Path) -> frozenset[str]:
     """The classes, functions, methods and constants of a module, dotted."""
@@ -167,14 +188,55 @@ def test_every_file_that_is_named_exists() -> None:
         and located(mention.text.partition(":")[0], mention.document) is None
     ]
     for document in DOCUMENTS:
-        text = _FENCE.sub("", document.read_text(encoding="utf-8"))
         missing += [
-            f"{document.relative_to(ROOT)}: {link}"
-            for link in _LINK.findall(text)
-            if "://" not in link and not (document.parent / link).exists()
+            f"{document.relative_to(ROOT)}: {path}"
+            for path, _ in links(document)
+            if not (document.parent / path).exists()
         ]
 
     assert missing == []
+
+
+def test_every_link_to_a_section_leads_to_one() -> None:
+    """The part of a link behind ``#`` is the anchor of a heading on the page."""
+    missing = [
+        f"{document.relative_to(ROOT)}: {path}#{anchor}"
+        for document in DOCUMENTS
+        for path, anchor in links(document)
+        if anchor and anchor not in anchors((document.parent / path) if path else document)
+    ]
+
+    assert missing == []
+
+
+def test_every_page_can_be_reached_from_the_navigation() -> None:
+    """The site's navigation names every page of the documentation once, and no others."""
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    named = re.findall(r"[\w./-]+\.md", text.partition("\nnav:")[2])
+    pages = [str(path.relative_to(ROOT / "docs")) for path in ROOT.glob("docs/**/*.md")]
+
+    assert sorted(named) == sorted([*pages, *site.PAGES_BESIDE.values()])
+
+
+def test_links_lead_to_the_same_pages_on_the_site() -> None:
+    """Pages beside ``docs`` have other places there; files that are no pages are named only."""
+    known = {"readme.md", "guides/alerts.md", "runbooks/SRRSpike.md"}
+
+    assert (
+        site.rewritten("[a](../../README.md#b)", "guides/alerts.md", known) == "[a](../readme.md#b)"
+    )
+    assert (
+        site.rewritten("[a](docs/guides/alerts.md)", "readme.md", known) == "[a](guides/alerts.md)"
+    )
+    assert site.rewritten("[a](../LICENSE) [b](#b)", "guides/alerts.md", known) == "a [b](#b)"
+    assert site.rewritten("```\n[a](LICENSE)\n```\n", "readme.md", known).count("](") == 1
+
+
+def test_a_page_is_summed_up_by_its_first_sentence() -> None:
+    """Headings, code and lists are passed over, and a link gives its text."""
+    page = "# Limits\n\n```sh\nls.\n```\n\n1. One.\n\nNot more\nthan [ten](x.md). Or so.\n"
+
+    assert site.first_sentence(page) == "Not more than ten."
 
 
 def test_every_function_that_is_named_exists() -> None:
@@ -214,6 +276,30 @@ def test_the_readme_says_what_its_events_give() -> None:
 
     assert (row["srr"], row["sre"], row["sre_upper"]) == (0.25, 0.25, 0.5)
     assert row["duplicates_of"] == {"r-3": "r-1"}
+
+
+def test_the_first_events_are_those_that_the_readme_shows() -> None:
+    """``examples/first-events.jsonl`` holds the events of the README, in its order."""
+    lines = (ROOT / "examples" / "first-events.jsonl").read_text(encoding="utf-8").splitlines()
+    shown = [json.loads(event.text) for event in events(ROOT / "README.md")]
+
+    assert len(shown) == 3
+    assert [json.loads(line) for line in lines] == shown
+
+
+def test_the_readme_fits_into_160_lines() -> None:
+    """What is longer belongs into a page of its own."""
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 160
+
+
+def test_the_page_of_commands_has_every_command() -> None:
+    """``docs/reference/cli.md`` has a row for each command, and no others."""
+    page = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `stream-metrics ([a-z -]+)` \|", page, re.M)
+    found = commands()
+    leaves = [name for name, command in found.items() if not getattr(command, "commands", None)]
+
+    assert sorted(rows) == sorted(leaves)
 
 
 def test_the_page_for_producers_says_what_its_events_give() -> None:
