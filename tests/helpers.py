@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -10,7 +12,7 @@ from hypothesis import settings
 from deploy.local.waiting import wait_until
 from stream_metrics.cli import main
 
-__all__ = ["examples", "refused", "wait_until"]
+__all__ = ["examples", "refused", "rest_long", "wait_until"]
 
 
 def examples(number: int) -> int:
@@ -33,3 +35,16 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert said.out == ""
     assert said.err.count("\n") == 1, said.err
     return said.err
+
+
+def rest_long(cases: Iterable[Any], now: int = 1) -> list[Any]:
+    """Cases of a claim for ``pytest.mark.parametrize``: the first ``now`` run with ``make test``,
+    the others, marked ``long``, with ``make test-all``."""
+    listed = list(cases)
+    return [
+        *listed[:now],
+        *(
+            pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.long)
+            for case in listed[now:]
+        ),
+    ]

@@ -19,8 +19,13 @@ def worker_grants() -> dict[str, list[Grant]]:
     """The rights that the page's commands give to the worker, and by which setting they come."""
     _, _, text = PAGE.read_text().partition("### Rights of the worker")
     found: dict[str, list[Grant]] = {}
-    for number, block in enumerate(re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S)):
-        found[CASES[number]] = [
+    blocks = [
+        block
+        for block in re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S)
+        if "acl User:worker " in block
+    ]
+    for case, block in zip(CASES, blocks, strict=True):
+        found[case] = [
             _granted(line) for line in block.splitlines() if line.startswith("acl User:worker ")
         ]
     return found

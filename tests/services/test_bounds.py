@@ -30,6 +30,7 @@ CACHE_RESULTS = 3_000
 Body = dict[str, Any]
 
 
+@pytest.mark.long
 async def test_memory_does_not_grow_with_the_conversations(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
@@ -151,6 +152,7 @@ async def test_a_conversation_of_two_thousand_results(
     assert await system.stop_workers() == [0]
 
 
+@pytest.mark.long
 async def test_a_flood_of_label_revisions(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
@@ -175,6 +177,7 @@ async def test_a_flood_of_label_revisions(
     assert await system.stop_workers() == [0]
 
 
+@pytest.mark.long
 async def test_a_flood_of_labels_for_nothing(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
@@ -201,6 +204,7 @@ async def test_a_flood_of_labels_for_nothing(
     assert await system.stop_workers() == [0]
 
 
+@pytest.mark.long
 async def test_a_flood_of_agents(kafka: Kafka, redis_server: RedisServer, tmp_path: Path) -> None:
     """Ten thousand agents have no more series than fifty and ``other``, and no event is missing."""
     sent = Sent()

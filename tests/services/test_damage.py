@@ -88,8 +88,13 @@ async def offsets(raw: Any, group: Scene) -> dict[int, dict[bytes, bytes]]:
     "damages",
     [
         (windows, positions, conversations),
-        (fingerprints, of_another_type, windows_of_another_type),
-        (lists_of_another_type, lists_of_another_type, lists_of_another_type),
+        pytest.param(
+            (fingerprints, of_another_type, windows_of_another_type), marks=pytest.mark.long
+        ),
+        pytest.param(
+            (lists_of_another_type, lists_of_another_type, lists_of_another_type),
+            marks=pytest.mark.long,
+        ),
     ],
     ids=["content", "keys", "lists"],
 )

@@ -148,6 +148,7 @@ async def letters_are_left(
     assert f"passed over, of forgotten conversations: {len(marked)}" in text
 
 
+@pytest.mark.long
 async def test_the_forgotten_stay_so_when_topics_are_read_or_sent_again(
     kafka: Kafka, redis_factory: Callable[[], Awaitable[RedisServer]], tmp_path: Path
 ) -> None:

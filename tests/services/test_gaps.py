@@ -197,6 +197,7 @@ async def test_a_topic_made_anew_halts_where_it_was_read(
     await group.stop()
 
 
+@pytest.mark.long
 async def test_a_topic_made_anew_is_rebuilt(
     kafka: Kafka, redis: RedisServer, tmp_path: Path
 ) -> None:
@@ -261,6 +262,7 @@ async def behind_the_start(
     return group, await group.start(policy), stored, first
 
 
+@pytest.mark.long
 async def test_records_that_are_gone_halt_their_partition(
     kafka: Kafka, redis: RedisServer, tmp_path: Path
 ) -> None:
@@ -339,6 +341,7 @@ async def test_an_emptied_redis_halts(
     await group.stop()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("live", [True, False], ids=["live", "stopped"])
 async def test_an_emptied_redis_is_rebuilt(
     kafka: Kafka, redis: RedisServer, tmp_path: Path, live: bool

@@ -22,7 +22,7 @@ from stream_metrics.adapters.kafka.rights import worker_rights
 from stream_metrics.settings import KafkaSettings
 from stream_metrics.traffic import TrafficProfile, generate
 from tests.conftest import need_servers
-from tests.helpers import wait_until
+from tests.helpers import rest_long, wait_until
 from tests.services.live import PARTITIONS, LiveSystem, Produced, produce, said, stored
 from tests.services.secured import (
     CASES,
@@ -171,7 +171,7 @@ async def same_as_replay(system: LiveSystem) -> None:
         assert (live / name).read_bytes()
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", rest_long(CASES))
 async def test_the_listed_rights_are_enough(
     secured: Secured, redis: RedisServer, tmp_path: Path, case: str
 ) -> None:
@@ -193,7 +193,7 @@ async def test_the_listed_rights_are_enough(
     assert await system.stop_workers() == [0]
 
 
-@pytest.mark.parametrize(("case", "lacking"), EACH_RIGHT)
+@pytest.mark.parametrize(("case", "lacking"), rest_long(EACH_RIGHT))
 async def test_a_right_less_is_named(
     secured: Secured, redis: RedisServer, tmp_path: Path, case: str, lacking: Grant
 ) -> None:
@@ -220,7 +220,7 @@ async def test_a_right_less_is_named(
     assert sentence in worker.log_tail()
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", rest_long(CASES))
 async def test_no_right_at_all_names_all(
     secured: Secured, redis: RedisServer, tmp_path: Path, case: str
 ) -> None:
@@ -244,7 +244,7 @@ def reason_of(case: str, right: Grant) -> str:
     return "rights"
 
 
-@pytest.mark.parametrize(("case", "lacking"), EACH_RIGHT)
+@pytest.mark.parametrize(("case", "lacking"), rest_long(EACH_RIGHT))
 async def test_a_right_taken_away_is_waited_for(
     secured: Secured, redis: RedisServer, tmp_path: Path, case: str, lacking: Grant
 ) -> None:
@@ -316,7 +316,9 @@ async def test_a_login_that_fails_is_explained(
     assert PASSWORD not in text
 
 
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"])
+@pytest.mark.parametrize(
+    "mechanism", rest_long(["SCRAM-SHA-512", "PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"])
+)
 async def test_each_mechanism_logs_in(
     secured: Secured, redis: RedisServer, tmp_path: Path, mechanism: str
 ) -> None:
@@ -373,7 +375,7 @@ async def test_a_certificate_logs_in(redis: RedisServer, tmp_path: Path) -> None
         assert await system.stop_workers() == [0]
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, "forget and the output topic"])
+@pytest.mark.parametrize("command", rest_long([*COMMANDS, "forget and the output topic"]))
 async def test_commands_need_what_the_page_says(
     secured: Secured, redis: RedisServer, tmp_path: Path, command: str
 ) -> None:

@@ -139,6 +139,7 @@ async def both_scraped(prometheus: Prometheus) -> bool:
     return bool(found) and found[0]["value"][1] == "2"
 
 
+@pytest.mark.long
 async def test_a_restarted_redis_changes_nothing(
     kafka: Kafka, redis: RedisServer, tmp_path: Path
 ) -> None:

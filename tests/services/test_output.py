@@ -146,6 +146,7 @@ async def test_a_killed_worker_leaves_the_rows_of_export(
     assert await system.stop_workers() == [0, 0]
 
 
+@pytest.mark.long
 async def test_a_worker_that_wakes_up_late_puts_no_old_row_last(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
@@ -208,6 +209,7 @@ async def test_a_row_that_the_topic_does_not_take_is_waited_for(
     assert await system.stop_workers() == [0]
 
 
+@pytest.mark.long
 async def test_a_migration_sends_all_rows(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:

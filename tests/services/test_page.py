@@ -12,6 +12,7 @@ import pytest_asyncio
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, async_playwright, expect
 
+from tests.helpers import rest_long
 from tests.page import NOON_US, Showcase
 from tests.unit.test_state_partition import NOON_S
 from tests.unit.test_worst import labelled, searched
@@ -87,7 +88,7 @@ async def ordinary(**options: Any) -> Showcase:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 768, 1440])
+@pytest.mark.parametrize("width", rest_long([360, 768, 1440]))
 async def test_the_page_is_accessible_and_fits(browser: Browser, width: int, scheme: str) -> None:
     """With all that opens open nothing sticks out, and axe-core and the console are silent."""
     showcase = await ordinary()

@@ -54,6 +54,7 @@ async def test_settings_are_changed_by_a_migration(
     assert (code, "nothing to do" in said) == (0, True), said
 
 
+@pytest.mark.long
 async def test_settings_that_need_the_events_are_changed_by_a_rebuild(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:

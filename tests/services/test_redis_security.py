@@ -18,7 +18,7 @@ from deploy.local.kafka.cluster import Kafka, admin
 from deploy.local.servers import RedisServer
 from stream_metrics.adapters.redis.rights import WORKER
 from stream_metrics.traffic import TrafficProfile, generate
-from tests.helpers import wait_until
+from tests.helpers import rest_long, wait_until
 from tests.services.live import PARTITIONS, LiveSystem, produce, said
 from tests.services.secured import command_acl, further_acl, worker_acl
 
@@ -127,7 +127,7 @@ async def test_the_listed_rights_are_enough_and_are_all_used(
     assert await system.stop_workers() == [0]
 
 
-@pytest.mark.parametrize("lacking", [*RIGHTS, "~"])
+@pytest.mark.parametrize("lacking", rest_long([*RIGHTS, "~"]))
 async def test_a_right_less_is_named(
     kafka: Kafka, secured: Secured, tmp_path: Path, lacking: str
 ) -> None:
@@ -203,7 +203,7 @@ async def test_a_login_that_fails_is_explained(
     assert "Traceback" not in text
 
 
-@pytest.mark.parametrize("password", [None, "key-4711-secret"])
+@pytest.mark.parametrize("password", rest_long(["key-4711-secret", None]))
 async def test_a_certificate_of_its_own(
     kafka: Kafka, secured: Secured, tmp_path: Path, password: str | None
 ) -> None:
@@ -231,7 +231,7 @@ async def test_a_certificate_of_its_own(
     assert await system.stop_workers() == [0]
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", rest_long(COMMANDS))
 async def test_commands_need_what_the_page_says(
     kafka: Kafka, secured: Secured, tmp_path: Path, command: str
 ) -> None:
@@ -257,7 +257,7 @@ async def test_commands_need_what_the_page_says(
     assert code == 0, text
 
 
-@pytest.mark.parametrize("command", ["reshard", "migrate", "rebuild"])
+@pytest.mark.parametrize("command", rest_long(["reshard", "migrate", "rebuild"]))
 async def test_commands_for_a_stopped_group_need_what_the_page_says(
     kafka: Kafka, secured: Secured, tmp_path: Path, command: str
 ) -> None:

@@ -22,7 +22,7 @@ from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
 from stream_metrics.events import BadRecord, Limits, decode
 from stream_metrics.ports import Record
 from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate
-from tests.helpers import wait_until
+from tests.helpers import rest_long, wait_until
 from tests.services.live import COMMAND, LiveSystem, Produced, recorded, stored
 
 pytestmark = pytest.mark.service
@@ -178,7 +178,9 @@ async def system_of(
 
 
 @pytest.mark.parametrize(
-    "choice", [without_key, by_another_hash, by_another_key], ids=lambda choice: choice.__name__
+    "choice",
+    rest_long([without_key, by_another_hash, by_another_key]),
+    ids=lambda choice: choice.__name__,
 )
 async def test_a_killed_worker_changes_nothing(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path, choice: Choice

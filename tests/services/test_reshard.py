@@ -59,6 +59,7 @@ async def test_partitions_become_more_and_then_fewer(
     await group.same_as_replay()
 
 
+@pytest.mark.long
 async def test_partitions_are_added_while_producers_send(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
@@ -96,6 +97,7 @@ async def test_partitions_are_added_while_producers_send(
     assert await group.system.dead_letters() == group.system.produced.broken
 
 
+@pytest.mark.long
 async def test_partitions_are_added_under_running_workers(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
@@ -124,6 +126,7 @@ async def test_partitions_are_added_under_running_workers(
     await group.same_as_replay()
 
 
+@pytest.mark.long
 async def test_producers_are_switched_to_new_topics(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
@@ -171,6 +174,7 @@ async def test_it_refuses_while_workers_are_there(
     assert "somebody at 127.0.0.1" in said
 
 
+@pytest.mark.long
 async def test_a_run_that_broke_off_is_taken_back(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
@@ -193,6 +197,7 @@ async def test_a_run_that_broke_off_is_taken_back(
     await group.same_as_replay()
 
 
+@pytest.mark.long
 async def test_nothing_to_do_is_no_error(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:

@@ -18,7 +18,7 @@ from deploy.local.process import free_port
 from deploy.local.servers import RedisServer
 from stream_metrics.settings import Settings
 from stream_metrics.traffic import TrafficProfile, generate
-from tests.helpers import wait_until
+from tests.helpers import rest_long, wait_until
 from tests.planted import USER, by_environment, by_file, leaked, planted, secret_settings
 from tests.services.live import LiveSystem, Worker, produce, said
 from tests.services.test_live import new_topics
@@ -116,7 +116,7 @@ def process(worker: Worker) -> str:
     return Path(f"/proc/{worker.pid}/cmdline").read_text()
 
 
-@pytest.mark.parametrize("way", ["environment", "file", "url"])
+@pytest.mark.parametrize("way", rest_long(["environment", "file", "url"]))
 async def test_secrets_stay_inside(
     kafka: Kafka, redis_factory: Redises, tmp_path: Path, way: str
 ) -> None:
@@ -153,7 +153,9 @@ async def test_secrets_stay_inside(
         assert not leaked(text), text
 
 
-@pytest.mark.parametrize("trouble", ["refused", "unreachable", "no URL", "no login", "no key"])
+@pytest.mark.parametrize(
+    "trouble", rest_long(["refused", "unreachable", "no URL", "no login", "no key"])
+)
 async def test_secrets_stay_inside_when_something_fails(
     kafka: Kafka, redis_factory: Redises, tmp_path: Path, trouble: str
 ) -> None:

@@ -20,7 +20,7 @@ from redis.exceptions import RedisError
 
 from deploy.local.kafka.cluster import Kafka, admin, make_cluster_id
 from deploy.local.servers import Alertmanager, Prometheus, RedisServer
-from tests.helpers import wait_until
+from tests.helpers import rest_long, wait_until
 
 MESSAGES = [b"one", b"two", b"three"]
 
@@ -84,7 +84,7 @@ async def test_kafka_creates_no_topic_by_itself(kafka: Kafka) -> None:
         assert topic not in await client.list_topics()
 
 
-@pytest.mark.parametrize("how", ["stop", "kill9"])
+@pytest.mark.parametrize("how", rest_long(["kill9", "stop"]))
 async def test_kafka_keeps_data(kafka_factory: Callable[..., Awaitable[Kafka]], how: str) -> None:
     """A broker that was stopped or killed has the same records at the same address afterwards."""
     kafka = await kafka_factory()

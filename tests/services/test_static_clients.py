@@ -16,7 +16,7 @@ from deploy.local.kafka.cluster import Kafka
 from stream_metrics.adapters.kafka.cluster import Cluster, Group
 from stream_metrics.adapters.kafka.rights import KafkaRefused
 from stream_metrics.settings import KafkaSettings
-from tests.helpers import wait_until
+from tests.helpers import rest_long, wait_until
 
 pytestmark = pytest.mark.service
 
@@ -84,8 +84,8 @@ class Members:
         )
 
 
-@pytest.mark.parametrize("change", ["more partitions", "more topics", "fewer topics"])
-@pytest.mark.parametrize("nameless", [False, True])
+@pytest.mark.parametrize("change", rest_long(["more partitions", "more topics", "fewer topics"]))
+@pytest.mark.parametrize("nameless", rest_long([False, True]))
 async def test_what_has_changed_is_shared_out_anew(
     kafka: Kafka, change: str, nameless: bool
 ) -> None:

@@ -113,6 +113,7 @@ async def says_that_it_is_fenced(worker: Worker, group: str) -> None:
     assert "kafka.group_instance_id" in said
 
 
+@pytest.mark.long
 async def test_a_worker_that_wakes_up_after_it_was_replaced_stops(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
@@ -138,6 +139,7 @@ async def test_a_worker_that_wakes_up_after_it_was_replaced_stops(
     assert await younger.stop() == 0
 
 
+@pytest.mark.long
 async def test_a_named_worker_that_came_back_sees_more_partitions(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
@@ -168,6 +170,7 @@ async def test_a_named_worker_that_came_back_sees_more_partitions(
     assert "reshard" in worker.log_tail()
 
 
+@pytest.mark.long
 async def test_a_name_holds_in_the_group_that_copies_too(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
