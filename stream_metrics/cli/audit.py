@@ -50,7 +50,7 @@ def audit(
     except (StoreUnavailable, StoreRefused) as error:
         raise UsageError(f"redis {where}: {error}") from error
     except OtherIdentity as error:
-        raise UsageError(f"audit with the worker's settings: {error}") from error
+        raise UsageError(str(error)) from error
     if not found.partitions and not found.busy:
         raise UsageError(
             f"namespace {settings.namespace!r} holds no state; is redis.namespace the worker's?"

@@ -45,6 +45,7 @@ from stream_metrics.ports import StateStore, StoreUnavailable
 from stream_metrics.runtime import identity, redis_options, web_options
 from stream_metrics.settings import KafkaSettings, Settings, mask_url
 from stream_metrics.worker.export import NowTooEarly, Replaced, export_windows, rows_of
+from stream_metrics.worker.identity import OtherIdentity, check_identity
 from stream_metrics.worker.standing import damaged, standing
 
 KAFKA_WITHIN_SECONDS = 15
@@ -230,7 +231,7 @@ def export(
     now_us = parse_now(now)
     try:
         written = asyncio.run(_export(settings, scope, now_us, out))
-    except (NowTooEarly, Replaced, UnknownSchema) as error:
+    except (NowTooEarly, OtherIdentity, Replaced, UnknownSchema) as error:
         raise UsageError(str(error)) from error
     except (StoreUnavailable, StoreRefused) as error:
         raise UsageError(f"redis {mask_url(settings.redis.url)}: {error}") from error
@@ -243,6 +244,8 @@ async def _export(settings: Settings, scope: str, now_us: int | None, out: Path)
     store = connect(redis_options(settings))
     try:
         found = await export_windows(store, settings.metrics.window_specs(), engine.dimension)
+        for number, state in found.states.items():
+            check_identity(state.identity, identity(settings, {}), number)
         windows = found.windows_document(now_us)
         if not found.windows:
             raise UsageError(

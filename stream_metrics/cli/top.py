@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Final
@@ -25,9 +25,10 @@ from stream_metrics.cli.common import (
     printable,
 )
 from stream_metrics.engine.worst import RANKINGS
-from stream_metrics.ports import StateStore, StoreUnavailable
-from stream_metrics.runtime import redis_options
+from stream_metrics.ports import PartitionState, StoreUnavailable
+from stream_metrics.runtime import identity, redis_options
 from stream_metrics.settings import Settings, mask_url
+from stream_metrics.worker.identity import OtherIdentity, check_identity
 from stream_metrics.worker.worst import Request, whole
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -108,6 +109,8 @@ def top(
         )
     except (StoreUnavailable, StoreRefused) as error:
         raise UsageError(f"redis {mask_url(settings.redis.url)}: {error}") from error
+    except OtherIdentity as error:
+        raise UsageError(str(error)) from error
     if as_json:
         typer.echo(json.dumps(document, ensure_ascii=False))
         return
@@ -117,7 +120,10 @@ def top(
 async def _top(settings: Settings, request_at: Any, rankings: tuple[str, ...]) -> dict[str, Any]:
     store = connect(redis_options(settings))
     try:
-        last_us = await _end_us(store)
+        states = {number: await store.describe(number) for number in await store.partitions()}
+        for number, state in states.items():
+            check_identity(state.identity, identity(settings, {}), number)
+        last_us = _end_us(states.values())
         if last_us is None:
             raise UsageError(
                 f"namespace {settings.namespace!r} holds no state; is redis.namespace the worker's?"
@@ -129,13 +135,12 @@ async def _top(settings: Settings, request_at: Any, rankings: tuple[str, ...]) -
         await store.close()
 
 
-async def _end_us(store: StateStore) -> int | None:
+def _end_us(states: Collection[PartitionState]) -> int | None:
     """The largest event time that was read; None if the namespace is empty.
 
     Not after the latest record, which never runs ahead of the worker's clock: one producer whose
     clock does would leave every window empty.
     """
-    states = [await store.describe(number) for number in await store.partitions()]
     places = [place for state in states for place in state.positions.values()]
     event_us = max((place.event_time_us for place in places), default=0)
     record_us = max((place.record_time_ms for place in places), default=0) * 1000

@@ -12,7 +12,7 @@ each difference is an error. ``docs/guides/operations.md`` says what it may mean
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from stream_metrics.dedup.deduplicator import deduplicator
 from stream_metrics.engine.cells import conversation_cells
@@ -66,7 +66,7 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
-    """What the state was built with."""
+    """What the state was built with; ``identity`` needs no partition counts."""
 
     identity: Identity
     engine: EngineConfig
@@ -110,10 +110,7 @@ async def _read(
     """All of a partition, read anew until nothing was written meanwhile; None if that fails."""
     while True:
         before = await store.describe(number)
-        if before.identity is not None:
-            counts = before.identity.partition_counts
-            ours = replace(options.identity, partition_counts=counts)
-            check_identity(before.identity, ours, number)
+        check_identity(before.identity, options.identity, number)
         times = [position.record_time_ms for position in before.positions.values()]
         reading = _Reading(1000 * max(times, default=0), await store.buckets(number))
         # whoever asked for a place did so before the bucket was written: ask after reading it

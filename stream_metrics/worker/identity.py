@@ -63,12 +63,15 @@ def changed_settings(stored: Identity, ours: Identity) -> list[Change]:
 
 
 def check_identity(stored: Identity | None, ours: Identity, partition: int) -> None:
-    """Raise ``OtherIdentity``, with the way out, unless ``stored`` is what we would build.
+    """Raise ``OtherIdentity``, which says what to do, unless ``stored`` is what we would build.
 
-    Any schema will do that this release reads.
+    Any schema that this release reads is accepted. Partition counts are compared only where
+    ``ours`` has them: commands that only read the state need not know them.
     """
     if stored is None:
         return
+    if not ours.partition_counts:
+        ours = replace(ours, partition_counts=stored.partition_counts)
     where = f"state partition {partition} of group {ours.group!r}"
     if stored.schema_version not in SCHEMAS:
         raise OtherIdentity(
@@ -106,18 +109,18 @@ def check_identity(stored: Identity | None, ours: Identity, partition: int) -> N
 
 def _way_out(stored: Identity, ours: Identity) -> str:
     changes = changed_settings(stored, ours)
-    if not changes:
-        return (
-            f"fingerprint {stored.fingerprint}, now {ours.fingerprint}. Restore them; or stop all "
-            "workers and run `stream-metrics rebuild`, which reads the topics again"
-        )
     listed = "; ".join(map(str, changes))
-    if all(change.name in MIGRATABLE for change in changes):
-        return (
-            f"{listed}. Restore them; or stop all workers and run `stream-metrics migrate`, which "
-            "applies the change to the state"
+    if not changes:
+        listed = f"fingerprint {stored.fingerprint}, now {ours.fingerprint}"
+    if changes and all(change.name in MIGRATABLE for change in changes):
+        command = "`stream-metrics migrate`, which applies the new settings to the state"
+    else:
+        command = (
+            "`stream-metrics rebuild`, which wipes the state and reads the topics again, as far "
+            "back as Kafka has them"
         )
     return (
-        f"{listed}. Restore them; or stop all workers and run `stream-metrics rebuild`, which "
-        "reads the topics again as far back as Kafka has them"
+        f"{listed}. Use the same settings as the workers, for example the environment file or the "
+        "TOML file that they are started with. Only if you want to change the settings of the "
+        f"state, stop all workers and run {command}"
     )

@@ -52,8 +52,7 @@ async def standing(store: StateStore, ours: Identity, counts: Mapping[str, int] 
             continue
         schemas.add(stored.schema_version)
         try:
-            known = stored.partition_counts if counts is None else counts
-            check_identity(stored, replace(ours, partition_counts=known), number)
+            check_identity(stored, replace(ours, partition_counts=counts or {}), number)
         except OtherIdentity as other:
             others.append(str(other))
     return Standing(

@@ -59,7 +59,7 @@ def test_every_setting_that_migrates_is_one_of_the_state() -> None:
 def test_a_refusal_names_the_settings_and_the_way_out(
     changes: dict[str, dict[str, Any]], words: str
 ) -> None:
-    """Migrate if all that differs can be applied, else rebuild; and no secret is told."""
+    """First the workers' settings; then migrate if it can apply all, else rebuild; no secret."""
     stored, ours = (
         Configured({"events": 1}, settings=settings).identity
         for settings in (OLD, settings_with(changes))
@@ -69,6 +69,8 @@ def test_a_refusal_names_the_settings_and_the_way_out(
         check_identity(stored, ours, 0)
 
     assert "a secret of the tests" not in str(raised.value)
+    remedies = [str(raised.value).index(words) for words in ("same settings", "stop all workers")]
+    assert remedies == sorted(remedies)
 
 
 @pytest.mark.parametrize(

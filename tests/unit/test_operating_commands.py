@@ -104,14 +104,15 @@ def test_an_audit_of_nothing_is_an_error(
         CliRunner().invoke(app, ["audit"], catch_exceptions=False)
 
 
-def test_an_audit_with_other_settings_is_an_error(
-    namespace: RedisOptions, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("command", ["audit", "export"])
+def test_other_settings_than_the_workers_are_an_error(
+    namespace: RedisOptions, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    """Other thresholds make other windows; that is no difference to report."""
+    """Other thresholds make other windows and rows: neither compared nor written."""
     monkeypatch.setenv("STREAM_METRICS_METRICS__GOOD_GAIN", "3")
 
     with pytest.raises(UsageError, match="other settings"):
-        CliRunner().invoke(app, ["audit"], catch_exceptions=False)
+        CliRunner().invoke(app, [command], catch_exceptions=False)
 
 
 def test_conversations_to_forget_are_taken_once_each(tmp_path: Path) -> None:

@@ -135,6 +135,20 @@ def test_hostile_names_are_shown_as_text(namespace: RedisOptions) -> None:
     assert r"\x1b[2J[red]x[/red]<img" in done.stdout
 
 
+def test_other_settings_than_the_workers_are_refused(
+    namespace: RedisOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message names the setting, and no figures by other settings are shown."""
+    fill(namespace, *EVENTS)
+    monkeypatch.setenv("STREAM_METRICS_METRICS__GOOD_GAIN", "3")
+
+    done = run()
+
+    assert isinstance(done.exception, UsageError)
+    assert "metrics.good_gain was 2, is 3. Use the same settings" in str(done.exception)
+    assert done.stdout == ""
+
+
 def test_an_unknown_window_is_refused(namespace: RedisOptions) -> None:
     """The message names those that are kept."""
     done = run("--window", "2h")
