@@ -41,10 +41,10 @@ def rest_long(cases: Iterable[Any], now: int = 1) -> list[Any]:
     """Cases of a claim for ``pytest.mark.parametrize``: the first ``now`` run with ``make test``,
     the others, marked ``long``, with ``make test-all``."""
     listed = list(cases)
-    return [
-        *listed[:now],
-        *(
-            pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.long)
-            for case in listed[now:]
-        ),
-    ]
+    return [*listed[:now], *map(_as_long, listed[now:])]
+
+
+def _as_long(case: Any) -> Any:
+    if not isinstance(case, type(pytest.param())):
+        case = pytest.param(*(case if isinstance(case, tuple) else (case,)))
+    return pytest.param(*case.values, marks=[*case.marks, pytest.mark.long], id=case.id)
