@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +21,15 @@ from stream_metrics.settings import EvaluationSettings, Settings
 
 class UsageError(Exception):
     """Something the user gave cannot be used; the message says what to do. Exit code 2."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of ``check``: ``state`` is ok, warning or error."""
+
+    what: str
+    state: str
+    message: str
 
 
 ConfigOption = Annotated[

@@ -6,7 +6,6 @@ import asyncio
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -32,6 +31,7 @@ from stream_metrics.adapters.reports import ROWS, write_json, write_lines
 from stream_metrics.adapters.spool import SortedRows
 from stream_metrics.cli.common import (
     ConfigOption,
+    Finding,
     NowOption,
     OutOption,
     UsageError,
@@ -39,6 +39,7 @@ from stream_metrics.cli.common import (
     make_directory,
     parse_now,
 )
+from stream_metrics.cli.keys import check_keys
 from stream_metrics.engine.codec import UnknownSchema
 from stream_metrics.engine.state import DamagedState
 from stream_metrics.ports import StateStore, StoreUnavailable
@@ -73,22 +74,23 @@ def worker(
     sys.exit(run_worker(settings))
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One line of ``check``: ``state`` is ok, warning or error."""
-
-    what: str
-    state: str
-    message: str
-
-
-def check(config: ConfigOption = None) -> None:
+def check(
+    topics: Annotated[
+        bool,
+        typer.Option(
+            "--topics",
+            help="Also read the latest records of each input topic, and tell by which partitioner "
+            "producers place their keys. Exit code 2 if topics differ in that.",
+        ),
+    ] = False,
+    config: ConfigOption = None,
+) -> None:
     """Look at settings, Kafka, Redis and the state in it; exit code 2 if a worker would fail.
 
     It only reads. Whether Kafka still has all that the state needs, workers find out.
     """
     settings = load_settings(config)
-    findings = asyncio.run(_check(settings))
+    findings = asyncio.run(_check(settings, keys=topics))
     colours = {"ok": "green", "warning": "yellow", "error": "red"}
     table = Table(box=None, show_header=False, pad_edge=False)
     for finding in findings:
@@ -99,7 +101,7 @@ def check(config: ConfigOption = None) -> None:
         raise typer.Exit(2)
 
 
-async def _check(settings: Settings) -> list[Finding]:
+async def _check(settings: Settings, *, keys: bool) -> list[Finding]:
     findings = [Finding("settings", "ok", f"fingerprint {settings.fingerprint()}")]
     if missing := settings.state.missing_key():
         findings.append(Finding("digest key", "error", missing))
@@ -111,6 +113,8 @@ async def _check(settings: Settings) -> list[Finding]:
     findings += [Finding("web", "warning", warning) for warning in web.warnings()]
     counts: dict[str, int] = {}
     findings += await _check_kafka(settings, counts)
+    if keys and counts:
+        findings += await check_keys(settings.kafka, counts)
     where = mask_url(settings.redis.url)
     store = connect(redis_options(settings))
     try:

@@ -20,6 +20,7 @@ from aiokafka.structs import OffsetAndMetadata
 
 from stream_metrics.adapters.kafka.cluster import Cluster, Group
 from stream_metrics.adapters.kafka.fetching import Fetched, Fetching
+from stream_metrics.adapters.kafka.key_samples import KeyWatch
 from stream_metrics.adapters.kafka.lag import Lag
 from stream_metrics.adapters.kafka.log import KafkaLog
 from stream_metrics.adapters.kafka.membership import Membership
@@ -103,6 +104,7 @@ class LiveConsumer:
         self._reasons = reasons
         self._operations = operations
         self._clock = clock
+        self._keys = KeyWatch(operations.keyed_differently)
         self._outputs = outputs
         self._identity: Identity | None = None
         self._active: dict[int, StatePartition] = {}
@@ -421,6 +423,8 @@ class LiveConsumer:
         async with self._answered(partition):
             await partition.process(records, self._patience)
             self._lag.read(records)
+            if self._identity is not None:
+                self._keys.note(records, self._identity.partition_counts)
             now_ms = self._clock.now_ms()
             self._operations.counted(now_ms, (record.timestamp_ms or 0 for record in records))
 
@@ -472,6 +476,7 @@ class LiveConsumer:
 
     async def _look_after(self) -> None:
         """Notice what happened to the state, and note offsets that hold no record."""
+        self._keys.look()
         for number, partition in list(self._active.items()):
             async with self._answered(partition):
                 await self._hear_time(number)

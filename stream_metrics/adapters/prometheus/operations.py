@@ -151,6 +151,10 @@ class Operations:
         for topic in topics:
             self._gaps.labels(topic)
             self._repartitioned.labels(topic)
+        self._keyed_differently = gauge(
+            "topics_keyed_differently",
+            "1 if two input topics are known to be keyed by different partitioners, else 0.",
+        )
         self._holes = counter("offset_holes", "Offsets without a record, which is normal.")
         self._state_bytes = gauge("redis_memory_bytes", "Memory that Redis uses, all of it.")
         self._state_limit = gauge("redis_memory_limit_bytes", "Redis's maxmemory; 0: no limit.")
@@ -293,6 +297,10 @@ class Operations:
     def offset_gap(self, topic: str) -> None:
         """Records that the state still needs are gone from the log."""
         self._gaps.labels(topic).inc()
+
+    def keyed_differently(self, differently: bool) -> None:
+        """Whether two input topics are known to be keyed by different partitioners."""
+        self._keyed_differently.set(differently)
 
     def repartitioned(self, counts: Mapping[str, int]) -> None:
         """So many records of each input topic are on the internal one."""

@@ -1,0 +1,88 @@
+"""``stream-metrics check --topics``: how producers place the keys of the input topics."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from aiokafka.errors import KafkaError
+
+from stream_metrics.adapters.kafka.key_samples import latest_keys
+from stream_metrics.adapters.kafka.rights import KafkaRefused, explain
+from stream_metrics.cli.common import Finding
+from stream_metrics.settings import KafkaSettings
+from stream_metrics.worker.keying import Keying, KeySample, keyed_differently
+
+WITHIN_SECONDS: Final = 60
+WHOSE: Final = {
+    "murmur2": "murmur2 (the Java client, and clients that place keys as it does)",
+    "crc32": "CRC-32 (librdkafka's default)",
+    "fnv1a": "FNV-1a (the default of Sarama)",
+}
+
+
+async def check_keys(kafka: KafkaSettings, counts: Mapping[str, int]) -> list[Finding]:
+    """By which partitioner the keys of each input topic were placed, and whether that differs."""
+    if kafka.repartition_topic is not None:
+        return [Finding("keys", "ok", "workers repartition, so any partitioner will do")]
+    there = {topic: counts[topic] for topic in kafka.topics if topic in counts}
+    try:
+        async with asyncio.timeout(WITHIN_SECONDS):
+            samples = await latest_keys(kafka, there)
+    except (KafkaError, OSError, TimeoutError) as error:
+        try:
+            why = await explain(kafka, error)
+        except KafkaRefused as refused:
+            why = str(refused)
+        return [Finding("keys", "error", f"records could not be read: {why}")]
+    return judged(samples)
+
+
+def judged(samples: Mapping[str, KeySample]) -> list[Finding]:
+    """A finding for each topic, and an error if two are known to differ."""
+    findings = []
+    for topic, sample in samples.items():
+        findings.append(_of_topic(topic, sample.keying))
+        if sample.without_key:
+            why = f"{sample.without_key:,} of the latest records have no key: dead letters"
+            findings.append(Finding(f"keys of {topic}", "warning", why))
+    keyings = {topic: sample.keying for topic, sample in samples.items()}
+    if keyed_differently(keyings):
+        named = [f"{topic} by {_names(k)}" for topic, k in keyings.items() if k.fitting]
+        findings.append(
+            Finding(
+                "keys",
+                "error",
+                f"the topics are keyed by different partitioners: {', '.join(named)}. Most "
+                "conversations have their searches and their labels on different partitions, so "
+                "the labels never count. Give all producers the same partitioner, such as "
+                "`partitioner=murmur2_random` for clients built on librdkafka, or set "
+                "`kafka.repartition_topic`",
+            )
+        )
+    return findings
+
+
+def _names(keying: Keying) -> str:
+    return " or ".join(sorted(keying.fitting))
+
+
+def _of_topic(topic: str, keying: Keying) -> Finding:
+    what, keys, needed = f"keys of {topic}", keying.keys, keying.keys_needed
+    if needed is None:
+        return Finding(what, "ok", "one partition, where every partitioner places every key")
+    if keying.fitting:
+        who = " or ".join(WHOSE[name] for name in sorted(keying.fitting))
+        agreeing = max(keying.agreeing[name] for name in keying.fitting)
+        return Finding(what, "ok", f"placed by {who}: {agreeing:,} of {keys:,} keys")
+    if keys < needed:
+        why = f"{keys:,} in the latest records; {needed} are needed to tell the partitioner"
+        return Finding(what, "warning", why)
+    counted = ", ".join(f"{name} {n:,}" for name, n in keying.agreeing.items())
+    why = (
+        f"placed by no single partitioner that is known: of {keys:,} keys, {counted} lie where "
+        "that one places them. Several producers with different partitioners, a partitioner of "
+        "one's own, or records from before the topic got more partitions look like this"
+    )
+    return Finding(what, "warning", why)

@@ -1,0 +1,133 @@
+"""By which partitioner producers place the keys of each input topic, judged from a sample.
+
+A conversation's searches and labels meet on one state partition only if the producers of all
+topics place a key on the same partition number. Clients differ in how they do that: Java's hashes
+the key with murmur2, librdkafka's with CRC-32 unless told otherwise.
+
+A partitioner *fits* a topic if it would have placed at least ``FITTING_SHARE`` of the sampled keys
+where they lie, and if keys placed at random would agree with it so often in fewer than one of
+10¹² samples. With two partitions that takes 40 keys, with four 20, with ten or more 12
+(``LEAST_KEYS``). The partitioner that producers really use agrees with every key, so that topics
+that are keyed alike by a known partitioner never seem to differ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Final
+
+from stream_metrics.ports import Record
+from stream_metrics.worker.astray import Partitioner
+
+SAMPLE_KEYS: Final = 256
+LEAST_KEYS: Final = 12
+FITTING_SHARE: Final = 0.95
+CHANCE: Final = 1e-12
+_MAY_BE_FORGET: Final = b'"forget"'  # such a record is sent to every partition
+
+
+@dataclass(frozen=True, slots=True)
+class Keying:
+    """What a sample says of how a topic's keys were placed.
+
+    ``partitions`` is the topic's partition count, ``keys`` the number of distinct keys in the
+    sample, and ``agreeing`` how many of them lie where each partitioner, by name, places them.
+    """
+
+    partitions: int
+    keys: int
+    agreeing: Mapping[str, int]
+
+    @property
+    def fitting(self) -> frozenset[str]:
+        """The partitioners that fit; empty if there are too few keys, or if none is known.
+
+        >>> sorted(Keying(4, 30, {"murmur2": 30, "crc32": 9}).fitting)
+        ['murmur2']
+        """
+        return frozenset(
+            name
+            for name, agreeing in self.agreeing.items()
+            if agreeing >= FITTING_SHARE * self.keys
+            and self.keys >= LEAST_KEYS
+            and chance(self.partitions, self.keys, agreeing) <= CHANCE
+        )
+
+    @property
+    def keys_needed(self) -> int | None:
+        """How many distinct keys tell a partitioner; None with one partition, where all agree.
+
+        >>> [Keying(count, 0, {}).keys_needed for count in (1, 2, 4, 8, 100)]
+        [None, 40, 20, 14, 12]
+        """
+        if self.partitions == 1:
+            return None
+        keys = LEAST_KEYS
+        while chance(self.partitions, keys, keys) > CHANCE:
+            keys += 1
+        return keys
+
+
+def chance(partitions: int, keys: int, agreeing: int) -> float:
+    """How likely at least ``agreeing`` of ``keys`` keys lie where a partitioner places them that
+    has nothing to do with how they were placed.
+
+    >>> chance(2, 2, 2), chance(4, 3, 0)
+    (0.25, 1.0)
+    """
+    ways = sum(math.comb(keys, n) * (partitions - 1) ** n for n in range(keys - agreeing + 1))
+    return float(ways / partitions**keys)
+
+
+def keyed_differently(keyings: Mapping[str, Keying]) -> bool:
+    """Whether two topics are known to be keyed by different partitioners.
+
+    >>> murmur2, crc32 = {"murmur2": 40, "crc32": 11}, {"murmur2": 9, "crc32": 40}
+    >>> keyed_differently({"searches": Keying(4, 40, crc32), "labels": Keying(4, 40, murmur2)})
+    True
+    """
+    known = [keying.fitting for keying in keyings.values() if keying.fitting]
+    return any(not one & other for one, other in combinations(known, 2))
+
+
+class KeySample:
+    """The latest distinct keys of a topic, at most ``size``, and who would have placed them so."""
+
+    def __init__(
+        self, partitions: int, partitioners: Mapping[str, Partitioner], size: int = SAMPLE_KEYS
+    ) -> None:
+        self._partitions = partitions
+        self._partitioners = partitioners
+        self._size = size
+        self._agreeing: dict[int, tuple[bool, ...]] = {}  # by a hash of the key
+        self.without_key = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether a further key takes the place of the oldest one."""
+        return len(self._agreeing) >= self._size
+
+    def add(self, record: Record) -> None:
+        """Take a record into account, unless its key is known, missing or on every partition."""
+        key = record.key
+        if key is None:
+            self.without_key += 1
+            return
+        if hash(key) in self._agreeing or _MAY_BE_FORGET in (record.value or b""):
+            return
+        if self.full:
+            del self._agreeing[next(iter(self._agreeing))]
+        self._agreeing[hash(key)] = tuple(
+            partitioner(key, self._partitions) == record.partition
+            for partitioner in self._partitioners.values()
+        )
+
+    @property
+    def keying(self) -> Keying:
+        """What the sample says now."""
+        sums = [sum(agree) for agree in zip(*self._agreeing.values(), strict=True)]
+        counted = dict(zip(self._partitioners, sums or [0] * len(self._partitioners), strict=True))
+        return Keying(self._partitions, len(self._agreeing), counted)

@@ -1,0 +1,226 @@
+"""By which partitioner topics are keyed: what is said of them, and what is never said."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from stream_metrics.adapters.kafka.key_samples import KeyWatch
+from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
+from stream_metrics.cli.keys import judged
+from stream_metrics.ports import Record
+from stream_metrics.worker.keying import (
+    CHANCE,
+    LEAST_KEYS,
+    SAMPLE_KEYS,
+    Keying,
+    KeySample,
+    chance,
+    keyed_differently,
+)
+
+COUNTS = st.integers(1, 200)
+NAMES = st.sampled_from(sorted(PARTITIONERS))
+KEYS = st.lists(st.binary(min_size=1, max_size=40), min_size=0, max_size=120, unique=True)
+
+
+def keys(count: int, first: int = 0) -> list[bytes]:
+    """Conversations' ids."""
+    return [b"conversation-%d" % n for n in range(first, first + count)]
+
+
+def placed(
+    by: str, count: int, chosen: Iterable[bytes], topic: str = "searches", value: bytes = b"{}"
+) -> list[Record]:
+    """Records of these keys, where that partitioner places them."""
+    place = PARTITIONERS[by]
+    return [Record(value, key, 0, topic, place(key, count)) for key in chosen]
+
+
+def sample(count: int, records: Iterable[Record]) -> KeySample:
+    """A sample of them all."""
+    found = KeySample(count, PARTITIONERS)
+    for record in records:
+        found.add(record)
+    return found
+
+
+def keying(by: str, count: int, chosen: Iterable[bytes]) -> Keying:
+    """What is said of keys that one partitioner placed."""
+    return sample(count, placed(by, count, chosen)).keying
+
+
+@given(NAMES, COUNTS, KEYS, KEYS)
+def test_topics_that_one_partitioner_keys_never_seem_to_differ(
+    by: str, count: int, one: list[bytes], other: list[bytes]
+) -> None:
+    """Whatever the keys, however many: that partitioner fits wherever any does."""
+    found = {"one": keying(by, count, one), "other": keying(by, count, other)}
+
+    assert not keyed_differently(found)
+    assert all(by in each.fitting for each in found.values() if each.fitting)
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 8, 12, 100])
+@pytest.mark.parametrize(
+    ("one", "other"), [pair for pair in product(PARTITIONERS, repeat=2) if pair[0] != pair[1]]
+)
+def test_topics_that_different_partitioners_key_are_told_apart(
+    one: str, other: str, count: int
+) -> None:
+    """From the number of keys on that the first one says it needs."""
+    needed = keying(one, count, ()).keys_needed
+    assert needed is not None
+    enough = keying(one, count, keys(needed)), keying(other, count, keys(needed))
+    few = keying(one, count, keys(needed - 1)), keying(other, count, keys(needed - 1))
+
+    assert keyed_differently(dict(zip("ab", enough, strict=True)))
+    assert not keyed_differently(dict(zip("ab", few, strict=True)))
+
+
+@pytest.mark.parametrize("count", [2, 3, 8])
+def test_keys_placed_at_random_fit_no_partitioner(count: int) -> None:
+    """However long one looks on."""
+    draw = random.Random(count)
+    found = KeySample(count, PARTITIONERS)
+    for key in keys(3_000):
+        found.add(Record(b"{}", key, 0, "searches", draw.randrange(count)))
+        assert not found.keying.fitting
+
+
+@pytest.mark.parametrize(("count", "size"), [(2, 6), (3, 5), (4, 4)])
+def test_the_chance_is_that_of_all_equally_likely_placements(count: int, size: int) -> None:
+    """Counted one by one: how many agree with a given placement at least so often."""
+    placements = list(product(range(count), repeat=size))
+    for agreeing in range(size + 1):
+        by_counting = sum(each.count(0) >= agreeing for each in placements) / len(placements)
+        assert chance(count, size, agreeing) == pytest.approx(by_counting, rel=1e-12)
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 8, 100])
+def test_a_false_statement_is_less_likely_than_one_in_a_billion(count: int) -> None:
+    """A worker looks again after each key: over all sizes that a growing sample has, and all
+    partitioners, keys placed at random fit one less often than that."""
+    total = 0.0
+    for size in range(LEAST_KEYS, SAMPLE_KEYS + 1):
+        fits = [n for n in range(size + 1) if Keying(count, size, {"x": n}).fitting]
+        total += chance(count, size, min(fits)) if fits else 0.0
+
+    assert 0 < total * len(PARTITIONERS) < 1e-9
+    assert chance(count, SAMPLE_KEYS, int(0.95 * SAMPLE_KEYS)) < CHANCE**3
+
+
+def test_a_few_strays_do_not_hide_the_partitioner() -> None:
+    """Such as records sent by hand; one in ten does."""
+    records = placed("crc32", 8, keys(190)) + placed("murmur2", 8, keys(10, 1_000))
+    assert sample(8, records).keying.fitting == {"crc32"}
+
+    records = placed("crc32", 8, keys(180)) + placed("murmur2", 8, keys(20, 1_000))
+    assert sample(8, records).keying.fitting == frozenset()
+
+
+def test_a_sample_counts_each_key_once_and_says_nothing_of_others() -> None:
+    """Keys that repeat prove nothing more; a forget is sent to every partition."""
+    once = placed("crc32", 4, keys(30))
+    wrong = [Record(b"{}", None, 0, "searches", 1)]
+    forgets = [Record(b'{"type": "forget"}', b"f-%d" % n, 0, "searches", 1) for n in range(9)]
+
+    found = sample(4, [*once, *wrong, *forgets, *once])
+
+    assert (found.keying.keys, found.without_key) == (30, 1)
+    assert found.keying.agreeing["crc32"] == 30
+
+
+def test_a_full_sample_follows_the_producer() -> None:
+    """The latest keys count, so that a producer that was mended is seen."""
+    found = sample(4, placed("crc32", 4, keys(5_000)))
+    assert (found.full, found.keying.keys) == (True, SAMPLE_KEYS)
+
+    for record in placed("murmur2", 4, keys(SAMPLE_KEYS, 10_000)):
+        found.add(record)
+
+    assert found.keying.fitting == {"murmur2"}
+
+
+def test_a_worker_says_once_that_topics_differ_and_once_that_they_agree_again() -> None:
+    """However often it looks, and although labels are few."""
+    told: list[bool] = []
+    watch = KeyWatch(told.append)
+    counts = {"searches": 4, "labels": 4}
+    with capture_logs() as logs:
+        watch.look()
+        watch.note(placed("crc32", 4, keys(500)), counts)
+        watch.note(placed("murmur2", 4, keys(30), "labels"), counts)
+        watch.look()
+        watch.look()
+        for n in range(SAMPLE_KEYS):
+            watch.note(placed("murmur2", 4, keys(3, 1_000 + 3 * n)), counts)
+        watch.look()
+
+    assert told == [False, True, True, False]
+    warning, information = logs
+    assert warning["log_level"] == "warning"
+    assert warning["partitioners"] == {"searches": ["crc32"], "labels": ["murmur2"]}
+    assert "no longer" in information["event"]
+
+
+def test_a_single_topic_cannot_differ() -> None:
+    """Such as the internal one of workers that repartition."""
+    told: list[bool] = []
+    watch = KeyWatch(told.append)
+    watch.note(placed("crc32", 4, keys(100)), {"searches": 4})
+    watch.look()
+
+    assert told == [False]
+
+
+def test_more_partitions_begin_the_samples_anew() -> None:
+    """What lies where fewer partitions put it would be taken for another partitioner's."""
+    told: list[bool] = []
+    watch = KeyWatch(told.append)
+    watch.note(placed("crc32", 4, keys(100)), {"searches": 4, "labels": 4})
+    watch.note(placed("murmur2", 8, keys(100), "labels"), {"searches": 8, "labels": 8})
+    watch.look()
+
+    assert told == [False]
+
+
+def test_check_names_the_partitioner_of_each_topic_and_the_difference() -> None:
+    """An error only where two are known to differ, with what to do about it."""
+    samples = {
+        "searches": sample(4, placed("crc32", 4, keys(60))),
+        "labels": sample(4, placed("murmur2", 4, keys(60), "labels")),
+    }
+
+    searches, labels, both = judged(samples)
+
+    assert (searches.state, labels.state, both.state) == ("ok", "ok", "error")
+    assert "CRC-32 (librdkafka's default): 60 of 60 keys" in searches.message
+    assert "murmur2 (the Java client" in labels.message
+    assert "searches by crc32, labels by murmur2" in both.message
+    assert "partitioner=murmur2_random" in both.message
+
+
+def test_check_says_where_it_cannot_tell() -> None:
+    """Too few keys, no known partitioner and missing keys are warnings; one partition is fine."""
+    mixed = placed("crc32", 4, keys(50)) + placed("murmur2", 4, keys(50, 500))
+    mixed.append(Record(b"{}", None, 0, "mixed", 0))
+    samples = {
+        "few": sample(4, placed("crc32", 4, keys(19))),
+        "mixed": sample(4, mixed),
+        "one": sample(1, placed("crc32", 1, keys(60))),
+    }
+
+    few, unknown, without_key, one = judged(samples)
+
+    assert (few.state, few.message[:2]) == ("warning", "19")
+    assert "20 are needed" in few.message
+    assert (unknown.state, "no single partitioner" in unknown.message) == ("warning", True)
+    assert (without_key.state, "1 of the latest" in without_key.message) == ("warning", True)
+    assert one.state == "ok"
