@@ -12,7 +12,7 @@ from stream_metrics.adapters.kafka.key_samples import latest_keys
 from stream_metrics.adapters.kafka.rights import KafkaRefused, explain
 from stream_metrics.cli.common import Finding
 from stream_metrics.settings import KafkaSettings
-from stream_metrics.worker.keying import Keying, KeySample, keyed_differently
+from stream_metrics.worker.keying import FITTING_SHARE, Keying, KeySample, keyed_differently
 
 WITHIN_SECONDS: Final = 60
 WHOSE: Final = {
@@ -79,6 +79,14 @@ def _of_topic(topic: str, keying: Keying) -> Finding:
     if keys < needed:
         why = f"{keys:,} in the latest records; {needed} are needed to tell the partitioner"
         return Finding(what, "warning", why)
+    if keying.scattered > (1 - FITTING_SHARE) * keys:
+        why = (
+            f"{keying.scattered:,} of {keys:,} keys lie on several partitions: a producer does not "
+            "place records by their keys (round-robin), or producers use different partitioners. "
+            "Conversations are torn apart. Give all producers the same partitioner, or set "
+            "`kafka.repartition_topic`"
+        )
+        return Finding(what, "error", why)
     counted = ", ".join(f"{name} {n:,}" for name, n in keying.agreeing.items())
     why = (
         f"placed by no single partitioner that is known: of {keys:,} keys, {counted} lie where "

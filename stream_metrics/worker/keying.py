@@ -6,9 +6,13 @@ the key with murmur2, librdkafka's with CRC-32 unless told otherwise.
 
 A partitioner *fits* a topic if it would have placed at least ``FITTING_SHARE`` of the sampled keys
 where they lie, and if keys placed at random would agree with it so often in fewer than one of
-10¹² samples. With two partitions that takes 40 keys, with four 20, with ten or more 12
-(``LEAST_KEYS``). The partitioner that producers really use agrees with every key, so that topics
-that are keyed alike by a known partitioner never seem to differ.
+10⁷ samples. With two partitions that takes 24 keys, with four 12, with eight or more 8
+(``LEAST_KEYS``).
+
+Two topics keyed by the same known partitioner never seem to differ: it agrees with every key, and
+so fits wherever another one fits by chance. Topics keyed at random, or by an unknown partitioner,
+seem to differ only if two different partitioners fit them by chance: for a growing sample that is
+judged after every key, in fewer than one of 10¹² cases.
 """
 
 from __future__ import annotations
@@ -23,10 +27,10 @@ from stream_metrics.ports import Record
 from stream_metrics.worker.astray import Partitioner
 
 SAMPLE_KEYS: Final = 256
-LEAST_KEYS: Final = 12
+LEAST_KEYS: Final = 8
 FITTING_SHARE: Final = 0.95
-CHANCE: Final = 1e-12
-_MAY_BE_FORGET: Final = b'"forget"'  # such a record is sent to every partition
+CHANCE: Final = 1e-7
+_MAY_BE_FORGET: Final = b'"forget"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +39,13 @@ class Keying:
 
     ``partitions`` is the topic's partition count, ``keys`` the number of distinct keys in the
     sample, and ``agreeing`` how many of them lie where each partitioner, by name, places them.
+    ``scattered`` is how many of them lie on several partitions, which no partitioner does.
     """
 
     partitions: int
     keys: int
     agreeing: Mapping[str, int]
+    scattered: int = 0
 
     @property
     def fitting(self) -> frozenset[str]:
@@ -61,7 +67,7 @@ class Keying:
         """How many distinct keys tell a partitioner; None with one partition, where all agree.
 
         >>> [Keying(count, 0, {}).keys_needed for count in (1, 2, 4, 8, 100)]
-        [None, 40, 20, 14, 12]
+        [None, 24, 12, 8, 8]
         """
         if self.partitions == 1:
             return None
@@ -102,7 +108,9 @@ class KeySample:
         self._partitions = partitions
         self._partitioners = partitioners
         self._size = size
-        self._agreeing: dict[int, tuple[bool, ...]] = {}  # by a hash of the key
+        self._partition: dict[int, int] = {}  # by a hash of the key, where it lay first
+        self._agreeing: dict[int, tuple[bool, ...]] = {}
+        self._scattered: set[int] = set()
         self.without_key = 0
 
     @property
@@ -116,11 +124,18 @@ class KeySample:
         if key is None:
             self.without_key += 1
             return
-        if hash(key) in self._agreeing or _MAY_BE_FORGET in (record.value or b""):
+        name = hash(key)
+        if self._partition.get(name) == record.partition or is_everywhere(record):
+            return
+        if name in self._partition:
+            self._scattered.add(name)
             return
         if self.full:
-            del self._agreeing[next(iter(self._agreeing))]
-        self._agreeing[hash(key)] = tuple(
+            oldest = next(iter(self._partition))
+            del self._partition[oldest], self._agreeing[oldest]
+            self._scattered.discard(oldest)
+        self._partition[name] = record.partition
+        self._agreeing[name] = tuple(
             partitioner(key, self._partitions) == record.partition
             for partitioner in self._partitioners.values()
         )
@@ -130,4 +145,9 @@ class KeySample:
         """What the sample says now."""
         sums = [sum(agree) for agree in zip(*self._agreeing.values(), strict=True)]
         counted = dict(zip(self._partitioners, sums or [0] * len(self._partitioners), strict=True))
-        return Keying(self._partitions, len(self._agreeing), counted)
+        return Keying(self._partitions, len(self._agreeing), counted, len(self._scattered))
+
+
+def is_everywhere(record: Record) -> bool:
+    """Whether the record may be a forget, which is sent to every partition."""
+    return _MAY_BE_FORGET in (record.value or b"")

@@ -194,6 +194,18 @@ GAPS: Final = [
 ]  # fmt: skip
 
 
+KEYS: Final = [
+    Case("fires while a worker finds topics keyed differently, and resolves",
+         gauge("streammetrics_topics_keyed_differently", (20, 0), (30, 1), (60, 0)),
+         {19: (), 24: (), 30: [WARNING], 49: [WARNING], 90: ()}),
+    Case("is one alert however many workers find it",
+         gauge("streammetrics_topics_keyed_differently", (60, 1))
+         | gauge("streammetrics_topics_keyed_differently", (60, 1), **OTHER), {30: [WARNING]}),
+    Case("is silent while a worker restarts",
+         gauge("streammetrics_topics_keyed_differently", *restarted(0)), silent(150)),
+]  # fmt: skip
+
+
 def _cap(folded: Sequence[Phase], beyond: Sequence[Phase]) -> Series:
     return (
         gauge("streammetrics_agents_folded", *folded)
@@ -227,6 +239,7 @@ TARGET: Final = [
 CASES: Final = {
     "StreamMetricsLabelsStopped": LABELS_STOPPED,
     "StreamMetricsOrphanLabels": ORPHAN_LABELS,
+    "StreamMetricsTopicsKeyedDifferently": KEYS,
     "StreamMetricsConsumerLagGrowing": CONSUMER_LAG,
     "StreamMetricsNoProgress": NO_PROGRESS,
     "StreamMetricsDeadLetters": DEAD_LETTERS,

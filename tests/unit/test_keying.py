@@ -104,15 +104,16 @@ def test_the_chance_is_that_of_all_equally_likely_placements(count: int, size: i
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 8, 100])
-def test_a_false_statement_is_less_likely_than_one_in_a_billion(count: int) -> None:
+def test_a_false_difference_is_less_likely_than_one_in_a_trillion(count: int) -> None:
     """A worker looks again after each key: over all sizes that a growing sample has, and all
-    partitioners, keys placed at random fit one less often than that."""
+    partitioners, keys placed at random fit one in fewer than one of a million cases; for two
+    topics to differ both have to."""
     total = 0.0
     for size in range(LEAST_KEYS, SAMPLE_KEYS + 1):
         fits = [n for n in range(size + 1) if Keying(count, size, {"x": n}).fitting]
         total += chance(count, size, min(fits)) if fits else 0.0
 
-    assert 0 < total * len(PARTITIONERS) < 1e-9
+    assert 0 < (total * len(PARTITIONERS)) ** 2 < 1e-12
     assert chance(count, SAMPLE_KEYS, int(0.95 * SAMPLE_KEYS)) < CHANCE**3
 
 
@@ -212,15 +213,28 @@ def test_check_says_where_it_cannot_tell() -> None:
     mixed = placed("crc32", 4, keys(50)) + placed("murmur2", 4, keys(50, 500))
     mixed.append(Record(b"{}", None, 0, "mixed", 0))
     samples = {
-        "few": sample(4, placed("crc32", 4, keys(19))),
+        "few": sample(4, placed("crc32", 4, keys(11))),
         "mixed": sample(4, mixed),
         "one": sample(1, placed("crc32", 1, keys(60))),
     }
 
     few, unknown, without_key, one = judged(samples)
 
-    assert (few.state, few.message[:2]) == ("warning", "19")
-    assert "20 are needed" in few.message
+    assert (few.state, few.message[:2]) == ("warning", "11")
+    assert "12 are needed" in few.message
     assert (unknown.state, "no single partitioner" in unknown.message) == ("warning", True)
     assert (without_key.state, "1 of the latest" in without_key.message) == ("warning", True)
     assert one.state == "ok"
+
+
+def test_check_refuses_keys_that_lie_on_several_partitions() -> None:
+    """Round-robin, which some clients do unless told otherwise, tears conversations apart; a
+    conversation in twenty does not matter."""
+    spread = [Record(b"{}", key, 0, "spread", n % 4) for n, key in enumerate(keys(61) * 3)]
+    strays = placed("crc32", 4, keys(100)) + placed("murmur2", 4, keys(5))
+
+    torn, fine = judged({"spread": sample(4, spread), "fine": sample(4, strays)})
+
+    assert torn.state == "error"
+    assert "61 of 61 keys lie on several partitions" in torn.message
+    assert fine.state == "ok"
