@@ -201,6 +201,69 @@ async def test_an_axis_of_counts_has_whole_numbers(browser: Browser) -> None:
         assert ticks[:3] == ["0", "8", "16"]
 
 
+# Draws a chart for each largest value, and gives those whose picture has an attribute that is no
+# number, or whose highest point sticks out.
+SWEEP = """async ({ options, decades }) => {
+    const { Chart } = await import("/charts.js");
+    const chart = new Chart({ title: "Swept", about: "", format: String, ...options });
+    Object.assign(chart.element.style,
+        { position: "fixed", top: 0, width: "400px", height: "300px", contain: "strict" });
+    document.body.append(chart.element);
+    const broken = [];
+    for (const decade of decades) {
+        for (let hundredths = 100; hundredths < 1000; hundredths += 1) {
+            const largest = Number(`${hundredths}e${decade - 2}`);
+            if (largest > (options.limit ?? Infinity)) continue;
+            const series = [{ name: "it", values: [null, largest], tone: "tone-1" }];
+            chart.update({ times: [0, 60], seconds: false, series });
+            const parts = [...chart.element.querySelectorAll("svg *")];
+            const wrong = parts.some((part) => [...part.attributes].some(({ value }) =>
+                /NaN|undefined|Infinity/.test(value)));
+            const drawn = parts.filter((part) => part.matches("circle, rect"));
+            const top = Math.min(...drawn.map((part) =>
+                Number(part.getAttribute("cy") ?? part.getAttribute("y"))));
+            if (wrong || !drawn.length || !(top >= 0)) broken.push(largest);
+        }
+    }
+    chart.element.remove();
+    return broken;
+}"""
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"limit": 1}, {"kind": "bars", "whole": True}],
+    ids=["any values", "shares", "counts"],
+)
+async def test_a_chart_has_an_axis_for_every_maximum(
+    browser: Browser, options: dict[str, Any]
+) -> None:
+    """Over ten decades of largest values no attribute of a picture is NaN, and none sticks out."""
+    async with looking(browser, await Showcase.new()) as looked:
+        asked = {"options": options, "decades": list(range(-5, 5))}
+
+        assert await looked.page.evaluate(SWEEP, asked) == []
+        assert looked.complaints == []
+
+
+async def test_a_page_of_nearly_full_coverage_has_all_its_lines(browser: Browser) -> None:
+    """Where 99% of the documents have a label, every attribute in every picture is a number."""
+    hundred = [f"d{n}" for n in range(100)]
+    labels = {f"1.{at}.{doc}": 2 for at, doc in enumerate(hundred[1:], 1)}
+    showcase = await Showcase.new(
+        searched("c", 1, hundred, NOON_S), labelled("c", labels), now_us=NOON_US + 60_000_000
+    )
+    async with looking(browser, showcase) as looked:
+        await expect(looked.tile("coverage")).to_have_text("99\u202f%")
+        attributes = await looked.page.evaluate(
+            """() => [...document.querySelectorAll("svg *")].flatMap((part) =>
+                [...part.attributes].map(({ name, value }) => `${name}=${value}`))"""
+        )
+
+        assert len(attributes) > 100
+        assert [each for each in attributes if "NaN" in each or "undefined" in each] == []
+
+
 async def test_every_chart_has_its_table(browser: Browser) -> None:
     """Behind each chart is a table with a row for each point, and the same values."""
     async with looking(browser, await ordinary()) as looked:

@@ -6,12 +6,13 @@ import { NONE, clock } from "./words.js";
 const HEIGHT = 168;
 const EDGE = { top: 10, right: 10, bottom: 22, left: 44 };
 
-/** The end of an axis that begins at 0 and holds `largest`: a round number; an even one of `whole`
- * numbers, so that its middle is one too. */
+/** The end of an axis that begins at 0 and has room for `largest` and 2% more: a round number. With
+ * `whole` it is even, so that the tick in the middle is a whole number too. */
 function niceEnd(largest, limit, whole) {
   if (!(largest > 0)) return limit ?? (whole ? 2 : 1);
   const scale = 10 ** Math.floor(Math.log10(largest));
-  const end = scale * [1, 1.5, 2, 3, 4, 5, 6, 8, 10].find((step) => step * scale >= largest * 1.02);
+  const steps = [1, 1.5, 2, 3, 4, 5, 6, 8, 10, 15]; // `largest` is below 10 scales, and 2% more below 15
+  const end = scale * steps.find((step) => step * scale >= largest * 1.02);
   if (whole) return 2 * Math.ceil(end / 2);
   return limit ? Math.min(end, limit) : end;
 }
