@@ -17,6 +17,7 @@ from rich.live import Live
 from stream_metrics.adapters.files import read_records
 from stream_metrics.adapters.health import Health
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.adapters.page import rules
 from stream_metrics.adapters.page.board import Board, Inputs, Owned
 from stream_metrics.adapters.page.server import PageServer
 from stream_metrics.adapters.page.worst import Source, WorstConversations
@@ -35,6 +36,8 @@ TICK_SECONDS = 0.1
 PAGE_SECONDS = 1.0
 PLAIN_EVERY_SECONDS = 5.0
 IDENTITY = Identity("demo", 1, "demo", {})
+RULES = tuple(rule for rule in rules.RULES if rule.name not in ("lag", "memory", "offset_gaps"))
+"""What the page judges: all but Kafka and Redis, which the demo does not use."""
 
 
 async def _at_once(call: Callable[[], Awaitable[Any]]) -> Any:
@@ -151,7 +154,8 @@ async def _demo(seconds: float, port: int, *, forever: bool, keep: bool) -> None
         return Source(playing[-1].store, EngineConfig()) if playing else None
 
     pages = Pages(registry, health, WindowCollector(windows, now_us))
-    board = Board(Inputs(registry, health, windows, owned, now_us), interval_seconds=PAGE_SECONDS)
+    inputs = Inputs(registry, health, windows, owned, now_us, rules=RULES)
+    board = Board(inputs, interval_seconds=PAGE_SECONDS)
     page = PageServer(board, WorstConversations(source, owned, now_us, kept_seconds=PAGE_SECONDS))
     runner, port = await _serve(port, pages, page)
     console = Console()

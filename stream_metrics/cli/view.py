@@ -12,13 +12,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from stream_metrics.engine.windows import Sums, Windows, add
+from stream_metrics.adapters.page import figures
+from stream_metrics.adapters.page.conditions import OK, UNKNOWN, Finding, srr_spike
+from stream_metrics.adapters.page.rules import FAULTS
+from stream_metrics.adapters.page.thresholds import USUAL_RESULTS
+from stream_metrics.engine.windows import DEFAULT_WINDOWS, Sums, Windows, add
 
 SHORT: Final = "30m"
-LONG: Final = "24h"
-SPIKE_ABOVE: Final = 0.35
-SPIKE_FACTOR: Final = 1.5
-ENOUGH_RESULTS: Final = 100
 STEPS: Final = 48
 WIDE: Final = 110
 _BARS: Final = "▁▂▃▄▅▆▇█"
@@ -43,23 +43,25 @@ class DayView:
         self._now_us = start_us
         self._played = 0
         self._rejected = 0
-        self._now: dict[tuple[str, str], Sums] = {}
+        self._now: dict[str, dict[str, Sums]] = {}  # by agent, then by window
+        self._found: dict[str, Finding] = {}
         self._history: dict[str, dict[int, float]] = {}
         self._spikes: dict[str, tuple[int, int, float]] = {}
 
     def update(self, windows: Iterable[Windows], now_us: int, played: int, rejected: int) -> None:
         """Look at the windows as they are at ``now_us``."""
         self._now_us, self._played, self._rejected = now_us, played, rejected
-        totals: dict[tuple[str, str], Sums] = {}
+        totals: dict[str, dict[str, Sums]] = {}
         for held in windows:
             for window, agent, sums in held.sums_at(now_us):
-                if window in (SHORT, LONG):
-                    add(totals.setdefault((window, agent), {}), sums, 1)
+                by_window = totals.setdefault(agent, {spec.name: {} for spec in DEFAULT_WINDOWS})
+                add(by_window[window], sums, 1)
         self._now = totals
+        self._found = {agent: srr_spike(by_window) for agent, by_window in totals.items()}
         span = max(1, self._end_us - self._start_us)
         step = min(STEPS - 1, (now_us - self._start_us) * STEPS // span)
         for agent in self._agents():
-            srr = _ratio(totals.get((SHORT, agent), {}), "d", "r")
+            srr = _ratio(totals[agent][SHORT], "d", "r")
             if srr is not None:
                 self._history.setdefault(agent, {})[step] = srr
             if self._spiking(agent):
@@ -67,21 +69,17 @@ class DayView:
                 self._spikes[agent] = (first, now_us, max(worst, srr or 0.0))
 
     def _agents(self) -> list[str]:
-        return sorted({agent for _, agent in self._now})
+        return sorted(self._now)
 
     def _spiking(self, agent: str) -> bool:
-        short, long = self._now.get((SHORT, agent), {}), self._now.get((LONG, agent), {})
-        srr, usual = _ratio(short, "d", "r"), _ratio(long, "d", "r")
-        if srr is None or usual is None or short.get("r", 0) < ENOUGH_RESULTS:
-            return False
-        return srr > SPIKE_ABOVE and srr > SPIKE_FACTOR * usual
+        return self._found[agent].level in FAULTS
 
     def render(self, width: int = 80) -> Panel:
         """The day as a panel, with less in it where the terminal is narrow."""
         wide = width >= WIDE
         table = Table(expand=True, box=None, pad_edge=False)
         table.add_column("agent", no_wrap=True)
-        titles = ("results", "SRR 30m", "24h", "SRE 30m", "labelled", "gain a result")
+        titles = ("results", "SRR 30m", "usually", "SRE 30m", "labelled", "gain a result")
         for title in titles[: 6 if wide else 4]:
             table.add_column(title, justify="right")
         table.add_column("SRR over the day", no_wrap=True)
@@ -101,7 +99,8 @@ class DayView:
         )
 
     def _row(self, agent: str, steps: int) -> tuple[str | Text, ...]:
-        short, long = self._now.get((SHORT, agent), {}), self._now.get((LONG, agent), {})
+        short, day = self._now[agent][SHORT], figures.day_before(self._now[agent])
+        usual = _ratio(day, "d", "r") if day.get("r", 0) >= USUAL_RESULTS else None
         spiking = self._spiking(agent)
         history: dict[int, float] = {}
         for step, srr in self._history.get(agent, {}).items():
@@ -116,37 +115,49 @@ class DayView:
             Text(agent, style=style),
             f"{short.get('r', 0):,}",
             Text(_shown(_ratio(short, "d", "r")), style=style),
-            _shown(_ratio(long, "d", "r")),
+            _shown(usual),
             _shown(_ratio(short, "sg", "sr")),
             _shown(_ratio(short, "l", "u")),
             _shown(_ratio(short, "sG", "sr")),
-            Text(line, style="red" if agent in self._spikes else "green"),
+            Text(line, style="red" if agent in self._spikes else ""),
         )
 
-    def _what_is_wrong(self) -> Text:
+    def _what_is_wrong(self) -> Group:
+        """What the rule for SRR finds: faults, then those of which it cannot tell."""
         spiking = [agent for agent in self._agents() if self._spiking(agent)]
-        if not spiking:
-            return Text("No agent repeats itself more than usual.", style="green")
-        lines = []
-        for agent in spiking:
-            srr = _ratio(self._now.get((SHORT, agent), {}), "d", "r") or 0.0
-            usual = _ratio(self._now.get((LONG, agent), {}), "d", "r") or 0.0
-            lines.append(
-                f"{agent}: {srr:.0%} of its results repeat what the conversation had already "
-                f"({usual:.0%} over 24 h). Did an index or a query rewriter change?"
-            )
-        return Text("\n".join(lines), style="bold red")
+        if spiking:
+            look = "Did an index or a query rewriter change?"
+            text = "\n".join(f"{agent}: {self._found[agent].why}. {look}" for agent in spiking)
+            lines = [Text(text, style="bold red")]
+        elif any(found.level == OK for found in self._found.values()):
+            lines = [Text("No agent that can be judged repeats itself more than usual.")]
+        else:
+            lines = []
+        unknown = [agent for agent in self._agents() if self._found[agent].level == UNKNOWN]
+        if unknown:
+            lines.append(Text(f"Too little data to judge the SRR of {', '.join(unknown)}."))
+        elif lines and not spiking:
+            lines = [Text("No agent repeats itself more than usual.", style="green")]
+        above = [agent for agent in unknown if self._found[agent].above]
+        lines += [Text(f"{agent}: {self._found[agent].why}.", style="yellow") for agent in above]
+        return Group(*(lines or [Text("No searches to judge.")]))
 
     def line(self) -> str:
         """One plain line, where there is no terminal."""
         parts = [
-            f"{agent} {_shown(_ratio(self._now.get((SHORT, agent), {}), 'd', 'r'))}"
-            + (" SPIKE" if self._spiking(agent) else "")
+            f"{agent} {_shown(_ratio(self._now[agent][SHORT], 'd', 'r'))}{self._mark(agent)}"
             for agent in self._agents()
         ]
-        return f"{self._clock(self._now_us)}  {self._played:,} records  SRR(30m): " + ", ".join(
-            parts
+        return (
+            f"{self._clock(self._now_us)}  {self._played:,} records  "
+            f"SRR(30m; ?: too little data to judge): {', '.join(parts)}"
         )
+
+    def _mark(self, agent: str) -> str:
+        """What stands behind an agent's SRR; nothing only where the rule finds no fault."""
+        if self._spiking(agent):
+            return " SPIKE"
+        return "?" if self._found[agent].level == UNKNOWN else ""
 
     def closing(self) -> Text:
         """What there was to see, and what to do next."""

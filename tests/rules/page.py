@@ -71,6 +71,13 @@ def reranking(part: int, whole: int) -> Sums:
     return {"ks|shown": 1_000 * part, "ks|baseline": 1_000 * whole, "kc": whole}
 
 
+def with_day(sums: Mapping[str, Sums], before: Sums) -> dict[str, Sums]:
+    """``sums`` with a last day that is ``before`` until the last hour, and then as in ``1h``."""
+    hour = sums["1h"]
+    day = {code: before.get(code, 0) + hour.get(code, 0) for code in before.keys() | hour.keys()}
+    return {**sums, "24h": day}
+
+
 @dataclass(frozen=True, slots=True)
 class Agent:
     """An agent that was calm for ``QUIET_MINUTES``, and whose sums are others since.
@@ -113,7 +120,7 @@ class Agent:
 
     def page(self) -> Judged:
         """What the page of a worker says that has both halves."""
-        sums = {window: self._sums(window) for window in WINDOWS}
+        sums = with_day({w: self._sums(w) for w in WINDOWS}, self._sums("24h"))
         states = judge({self.name: sums}, Worker(Operating(0), History(), {}))
         return frozenset(
             (state["alert"], state["level"])
@@ -244,6 +251,12 @@ AGREED: Final = (
         )
         for part in parts
     ),
+    # A fault does not become usual while it lasts for an hour.
+    Agent(
+        "an hour",
+        srr(100_000, MANY),
+        dict.fromkeys(("1m", "5m", "30m", "1h"), srr(MANY // 2, MANY)),
+    ),
     # Where all searches are missed anyway, nothing is new.
     Agent("all missed anyway", missed(MANY, MANY)),
     # A mixture has no usual behaviour.
@@ -283,16 +296,6 @@ UNKNOWN_TO_PAGE: Final = (
         ),
         page=_SPIKE,
         alerts=_NONE,
-    ),
-    Unknown(
-        Agent(
-            "an hour ago",
-            srr(400_000, MANY),
-            dict.fromkeys(("1m", "5m", "30m"), srr(500_000, MANY)),
-            before={"24h": srr(100_000, MANY)},
-        ),
-        page=_NONE,
-        alerts=_SPIKE,
     ),
     Unknown(
         Agent("usual labels", _GOOD, {"5m": {**_POOR, **labelled(300_000)}}),

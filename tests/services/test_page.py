@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -188,7 +189,9 @@ async def test_a_chart_explains_its_limit_beside_the_picture(browser: Browser) -
         charts = looked.page.locator("figure.chart")
         srr = charts.filter(has=looked.page.get_by_role("heading", name="Redundancy (SRR)"))
         await expect(srr.locator(".limit")).to_be_attached()
-        await expect(srr.locator(".legend")).to_have_text("warning above 25\u202f%")
+        await expect(srr.locator(".legend")).to_have_text(
+            "a warning above 25\u202f%, if that is unusual"
+        )
 
 
 async def test_an_axis_of_counts_has_whole_numbers(browser: Browser) -> None:
@@ -350,7 +353,7 @@ async def test_a_worker_that_waits_says_for_what(browser: Browser) -> None:
         await expect(looked.page.locator("#wrong")).to_contain_text("cannot be reached; retrying")
 
         showcase.health.clear("redis")
-        await expect(title).to_have_text("Nothing is wrong")
+        await expect(title).to_have_text(re.compile("^Too little data to judge"))
 
 
 @pytest.mark.parametrize(
@@ -367,9 +370,63 @@ async def test_it_says_how_much_it_sees(browser: Browser, total: int | None, tex
         await expect(looked.page.locator("#coverage")).to_have_text(text)
 
 
+def every_ten_seconds() -> Iterator[dict[str, Any]]:
+    """A labelled search every ten seconds of the last half hour, and one every ten minutes before.
+
+    So many that each rule about searches and labels has enough of them, now and in the day before.
+    """
+    ages = [*range(0, 1_800, 10), *range(1_800, 80_000, 600)]
+    for number, age in enumerate(ages):
+        yield searched(f"d-{number}", 1, TEN, NOON_S - age, agent="support")
+        judged = {f"1.{place}.{document}": 3 for place, document in enumerate(TEN)}
+        yield labelled(f"d-{number}", judged)
+
+
+async def test_nothing_is_wrong_only_where_every_rule_could_judge(browser: Browser) -> None:
+    """A day of good searches with labels is green, and a fresh agent beside it takes that away."""
+    showcase = await Showcase.new(*every_ten_seconds(), now_us=NOON_US + 1)
+    showcase.runs_well()
+    async with looking(browser, showcase) as looked:
+        verdict = looked.page.locator("#verdict")
+        await expect(verdict).to_contain_text("Nothing is wrong")
+        await expect(verdict).to_have_attribute("data-level", "ok")
+        await expect(looked.page.locator("#tile-srr .usual")).to_have_text(
+            "usually 0\u202f% (the day before)"
+        )
+        await expect(looked.page.locator("#agents tbody")).to_contain_text("fine")
+
+        await showcase.take(
+            searched(f"f-{n}", 1, ["x"] * 12, NOON_S - n, agent="fresh") for n in range(40)
+        )
+
+        await expect(verdict).to_contain_text("Too little data to judge: ")
+        await expect(verdict).to_have_attribute("data-level", "unknown")
+
+
+async def test_a_fresh_agent_above_a_threshold_is_no_green(browser: Browser) -> None:
+    """Redundancy without a day before is pointed out, and called neither usual nor fine."""
+    fresh = [
+        searched(f"f-{n}", 1, [*"abcd", *"aaaaaa"], NOON_S - 20 * n, agent="fresh")
+        for n in range(150)
+    ]
+    showcase = await Showcase.new(*fresh)
+    showcase.runs_well()
+    async with looking(browser, showcase) as looked:
+        page = looked.page
+        await expect(looked.tile("srr")).to_have_text("60\u202f%")
+        await expect(page.locator("#verdict")).to_have_attribute("data-level", "unknown")
+        await expect(page.locator("#wrong li")).to_contain_text("SRR spike")
+        await expect(page.locator("#wrong li")).to_contain_text("which is above 40%")
+        await expect(page.locator("#tile-srr .usual")).to_have_text("")
+        await expect(page.locator("#tile-srr .state")).to_contain_text("cannot tell yet")
+        await expect(page.locator("#agents tbody tr")).to_contain_text("cannot tell yet")
+        rule = page.locator("#rules > li").filter(has_text="SRR spike")
+        await expect(rule).to_have_attribute("data-level", "unknown")
+
+
 async def test_a_spike_is_named_and_leads_to_the_conversations(browser: Browser) -> None:
     """The fault stands on top in words; its agent is a click away, and so is what repeats."""
-    good = [searched(f"g-{n}", 1, list("abcdefgh"), NOON_S - 40_000, agent="a") for n in range(90)]
+    good = [searched(f"g-{n}", 1, list("abcdefgh"), NOON_S - 40_000, agent="a") for n in range(130)]
     bad = [searched(f"b-{n}", 1, ["x"] * 12, NOON_S - 50 * n, agent="a") for n in range(40)]
     async with looking(browser, await Showcase.new(*good, *bad)) as looked:
         page = looked.page

@@ -56,6 +56,35 @@ async def test_a_figure_of_nothing_is_no_zero(showcase: Showcase) -> None:
     assert set(shown["series"]["srr"]) == {None}
 
 
+@pytest.mark.parametrize(
+    ("window", "usual"),
+    [("5m", 0.2), ("1h", 0.2), ("6h", 0.1), ("24h", None)],
+)
+async def test_what_is_usual_lies_before_what_is_shown(window: str, usual: float | None) -> None:
+    """Of a day with 10% repeats, of which the last six hours had 30%, and the last hour 90%."""
+    events = [
+        searched(f"{hours}-{n}", 1, [f"d{min(at, unique - 1)}" for at in range(10)], at_s)
+        for hours, unique, count in ((10, 9, 200), (3, 7, 200), (0, 1, 200))
+        for n in range(count)
+        for at_s in [NOON_S - 3_600 * hours - n]
+    ]
+    showcase = await Showcase.new(*events)
+
+    shown = (await showcase.state(window))["figures"]["srr"]
+
+    assert shown["usual"] == usual
+
+
+@pytest.mark.parametrize(("searches", "usual"), [(99, None), (100, 0.0)])
+async def test_nothing_is_usual_before_there_is_enough(searches: int, usual: float | None) -> None:
+    """It takes 1,000 results in the day before, whatever the hour has."""
+    before = [searched(f"b-{n}", 1, "abcdefghij", NOON_S - 7_200 - n) for n in range(searches)]
+    now = [searched(f"n-{n}", 1, "aaaaaaaaaa", NOON_S - n) for n in range(200)]
+    showcase = await Showcase.new(*before, *now)
+
+    assert (await showcase.state("1h"))["figures"]["srr"]["usual"] == usual
+
+
 async def test_an_agent_has_figures_of_its_own(showcase: Showcase) -> None:
     """With an agent chosen figures and series are its own; the list of agents stays whole."""
     shown = await showcase.state("1h", "second")

@@ -10,15 +10,17 @@ import pytest
 
 from stream_metrics.adapters.page.conditions import (
     CRITICAL,
+    NONE,
     OK,
     UNKNOWN,
     WARNING,
     Finding,
 )
 from stream_metrics.adapters.page.operating import History, Operating
-from stream_metrics.adapters.page.rules import RULES, Rule, judge
+from stream_metrics.adapters.page.rules import RULES, Rule, judge, verdict
 from stream_metrics.adapters.page.worker import Worker
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
+from tests.rules.page import with_day
 
 ALERTS = Path(__file__).parents[2] / "deploy" / "prometheus" / "alerts.rules.yml"
 BY_NAME = {rule.name: rule for rule in RULES}
@@ -26,11 +28,16 @@ Sums = dict[str, int]
 
 
 def agent(name: str, usual: Sums, **windows: Sums) -> Finding:
-    """What an agent rule finds where windows but those named are as usual; ``m5`` is 5m."""
+    """What an agent rule finds where windows but those named are as usual; ``m5`` is 5m.
+
+    ``usual`` are also the sums of the day before the last hour.
+    """
     rule = BY_NAME[name].of_agent
     assert rule is not None
     sums = {window.name: usual for window in DEFAULT_WINDOWS}
-    return rule(sums | {f"{key[1:]}{key[0]}": found for key, found in windows.items()})
+    return rule(
+        with_day(sums | {f"{key[1:]}{key[0]}": found for key, found in windows.items()}, usual)
+    )
 
 
 def worker(name: str, now: Operating, *before: Operating, **reasons: str) -> Finding:
@@ -70,11 +77,11 @@ def test_an_srr_spike_is_high_unusual_and_goes_on(
 
 
 def test_a_spike_is_told_with_its_window_and_what_is_usual() -> None:
-    """The sentence has the share, the longer window of the two, and the last day."""
+    """The sentence has the share, the longer window of the two, and what is usual."""
     found = agent("srr_spike", srr(10_000, 1_000), m5=srr(900, 450), m30=srr(1_000, 480))
 
     assert found.why == (
-        "48% of its results in 30m repeat what the turn had already; over 24h it is 10%"
+        "48% of its results in 30m repeat what the turn had already; usually it is 10%"
     )
 
 
@@ -106,7 +113,7 @@ def test_results_drop_where_searches_find_less_than_half() -> None:
     assert agent("results_drop", usual, m5={"r": 0, "s": 20}).level == CRITICAL
     assert agent("results_drop", usual, m30={"r": 499, "s": 100}).level == CRITICAL
     assert agent("results_drop", usual, m30={"r": 501, "s": 100}).level == OK
-    assert "returns 5.0 results in 30m; over 24h it is 10.0" in (
+    assert "returns 5.0 results in 30m; usually it is 10.0" in (
         agent("results_drop", usual, m30={"r": 501, "s": 100}).why
     )
 
@@ -133,7 +140,7 @@ def test_what_chance_explains_is_no_fault() -> None:
     )
 
     assert found.level == OK
-    assert found.why.endswith("30% of the cases of 5m; over 24h it is 2%, which may be chance")
+    assert found.why.endswith("30% of the cases of 5m; usually it is 2%, which may be chance")
 
 
 def test_routing_drops_against_what_is_usual() -> None:
@@ -171,29 +178,103 @@ def test_reranking_made_worse_compares_the_two_orders() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "usual", "none", "needed"),
+    ("name", "usual", "few", "why"),
     [
-        ("srr_spike", srr(1_000, 10), srr(0, 0), "1000 results in 24h|0 results in 30m, 200"),
+        ("srr_spike", srr(1_000, 10), srr(199, 90), "199 results in 30m, 200 are needed"),
         (
             "missed_retrievals",
-            {"q|search|no": 100},
-            {"q|search|no": 4},
-            "100 labelled decisions in 24h|4 labelled decisions in 1h, 5",
+            {"q|skip|no": 100},
+            {"q|skip|no": 4},
+            "4 labelled decisions in 1h, 5 are needed",
         ),
     ],
 )
-def test_too_little_is_no_verdict(name: str, usual: Sums, none: Sums, needed: str) -> None:
-    """It says how many there are and how many it takes, now and in the last day."""
-    known, enough = needed.split("|")
-    fewer = {code: count - 1 for code, count in usual.items()}
-    windows = dict.fromkeys(("m1", "m5", "m30", "h1"), none)
+def test_too_little_is_no_verdict(name: str, usual: Sums, few: Sums, why: str) -> None:
+    """It says how many there are and how many it takes."""
+    windows = dict.fromkeys(("m1", "m5", "m30", "h1"), few)
 
     assert agent(name, usual).level == OK
-    assert agent(name, usual, **windows).level == UNKNOWN
-    assert agent(name, usual, **windows).why == f"{enough} are needed"
-    assert agent(name, fewer).level == UNKNOWN
-    least = known.split()[0]
-    assert agent(name, fewer).why.endswith(f"in 24h, {least} are needed to know what is usual")
+    assert agent(name, usual, **windows) == Finding(UNKNOWN, why)
+
+
+@pytest.mark.parametrize(
+    ("name", "day", "now", "why"),
+    [
+        (
+            "srr_spike",
+            srr(999, 10),
+            srr(5_000, 3_050),
+            "61% of its results in 5m repeat what the turn had already, which is above 40%; "
+            "whether that is unusual cannot be told yet: 999 results in the day before the last "
+            "hour, 1000 are needed to know what is usual",
+        ),
+        (
+            "missed_retrievals",
+            {},
+            {"q|skip|yes": 15, "q|search|yes": 85},
+            "the gate skipped a search that was needed in 15% of the cases of 1h, which is above "
+            "10%; whether that is unusual cannot be told yet: 0 labelled decisions in the day "
+            "before the last hour, 100 are needed to know what is usual",
+        ),
+    ],
+)
+def test_above_a_threshold_without_a_day_before_is_told_and_not_judged(
+    name: str, day: Sums, now: Sums, why: str
+) -> None:
+    """A fresh agent above a fixed threshold is neither fine nor at fault, and is pointed out."""
+    found = agent(name, day, **dict.fromkeys(("m1", "m5", "m30", "h1"), now))
+
+    assert found == Finding(UNKNOWN, why, above=True)
+
+
+def test_below_a_fixed_threshold_no_day_before_is_needed() -> None:
+    """What cannot fire, whatever is usual, is fine."""
+    found = agent("srr_spike", {}, **dict.fromkeys(("m1", "m5", "m30", "h1"), srr(500, 50)))
+
+    assert found.level == OK
+    assert found.why == (
+        "10% of its results in 30m repeat what the turn had already, which is not above 25%"
+    )
+
+
+def test_the_hour_that_is_judged_is_not_what_is_usual() -> None:
+    """An agent that has searched for half an hour only has no baseline, however much it did."""
+    busy = {"r": 50_000, "s": 5_000}
+    half_an_hour = dict.fromkeys(("m5", "m30", "h1"), busy)
+    found = agent("results_drop", {}, **half_an_hour)
+
+    assert found.level == UNKNOWN
+    assert found.why == (
+        "0 searches in the day before the last hour, 100 are needed to know what is usual"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "usual", "nothing", "why"),
+    [
+        ("srr_spike", srr(5_000, 10), {}, "no results in 30m"),
+        ("sre_drop", {"sr": 5_000, "sg": 1_000, "r": 6_000}, {}, "no results in 30m"),
+        ("missed_retrievals", {}, {"r": 900, "q|search|unknown": 90}, "no skipped searches in 1h"),
+        ("routing_drop", {}, {"r": 900, "s": 90}, "no routed searches in 1h"),
+        ("labels_missing", {"u": 9_000, "l": 9_000}, {}, "no documents in 1h"),
+    ],
+)
+def test_what_does_not_happen_needs_no_judgement(
+    name: str, usual: Sums, nothing: Sums, why: str
+) -> None:
+    """An agent that rests, or has no gate, is not short of data."""
+    windows = dict.fromkeys(("m1", "m5", "m30", "h1"), nothing)
+
+    assert agent(name, usual, **windows) == Finding(NONE, why)
+
+
+def test_results_without_labels_cannot_be_judged_by_labels() -> None:
+    """Where agents search and no label comes, SRE is unknown and not without a subject."""
+    now = {"r": 900, "i": 90}
+
+    assert agent("sre_drop", now).level == UNKNOWN
+    assert agent("gain_drop", now).level == UNKNOWN
+    assert agent("missed_retrievals", {"q|skip|unknown": 900}).level == UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -204,6 +285,7 @@ def test_too_little_is_no_verdict(name: str, usual: Sums, none: Sums, needed: st
         ({"l": 90, "u": 300}, {"l": 5_000, "u": 9_000}, OK),
         ({"l": 0, "u": 300}, {"l": 0, "u": 9_000}, UNKNOWN),  # nobody labels here
         ({"l": 0, "u": 10}, {"l": 5_000, "u": 9_000}, UNKNOWN),
+        ({"l": 300, "u": 300}, {"l": 999, "u": 999}, UNKNOWN),
     ],
 )
 def test_missing_labels_are_missed_only_where_they_came_before(
@@ -260,10 +342,13 @@ def test_dead_letters_are_a_share_of_the_last_minutes() -> None:
         now = Operating(3_600, dead_letters=500 + dead, events=1_000 + events)
         return worker("dead_letters", now, old, before).level
 
+    assert level(0, 0) == NONE
+    assert level(0, 3) == OK
     assert level(0, 100) == OK
     assert level(10, 490) == OK
     assert level(11, 489) == WARNING
     assert level(50, 49) == UNKNOWN  # few
+    assert worker("dead_letters", Operating(3_600, dead_letters=9)).level == UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -295,8 +380,8 @@ def test_an_offset_gap_is_told_for_a_quarter_of_an_hour() -> None:
 def test_a_rule_has_the_worst_level_of_its_agents() -> None:
     """Every agent's finding is there, the worst first; ``other`` is nobody and is left out."""
     usual = srr(9_000, 900)
-    bad = {"1m": srr(500, 400), "5m": srr(500, 400), "24h": usual}
-    good = {"1m": usual, "5m": usual, "24h": usual}
+    good = with_day(dict.fromkeys(("1m", "5m", "30m", "1h"), usual), usual)
+    bad = with_day({**good, "1m": srr(500, 400), "5m": srr(500, 400)}, usual)
     agents = {"good": good, "bad": bad, "other": bad}
 
     states = judge(agents, Worker(Operating(0), History(), {}))
@@ -307,17 +392,84 @@ def test_a_rule_has_the_worst_level_of_its_agents() -> None:
 
 
 def test_without_an_agent_rules_know_nothing() -> None:
-    """Before the first search no agent rule claims that all is well."""
+    """Before the first search no agent rule claims that all is well, nor does the page."""
     states = judge({}, Worker(Operating(0), History(), {}))
 
-    assert {state["level"] for state in states if state["of"] == "agent"} == {UNKNOWN}
+    assert {state["level"] for state in states if state["of"] == "agent"} == {NONE}
+    assert verdict(states, {})["title"] == "No searches yet"
+    assert verdict(states, {})["level"] == UNKNOWN
+
+
+def test_a_rule_that_cannot_tell_of_one_agent_is_not_fine() -> None:
+    """Of a fine agent and a fresh one the page says that it cannot tell of the fresh one."""
+    usual = {"r": 9_000, "s": 900}
+    known = with_day(dict.fromkeys(("1m", "5m", "30m", "1h"), usual), usual)
+    fresh = with_day(dict.fromkeys(("1m", "5m", "30m", "1h"), usual), {})
+
+    states = judge({"known": known, "fresh": fresh}, Worker(Operating(0), History(), {}))
+
+    drop = next(state for state in states if state["name"] == "results_drop")
+    assert drop["level"] == UNKNOWN
+    assert [(f["agent"], f["level"]) for f in drop["findings"]] == [
+        ("fresh", UNKNOWN),
+        ("known", OK),
+    ]
+
+
+def states_of(*levels: str) -> list[dict[str, Any]]:
+    """States of rules about one agent, with these levels."""
+    return [
+        {"level": level, "of": "agent", "findings": [{"level": level, "agent": "a"}]}
+        for level in levels
+    ]
+
+
+@pytest.mark.parametrize(
+    ("levels", "level", "title", "text"),
+    [
+        (
+            [OK, OK, NONE], OK, "Nothing is wrong",
+            "2 rules find no fault; 1 rule has nothing to judge.",
+        ),
+        (
+            [OK, UNKNOWN, UNKNOWN, NONE], UNKNOWN, "Too little data to judge: 2 of 4 rules",
+            "1 rule finds no fault; 2 rules cannot tell yet; 1 rule has nothing to judge.",
+        ),
+        ([NONE, NONE], UNKNOWN, "No searches to judge", "2 rules have nothing to judge."),
+        (
+            [WARNING, UNKNOWN, OK], WARNING, "One thing needs a look",
+            "1 rule finds no fault; 1 rule cannot tell yet.",
+        ),
+        ([WARNING, CRITICAL], CRITICAL, "2 things need a look", ""),
+    ],
+)  # fmt: skip
+def test_the_page_is_green_only_where_every_rule_can_tell(
+    levels: list[str], level: str, title: str, text: str
+) -> None:
+    """Nothing is wrong only if all that can be judged is judged, and something is."""
+    assert verdict(states_of(*levels), {}) == {"level": level, "title": title, "text": text}
+
+
+@pytest.mark.parametrize(
+    ("reason", "title"),
+    [("redis", "Waiting for Redis"), ("kafka", "This worker is not reading")],
+)
+def test_a_worker_that_waits_is_no_worker_without_faults(reason: str, title: str) -> None:
+    """Whatever the rules find, the page begins with what the worker waits for."""
+    found = verdict(states_of(OK), {reason: "cannot be reached"})
+
+    assert (found["level"], found["title"]) == (CRITICAL, title)
 
 
 def test_an_alert_is_named_that_there_is() -> None:
-    """Whoever reads a rule finds its alert."""
-    there = set(re.findall(r"- alert: (\w+)", ALERTS.read_text(encoding="utf-8")))
+    """Whoever reads a rule finds its alert, and the runbook that the alert links to."""
+    text = ALERTS.read_text(encoding="utf-8")
+    states = judge({}, Worker(Operating(0), History(), {}))
 
-    assert {rule.alert for rule in RULES if rule.alert} <= there
+    assert {rule.alert for rule in RULES if rule.alert} <= set(re.findall(r"- alert: (\w+)", text))
+    runbooks = {state["runbook"] for state in states if state["alert"]}
+    assert runbooks <= set(re.findall(r"runbook_url: (\S+)", text))
+    assert {state["runbook"] for state in states if not state["alert"]} == {None}
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)

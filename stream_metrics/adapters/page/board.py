@@ -21,7 +21,12 @@ from stream_metrics import __version__
 from stream_metrics.adapters.health import Health
 from stream_metrics.adapters.page import conditions, figures, rules
 from stream_metrics.adapters.page.operating import History, Operating, read
-from stream_metrics.adapters.page.thresholds import BASELINE, SRR_WARNING
+from stream_metrics.adapters.page.thresholds import (
+    RECENT,
+    SRR_WARNING,
+    USUAL_ITERATIONS,
+    USUAL_RESULTS,
+)
 from stream_metrics.adapters.page.worker import Worker
 from stream_metrics.adapters.prometheus.windows import RunningSums
 from stream_metrics.engine.config import OTHER
@@ -54,6 +59,7 @@ class Inputs:
     specs: tuple[Window, ...] = DEFAULT_WINDOWS
     agents: tuple[str, ...] = ()
     dimension: str = "agent"
+    rules: Sequence[rules.Rule] = rules.RULES
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +157,9 @@ class Board:
         operating = read(inputs.registry, look.clock)
         sums = self._sums(window.name, view.agent)
         states = rules.judge(
-            self._of_agents(view.agent), Worker(operating, self.history, look.reasons)
+            self._of_agents(view.agent),
+            Worker(operating, self.history, look.reasons, len(look.owned.numbers)),
+            inputs.rules,
         )
         decisions = figures.decisions_window(inputs.specs, window)
         return {
@@ -168,7 +176,7 @@ class Board:
                 name: sums.get(code, 0)
                 for code, name in (("r", "results"), ("i", "iterations"), ("t", "turns"))
             },
-            "figures": _headline(sums, self._sums(BASELINE, view.agent), window),
+            "figures": _headline(sums, self._usual(window, view.agent)),
             "agents": self._agents(window.name, states),
             "series": self._series(window, view.agent, look, figures.core_series),
             "decisions": decisions
@@ -180,6 +188,7 @@ class Board:
             "operating": _operations(operating),
             "lag": self.history.lag(),
             "limits": {"srr": SRR_WARNING},
+            "verdict": rules.verdict(states, look.reasons),
             "rules": states,
         }
 
@@ -193,6 +202,16 @@ class Board:
             add(total, sums, 1)
         return total
 
+    def _usual(self, window: Window, agent: str | None) -> Sums:
+        """The sums of the day before what is shown, and before the last hour in any case."""
+        by_window = self._by_window(agent)
+        specs = {spec.name: spec for spec in self.inputs.specs}
+        recent = specs.get(RECENT, window)
+        return figures.day_before(by_window, max(recent, window, key=lambda w: w.length_us).name)
+
+    def _by_window(self, agent: str | None) -> conditions.ByWindow:
+        return {spec.name: self._sums(spec.name, agent) for spec in self.inputs.specs}
+
     def _known(self) -> list[str]:
         """Configured agents, then those with sums, by name; ``other`` is the last."""
         found = {name for by in self._running.sums.values() for name, sums in by.items() if sums}
@@ -202,8 +221,7 @@ class Board:
     def _of_agents(self, agent: str | None) -> Mapping[str, conditions.ByWindow]:
         """The sums that rules judge: of one agent, or of each."""
         return {
-            name: {spec.name: self._sums(spec.name, name) for spec in self.inputs.specs}
-            for name in (self._known() if agent is None else [agent])
+            name: self._by_window(name) for name in (self._known() if agent is None else [agent])
         }
 
     def _agents(self, window: str, states: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -211,7 +229,7 @@ class Board:
         levels: dict[str, str] = {}
         for state in states:
             for found in state["findings"]:
-                known = levels.get(found["agent"], conditions.UNKNOWN)
+                known = levels.get(found["agent"], conditions.NONE)
                 levels[found["agent"]] = min(found["level"], known, key=conditions.LEVELS.index)
         rows = []
         for name in self._known():
@@ -219,7 +237,7 @@ class Board:
             rows.append(
                 {
                     "agent": name,
-                    "level": levels.get(name, conditions.UNKNOWN),
+                    "level": levels.get(name, conditions.NONE),
                     "results": sums.get("r", 0),
                     "srr": figures.srr(sums),
                     "sre": figures.sre(sums),
@@ -246,19 +264,20 @@ class Board:
         }
 
 
-def _headline(sums: Sums, usual: Sums, window: Window) -> dict[str, Any]:
-    """The figures of the tiles, each with what is usual for it."""
+def _headline(sums: Sums, day_before: Sums) -> dict[str, Any]:
+    """The figures of the tiles, each with what is usual; None if the day before has too little."""
     chosen = {
-        "srr": figures.srr,
-        "sre": figures.sre,
-        "gain": figures.gain,
-        "coverage": figures.coverage,
+        "srr": (figures.srr, USUAL_RESULTS),
+        "sre": (figures.sre, USUAL_RESULTS),
+        "gain": (figures.gain, USUAL_ITERATIONS),
+        "coverage": (figures.coverage, USUAL_RESULTS),
     }
-    other = window.name != BASELINE
-    return {
-        name: {**of(sums), "usual": of(usual)["value"] if other else None}
-        for name, of in chosen.items()
-    }
+    shown = {}
+    for name, (of, enough) in chosen.items():
+        usual = of(day_before)
+        known = usual["value"] if usual["whole"] >= enough else None
+        shown[name] = {**of(sums), "usual": known}
+    return shown
 
 
 def _operations(operating: Operating) -> dict[str, Any]:

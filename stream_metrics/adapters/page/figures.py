@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from stream_metrics.adapters.page.thresholds import BASELINE, RECENT
 from stream_metrics.engine.cells import CODES, split_code
 from stream_metrics.engine.codec import decode_sums
 from stream_metrics.engine.config import WINDOW_BUCKETS
@@ -27,6 +28,21 @@ _DECISIONS: Final = frozenset(CODES["q"].windows or ())
 def figure(part: int, whole: int) -> Figure:
     """A share, or a mean, and what it is made of."""
     return {"value": ratio(part, whole), "part": part, "whole": whole}
+
+
+def day_before(sums: Mapping[str, Sums], window: str = RECENT) -> Sums:
+    """The sums of the last day without those of ``window``, which lies at its end.
+
+    ``sums`` has the sums of each window that is kept. Empty if one of the two is not kept.
+
+    >>> day_before({"24h": {"r": 50, "d": 9}, "1h": {"r": 20, "d": 9}})
+    {'r': 30}
+    """
+    if BASELINE not in sums or window not in sums:
+        return {}
+    day = dict(sums[BASELINE])
+    add(day, sums[window], -1)
+    return day
 
 
 def srr(sums: Mapping[str, int]) -> Figure:
@@ -55,7 +71,10 @@ def coverage(sums: Mapping[str, int]) -> Figure:
 
 
 def gate(sums: Mapping[str, int]) -> dict[str, Any]:
-    """Decisions, the four cells of the labelled ones, and their ratios."""
+    """Decisions, the four cells of the labelled ones, and their ratios.
+
+    ``saved`` is of the searches that were not needed: which part of them the gate skipped.
+    """
     counts = _by_labels(sums, "q")
     cells = {
         "correct_skip": counts.get(("skip", "no"), 0),
@@ -71,6 +90,7 @@ def gate(sums: Mapping[str, int]) -> dict[str, Any]:
         "efficiency": figure(cells["correct_skip"], labelled),
         "accuracy": figure(cells["correct_skip"] + cells["correct_search"], labelled),
         "missed_share": figure(cells["missed"], labelled),
+        "saved": figure(cells["correct_skip"], cells["correct_skip"] + cells["wasted"]),
     }
 
 

@@ -1,26 +1,30 @@
-"""What is wrong, and why, in words: the alert rules' conditions on this worker's own sums.
+"""What is wrong, and why, in words: the alert rules' conditions on the sums that the page shows.
 
-Prometheus asks the same of all workers together, and of ten minutes beside, and waits before it
-alerts; the page judges at once, and sees the partitions of its own worker only.
+Prometheus asks the same, looks at ten minutes beside, and waits before it alerts; the page judges
+at once. Where there is too little data to judge, the page says that, and never that all is well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from stream_metrics.adapters.page import conditions, worker
 from stream_metrics.adapters.page.conditions import (
+    CRITICAL,
     LEVELS,
+    NONE,
+    OK,
     UNKNOWN,
+    WARNING,
     AgentRule,
     ByWindow,
     Finding,
     share,
 )
 from stream_metrics.adapters.page.thresholds import (
-    BASELINE,
     COVERED,
     DEAD_LETTER_RECORDS,
     DEAD_LETTER_SECONDS,
@@ -58,9 +62,12 @@ from stream_metrics.adapters.page.thresholds import (
 from stream_metrics.adapters.page.worker import Worker, WorkerRule
 from stream_metrics.engine.config import OTHER
 
-_DROP: Final = " or ".join(f"below {part:g} of that of {BASELINE} in {w}" for w, part, _ in DROPS)
+FAULTS: Final = (CRITICAL, WARNING)
+RUNBOOKS: Final = "docs/runbooks"  # in the repository
+
+_DROP: Final = " or ".join(f"below {part:g} of what is usual in {w}" for w, part, _ in DROPS)
 _RESULTS_DROP: Final = " or ".join(
-    f"below {part:g} of those of {BASELINE} in {w}" for w, part in RESULTS_DROPS
+    f"below {part:g} of what is usual in {w}" for w, part in RESULTS_DROPS
 )
 
 
@@ -68,7 +75,7 @@ _RESULTS_DROP: Final = " or ".join(
 class Rule:
     """A rule by its name; ``fires`` says when, ``look`` where to look then, in words.
 
-    ``alert`` names the alert that asks the same; None where no alert does.
+    ``alert`` names the alert that asks the same, which has a runbook; None where no alert does.
     """
 
     name: str
@@ -85,7 +92,7 @@ RULES: Final = (
         "srr_spike", "SRR spike", "SRRSpike",
         f"SRR of {', or of '.join(' and '.join(pair) for pair in SRR_WINDOWS)}, above "
         f"{share(SRR_WARNING)} ({share(SRR_CRITICAL)}: critical) and above {SRR_OF_USUAL:g} times "
-        f"that of {BASELINE}, from {RESULTS} results on ({USUAL_RESULTS} in {BASELINE})",
+        f"what is usual, from {RESULTS} results on ({USUAL_RESULTS} in the day before)",
         "Did an index, a query rewriter or a prompt change? The worst conversations show what "
         "repeats.",
         of_agent=conditions.srr_spike,
@@ -93,14 +100,14 @@ RULES: Final = (
     Rule(
         "results_drop", "Results drop", "StreamMetricsResultsDrop",
         f"results by search {_RESULTS_DROP}, from {SEARCHES} searches on ({USUAL_SEARCHES} in "
-        f"{BASELINE})",
+        "the day before)",
         "Is an index empty, or does a source answer with nothing?",
         of_agent=conditions.results_drop,
     ),
     Rule(
         "sre_drop", "SRE drop", "StreamMetricsEfficiencyDrop",
         f"SRE {_DROP}, settled iterations only, from {RESULTS} results on ({USUAL_RESULTS} in "
-        f"{BASELINE}), while labels come",
+        "the day before), while labels come",
         "Did a source go missing, or the labeller change? The worst conversations show where it "
         "is low.",
         of_agent=conditions.sre_drop,
@@ -108,7 +115,7 @@ RULES: Final = (
     Rule(
         "gain_drop", "Gain drop", "StreamMetricsGainDrop",
         f"good gain an iteration {_DROP}, settled iterations only, from {ITERATIONS} on "
-        f"({USUAL_ITERATIONS} in {BASELINE}), while labels come",
+        f"({USUAL_ITERATIONS} in the day before), while labels come",
         'Do later iterations bring less? The worst conversations show wasted ones.',
         of_agent=conditions.gain_drop,
     ),
@@ -116,7 +123,7 @@ RULES: Final = (
         "missed_retrievals", "Missed retrievals", "StreamMetricsRetrievalMissed",
         f"more than {' or '.join(f'{share(limit)} in {w}' for w, limit in MISSED.items())} of "
         f"labelled gate decisions skip a search that was needed, from {DECISIONS} on "
-        f"({USUAL_DECISIONS} in {BASELINE})",
+        f"({USUAL_DECISIONS} in the day before)",
         'Was the gate, or its threshold, changed?',
         of_agent=conditions.missed_retrievals,
     ),
@@ -124,24 +131,24 @@ RULES: Final = (
         "routing_drop", "Routing drop", "StreamMetricsRoutingAccuracyDrop",
         f"routing accuracy "
         f"{' or '.join(f'{100 * by:.0f} points in {w}' for w, by in ROUTING_DROP.items())} below "
-        f"that of {BASELINE}, from {ROUTES} labelled searches on ({USUAL_ROUTES} in "
-        f"{BASELINE})",
+        f"what is usual, from {ROUTES} labelled searches on ({USUAL_ROUTES} in the day before)",
         "Did a route's source change, or the router?",
         of_agent=conditions.routing_drop,
     ),
     Rule(
         "reranking_worse", "Reranking made worse", "StreamMetricsRerankingWorse",
         f"NDCG after reranking below that before in 5m, or {100 * RERANKING_DROP:.0f} points of it "
-        f"less in 1h than over {BASELINE}, from {RERANKED} searches on ({USUAL_RERANKED} in "
-        f"{BASELINE}); or below that before in 1h, from {EVEN_RERANKED} on",
+        f"less in 1h than usual, from {RERANKED} searches on ({USUAL_RERANKED} in the day before); "
+        f"or below that before in 1h, from {EVEN_RERANKED} on",
         'Was the reranker, or its model, changed?',
         of_agent=conditions.reranking_worse,
     ),
     Rule(
         "labels_missing", "Labels missing", None,
         f"the share of the documents of {COVERED} that have a label is below "
-        f"{LABELLED_OF_USUAL:g} of that of {BASELINE}, from {RESULTS} documents on; labels that "
-        "always come later look the same, which the alerts about labels know",
+        f"{LABELLED_OF_USUAL:g} of what is usual, from {RESULTS} documents on ({USUAL_RESULTS} in "
+        "the day before); labels that always come later look the same, which the alerts about "
+        "labels know",
         'Is the labeller up, and does it send to the topic that is read?',
         of_agent=conditions.labels_missing,
     ),
@@ -176,24 +183,75 @@ RULES: Final = (
 )  # fmt: skip
 
 
-def judge(agents: Mapping[str, ByWindow], now: Worker) -> list[dict[str, Any]]:
+def judge(
+    agents: Mapping[str, ByWindow], now: Worker, rules: Sequence[Rule] = RULES
+) -> list[dict[str, Any]]:
     """The state of every rule: its worst level, and what it found, the worst first."""
     states = []
-    for rule in RULES:
+    for rule in rules:
         found = sorted(_findings(rule, agents, now), key=lambda f: LEVELS.index(f.level))
         states.append(
             {
                 "name": rule.name,
                 "title": rule.title,
                 "alert": rule.alert,
+                "runbook": rule.alert and f"{RUNBOOKS}/{rule.alert}.md",
                 "fires": rule.fires,
                 "look": rule.look,
                 "of": "agent" if rule.of_agent else "worker",
-                "level": found[0].level if found else UNKNOWN,
-                "findings": [{"level": f.level, "agent": f.agent, "why": f.why} for f in found],
+                "level": found[0].level if found else NONE,
+                "findings": [
+                    {"level": f.level, "agent": f.agent, "why": f.why, "above": f.above}
+                    for f in found
+                ],
             }
         )
     return states
+
+
+def verdict(states: Sequence[Mapping[str, Any]], reasons: Mapping[str, str]) -> dict[str, str]:
+    """The page's first sentence: ``level``, ``title`` and ``text``.
+
+    ``states`` are what ``judge`` gives, ``reasons`` are why the worker is not ready. The level is
+    that of the worst fault; without one it is ``ok`` only if every rule that has something to judge
+    has enough data, and at least one rule has judged an agent.
+    """
+    rules = Counter(state["level"] for state in states)
+    faults = [f["level"] for state in states for f in state["findings"] if f["level"] in FAULTS]
+    counts = _counts(rules)
+    if reasons:
+        title = "Waiting for Redis" if "redis" in reasons else "This worker is not reading"
+        text = "Figures stand as they were last written, and go on from there."
+        return {"level": CRITICAL, "title": title, "text": text}
+    if faults:
+        many = len(faults) > 1
+        title = f"{len(faults)} things need a look" if many else "One thing needs a look"
+        return {"level": min(faults, key=LEVELS.index), "title": title, "text": counts}
+    of_agents = [state for state in states if state["of"] == "agent"]
+    if not any(state["findings"] for state in of_agents):
+        text = "Nobody has searched yet. Figures appear with the first search event."
+        return {"level": UNKNOWN, "title": "No searches yet", "text": text}
+    if rules[UNKNOWN]:
+        title = f"Too little data to judge: {rules[UNKNOWN]} of {len(states)} rules"
+        return {"level": UNKNOWN, "title": title, "text": counts}
+    if all(state["level"] == NONE for state in of_agents):
+        return {"level": UNKNOWN, "title": "No searches to judge", "text": counts}
+    return {"level": OK, "title": "Nothing is wrong", "text": counts}
+
+
+def _counts(rules: Mapping[str, int]) -> str:
+    """How many rules find no fault, and how many cannot say."""
+
+    def said(level: str, one: str, many: str) -> list[str]:
+        count = rules.get(level, 0)
+        return [f"{count} rule {one}" if count == 1 else f"{count} rules {many}"] if count else []
+
+    parts = (
+        *said(OK, "finds no fault", "find no fault"),
+        *said(UNKNOWN, "cannot tell yet", "cannot tell yet"),
+        *said(NONE, "has nothing to judge", "have nothing to judge"),
+    )
+    return f"{'; '.join(parts)}." if parts else ""
 
 
 def _findings(rule: Rule, agents: Mapping[str, ByWindow], now: Worker) -> Iterator[Finding]:
@@ -202,5 +260,4 @@ def _findings(rule: Rule, agents: Mapping[str, ByWindow], now: Worker) -> Iterat
     elif rule.of_agent is not None:
         for agent, sums in agents.items():
             if agent != OTHER:  # a mixture has no usual behaviour
-                found = rule.of_agent(sums)
-                yield Finding(found.level, found.why, agent)
+                yield replace(rule.of_agent(sums), agent=agent)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-BASELINE: Final = "24h"  # the window that says what is usual
+# What is usual is the last day without its last hour, so that an incident is not part of it.
+BASELINE, RECENT = "24h", "1h"
 
 # SRR, of a short and a long window together.
 SRR_WINDOWS: Final = (("1m", "5m"), ("5m", "30m"))

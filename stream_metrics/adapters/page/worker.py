@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from stream_metrics.adapters.page.conditions import CRITICAL, OK, UNKNOWN, WARNING, Finding, share
+from stream_metrics.adapters.page.conditions import (
+    CRITICAL,
+    NONE,
+    OK,
+    UNKNOWN,
+    WARNING,
+    Finding,
+    share,
+)
 from stream_metrics.adapters.page.operating import History, Operating, increase
 from stream_metrics.adapters.page.thresholds import (
     DEAD_LETTER_RECORDS,
@@ -23,11 +31,15 @@ from stream_metrics.adapters.page.thresholds import (
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """The worker's operations: now, before, and the reasons why it is not ready."""
+    """The worker's operations: now, before, and the reasons why it is not ready.
+
+    ``partitions`` is how many state partitions it owns.
+    """
 
     now: Operating
     history: History
     reasons: Mapping[str, str]
+    partitions: int = 1
 
 
 WorkerRule = Callable[[Worker], Finding]
@@ -44,7 +56,9 @@ def lag(worker: Worker) -> Finding:
     """The worker is behind the end of its topics; critical where it comes no nearer."""
     now = worker.now
     if now.lag_seconds is None or now.lag_records is None:
-        return Finding(UNKNOWN, "no partition is read from Kafka")
+        if not worker.partitions:
+            return Finding(NONE, "this worker owns no partition")
+        return Finding(UNKNOWN, "it is not known yet how far the topics reach")
     why = f"{now.lag_records:,.0f} records, {now.lag_seconds:,.0f} s behind the end of the topics"
     if now.lag_seconds <= LAG_SECONDS:
         return Finding(OK, why)
@@ -65,15 +79,17 @@ def lag(worker: Worker) -> Finding:
 def dead_letters(worker: Worker) -> Finding:
     """The share of records that were turned away, in the last ten minutes."""
     before = worker.history.since(worker.now.at - DEAD_LETTER_SECONDS)
+    if before is None:
+        return Finding(UNKNOWN, "the worker has just started")
     grown = increase(worker.now, before, ("dead_letters", "events"))
     dead, records = grown["dead_letters"], grown["dead_letters"] + grown["events"]
     minutes = f"the last {DEAD_LETTER_SECONDS // 60} minutes"
-    if records < DEAD_LETTER_RECORDS:
-        return Finding(
-            UNKNOWN, f"{records:,.0f} records in {minutes}, {DEAD_LETTER_RECORDS} are needed"
-        )
-    level = WARNING if dead / records > DEAD_LETTER_SHARE else OK
-    return Finding(level, f"{dead:,.0f} of {records:,.0f} records were turned away in {minutes}")
+    if not records:
+        return Finding(NONE, f"no record was read in {minutes}")
+    why = f"{dead:,.0f} of {records:,.0f} records were turned away in {minutes}"
+    if dead and records < DEAD_LETTER_RECORDS:
+        return Finding(UNKNOWN, f"{why}, and a share is judged from {DEAD_LETTER_RECORDS} on")
+    return Finding(WARNING if dead / records > DEAD_LETTER_SHARE else OK, why)
 
 
 def memory(worker: Worker) -> Finding:

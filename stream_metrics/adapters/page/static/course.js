@@ -31,7 +31,7 @@ export function showCharts(state) {
     ({ ...base, series: [{ name, values, tone }], now, none });
   setText($("course-text"), `Each point is over ${span(series.smoothed_seconds)} that end there, `
     + "by the time of the search. A late label corrects the past, so lines may change.");
-  CHARTS.srr.threshold = { value: state.limits.srr, text: `warning above ${percent(state.limits.srr)}` };
+  CHARTS.srr.threshold = { value: state.limits.srr, text: `a warning above ${percent(state.limits.srr)}, if that is unusual` };
   CHARTS.srr.update(line("SRR", series.srr, percent(figures.srr.value), quiet));
   CHARTS.results.update({ ...base, none: quiet, now: count(state.sums.results), series: [
     { name: "new", values: series.unique, tone: "tone-1" },

@@ -4,34 +4,16 @@ import { $, agentButton, el, levelMark, renderOnce, setText } from "./dom.js";
 import { count, mean, percent } from "./words.js";
 
 const SHOWN_WRONG = 6;
+const SHOWN_NAMES = 3;
 
-/** What is wrong, the worst first: reasons of the worker, then rules. */
+const FAULTS = ["critical", "warning"];
+
+/** What is wrong, the worst first, and then what is above a threshold and cannot be judged yet. */
 export function showVerdict(state) {
-  const wrong = [];
-  for (const rule of state.rules) {
-    for (const found of rule.findings) {
-      if (found.level === "critical" || found.level === "warning") wrong.push({ rule, ...found });
-    }
-  }
-  wrong.sort((a, b) => (a.level === b.level ? 0 : a.level === "critical" ? -1 : 1));
-  const waits = Object.keys(state.reasons).length > 0;
-  const quiet = !state.figures.srr.whole && !state.figures.sre.whole;
-  let level = wrong.length ? wrong[0].level : "ok";
-  let title = "Nothing is wrong";
-  const blind = state.rules.filter((rule) => rule.level === "unknown").length;
-  let text = blind ? `No rule finds a fault; ${blind} of ${state.rules.length} have too little to go by.`
-    : "No rule finds a fault.";
-  if (waits) {
-    title = state.reasons.redis ? "Waiting for Redis" : "This worker is not reading";
-    text = "Figures stand as they were last written, and go on from there.";
-  } else if (wrong.length) {
-    title = wrong.length === 1 ? "One thing needs a look" : `${wrong.length} things need a look`;
-    text = "";
-  } else if (quiet && !state.agents.some((row) => row.results)) {
-    level = "unknown";
-    title = "No searches yet";
-    text = "Nothing has been searched in this window. Figures appear with the first search event.";
-  }
+  const found = state.rules.flatMap((rule) => rule.findings.map((finding) => ({ rule, ...finding })));
+  const wrong = [...FAULTS.flatMap((level) => found.filter((finding) => finding.level === level)),
+    ...found.filter((finding) => finding.above)];
+  const { level, title, text } = state.verdict;
   $("verdict").dataset.level = level;
   setText($("verdict-title"), title);
   setText($("verdict-text"), text);
@@ -70,7 +52,7 @@ export function showAgents(state) {
 
 export function showRules(state) {
   renderOnce($("rules"), state.rules, () => state.rules.map((rule) => {
-    const wrong = rule.findings.filter((found) => found.level === "critical" || found.level === "warning");
+    const wrong = rule.findings.filter((found) => FAULTS.includes(found.level) || found.above);
     const told = wrong.length ? wrong : rule.findings.slice(0, rule.findings.length === 1 ? 1 : 0);
     const said = told.map((found) => el("p", {},
       found.agent === null ? "" : el("strong", {}, `${found.agent}: `),
@@ -86,12 +68,15 @@ export function showRules(state) {
 
 const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}.`;
 
-/** How many are fine where none is at fault. */
+/** How many are fine, and how many cannot be judged, where none is at fault. */
 function summary(rule, dimension) {
-  const fine = rule.findings.filter((found) => found.level === "ok").length;
   const total = rule.findings.length;
   if (!total) return `No ${dimension} has searched yet.`;
-  if (!fine) return `Too little to go by, for all ${total} ${dimension}s.`;
-  return fine === total ? `Fine for all ${total} ${dimension}s.`
-    : `Fine for ${fine} of ${total} ${dimension}s; too little to go by for the others.`;
+  const parts = [["ok", "fine"], ["unknown", "too little data"], ["none", "nothing to judge"]]
+    .map(([level, text]) => [rule.findings.filter((found) => found.level === level), text])
+    .filter(([found]) => found.length);
+  if (parts.length === 1) return sentence(`${parts[0][1]} for all ${total} ${dimension}s`);
+  return sentence(parts.map(([found, text]) => (found.length > SHOWN_NAMES
+    ? `${text} for ${found.length} of ${total} ${dimension}s`
+    : `${text} for ${found.map((finding) => finding.agent).join(", ")}`)).join("; "));
 }

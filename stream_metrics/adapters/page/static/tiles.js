@@ -3,10 +3,10 @@
 import { $, el, levelMark, renderOnce, setText } from "./dom.js";
 import { NONE, clock, count, duration, mean, percent, plural } from "./words.js";
 
-/** The worst level of a rule, and for which agents it holds if only some are at fault. */
+/** The worst level of a rule, unless it is fine, and for which agents it holds. */
 function fault(state, name) {
   const rule = state.rules.find((each) => each.name === name);
-  if (!rule || (rule.level !== "critical" && rule.level !== "warning")) return null;
+  if (!rule || rule.level === "ok" || rule.level === "none") return null;
   const agents = rule.findings.filter((found) => found.level === rule.level && found.agent !== null)
     .map((found) => found.agent);
   const whose = state.agent === null ? agents.slice(0, 2) : [];
@@ -15,7 +15,7 @@ function fault(state, name) {
 }
 
 const usually = (figure, format) =>
-  (figure.usual === null || figure.usual === undefined ? "" : `usually ${format(figure.usual)} (24h)`);
+  (figure.usual === null || figure.usual === undefined ? "" : `usually ${format(figure.usual)} (the day before)`);
 
 function ratioTile(name, title, full, figure, format, part, whole, none, level) {
   const value = figure?.value ?? null;

@@ -52,5 +52,6 @@ export const LEVELS = {
   ok: { sign: "✓", text: "fine" },
   warning: { sign: "!", text: "warning" },
   critical: { sign: "‼", text: "critical" },
-  unknown: { sign: "·", text: "cannot tell" },
+  unknown: { sign: "?", text: "cannot tell yet" },
+  none: { sign: "–", text: "nothing to judge" },
 };

@@ -1,0 +1,74 @@
+"""What the demo shows in the terminal: faults, and of which agents it cannot tell."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from stream_metrics.cli.view import DayView
+from stream_metrics.engine.config import WINDOW_BUCKETS
+from stream_metrics.engine.windows import DEFAULT_WINDOWS, Windows, encode_sums
+
+DAY_US = 86_400_000_000
+HOUR_US = DAY_US // 24
+NOW_US = 20_000 * DAY_US
+JUDGED = 300  # results that an agent must have for its SRR to be judged, and some more
+
+
+def held(**agents: tuple[float, float | None]) -> Windows:
+    """Windows of agents with an SRR of the last minute, and one of ten hours before, if any."""
+    windows = Windows(DEFAULT_WINDOWS)
+    for agent, (now, before) in agents.items():
+        times = [(NOW_US, now, JUDGED)]
+        if before is not None:
+            times.append((NOW_US - 10 * HOUR_US, before, 9_000))
+        for at_us, srr, results in times:
+            sums = {"r": results, "d": round(srr * results)}
+            for window in DEFAULT_WINDOWS:
+                bucket, last = at_us // window.bucket_us, NOW_US // window.bucket_us
+                if bucket > last - WINDOW_BUCKETS:
+                    windows.load(window.name, bucket, agent, encode_sums(sums))
+    return windows
+
+
+def shown(windows: Windows) -> tuple[str, str]:
+    """The panel, its lines joined, and the plain line."""
+    view = DayView(NOW_US - HOUR_US, NOW_US, 9464)
+    view.update([windows], NOW_US, 10, 0)
+    console = Console(width=400)
+    with console.capture() as panel:
+        console.print(view.render(400))
+    return panel.get(), view.line()
+
+
+def test_a_spike_is_told_with_what_is_usual() -> None:
+    """An agent that repeats itself more than in the day before is at fault."""
+    panel, line = shown(held(support=(0.61, 0.2)))
+
+    assert "support: 61% of its results in 5m repeat" in panel
+    assert "usually it is 20%" in panel
+    assert line.endswith("support 0.61 SPIKE")
+
+
+def test_a_fresh_agent_above_a_threshold_is_not_judged() -> None:
+    """Its own half hour is not what is usual for it, and it is not called fine either."""
+    panel, line = shown(held(fresh=(0.61, None)))
+
+    assert "Too little data to judge the SRR of fresh." in panel
+    assert "which is above 40%; whether that is unusual cannot be told yet" in panel
+    assert "more than usual" not in panel
+    assert line.endswith("fresh 0.61?")
+
+
+def test_no_agent_is_at_fault_only_where_all_are_judged() -> None:
+    """Of a calm agent beside a fresh one it does not say that no agent repeats itself."""
+    calm, _ = shown(held(calm=(0.1, 0.1)))
+    mixed, _ = shown(held(calm=(0.1, 0.1), fresh=(0.61, None)))
+
+    assert "No agent repeats itself more than usual." in calm
+    assert "No agent repeats itself more than usual." not in mixed
+    assert "Too little data to judge the SRR of fresh." in mixed
+
+
+def test_before_the_first_search_nothing_is_fine() -> None:
+    """Without an agent there is nothing to judge."""
+    assert "No searches to judge." in shown(held())[0]
