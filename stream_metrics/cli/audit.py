@@ -15,7 +15,13 @@ from rich.text import Text
 
 from stream_metrics.adapters.redis.connect import connect
 from stream_metrics.adapters.redis.errors import StoreRefused
-from stream_metrics.cli.common import ConfigOption, UsageError, load_settings, printable
+from stream_metrics.cli.common import (
+    ConfigOption,
+    FormatOption,
+    UsageError,
+    load_settings,
+    printable,
+)
 from stream_metrics.engine.cells import CODES, split_code
 from stream_metrics.ports import StoreUnavailable
 from stream_metrics.runtime import identity, redis_options
@@ -31,7 +37,7 @@ WIDTH = 250  # a terminal breaks lines itself; nothing is cut in a file
 
 
 def audit(
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a difference.")] = False,
+    format_: FormatOption = "table",
     wait: Annotated[
         float,
         typer.Option(min=0, help="Seconds to keep trying on a partition that is written to."),
@@ -55,12 +61,12 @@ def audit(
         raise UsageError(
             f"namespace {settings.namespace!r} holds no state; is redis.namespace the worker's?"
         )
-    if as_json:
+    if format_ == "json":
         for difference in found.differences:
             typer.echo(json.dumps(_object(difference, settings.metrics.dimension)))
     elif found.differences:
         _table(found.differences, settings.metrics.dimension)
-    _summary(found, Console(stderr=as_json, highlight=False, soft_wrap=True), wait)
+    _summary(found, Console(stderr=format_ == "json", highlight=False, soft_wrap=True), wait)
     if found.differences or found.unreadable:
         raise typer.Exit(1)
     if found.busy:
@@ -132,7 +138,7 @@ def _table(differences: list[Difference], dimension: str) -> None:
         table.add_row(*(Text(printable(cell)) for cell in cells))
     Console(width=WIDTH).print(table)
     if len(differences) > SHOWN:
-        typer.echo(f"... and {len(differences) - SHOWN:,} more; --json lists all")
+        typer.echo(f"... and {len(differences) - SHOWN:,} more; --format json lists all")
 
 
 def _summary(found: Audit, console: Console, wait: float) -> None:

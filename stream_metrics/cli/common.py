@@ -6,7 +6,7 @@ import asyncio
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from pydantic import ValidationError
@@ -35,6 +35,25 @@ class Finding:
 ConfigOption = Annotated[
     Path | None,
     typer.Option("--config", help="A TOML file with settings.", show_default=False),
+]
+
+Format = Literal["table", "json"]
+
+FormatOption = Annotated[
+    Format,
+    typer.Option(
+        "--format",
+        help="A table for people, or JSON for programs: an object a line on standard output.",
+    ),
+]
+
+TurnScopeOption = Annotated[
+    Literal["last", "all"] | None,
+    typer.Option(
+        help="Rows of each conversation's last turn, or of all turns. Default: "
+        "`metrics.turn_scope`.",
+        show_default=False,
+    ),
 ]
 
 OutOption = Annotated[Path, typer.Option("--out", help="Directory for the files.")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar, get_args
+from typing import Annotated, Any, Final, Literal
 
 import typer
 from rich.console import Console
@@ -28,15 +28,12 @@ from stream_metrics.evaluation.observed import UnknownFigure
 from stream_metrics.evaluation.remarks import Run
 from stream_metrics.evaluation.versus import Method, versus
 from stream_metrics.settings import Settings, UnpairedChoice
-from stream_metrics.statistics.comparison import TESTS
-from stream_metrics.statistics.several import CORRECTIONS
-from stream_metrics.statistics.unpaired import UNPAIRED_TESTS
+from stream_metrics.statistics.comparison import Test
+from stream_metrics.statistics.several import Correction
 
-FORMATS: Final = ("table", "md", "json")
 COMPARISON: Final = "compare.json"
 PAGE: Final = "compare.html"
 AUTO: Final = "auto"
-UNPAIRED: Final[tuple[UnpairedChoice, ...]] = get_args(UnpairedChoice)
 PARTS: Final = (
     "value", "n", "ci_low", "ci_high", "difference", "difference_low", "difference_high", "effect",
     "p", "p_adjusted", "worse",
@@ -60,16 +57,16 @@ def compare(
         ),
     ] = None,
     test: Annotated[
-        str | None,
+        Test | None,
         typer.Option(
-            help=f"Where units are shared: {', '.join(TESTS)}. Default: `comparison.test`.",
+            help="The test where runs share units. Default: `comparison.test`.",
             show_default=False,
         ),
     ] = None,
     unpaired_test: Annotated[
-        str | None,
+        UnpairedChoice | None,
         typer.Option(
-            help=f"Where none are: {', '.join(UNPAIRED_TESTS)}; {AUTO}: welch, but bootstrap for "
+            help=f"The test where runs share no units; {AUTO} is welch, but bootstrap for "
             "quotients of sums and units with several values. Default: "
             "`comparison.unpaired_test`.",
             show_default=False,
@@ -93,10 +90,9 @@ def compare(
         ),
     ] = None,
     correction: Annotated[
-        str | None,
+        Correction | None,
         typer.Option(
-            help=f"Of the p-values for each other: {', '.join(CORRECTIONS)}. Default: "
-            "`comparison.correction`.",
+            help="How p-values are adjusted for their number. Default: `comparison.correction`.",
             show_default=False,
         ),
     ] = None,
@@ -113,7 +109,8 @@ def compare(
         typer.Option(min=0, help="Of the draws. Default: `evaluation.seed`.", show_default=False),
     ] = None,
     format_: Annotated[
-        str, typer.Option("--format", help="table, md or json.", show_default=True)
+        Literal["table", "md", "json"],
+        typer.Option("--format", help="A table for people, Markdown, or JSON for programs."),
     ] = "table",
     out: Annotated[
         Path | None,
@@ -129,8 +126,6 @@ def compare(
     """
     settings = load_settings(config)
     gates = read_gates(fail_if, None, PARTS)
-    if format_ not in FORMATS:
-        raise UsageError(f"--format {format_!r}: use {', '.join(FORMATS)}")
     method = _method(settings, test, unpaired_test, correction, alpha, resamples, seed)
     _check_tested(gates, method)
     runs = _runs(directories)
@@ -161,41 +156,28 @@ def compare(
 
 def _method(
     settings: Settings,
-    test: str | None,
-    unpaired: str | None,
-    correction: str | None,
+    test: Test | None,
+    unpaired: UnpairedChoice | None,
+    correction: Correction | None,
     alpha: float | None,
     resamples: int | None,
     seed: int | None,
 ) -> Method:
     """What the flags say, and for the rest the settings."""
     chosen = settings.comparison
-    other = _one_of(UNPAIRED, "--unpaired-test", unpaired, chosen.unpaired_test)
+    other = unpaired or chosen.unpaired_test
     intervals = intervals_of(settings.evaluation)
     seed = settings.evaluation.seed if seed is None else seed
     return Method(
-        _one_of(TESTS, "--test", test, chosen.test),
+        test or chosen.test,
         None if other == AUTO else other,
         chosen.alpha if alpha is None else alpha,
         resamples or chosen.resamples,
         seed,
-        _one_of(CORRECTIONS, "--correction", correction, chosen.correction),
+        correction or chosen.correction,
         None if intervals is None else intervals._replace(seed=seed),
         chosen.significance_testing,
     )
-
-
-_Word = TypeVar("_Word", bound=str)
-
-
-def _one_of(known: Sequence[_Word], flag: str, given: str | None, setting: _Word) -> _Word:
-    """The value of a flag that takes some words only; that of the setting if it is not given."""
-    if given is None:
-        return setting
-    for one in known:
-        if one == given:
-            return one
-    raise UsageError(f"{flag} {given!r}: use {', '.join(known)}")
 
 
 def _check_tested(gates: Sequence[Gate], method: Method) -> None:

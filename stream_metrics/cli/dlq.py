@@ -36,6 +36,7 @@ from stream_metrics.adapters.kafka.rights import KafkaRefused
 from stream_metrics.adapters.kafka.topics import partition_counts
 from stream_metrics.cli.common import (
     ConfigOption,
+    FormatOption,
     UsageError,
     kafka_reason,
     load_settings,
@@ -177,7 +178,7 @@ def _state(pile: Pile, listed: Listed) -> str:
 
 def dlq_list(
     topic: TopicOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    format_: FormatOption = "table",
     limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 1_000_000,
     config: ConfigOption = None,
 ) -> None:
@@ -190,7 +191,7 @@ def dlq_list(
     settings = load_settings(config)
     pile = in_kafka(settings, read_pile(settings, _topics(settings, topic)))
     letters = [pile.letters[place] for place in sorted(pile.letters)][:limit]
-    if as_json:
+    if format_ == "json":
         for listed in letters:
             more = {
                 "resubmitted": pile.resubmitted.get(listed.letter.place),

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import typer
 from rich.console import Console
@@ -32,6 +32,7 @@ from stream_metrics.adapters.reports import (
 from stream_metrics.adapters.row_parquet import PARQUET
 from stream_metrics.cli.common import (
     ConfigOption,
+    FormatOption,
     UsageError,
     intervals_of,
     load_settings,
@@ -40,6 +41,7 @@ from stream_metrics.cli.common import (
 from stream_metrics.cli.figures import print_retrieval
 from stream_metrics.cli.gates import FailIfOption, fail_if_crossed, read_gates
 from stream_metrics.cli.predicates import PredicateOption, load_rule, shown_rule
+from stream_metrics.engine.row import canonical
 from stream_metrics.evaluation.collection import (
     Collection,
     Joined,
@@ -60,7 +62,6 @@ PLAIN_EVERY: Final = 1_000_000
 UNSHOWN: Final = ("batch_results", "hpo_folder", "token_overlap")
 """Settings that are no part of a report: what changes no figure, and a path of this machine."""
 NO_TRUTH: Final = Truth("trec", Collection())
-QUERY_SETS: Final = ("qrels", "intersection")
 
 
 class _Sources(NamedTuple):
@@ -125,7 +126,7 @@ def evaluate(
         ),
     ] = None,
     queries: Annotated[
-        str,
+        Literal["qrels", "intersection"],
         typer.Option(
             help="[bold]qrels[/bold]: a query that the run lacks scores 0; "
             "[bold]intersection[/bold]: it is left out."
@@ -159,20 +160,19 @@ def evaluate(
             help="Round scores to single precision, which makes the ties of trec_eval.",
         ),
     ] = False,
+    format_: FormatOption = "table",
     fail_if: FailIfOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Score a run against what is relevant: NDCG, MRR, recall and others, with intervals.
 
-    Prints a table. With --out, writes queries.jsonl (a row a query) and report.json, the same bytes
-    for the same input and settings, and run.json.
+    Prints the figures. With --out, writes queries.jsonl (a row a query) and report.json, the same
+    bytes for the same input and settings, and run.json.
     """
     settings = load_settings(config)
     chosen = settings.evaluation
     if metric:
         chosen = chosen.model_copy(update={"metrics": tuple(metric)})
-    if queries not in QUERY_SETS:
-        raise UsageError(f"--queries {queries!r}: use {' or '.join(QUERY_SETS)}")
     if out is not None and out.exists() and not out.is_dir():
         raise UsageError(f"--out {out}: this is a file; name a directory")
     with _as_usage():
@@ -191,7 +191,7 @@ def evaluate(
     judging = Judging(
         rel=chosen.rel,
         graded=chosen.graded_relevance,
-        queries="intersection" if queries == "intersection" else "qrels",
+        queries=queries,
         ignore_identical_ids=ignore_identical_ids,
         limit=limit,
         others=None if rule is None else rule.relevance,
@@ -203,24 +203,27 @@ def evaluate(
         reading.say("scoring")
         joined = _joined(read, judging, chosen, reading)
         scored, block = _scored(read, joined, chosen, stratify)
+    options = {
+        "queries": queries,
+        "ignore_identical_ids": ignore_identical_ids,
+        "trec_float32": trec_float32,
+        "subtopic_qrels": subtopic_qrels,
+        "split": split,
+        "limit": limit,
+        "stratify": stratify or None,
+    }
+    shown = {**masked(settings)["evaluation"], "metrics": list(chosen.metrics)}
+    for name in UNSHOWN:
+        del shown[name]
+    shown |= shown_rule(rule)
+    source = [one.name for one in (run, qrels) if one is not None]
+    report = _report(block, source, {"evaluation": shown, "options": options})
     if out is not None:
-        options = {
-            "queries": queries,
-            "ignore_identical_ids": ignore_identical_ids,
-            "trec_float32": trec_float32,
-            "subtopic_qrels": subtopic_qrels,
-            "split": split,
-            "limit": limit,
-            "stratify": stratify or None,
-        }
-        shown = {**masked(settings)["evaluation"], "metrics": list(chosen.metrics)}
-        for name in UNSHOWN:
-            del shown[name]
-        shown |= shown_rule(rule)
-        source = [one.name for one in (run, qrels) if one is not None]
-        report = _report(block, source, {"evaluation": shown, "options": options})
         _write(out, scored, report, time.perf_counter() - started)
-    print_retrieval(block, [str(one) for one in read.metrics], stratify)
+    if format_ == "json":
+        typer.echo(canonical(report))
+    else:
+        print_retrieval(block, [str(one) for one in read.metrics], stratify)
     if out is not None:
         Console(stderr=True, soft_wrap=True).print(f"written to {out}", markup=False)
     fail_if_crossed(gates, {"": figures_of_report({"retrieval": block})}, PARTS)

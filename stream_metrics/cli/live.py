@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +15,7 @@ import typer
 from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from stream_metrics.adapters.kafka.rights import (
     KafkaRefused,
@@ -32,12 +35,15 @@ from stream_metrics.adapters.spool import SortedRows
 from stream_metrics.cli.common import (
     ConfigOption,
     Finding,
+    FormatOption,
     NowOption,
     OutOption,
+    TurnScopeOption,
     UsageError,
     load_settings,
     make_directory,
     parse_now,
+    printable,
 )
 from stream_metrics.cli.keys import check_keys
 from stream_metrics.engine.codec import UnknownSchema
@@ -83,6 +89,7 @@ def check(
             "producers place their keys. Exit code 2 if topics differ in that.",
         ),
     ] = False,
+    format_: FormatOption = "table",
     config: ConfigOption = None,
 ) -> None:
     """Look at settings, Kafka, Redis and the state in it; exit code 2 if a worker would fail.
@@ -91,12 +98,16 @@ def check(
     """
     settings = load_settings(config)
     findings = asyncio.run(_check(settings, keys=topics))
-    colours = {"ok": "green", "warning": "yellow", "error": "red"}
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for finding in findings:
-        colour = colours[finding.state]
-        table.add_row(finding.what, f"[{colour}]{finding.state}[/{colour}]", finding.message)
-    Console().print(table)
+    if format_ == "json":
+        for finding in findings:
+            typer.echo(json.dumps(asdict(finding), ensure_ascii=False))
+    else:
+        colours = {"ok": "green", "warning": "yellow", "error": "red"}
+        table = Table(box=None, show_header=False, pad_edge=False)
+        for finding in findings:
+            state = Text(finding.state, style=colours[finding.state])
+            table.add_row(Text(finding.what), state, Text(printable(finding.message)))
+        Console().print(table)
     if any(finding.state == "error" for finding in findings):
         raise typer.Exit(2)
 
@@ -222,16 +233,12 @@ async def _check_internal(kafka: KafkaSettings, counts: Mapping[str, int]) -> li
 def export(
     out: OutOption = Path("out"),
     now: NowOption = None,
-    turn_scope: Annotated[
-        str | None, typer.Option(help="[bold]last[/bold] or [bold]all[/bold].")
-    ] = None,
+    turn_scope: TurnScopeOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Write conversations.jsonl and windows.json from the live state in Redis."""
     settings = load_settings(config)
     scope = turn_scope or settings.metrics.turn_scope
-    if scope not in ("last", "all"):
-        raise UsageError(f"--turn-scope {scope!r}: use last or all")
     now_us = parse_now(now)
     try:
         written = asyncio.run(_export(settings, scope, now_us, out))

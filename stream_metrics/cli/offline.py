@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from stream_metrics.cli.common import ConfigOption, UsageError, load_settings
+from stream_metrics.cli.common import ConfigOption, load_settings
 from stream_metrics.events.schema import rendered
 from stream_metrics.settings import masked
 
@@ -25,7 +25,7 @@ def config(config: ConfigOption = None) -> None:
 
 def schema(
     name: Annotated[
-        str,
+        Literal["json", "row", "asyncapi"],
         typer.Argument(
             help="[bold]json[/bold] (JSON Schema of the events), [bold]row[/bold] (JSON Schema of "
             "what the output topic holds) or [bold]asyncapi[/bold]."
@@ -38,6 +38,4 @@ def schema(
         "row": "row.schema.json",
         "asyncapi": "asyncapi.json",
     }
-    if name not in documents:
-        raise UsageError(f"schema {name!r}: use json, row or asyncapi")
     typer.echo(rendered()[documents[name]], nl=False)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -31,6 +31,7 @@ from stream_metrics.cli.common import (
     ConfigOption,
     NowOption,
     OutOption,
+    TurnScopeOption,
     UsageError,
     load_settings,
     make_directory,
@@ -63,11 +64,12 @@ StratifyOption = Annotated[
 ]
 
 
-FormatOption = Annotated[
-    str,
+RowFormat = Literal["jsonl", "parquet"]
+RowFormatOption = Annotated[
+    RowFormat,
     typer.Option(
         "--format",
-        help="[bold]parquet[/bold]: conversations.parquet as well, beside conversations.jsonl.",
+        help="[bold]parquet[/bold] writes conversations.parquet beside conversations.jsonl.",
     ),
 ]
 
@@ -112,12 +114,7 @@ def replay(
     since: SinceOption = "earliest",
     until: UntilOption = "end",
     now: NowOption = None,
-    turn_scope: Annotated[
-        str | None,
-        typer.Option(
-            help="[bold]last[/bold]: a row a conversation; [bold]all[/bold]: a row a turn."
-        ),
-    ] = None,
+    turn_scope: TurnScopeOption = None,
     strict: Annotated[
         bool, typer.Option(help="End with exit code 2 at the first bad record.")
     ] = False,
@@ -135,7 +132,7 @@ def replay(
         ),
     ] = None,
     stratify: StratifyOption = None,
-    rows_as: FormatOption = "jsonl",
+    rows_as: RowFormatOption = "jsonl",
     metric: MetricOption = None,
     predicate: PredicateOption = None,
     sbert: SbertOption = None,
@@ -168,8 +165,6 @@ def replay(
     scoring = _scoring(settings, chosen)
     gates = read_gates(fail_if, _figures(scoring), PARTS)
     scope = turn_scope or settings.metrics.turn_scope
-    if scope not in ("last", "all"):
-        raise UsageError(f"--turn-scope {scope!r}: use last or all")
     parquet = _parquet(rows_as)
     source = Sources(sources, settings, since, until, None if into_kafka else out)
     if into_kafka:
@@ -240,7 +235,7 @@ def report(
         typer.Option(help="Where to; by default the directory itself, if it is one."),
     ] = None,
     stratify: StratifyOption = None,
-    rows_as: FormatOption = "jsonl",
+    rows_as: RowFormatOption = "jsonl",
     fail_if: FailIfOption = None,
 ) -> None:
     """Make the report again, of one directory or of the members of a replay group.
@@ -319,16 +314,14 @@ def _member(text: str | None) -> tuple[int, int] | None:
     return int(index), int(of)
 
 
-def _parquet(text: str) -> bool:
+def _parquet(rows_as: RowFormat) -> bool:
     """Whether Parquet is asked for; raises ``UsageError`` if it cannot be had."""
-    if text not in ("jsonl", "parquet"):
-        raise UsageError(f"--format {text!r}: use jsonl or parquet")
-    if text == "parquet":
+    if rows_as == "parquet":
         try:
             load_pyarrow()
         except ParquetError as error:
             raise UsageError(str(error)) from error
-    return text == "parquet"
+    return rows_as == "parquet"
 
 
 def _models(**folders: Path | None) -> tuple[tuple[str, str], ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -13,7 +13,7 @@ from stream_metrics.adapters.kafka.dead_letters import KafkaDeadLetters
 from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
 from stream_metrics.adapters.kafka.reading import KafkaLogs, reading
 from stream_metrics.adapters.kafka.topics import equal_counts
-from stream_metrics.cli.common import ConfigOption, UsageError, load_settings
+from stream_metrics.cli.common import ConfigOption, load_settings
 from stream_metrics.cli.stopped import (
     Progress,
     agreed,
@@ -43,10 +43,10 @@ def reshard(
         ),
     ] = False,
     partitioner: Annotated[
-        str | None,
+        Literal["murmur2", "crc32", "fnv1a"] | None,
         typer.Option(
-            help="How producers choose partitions: murmur2, crc32 or fnv1a. Default: that which "
-            "put the conversations where they are; needed if several could have.",
+            help="How producers choose partitions. Default: the partitioner that put the "
+            "conversations where they are; needed if several could have.",
             show_default=False,
         ),
     ] = None,
@@ -67,8 +67,6 @@ def reshard(
     Exit code 1 if you decide against it, 2 if refused: then nothing is changed.
     """
     settings = load_settings(config)
-    if partitioner is not None and partitioner not in PARTITIONERS:
-        raise UsageError(f"--partitioner {partitioner!r}: use {', '.join(PARTITIONERS)}")
     if abort:
         run(settings, _abort(settings, yes=yes))
         return

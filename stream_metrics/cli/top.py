@@ -19,6 +19,7 @@ from stream_metrics.adapters.redis.connect import connect
 from stream_metrics.adapters.redis.errors import StoreRefused
 from stream_metrics.cli.common import (
     ConfigOption,
+    FormatOption,
     UsageError,
     load_settings,
     parse_now,
@@ -79,7 +80,7 @@ def top(
             show_default=False,
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    format_: FormatOption = "table",
     config: ConfigOption = None,
 ) -> None:
     """List the conversations with the highest SRR, the lowest SRE, the most wasted iterations.
@@ -111,7 +112,7 @@ def top(
         raise UsageError(f"redis {mask_url(settings.redis.url)}: {error}") from error
     except OtherIdentity as error:
         raise UsageError(str(error)) from error
-    if as_json:
+    if format_ == "json":
         typer.echo(json.dumps(document, ensure_ascii=False))
         return
     _show(document, settings.metrics.dimension, _CHOSEN[by])

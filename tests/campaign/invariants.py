@@ -76,7 +76,7 @@ async def letters(world: World, log: Log) -> list[str]:
 async def audit(world: World) -> list[str]:
     """The windows are what the stored conversations add up to."""
     try:
-        await world.command("audit", "--json")
+        await world.command("audit", "--format", "json")
     except CommandFailed as failed:
         return [str(failed)[:2_000]]
     return []

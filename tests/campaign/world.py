@@ -342,7 +342,7 @@ class World:
 
     async def dead_letters(self) -> set[Letter]:
         """Where the records stood that are on the dead-letter topics."""
-        listed = await self.command("dlq", "list", "--json")
+        listed = await self.command("dlq", "list", "--format", "json")
         letters = [json.loads(line) for line in listed.splitlines()]
         return {(letter["topic"], letter["partition"], letter["offset"]) for letter in letters}
 

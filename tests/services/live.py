@@ -329,7 +329,7 @@ class LiveSystem:
 
     async def dead_letters(self) -> set[tuple[str, int, int]]:
         """Where the records stood that are on the dead-letter topics."""
-        code, text = await self.command("dlq", "list", "--json")
+        code, text = await self.command("dlq", "list", "--format", "json")
         assert code == 0, text
         letters = [json.loads(line) for line in text.splitlines()]
         return {(letter["topic"], letter["partition"], letter["offset"]) for letter in letters}

@@ -150,7 +150,7 @@ async def test_resubmitted_after_a_raised_limit(
     for name in ("conversations.jsonl", "windows.json"):
         assert (live / name).read_bytes() == (replayed / name).read_bytes(), name
     assert b'"long-0"' in (live / "conversations.jsonl").read_bytes()
-    code, text = await raised.command("dlq", "list", "--json")
+    code, text = await raised.command("dlq", "list", "--format", "json")
     assert code == 0, text
     letters = [json.loads(line) for line in text.splitlines()]
     again = {(x["topic"], x["partition"], x["offset"]) for x in letters if x["resubmitted"]}

@@ -138,7 +138,7 @@ async def letters_are_left(
         and (record.topic, record.partition, record.offset) in system.produced.broken
     }
     assert places
-    code, text = await system.command("dlq", "list", "--json")
+    code, text = await system.command("dlq", "list", "--format", "json")
     assert code == 0, text
     letters = [json.loads(line) for line in text.splitlines()]
     marked = {(x["topic"], x["partition"], x["offset"]) for x in letters if x["forgotten"]}

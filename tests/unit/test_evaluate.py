@@ -318,10 +318,6 @@ ERRORS: dict[str, tuple[list[str], str]] = {
         ["--run", "run", "--qrels", "qrels", "--stratify", "language"],
         "--stratify: no query has the dimension 'language'; there are: none",
     ),
-    "unknown query set": (
-        ["--run", "run", "--qrels", "qrels", "--queries", "all"],
-        "--queries 'all': use qrels or intersection",
-    ),
     "name too long": (
         ["--run", "run", "--qrels", "q" * 300],
         f"{'q' * 300}: File name too long",

@@ -87,7 +87,7 @@ def test_an_audit_as_json_has_differences_alone_on_standard_output(
     """One object a line; what is meant for people goes to standard error."""
     spoil(namespace)
 
-    done = CliRunner().invoke(app, ["audit", "--json"])
+    done = CliRunner().invoke(app, ["audit", "--format", "json"])
 
     (found,) = map(json.loads, done.stdout.splitlines())
     assert (found["series"], found["stored"], found["computed"]) == ("results", 99, 2)

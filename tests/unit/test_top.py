@@ -108,10 +108,10 @@ def test_one_clock_that_is_ahead_hides_nothing(namespace: RedisOptions, ahead_se
 
 
 def test_json_has_the_ranking_asked_for(namespace: RedisOptions) -> None:
-    """With --json there is one object, with figures as numbers."""
+    """With --format json there is one object, with figures as numbers."""
     fill(namespace, *EVENTS)
 
-    document = json.loads(run("--json", "--by", "wasted", "--agent", "second").stdout)
+    document = json.loads(run("--format", "json", "--by", "wasted", "--agent", "second").stdout)
 
     assert (document["agent"], document["conversations"]) == ("second", 1)
     assert [row["conversation_id"] for row in document["most_wasted_iterations"]] == ["c-2"]

@@ -1,0 +1,70 @@
+"""The options that commands share: one way to ask for JSON, and choices that are told."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from stream_metrics.cli import app
+
+ROWS = ("replay", "report")
+"""Commands whose ``--format`` is that of a file of rows; what they found is in report.json."""
+
+
+def commands() -> Iterator[str]:
+    """Every command, those of groups as well."""
+    root: Any = typer.main.get_command(app)
+    for name, command in root.commands.items():
+        for below in getattr(command, "commands", [""]):
+            yield f"{name} {below}".strip()
+
+
+def test_every_format_offers_a_table_and_json() -> None:
+    """A table is what people get who ask for nothing; no command has a flag of its own for JSON."""
+    helps = {
+        name: CliRunner().invoke(app, [*name.split(), "--help"], env={"COLUMNS": "200"}).stdout
+        for name in commands()
+        if name not in ROWS
+    }
+
+    formats = {
+        name: line
+        for name, told in helps.items()
+        for line in told.splitlines()
+        if re.search(r"--(format|json)\b", line)
+    }
+    assert {"audit", "check", "compare", "evaluate"} <= formats.keys()
+    for name, line in formats.items():
+        assert re.search(r"--format +\S*table\|(md\|)?json.*default: table", line), name
+
+
+CHOICES = [
+    ("compare A B", "--test", "plain_bootstrap"),
+    ("compare A B", "--unpaired-test", "pooled_t"),
+    ("compare A B", "--correction", "bonferroni"),
+    ("compare A B", "--format", "md"),
+    ("evaluate --run r", "--queries", "intersection"),
+    ("evaluate --run r", "--format", "json"),
+    ("audit", "--format", "json"),
+    ("check", "--format", "json"),
+    ("replay f", "--format", "parquet"),
+    ("replay f", "--turn-scope", "all"),
+    ("export", "--turn-scope", "all"),
+    ("reshard", "--partitioner", "murmur2"),
+]
+
+
+@pytest.mark.parametrize(("command", "flag", "choice"), CHOICES)
+def test_choices_are_shown_in_help_and_in_the_error(command: str, flag: str, choice: str) -> None:
+    """Whoever types another word is told the words, and exit code 2."""
+    wrong = CliRunner().invoke(app, [*command.split(), flag, "z"])
+    told = CliRunner().invoke(app, [command.split()[0], "--help"], env={"COLUMNS": "200"})
+
+    assert wrong.exit_code == 2
+    assert f"'{choice}'" in wrong.stderr
+    assert choice in told.stdout
