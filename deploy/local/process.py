@@ -44,10 +44,13 @@ class ServerFailed(RuntimeError):
     """A server did not start or ended by itself; the message has the end of its log."""
 
 
-def free_port() -> int:
-    """A port on the loopback interface that nobody listens on, each given once while this process
-    lives, whichever of the user's processes ask."""
-    for port in random.SystemRandom().sample(PORTS, k=len(PORTS)):
+def free_port(preferred: int | None = None) -> int:
+    """A port on the loopback interface that nobody listens on: ``preferred`` if it is free.
+
+    Each port is given once while this process lives, whichever of the user's processes ask.
+    """
+    others = random.SystemRandom().sample(PORTS, k=len(PORTS))
+    for port in others if preferred is None else [preferred, *others]:
         if port in _given_ports:
             continue
         with socket.socket() as probe, suppress(OSError):

@@ -31,13 +31,14 @@ class RedisServer(ChildProcess):
         options: Mapping[str, str] | None = None,
         config: Path | None = None,
         authority: Authority | None = None,
+        port: int | None = None,
     ) -> None:
         """``config`` is a redis.conf in place of what we think right; ``options`` win over it.
 
         With ``authority`` it listens by TLS too; clients may show a certificate.
         """
         super().__init__(folder)
-        self.port = free_port()
+        self.port = port or free_port()
         self.tls_port = free_port()
         self.socket = folder / "redis.sock"
         keeping = {
@@ -103,9 +104,9 @@ def _tls(authority: Authority, port: int) -> dict[str, str]:
 class _HttpServer(ChildProcess):
     """A server of the Prometheus family: ready when ``/-/ready`` says so."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, port: int | None) -> None:
         super().__init__(folder)
-        self.port = free_port()
+        self.port = port or free_port()
 
     @property
     def address(self) -> str:
@@ -151,8 +152,9 @@ class Prometheus(_HttpServer):
         alertmanagers: Sequence[str] = (),
         interval: str = "250ms",
         flags: Sequence[str] = (),
+        port: int | None = None,
     ) -> None:
-        super().__init__(folder)
+        super().__init__(folder, port)
         self._flags = flags
         ours = {
             "global": {
@@ -204,9 +206,14 @@ class Alertmanager(_HttpServer):
     name = "alertmanager"
 
     def __init__(
-        self, folder: Path, webhook_url: str | None = None, *, config: str | None = None
+        self,
+        folder: Path,
+        webhook_url: str | None = None,
+        *,
+        config: str | None = None,
+        port: int | None = None,
     ) -> None:
-        super().__init__(folder)
+        super().__init__(folder, port)
         hooks = [{"url": webhook_url, "send_resolved": True}] if webhook_url else []
         ours = {
             "route": {

@@ -6,11 +6,12 @@ import asyncio
 import json
 import os
 import secrets
+import shlex
 import signal
 import sys
 import tempfile
-from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -25,7 +26,17 @@ from deploy.local.waiting import DeadlinePassed
 TOPICS = ("search-iterations", "relevance-labels")
 PARTITIONS = 4
 RETRIEVAL = '["ndcg@10", "recall@10", "mrr", "judged@10"]'
+# As in docker-compose.yml; another port is taken where one of these is in use.
+PORTS = {
+    "Kafka": 29_092,
+    "Redis": 6_380,
+    "Prometheus": 9_090,
+    "Alertmanager": 9_093,
+    "worker 1": 9_464,
+    "worker 2": 9_465,
+}
 WORKERS = 2
+ENVIRONMENT_FILE = Path("out/stack.env")
 DEPLOY = Path(__file__).resolve().parents[1]
 RULES = DEPLOY / "prometheus"
 TARGETS = "/etc/prometheus-targets"
@@ -90,23 +101,29 @@ async def _run(folder: Path, console: Console) -> int:
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    kafka = Kafka(folder, properties=kafka_properties(DEPLOY / "kafka" / "server.properties"))
-    redis = RedisServer(folder / "redis", config=DEPLOY / "redis" / "redis.conf")
+    ports = {name: _port(name, preferred, console) for name, preferred in PORTS.items()}
+    properties = kafka_properties(DEPLOY / "kafka" / "server.properties")
+    kafka = Kafka(folder, properties=properties, port=ports["Kafka"])
+    config = DEPLOY / "redis" / "redis.conf"
+    redis = RedisServer(folder / "redis", config=config, port=ports["Redis"])
     settings = {
         "STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
         "STREAM_METRICS_REDIS__URL": redis.url,
         "STREAM_METRICS_STATE__DIGEST_KEY": secrets.token_hex(32),
         "STREAM_METRICS_METRICS__RETRIEVAL": RETRIEVAL,
     }
-    addresses = [f"127.0.0.1:{free_port()}" for _ in range(WORKERS)]
+    addresses = [f"127.0.0.1:{ports[f'worker {number}']}" for number in range(1, WORKERS + 1)]
     workers = [_worker(folder, number, place, settings) for number, place in enumerate(addresses)]
     alertmanager = Alertmanager(
         folder / "alertmanager",
         config=(DEPLOY / "alertmanager" / "alertmanager.yml").read_text(encoding="utf-8"),
+        port=ports["Alertmanager"],
     )
     targets = folder / "targets"
     write_targets(targets, workers=addresses, alertmanagers=[alertmanager.address])
-    prometheus = Prometheus(folder / "prometheus", config=prometheus_config(targets))
+    prometheus = Prometheus(
+        folder / "prometheus", config=prometheus_config(targets), port=ports["Prometheus"]
+    )
     generator = Command(folder / "generator", generator_command(), settings)
     console.print("starting; Ctrl-C stops everything")
     # The exit stack stops in the opposite order: traffic first, Kafka and Redis last.
@@ -120,10 +137,40 @@ async def _run(folder: Path, console: Console) -> int:
                 return 0
         console.print(_table(kafka, redis, prometheus, alertmanager, addresses))
         console.print(f"logs: {folder}", soft_wrap=True)
+        running.enter_context(environment_file(ENVIRONMENT_FILE, settings))
+        console.print(_next_lines(), markup=False, highlight=False, soft_wrap=True)
         watch = [redis, *kafka.brokers, prometheus, alertmanager, *workers, generator]
         code = await _until_stopped(watch, stopped, console)
         console.print("stopping")
     return code
+
+
+def _port(name: str, preferred: int, console: Console) -> int:
+    """The port for a server; says so if it is not the preferred one."""
+    port = free_port(preferred)
+    if port != preferred:
+        console.print(f"port {preferred} is in use: {name} listens on {port}", highlight=False)
+    return port
+
+
+@contextmanager
+def environment_file(file: Path, settings: Mapping[str, str]) -> Iterator[None]:
+    """A file for a shell to read, with the settings of the workers, for as long as they run.
+
+    Only its owner can read it, since it has the digest key. At the end it is removed, unless
+    another stack has written it since.
+    """
+    lines = [f"export {name}={shlex.quote(value)}\n" for name, value in settings.items()]
+    text = "".join(["# The settings of the `make stack` that is running.\n", *lines])
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.unlink(missing_ok=True)
+    with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as written:
+        written.write(text)
+    try:
+        yield
+    finally:
+        if file.exists() and file.read_text() == text:
+            file.unlink()
 
 
 def kafka_properties(file: Path) -> dict[str, str]:
@@ -227,6 +274,15 @@ def _table(
     table.add_row("Kafka", kafka.bootstrap_servers)
     table.add_row("Redis", redis.url)
     return table
+
+
+def _next_lines() -> str:
+    """What to type to use the commands with the stack."""
+    command = os.path.relpath(_stream_metrics())
+    return (
+        "\nTo use the commands with this system, type in another terminal:\n\n"
+        f"  . {ENVIRONMENT_FILE}\n  {command} check\n"
+    )
 
 
 def _stream_metrics() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from deploy.local.install import GO, program
+from deploy.local.stack import PORTS
 from stream_metrics.cli import app
 from tests.services.image import REPOSITORY
 
@@ -104,6 +106,50 @@ def test_each_worker_has_a_name_of_its_own(services: dict[str, Service]) -> None
         assert named not in (services[name].get("environment") or {})
 
 
+@pytest.mark.parametrize("key", ["", "0123456789abcdef"])
+def test_commands_on_the_host_get_the_workers_settings(
+    services: dict[str, Service], tmp_path: Path, key: str
+) -> None:
+    """``deploy/compose/host.env`` has each of them, with addresses that are published, and the
+    digest key of ``.env``, which Compose reads, too."""
+    if key:
+        (tmp_path / ".env").write_text(f"STREAM_METRICS_STATE__DIGEST_KEY={key}\n")
+    done = subprocess.run(
+        ["sh", "-c", f". {REPOSITORY / 'deploy/compose/host.env'} && env -0"],
+        cwd=tmp_path, env={"PATH": os.defpath}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    pairs = (pair.partition("=") for pair in done.stdout.split("\0"))
+    ours = {name: value for name, _, value in pairs if name.startswith("STREAM_METRICS_")}
+    workers = dict(services["topics"]["environment"])
+    if key:
+        workers["STREAM_METRICS_STATE__DIGEST_KEY"] = key
+    places = {
+        "STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS": f"localhost:{published(services['kafka'])}",
+        "STREAM_METRICS_REDIS__URL": f"redis://localhost:{published(services['redis'])}/0",
+    }
+    properties = (REPOSITORY / "deploy/kafka/server.properties").read_text(encoding="utf-8")
+
+    assert ours == {**workers, **places}
+    assert f"EXTERNAL://{places['STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS']}\n" in properties
+
+
+def test_the_stack_without_containers_has_the_same_ports(services: dict[str, Service]) -> None:
+    """``make stack`` prefers the ports of docker-compose.yml, apart from Grafana's."""
+    in_compose = {
+        name.replace("-", " "): int(published(service))
+        for name, service in services.items()
+        if service.get("ports") and name != "grafana"
+    }
+
+    assert {name.lower(): port for name, port in PORTS.items()} == in_compose
+
+
+def published(service: Service) -> str:
+    """The port on this machine of a service that publishes one."""
+    [port] = service["ports"]
+    return str(port["published"])
+
+
 def test_there_is_no_secret_in_it(services: dict[str, Service]) -> None:
     """No variable that names a secret has a value."""
     for service in services.values():
@@ -124,7 +170,7 @@ def test_ports_are_open_on_this_machine_only(services: dict[str, Service]) -> No
     published = [port["published"] for port in ports]
 
     assert {port["host_ip"] for port in ports} == {"127.0.0.1"}
-    assert len(published) == len(set(published)) == 6
+    assert len(published) == len(set(published)) == 7
 
 
 def test_files_that_are_mounted_exist(services: dict[str, Service]) -> None:

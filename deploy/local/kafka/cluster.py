@@ -127,12 +127,15 @@ class Kafka(Served):
         jvm: Sequence[str] = JVM_OPTIONS,
         outside: Sequence[tuple[str, str]] = (),
         security: Security | None = None,
+        port: int | None = None,
     ) -> None:
         """``outside`` has, for each broker, a second address to listen on, and the one that
         clients who come by it are told to use: that of a proxy in front of it. With ``security``
-        clients who come by it (``secured_servers``) must say who they are."""
+        clients who come by it (``secured_servers``) must say who they are. ``port`` is the first
+        broker's."""
         self.replication = min(3, brokers)
-        addresses = [f"127.0.0.1:{free_port()}" for _ in range(brokers)]
+        ports = [port or free_port(), *(free_port() for _ in range(brokers - 1))]
+        addresses = [f"127.0.0.1:{number}" for number in ports]
         controllers = [f"127.0.0.1:{free_port()}" for _ in range(brokers)]
         if security is not None and not outside:
             outside = [(place, place) for place in (f"127.0.0.1:{free_port()}" for _ in addresses)]

@@ -1,0 +1,114 @@
+"""``make stack``: the commands work with it, given the file of settings that it writes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import sys
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from deploy.local.process import ChildProcess
+from tests.helpers import wait_until
+from tests.services.image import REPOSITORY
+
+pytestmark = pytest.mark.service
+
+COMMAND = Path(sys.executable).with_name("stream-metrics")
+FILE = "out/stack.env"
+
+
+class Stack(ChildProcess):
+    """The stack as ``make stack`` starts it, in a folder of its own; ready when it says so."""
+
+    name = "stack"
+    start_seconds = 180.0
+
+    def command(self) -> list[str]:
+        """As in the Makefile."""
+        return [sys.executable, "-m", "deploy.local", "stack"]
+
+    def environment(self) -> Mapping[str, str]:
+        """Where the stack's modules are, from another folder than the repository."""
+        return {"PYTHONPATH": str(REPOSITORY), "COLUMNS": "120"}
+
+    def said(self) -> str:
+        """Everything it has printed."""
+        return self.log.read_text(encoding="utf-8")
+
+    async def ready(self) -> bool:
+        """Whether it has printed the lines to type next."""
+        return f"  . {FILE}\n" in self.said() and "stream-metrics check\n" in self.said()
+
+
+class Done(NamedTuple):
+    """How a command ended, and what it printed."""
+
+    code: int
+    said: str
+
+
+@pytest.fixture
+async def stack(tmp_path: Path) -> AsyncIterator[Stack]:
+    """A running stack; it is stopped as Ctrl-C stops it."""
+    async with Stack(tmp_path) as running:
+        yield running
+
+
+async def typed(stack: Stack, line: str, given: str = "") -> Done:
+    """Type ``. out/stack.env`` and a command line into a new shell, in the stack's folder."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("STREAM_METRICS_")}
+    shell = await asyncio.create_subprocess_exec(
+        "sh", "-c", f". {FILE} && {COMMAND} {line}",
+        cwd=stack.folder,
+        env={**clean, **stack.environment()},
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    said, _ = await shell.communicate(given.encode())
+    assert shell.returncode is not None
+    return Done(shell.returncode, said.decode())
+
+
+async def test_the_commands_work_with_the_settings_that_it_writes(stack: Stack) -> None:
+    """check, audit, top, dlq list and send exit with 0 after ``. out/stack.env``; what is sent
+    shows in top; the file, which has the digest key, is the owner's only, and goes with the stack.
+    """
+    file = stack.folder / FILE
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert re.search(r"STREAM_METRICS_STATE__DIGEST_KEY=[0-9a-f]{64}\n", file.read_text())
+
+    for line in ("check", "audit --wait 120", "top", "dlq list"):
+        done = await typed(stack, line)
+        assert done.code == 0, (line, done.said)
+    sent = await typed(stack, "send --now", json.dumps(event("sent-by-hand")))
+    assert sent.code == 0, sent.said
+
+    async def shown() -> bool:
+        return "sent-by-hand" in (await typed(stack, "top --agent by-hand --min-results 1")).said
+
+    await wait_until(shown, 60, "the event that was sent does not show in top")
+
+    assert await stack.stop() == 0
+    assert not file.exists()
+
+
+def event(conversation: str) -> dict[str, object]:
+    """A search that returns one document twice."""
+    results = [{"result_id": f"r-{number}", "doc_id": "handbook#travel"} for number in (1, 2)]
+    return {
+        "type": "search_iteration",
+        "event_id": f"{conversation}-1",
+        "occurred_at": "2025-03-18T09:00:00Z",
+        "conversation_id": conversation,
+        "agent": "by-hand",
+        "turn": 1,
+        "iteration": 1,
+        "searches": [{"search_id": "s-1", "results": results}],
+    }
