@@ -37,13 +37,14 @@ from stream_metrics.adapters.redis.store import RedisStore
 from stream_metrics.adapters.web import Pages, WebOptions, ssl_context
 from stream_metrics.engine.windows import Windows
 from stream_metrics.kernel import kernel
-from stream_metrics.ports import Identity, StoreUnavailable
+from stream_metrics.ports import Identity, StateStore, StoreUnavailable
 from stream_metrics.settings import Settings, read_secret
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.clock import Clock
 from stream_metrics.worker.collecting import collect_seldom
 from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
 from stream_metrics.worker.patience import Part, Patience, Stopped
+from stream_metrics.worker.stored import stored_tables
 from stream_metrics.worker.watchdog import Watchdog
 
 WATCH_SECONDS = 2.0
@@ -115,6 +116,11 @@ def check_worker_settings(settings: Settings) -> None:
     check_settings(settings)
     if missing := settings.state.missing_key():
         raise ValueError(missing)
+
+
+async def for_state(settings: Settings, store: StateStore) -> Settings:
+    """The settings for the state in ``store``: with its deduplication tables, unless one is set."""
+    return settings.under_tables(await stored_tables(store))
 
 
 def identity(settings: Settings, counts: dict[str, int]) -> Identity:
@@ -222,7 +228,23 @@ class Runtime:
             engine=ENGINE,
             group=settings.kafka.group_id,
         )
+        if not settings.state.key():
+            log.warning(
+                "the digest key is empty: whoever can read Redis can test for texts that they guess"
+            )
         store = connect(redis_options(settings))
+        try:
+            await self._check_store(store)
+            settings = await self.patience(lambda: for_state(settings, store))
+            await self._work(settings, store)
+        except Stopped:
+            pass
+        finally:
+            await store.close()
+
+    async def _work(self, settings: Settings, store: RedisStore) -> None:
+        """Read until ``stop``, by the settings for the state in ``store``."""
+        log.info("deduplication tables", number=settings.dedup.in_force().number)
         letters = KafkaDeadLetters(settings.kafka, self._clock.now_ms)
         outputs = KafkaOutputs(settings.kafka) if settings.kafka.output_topic else None
         cluster = Cluster(settings.kafka)
@@ -236,10 +258,6 @@ class Runtime:
                 Part(REPARTITION, self.health),
                 self.operations,
                 self._clock,
-            )
-        if not settings.state.key():
-            log.warning(
-                "the digest key is empty: whoever can read Redis can test for texts that they guess"
             )
         clock = self._clock
         options = replace(
@@ -279,12 +297,9 @@ class Runtime:
         )
         watchers: list[asyncio.Task[None]] = []
         try:
-            await self._check_store(store)
             watchers.append(asyncio.create_task(self._watch(store)))
             watchers.append(asyncio.create_task(self._guard()))
             await self._together()
-        except Stopped:
-            pass
         finally:
             for watcher in watchers:
                 watcher.cancel()
@@ -295,7 +310,6 @@ class Runtime:
                 await outputs.stop()
             if upstream is not None:
                 await upstream.stop()
-            await store.close()
 
     async def _together(self) -> None:
         """Read, and fill the internal topic if there is one; what ends one of the two ends both."""

@@ -24,12 +24,14 @@ from pydantic_settings import (
 
 from stream_metrics.dedup.tables import (
     IGNORED_FIELDS,
-    NAMED_TYPES,
     DedupRules,
     EntityType,
     Need,
+    Tables,
+    newest,
+    published,
 )
-from stream_metrics.engine.codec import SCHEMAS
+from stream_metrics.engine.codec import SCHEMAS, tables_text
 from stream_metrics.engine.config import (
     MAX_AGENTS,
     MAX_RELEASES,
@@ -321,6 +323,9 @@ class EntityTypeSettings(_Part):
 class DedupSettings(_Part):
     """What counts as the same document."""
 
+    tables: int | None = Field(None, ge=1)
+    """The number of the built-in tables. Default: those that the state was built under, and for new
+    state and replays the newest of the release."""
     identical_content: Literal["duplicate", "different"] = "duplicate"
     """What an equal long content means where document ids differ."""
     snippet_rejects: bool = True
@@ -332,9 +337,33 @@ class DedupSettings(_Part):
     entity_types: tuple[EntityTypeSettings, ...] = ()
     """Rows for entity types of your own; a row replaces one of the same name."""
 
+    @field_validator("tables")
+    @classmethod
+    def _published(cls, number: int | None) -> int | None:
+        if number is not None and number not in published():
+            raise ValueError(
+                f"this release has tables {tables_text()}; tables {number} need a newer release"
+            )
+        return number
+
+    def in_force(self) -> Tables:
+        """The built-in tables: the chosen ones, else the newest."""
+        return newest() if self.tables is None else published()[self.tables]
+
+    def of_state(self) -> dict[str, Any]:
+        """The settings that change what the state holds, by name.
+
+        State whose settings name no tables was built under number 1, also by releases that had no
+        others.
+        """
+        held = self.model_dump(mode="json", exclude={"tables"})
+        number = self.in_force().number
+        return held if number == 1 else {**held, "tables": number}
+
     def rules(self) -> DedupRules:
         """The tables with the configured rows in them."""
-        rows = {kind.name.casefold(): kind for kind in NAMED_TYPES}
+        tables = self.in_force()
+        rows = {kind.name.casefold(): kind for kind in tables.types}
         rows |= {row.name.casefold(): row.row() for row in self.entity_types}
         return DedupRules(
             types=tuple(rows.values()),
@@ -342,6 +371,7 @@ class DedupSettings(_Part):
             identical_content=self.identical_content,
             snippet_rejects=self.snippet_rejects,
             max_candidates=self.max_candidates,
+            tables=tables,
         )
 
 
@@ -666,7 +696,7 @@ class Settings(BaseSettings):
     def of_state(self) -> dict[str, Any]:
         """The settings that change what the state holds, by name; the digest key by its id."""
         parts = {
-            "dedup": self.dedup.model_dump(mode="json"),
+            "dedup": self.dedup.of_state(),
             "limits": self.limits.model_dump(mode="json"),
             "metrics": self._metrics_of_state(),
             "state": {"ttl": self.state.ttl, "digest_key": self.key_id()},
@@ -678,6 +708,16 @@ class Settings(BaseSettings):
         held = self.metrics.model_dump(mode="json", exclude={"turn_scope"})
         return {name: value for name, value in held.items() if name != "retrieval" or value}
 
+    def under_tables(self, number: int | None) -> Settings:
+        """These settings for state that was built under the tables ``number``; None: for new state.
+
+        They are unchanged where ``dedup.tables`` is set, or if this release has no such tables:
+        then the state is refused for being built with other settings.
+        """
+        if number is None or self.dedup.tables is not None or number not in published():
+            return self
+        return self.model_copy(update={"dedup": self.dedup.model_copy(update={"tables": number})})
+
     def fingerprint(self) -> str:
         """A digest of every setting that changes what the state holds.
 
@@ -685,7 +725,7 @@ class Settings(BaseSettings):
         before": workers of both releases share the state during a rolling upgrade.
         """
         parts: dict[str, Any] = {
-            "dedup": self.dedup.model_dump(mode="json"),
+            "dedup": self.dedup.of_state(),
             "limits": self.limits.model_dump(mode="json"),
             "metrics": self._metrics_of_state(),
             "ttl": self.state.ttl,

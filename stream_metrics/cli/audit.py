@@ -24,7 +24,7 @@ from stream_metrics.cli.common import (
 )
 from stream_metrics.engine.cells import CODES, split_code
 from stream_metrics.ports import StoreUnavailable
-from stream_metrics.runtime import identity, redis_options
+from stream_metrics.runtime import for_state, identity, redis_options
 from stream_metrics.settings import Settings, mask_url
 from stream_metrics.worker.audit import Audit, AuditOptions, Difference
 from stream_metrics.worker.audit import audit as compare
@@ -74,13 +74,6 @@ def audit(
 
 
 async def _audit(settings: Settings, wait: float) -> Audit:
-    options = AuditOptions(
-        identity(settings, {}),
-        settings.engine_config(),
-        settings.metrics.window_specs(),
-        settings.metrics.agents,
-        settings.metrics.routes,
-    )
     until = time.monotonic() + wait
 
     async def again() -> bool:
@@ -89,6 +82,14 @@ async def _audit(settings: Settings, wait: float) -> Audit:
 
     store = connect(redis_options(settings))
     try:
+        settings = await for_state(settings, store)
+        options = AuditOptions(
+            identity(settings, {}),
+            settings.engine_config(),
+            settings.metrics.window_specs(),
+            settings.metrics.agents,
+            settings.metrics.routes,
+        )
         return await compare(store, options, again)
     finally:
         await store.close()

@@ -49,7 +49,7 @@ from stream_metrics.cli.keys import check_keys
 from stream_metrics.engine.codec import UnknownSchema
 from stream_metrics.engine.state import DamagedState
 from stream_metrics.ports import StateStore, StoreUnavailable
-from stream_metrics.runtime import identity, redis_options, web_options
+from stream_metrics.runtime import for_state, identity, redis_options, web_options
 from stream_metrics.settings import KafkaSettings, Settings, mask_url
 from stream_metrics.worker.export import NowTooEarly, Replaced, export_windows, rows_of
 from stream_metrics.worker.identity import OtherIdentity, check_identity
@@ -113,7 +113,7 @@ def check(
 
 
 async def _check(settings: Settings, *, keys: bool) -> list[Finding]:
-    findings = [Finding("settings", "ok", f"fingerprint {settings.fingerprint()}")]
+    findings = [Finding("settings", "ok", "valid")]
     if missing := settings.state.missing_key():
         findings.append(Finding("digest key", "error", missing))
     elif not settings.state.key():
@@ -153,6 +153,7 @@ async def _check_state(
     topics = {topic: counts[topic] for topic in settings.kafka.state_topics if topic in counts}
     known = len(topics) == len(set(settings.kafka.state_topics)) and len({*topics.values()}) == 1
     try:
+        settings = await for_state(settings, store)
         found = await standing(store, identity(settings, {}), topics if known else None)
     except DamagedState as damage:
         return [Finding("state", "error", damaged(damage))]
@@ -166,8 +167,12 @@ async def _check_state(
         findings.append(Finding("state", "warning", why))
     if not findings:
         schemas = " and ".join(map(str, found.schemas))
-        what = f"{len(found.partitions)} partitions, by schema {schemas}"
-        findings.append(Finding("state", "ok", what if found.partitions else "none yet"))
+        number = settings.dedup.in_force().number
+        what = f"{len(found.partitions)} partitions, by schema {schemas}, dedup.tables {number}"
+        findings += [
+            Finding("state", "ok", what if found.partitions else "none yet"),
+            Finding("fingerprint", "ok", settings.fingerprint()),
+        ]
     return findings
 
 
@@ -251,9 +256,10 @@ def export(
 
 async def _export(settings: Settings, scope: str, now_us: int | None, out: Path) -> int:
     """Write the files; how many rows there are. Memory does not grow with them."""
-    engine = settings.engine_config()
     store = connect(redis_options(settings))
     try:
+        settings = await for_state(settings, store)
+        engine = settings.engine_config()
         found = await export_windows(store, settings.metrics.window_specs(), engine.dimension)
         for number, state in found.states.items():
             check_identity(state.identity, identity(settings, {}), number)

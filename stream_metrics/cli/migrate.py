@@ -16,7 +16,7 @@ from stream_metrics.cli.stopped import (
     said,
     writing,
 )
-from stream_metrics.runtime import partition_options
+from stream_metrics.runtime import for_state, partition_options
 from stream_metrics.settings import Settings
 from stream_metrics.worker.migrate import Migrate
 from stream_metrics.worker.move import holding
@@ -41,7 +41,7 @@ async def _migrate(settings: Settings, *, yes: bool) -> int:
     console = said()
     async with connected(settings) as store, writing(settings) as outputs:
         await refuse_members(settings, store)
-        options = partition_options(settings)
+        options = partition_options(await for_state(settings, store))
         progress = Progress(console.print, "rewritten")
         sent = Progress(console.print, "sent")
         work = Migrate(store, options, console.print, progress, outputs, sent)

@@ -12,7 +12,7 @@ from stream_metrics.adapters.kafka.reading import KafkaLogs, reading
 from stream_metrics.adapters.kafka.topics import equal_counts
 from stream_metrics.cli.common import ConfigOption, load_settings
 from stream_metrics.cli.stopped import agreed, connected, refuse_members, run, said
-from stream_metrics.runtime import identity, partition_options
+from stream_metrics.runtime import for_state, identity, partition_options
 from stream_metrics.settings import Settings
 from stream_metrics.worker.move import holding
 from stream_metrics.worker.rebuild import Former, Reach, Rebuild
@@ -38,6 +38,7 @@ async def _rebuild(settings: Settings, *, yes: bool) -> int:
     console = said()
     async with connected(settings) as store, reading(settings.kafka) as consumer:
         await refuse_members(settings, store)
+        settings = await for_state(settings, store)
         target = identity(settings, await equal_counts(settings.kafka))
         options = replace(partition_options(settings), identity=target)
         work = Rebuild(store, KafkaLogs(consumer, settings.kafka), options, console.print)

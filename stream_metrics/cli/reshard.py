@@ -26,7 +26,7 @@ from stream_metrics.cli.stopped import (
 )
 from stream_metrics.engine.state import DamagedState
 from stream_metrics.ports import Identity
-from stream_metrics.runtime import identity, partition_options
+from stream_metrics.runtime import for_state, identity, partition_options
 from stream_metrics.settings import Settings
 from stream_metrics.worker.astray import Partitioner
 from stream_metrics.worker.move import Unmovable, holding
@@ -112,6 +112,7 @@ async def _reshard(
         writing(settings) as outputs,
     ):
         await refuse_members(settings, store)
+        settings = await for_state(settings, store)
         target = identity(settings, await equal_counts(settings.kafka))
         options = replace(partition_options(settings), identity=target)
         progress = Progress(console.print, "copied")

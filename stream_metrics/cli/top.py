@@ -27,7 +27,7 @@ from stream_metrics.cli.common import (
 )
 from stream_metrics.engine.worst import RANKINGS
 from stream_metrics.ports import PartitionState, StoreUnavailable
-from stream_metrics.runtime import identity, redis_options
+from stream_metrics.runtime import for_state, identity, redis_options
 from stream_metrics.settings import Settings, mask_url
 from stream_metrics.worker.identity import OtherIdentity, check_identity
 from stream_metrics.worker.worst import Request, whole
@@ -121,6 +121,7 @@ def top(
 async def _top(settings: Settings, request_at: Any, rankings: tuple[str, ...]) -> dict[str, Any]:
     store = connect(redis_options(settings))
     try:
+        settings = await for_state(settings, store)
         states = {number: await store.describe(number) for number in await store.partitions()}
         for number, state in states.items():
             check_identity(state.identity, identity(settings, {}), number)

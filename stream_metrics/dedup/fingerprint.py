@@ -33,7 +33,6 @@ from stream_metrics.dedup.tables import (
     TITLE_FIELDS,
     DedupRules,
     EntityType,
-    other_type,
 )
 from stream_metrics.events.wire import Result
 
@@ -180,7 +179,7 @@ class Fingerprinter:
         if kind is None:
             if len(self._others) > 1_000:
                 self._others.clear()
-            kind = self._others[folded] = other_type(folded)
+            kind = self._others[folded] = self.rules.tables.other_row(folded)
         return kind
 
     def document(self, doc_id: str) -> bytes:

@@ -1,6 +1,11 @@
 """What makes two results of an entity type the same document: tables, no code.
 
-A new entity type is one more ``EntityType``. A rule of confirmation is a conjunction of needs, and
+The built-in rows are published as a whole, under a number (``Tables``), and state remembers the
+number that it was built under. Published rows never change. Whoever changes a row, or adds an
+entity type, publishes the rows under the next number at the end of this module. New state takes the
+newest number, and existing state keeps its own until ``dedup.tables`` says otherwise.
+
+A rule of confirmation is a conjunction of needs, and
 a need is "at least n of these match". Names in rules and rejections:
 
 - ``text``: snippet and content together (``verify.text_verdict``),
@@ -12,7 +17,10 @@ a need is "at least n of these match". Names in rules and rejections:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from types import MappingProxyType
 from typing import Final
 
 TEXT_NAMES: Final = frozenset(("text", "snippet", "content"))
@@ -39,6 +47,8 @@ class EntityType:
 
     ``definitive`` None means: every component of ``ids`` but those in ``not_definitive``.
     ``parts_differ`` names fields that tell parts of one document apart before anything else.
+    ``code`` is the letter that the state stores for results of a built-in type. Rows from the
+    settings have none: their results are stored as those of every other type.
     """
 
     name: str
@@ -49,6 +59,7 @@ class EntityType:
     not_definitive: frozenset[str] = frozenset()
     parts_differ: tuple[str, ...] = ()
     title_fallback: str | None = None
+    code: str = ""
     fields_used: frozenset[str] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -81,6 +92,7 @@ _CHAT_PEOPLE: Final = ("from", "to", "participants")
 
 FILE: Final = EntityType(
     name="File",
+    code="B",
     definitive=frozenset(("file_id", "unique_id")),
     rejects=(
         "file_name", "file_type", "author", "last_modified_by", "last_modified_time",
@@ -97,6 +109,7 @@ FILE: Final = EntityType(
 
 EVENT: Final = EntityType(
     name="Event",
+    code="C",
     definitive=frozenset(("event_id",)),
     rejects=("start", "end", "organizer_email"),
     confirms=(
@@ -109,6 +122,7 @@ EVENT: Final = EntityType(
 
 EMAIL_MESSAGE: Final = EntityType(
     name="EmailMessage",
+    code="D",
     aliases=("Email",),
     definitive=frozenset(("email_url",)),
     rejects=_EMAIL_FIELDS,
@@ -121,6 +135,7 @@ EMAIL_MESSAGE: Final = EntityType(
 
 TEAMS_MESSAGE: Final = EntityType(
     name="TeamsMessage",
+    code="E",
     definitive=frozenset(("item_id",)),
     rejects=(*_CHAT_PEOPLE, "title", "subject", "snippet", "content"),
     confirms=(
@@ -131,6 +146,7 @@ TEAMS_MESSAGE: Final = EntityType(
 
 PEOPLE: Final = EntityType(
     name="PeopleInferenceAnswer",
+    code="F",
     aliases=("People",),
     definitive=frozenset(("alias", "upn", "email")),
     rejects=("display_name", "department", "company_name", "office_location"),
@@ -139,6 +155,7 @@ PEOPLE: Final = EntityType(
 
 EXTERNAL: Final = EntityType(
     name="External",
+    code="G",
     definitive=frozenset(("artifact_id",)),
     rejects=("plugin_id", "plugin_type", "display_name", "snippet", "content"),
     confirms=((_one("text"),),),
@@ -146,12 +163,14 @@ EXTERNAL: Final = EntityType(
 
 MEETING_TRANSCRIPT: Final = EntityType(
     name="MeetingTranscript",
+    code="H",
     definitive=frozenset(("event_id",)),
     rejects=("start", "end", "title", "snippet", "content"),
     confirms=((_one("text"),), (_one("title"), _one("start", "end"))),
     parts_differ=("segment",),
 )
 
+OTHER_CODE: Final = "A"  # what the state stores for a type that no built-in row names
 OTHER_NOT_DEFINITIVE: Final = frozenset(("site_id", "web_id", "tenant_id", "container_id"))
 
 
@@ -166,25 +185,94 @@ def other_type(name: str) -> EntityType:
     )
 
 
-NAMED_TYPES: Final = (
-    FILE, EVENT, EMAIL_MESSAGE, TEAMS_MESSAGE, PEOPLE, EXTERNAL, MEETING_TRANSCRIPT,
-)  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The built-in rows under their number, and the row of a type that none of them names.
+
+    ``other`` has no name: ``other_row`` gives it that of a type. ``labels`` are the names under
+    which metrics show the built-in types, and what the state stores for each of them.
+    """
+
+    number: int
+    types: tuple[EntityType, ...]
+    other: EntityType
+    labels: Mapping[str, str] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "labels", {kind.name: kind.name for kind in self.types})
+
+    def other_row(self, name: str) -> EntityType:
+        """The row of a type called ``name``, which no row names."""
+        return replace(self.other, name=name)
+
+
+_PUBLISHED: Final[dict[int, Tables]] = {}
+
+
+def publish(tables: Tables) -> None:
+    """Add ``tables`` to those of this release; raises ``ValueError`` for what cannot be stored.
+
+    Numbers follow each other. A type has one code, and a code one type, in all tables: the state
+    tells types by it. Called in this module, before others read ``published``.
+    """
+    if tables.number != len(_PUBLISHED) + 1:
+        raise ValueError(f"the next tables are number {len(_PUBLISHED) + 1}, not {tables.number}")
+    codes = {kind.name: kind.code for each in _PUBLISHED.values() for kind in each.types}
+    names = {code: name for name, code in codes.items()} | {OTHER_CODE: ""}
+    seen: set[str] = set()
+    for kind in tables.types:
+        if len(kind.code) != 1 or not kind.code.isascii() or not kind.code.isprintable():
+            raise ValueError(f"{kind.name}: its stored code must be one ASCII character")
+        if codes.setdefault(kind.name, kind.code) != kind.code:
+            raise ValueError(f"{kind.name}: its stored code is {codes[kind.name]!r} for ever")
+        if names.setdefault(kind.code, kind.name) != kind.name:
+            raise ValueError(f"{kind.name}: the stored code {kind.code!r} is taken")
+        for name in (kind.name, *kind.aliases):
+            if name.casefold() in seen:
+                raise ValueError(f"{name}: two rows of one table name it")
+            seen.add(name.casefold())
+    _PUBLISHED[tables.number] = tables
+
+
+def published() -> Mapping[int, Tables]:
+    """All tables of this release, by their numbers."""
+    return MappingProxyType(_PUBLISHED)
+
+
+def newest() -> Tables:
+    """The tables that new state is built under."""
+    return _PUBLISHED[len(_PUBLISHED)]
+
+
+def type_names() -> tuple[str, ...]:
+    """The names of the types of all published tables, each once, in the order of publication."""
+    every = chain.from_iterable(tables.types for tables in _PUBLISHED.values())
+    return tuple(dict.fromkeys(kind.name for kind in every))
+
+
+def type_codes() -> dict[str, str]:
+    """What the state stores for each of those types."""
+    return {kind.name: kind.code for each in _PUBLISHED.values() for kind in each.types}
 
 
 @dataclass(frozen=True, slots=True)
 class DedupRules:
-    """The tables and switches in force; part of what a state was built with."""
+    """The tables and switches in force; part of what a state was built with.
 
-    types: tuple[EntityType, ...] = NAMED_TYPES
+    ``types`` are the rows of ``tables``, with the configured ones in them.
+    """
+
+    types: tuple[EntityType, ...] = field(default_factory=lambda: newest().types)
     ignore_fields: frozenset[str] = frozenset(IGNORED_FIELDS)
     identical_content: str = "duplicate"
     snippet_rejects: bool = True
     max_candidates: int = 64
+    tables: Tables = field(default_factory=newest)
 
     def names(self) -> frozenset[str]:
         """Every name of an ID component or field that a row speaks of."""
         found: set[str] = set()
-        for kind in self.types:
+        for kind in (*self.types, self.tables.other):
             found |= (kind.definitive or frozenset()) | kind.not_definitive
             for name in kind.names_in_rules():
                 if name.startswith("id:"):
@@ -192,3 +280,12 @@ class DedupRules:
                 elif name not in OWN_NAMES:
                     found.add(name)
         return frozenset(found - {"*"})
+
+
+publish(
+    Tables(
+        number=1,
+        types=(FILE, EVENT, EMAIL_MESSAGE, TEAMS_MESSAGE, PEOPLE, EXTERNAL, MEETING_TRANSCRIPT),
+        other=other_type(""),
+    )
+)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from stream_metrics.dedup.tables import type_names
 from stream_metrics.dedup.verify import EVIDENCE
 from stream_metrics.engine.config import OTHER, EngineConfig
 from stream_metrics.engine.ranked import scores_of
 from stream_metrics.engine.state import NO_ROUTES, Carrier, Cell, Conversation, Iteration, Turn
-from stream_metrics.engine.taken import TYPE_LABELS
 from stream_metrics.engine.turn import ndcg_of
 from stream_metrics.events.times import round_scaled
 from stream_metrics.metrics.decisions import NO_RELEASE
@@ -44,7 +44,7 @@ TURN_METRICS: Final = (
     "iterations_for_all_good_results_qrels", "iterations_for_all_good_results_retrieved",
 )  # fmt: skip
 ITERATIONS: Final = ("1", "2", "3", "4", "5", "6", "7", "8", "9+")
-DUPLICATE_TYPES: Final = (*TYPE_LABELS, OTHER)
+DUPLICATE_TYPES: Final = (*type_names(), OTHER)
 SPANS: Final = ("same_iteration", "earlier_iteration")
 GATES: Final = ("search", "skip")
 ANSWERS: Final = ("yes", "no", "unknown")

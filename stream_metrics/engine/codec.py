@@ -34,6 +34,7 @@ from typing import Annotated, Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from stream_metrics.dedup.deduplicator import Deduplicator, Fingerprints
+from stream_metrics.dedup.tables import OTHER_CODE, published, type_codes
 from stream_metrics.engine.config import OTHER
 from stream_metrics.engine.state import (
     COMPLETED,
@@ -48,7 +49,6 @@ from stream_metrics.engine.state import (
     Version,
 )
 from stream_metrics.engine.step import Changes
-from stream_metrics.engine.taken import TYPE_LABELS
 
 SCHEMAS: Final = (1, 2)
 
@@ -87,7 +87,7 @@ _ANY: Final = msgspec.msgpack.Decoder()
 _HEADER: Final = b"c"
 _EVIDENCE: Final = {"": "-", "id": "i", "url": "u", "text": "t", "fields": "f"}
 _EVIDENCE_BACK: Final = {code: name for name, code in _EVIDENCE.items()}
-_TYPES: Final = {name: chr(65 + at) for at, name in enumerate((OTHER, *TYPE_LABELS))}
+_TYPES: Final = {OTHER: OTHER_CODE, **type_codes()}
 _TYPES_BACK: Final = {code: name for name, code in _TYPES.items()}
 
 Parts = dict[bytes, bytes | None]
@@ -294,6 +294,11 @@ def _known_schema(header: _Header) -> _Header:
     return header
 
 
+def tables_text() -> str:
+    """The numbers of the deduplication tables that this release has, for messages."""
+    return " and ".join(map(str, published()))
+
+
 def schemas_text() -> str:
     """The schemas that this release reads, for messages."""
     return " and ".join(map(str, SCHEMAS))
@@ -371,9 +376,16 @@ def _decode_search(carrier: Carrier, parts: _SearchPart) -> Search:
     search.result_ids = [_whole(name) for name in parts[4]]
     try:
         search.evidence = [_EVIDENCE_BACK[code] for code in parts[6]]
-        search.types = [_TYPES_BACK[code] for code in parts[7]]
     except KeyError:
-        raise DamagedState("a search has results of no known evidence or type") from None
+        raise DamagedState("a search has results of no known evidence") from None
+    try:
+        search.types = [_TYPES_BACK[code] for code in parts[7]]
+    except KeyError as error:
+        raise DamagedState(
+            f"a search has results of an entity type that is stored as {error.args[0]!r}, and this "
+            f"release has none with that code (it has dedup.tables {tables_text()}). A newer "
+            "release wrote it: take that release, or a later one"
+        ) from None
     search.gains, search.baseline = parts[8], parts[9]
     results = len(search.result_ids)
     if any(len(part) != results for part in parts[5:] if part is not None):

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from stream_metrics.dedup.deduplicator import Deduplicator, Fingerprints
-from stream_metrics.dedup.tables import NAMED_TYPES
+from stream_metrics.dedup.tables import Tables
 from stream_metrics.engine.config import DEFAULT_AGENT, OTHER
 from stream_metrics.engine.state import Version
 from stream_metrics.events.decode import (
@@ -35,9 +35,6 @@ from stream_metrics.events.wire import (
     TurnCompleted,
 )
 from stream_metrics.kernel import kernel
-
-TYPE_LABELS = tuple(kind.name for kind in NAMED_TYPES)
-_TYPE_LABELS = {name: name for name in TYPE_LABELS}
 
 
 class TakenSearch(NamedTuple):
@@ -89,12 +86,15 @@ class Taken(msgspec.Struct, gc=False, frozen=True):
         return (self.occurred_us, self.event_id, self.digest)
 
 
-def take(event: Event, dedup: Deduplicator, key_id: str) -> Taken:
-    """Digest the texts of ``event`` with ``dedup``, whose key is called ``key_id``."""
+def take(event: Event, dedup: Deduplicator, key_id: str, tables: Tables) -> Taken:
+    """Digest the texts of ``event`` with ``dedup``, whose key is called ``key_id``.
+
+    ``tables`` are those of its rules.
+    """
     sent = event.payload
     payload: TakenIteration | TakenLabels | TurnCompleted | Forget
     if isinstance(sent, SearchIteration):
-        payload = _iteration(sent, dedup)
+        payload = _iteration(sent, dedup, tables)
     elif isinstance(sent, RelevanceLabels):
         payload = _labels(sent)
     else:
@@ -111,15 +111,21 @@ def take(event: Event, dedup: Deduplicator, key_id: str) -> Taken:
 
 
 class Intake:
-    """Takes records with ``dedup``, whose key is called ``key_id``.
+    """Takes records with ``dedup``, whose key is called ``key_id`` and whose rules have ``tables``.
 
     ``require_key``: without a key of their own, records are not accepted.
     """
 
     def __init__(
-        self, dedup: Deduplicator, key_id: str, limits: Limits, *, require_key: bool = False
+        self,
+        dedup: Deduplicator,
+        key_id: str,
+        tables: Tables,
+        limits: Limits,
+        *,
+        require_key: bool = False,
     ) -> None:
-        self._dedup, self._key_id = dedup, key_id
+        self._dedup, self._key_id, self._tables = dedup, key_id, tables
         self._limits, self._require_key = limits, require_key
         self._certain: Callable[..., tuple[Any, ...] | None] | None = None
         self._certain_labels: Callable[..., tuple[Any, ...] | None] | None = None
@@ -127,7 +133,7 @@ class Intake:
         if kernel is not None and isinstance(dedup, kernel.Deduplicator):
             self._certain = dedup.take
             self._certain_labels = kernel.taken_labels
-            self._bounds = kernel.Bounds(limits, SCHEMA_VERSION, _TYPE_LABELS, OTHER)
+            self._bounds = kernel.Bounds(limits, SCHEMA_VERSION, dict(tables.labels), OTHER)
 
     def take(
         self, value: bytes | None, *, key: bytes | None = None, timestamp_ms: int | None = None
@@ -144,7 +150,9 @@ class Intake:
             limits=self._limits,
             require_key=self._require_key,
         )
-        return event if isinstance(event, BadRecord) else take(event, self._dedup, self._key_id)
+        if isinstance(event, BadRecord):
+            return event
+        return take(event, self._dedup, self._key_id, self._tables)
 
     def take_fast(self, value: bytes, key: bytes | None, timestamp_ms: int | None) -> Taken | None:
         """What ``take`` makes of searches or labels, or None if that is not certain."""
@@ -189,16 +197,11 @@ class Intake:
         return Taken(occurred_us, event_id, digest, conversation_id, turn, self._key_id, labels)
 
 
-def type_label(canonical: str) -> str:
-    """The entity type as metrics name it: one of the named types, or ``other``."""
-    return _TYPE_LABELS.get(canonical, OTHER)
-
-
-def _iteration(sent: SearchIteration, dedup: Deduplicator) -> TakenIteration:
+def _iteration(sent: SearchIteration, dedup: Deduplicator, tables: Tables) -> TakenIteration:
     searches: dict[str, TakenSearch] = {}
     for index, search in enumerate(sent.searches or ()):
         if search.search_id not in searches:
-            searches[search.search_id] = _search(search, index, dedup)
+            searches[search.search_id] = _search(search, index, dedup, tables)
     return TakenIteration(
         sent.iteration,
         sent.agent or DEFAULT_AGENT,
@@ -219,7 +222,7 @@ def _labels(sent: RelevanceLabels) -> TakenLabels:
     return taken
 
 
-def _search(sent: Search, index: int, dedup: Deduplicator) -> TakenSearch:
+def _search(sent: Search, index: int, dedup: Deduplicator, tables: Tables) -> TakenSearch:
     results = sent.results or []
     gains = [result.gain for result in results]
     baseline = [result.baseline_rank for result in results]
@@ -233,5 +236,5 @@ def _search(sent: Search, index: int, dedup: Deduplicator) -> TakenSearch:
         gains if gains.count(None) < len(gains) else None,
         baseline if baseline.count(None) < len(baseline) else None,
         fingerprints,
-        [type_label(name) for name in fingerprints.types],
+        [tables.labels.get(name, OTHER) for name in fingerprints.types],
     )

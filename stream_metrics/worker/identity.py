@@ -6,7 +6,8 @@ import json
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from stream_metrics.engine.codec import SCHEMAS, schemas_text
+from stream_metrics.dedup.tables import published
+from stream_metrics.engine.codec import SCHEMAS, schemas_text, tables_text
 from stream_metrics.ports import Identity
 
 # Settings whose change can be applied to stored state: to what is derived from the items (gains,
@@ -35,6 +36,17 @@ MIGRATABLE: Final = frozenset(
 )
 
 
+# What settings mean that stored state does not name, because the release that built it had no such
+# setting, or leaves it out to stay readable for one that has not.
+UNNAMED: Final[dict[str, Any]] = {"dedup.tables": 1, "metrics.retrieval": []}
+
+
+_REBUILD: Final = (
+    "`stream-metrics rebuild`, which wipes the state and reads the topics again, as far back as "
+    "Kafka has them"
+)
+
+
 class OtherIdentity(Exception):
     """The stored state was built for another group, by other settings or for other topics."""
 
@@ -56,10 +68,20 @@ def changed_settings(stored: Identity, ours: Identity) -> list[Change]:
         return []
     before, after = json.loads(stored.settings), json.loads(ours.settings)
     return [
-        Change(name, before.get(name), after.get(name))
+        Change(name, _value(before, name), _value(after, name))
         for name in sorted({*before, *after})
-        if before.get(name) != after.get(name)
+        if _value(before, name) != _value(after, name)
     ]
+
+
+def _value(settings: dict[str, Any], name: str) -> Any:
+    return settings.get(name, UNNAMED.get(name))
+
+
+def tables_of(stored: Identity) -> int:
+    """The number of the deduplication tables that state was built under."""
+    number: int = _value(json.loads(stored.settings or "{}"), "dedup.tables")
+    return number
 
 
 def check_identity(stored: Identity | None, ours: Identity, partition: int) -> None:
@@ -112,13 +134,16 @@ def _way_out(stored: Identity, ours: Identity) -> str:
     listed = "; ".join(map(str, changes))
     if not changes:
         listed = f"fingerprint {stored.fingerprint}, now {ours.fingerprint}"
+    if tables_of(stored) not in published():
+        return (
+            f"{listed}. A newer release built it, and this release has dedup.tables "
+            f"{tables_text()}. Use that release, or a later one. Or stop all workers and run "
+            f"{_REBUILD}"
+        )
     if changes and all(change.name in MIGRATABLE for change in changes):
         command = "`stream-metrics migrate`, which applies the new settings to the state"
     else:
-        command = (
-            "`stream-metrics rebuild`, which wipes the state and reads the topics again, as far "
-            "back as Kafka has them"
-        )
+        command = _REBUILD
     return (
         f"{listed}. Use the same settings as the workers, for example the environment file or the "
         "TOML file that they are started with. Only if you want to change the settings of the "

@@ -371,9 +371,7 @@ class StatePartition:
     ) -> dict[ConversationKey, _Work]:
         works: dict[ConversationKey, _Work] = {}
         keys: dict[str, ConversationKey] = {}
-        limits, require_key = self._options.engine.limits, self._options.require_key
-        key_id = self._options.key_id
-        intake = Intake(self._dedup(key_id), key_id, limits, require_key=require_key)
+        intake = self._intake(self._options.key_id, require_key=self._options.require_key)
         last_ms = self._last_ms()
         for record in records:
             try:
@@ -483,8 +481,7 @@ class StatePartition:
         key_id = work.conversation.key_id
         if key_id == event.key_id:
             return event
-        intake = Intake(self._dedup(key_id), key_id, self._options.engine.limits)
-        again = intake.take(record.value, timestamp_ms=record.timestamp_ms)
+        again = self._intake(key_id).take(record.value, timestamp_ms=record.timestamp_ms)
         assert isinstance(again, Taken)  # as it was the first time
         return again
 
@@ -800,6 +797,12 @@ class StatePartition:
     ) -> list[StoredConversation]:
         wanted = [(key, False) for key in keys]
         return await self._ask(lambda: self._store.load(self.number, wanted), retry)
+
+    def _intake(self, key_id: str, *, require_key: bool = False) -> Intake:
+        engine = self._options.engine
+        return Intake(
+            self._dedup(key_id), key_id, engine.rules.tables, engine.limits, require_key=require_key
+        )
 
     def _dedup(self, key_id: str) -> Deduplicator:
         made = self._dedups.get(key_id)

@@ -69,7 +69,7 @@ class Replay:
         self.records = self.invalid = 0
         self.last_event_us = 0
         dedup = deduplicator(self.config.rules, b"")
-        self._intake = Intake(dedup, "", self.config.limits)
+        self._intake = Intake(dedup, "", self.config.rules.tables, self.config.limits)
         self._step = Step(self.config, lambda _: dedup)
         self.answered: set[str] = set()
         self.described: set[str] = set()

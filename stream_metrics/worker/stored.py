@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
 from stream_metrics.engine.codec import stored_header
+from stream_metrics.engine.state import DamagedState
 from stream_metrics.ports import Identity, Position, StateStore
 from stream_metrics.worker.astray import Partitioner, Place
+from stream_metrics.worker.identity import tables_of
 from stream_metrics.worker.move import Unmovable, naming
 from stream_metrics.worker.takeover import Extent
 
@@ -74,6 +77,19 @@ async def stored_state(store: StateStore) -> Stored:
             "Restore all from one backup, or run `stream-metrics rebuild`"
         )
     return Stored(whole[0], positions)
+
+
+async def stored_tables(store: StateStore) -> int | None:
+    """The number of the deduplication tables that the state was built under; None: no state.
+
+    A partition that cannot be read is passed over: whoever works on it says what is wrong with it.
+    """
+    for number in await store.partitions():
+        with suppress(DamagedState):
+            identity = (await store.describe(number)).identity
+            if identity is not None:
+                return tables_of(identity)
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,7 +94,10 @@ def turns(habits: Habits, condition: Condition, count: int) -> Turns:
     """``count`` turns of an agent with these habits under a condition."""
     config = EngineConfig()
     dedup = deduplicator(config.rules, b"")
-    intake, step = Intake(dedup, "", config.limits), Step(config, lambda _: dedup)
+    intake, step = (
+        Intake(dedup, "", config.rules.tables, config.limits),
+        Step(config, lambda _: dedup),
+    )
     found: dict[str, _Turn] = {}
     for record in generate(habits.profile(count, condition)):
         event = intake.take(record.value, key=record.key, timestamp_ms=record.timestamp_ms)

@@ -71,8 +71,10 @@ def event(data: bytes) -> None:
             _is_refusal(found)
         for key in _keys(found):
             slow = decode_slow(data, key, RECORD_TIME_MS, limits, require_key=True)
-            expected = _seen(slow if isinstance(slow, BadRecord) else take(slow, PLAIN, "k"), PLAIN)
-            intake = Intake(DEFAULT, "k", limits, require_key=True)
+            expected = _seen(
+                slow if isinstance(slow, BadRecord) else take(slow, PLAIN, "k", RULES.tables), PLAIN
+            )
+            intake = Intake(DEFAULT, "k", RULES.tables, limits, require_key=True)
             taken = intake.take(data, key=key, timestamp_ms=RECORD_TIME_MS)
             assert _seen(taken, DEFAULT) == expected
 

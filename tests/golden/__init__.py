@@ -107,12 +107,17 @@ async def stored(schema: int) -> MemoryStore:
     """A store with what the file of a schema holds."""
     found: Stored = json.loads(path(schema).read_text(encoding="utf-8"))
     assert found["schema"] == schema
+    return await restored(found, identity(schema))
+
+
+async def restored(found: Stored, built: Identity) -> MemoryStore:
+    """A store with what ``dump`` gave, of a partition with that identity."""
     store = MemoryStore()
     positions = {
         topic: Position(offset, stamp, bytes.fromhex(digest), record_ms, event_us)
         for topic, (offset, stamp, digest, record_ms, event_us) in found["positions"].items()
     }
-    await store.claim(0, b"file", identity(schema), positions)
+    await store.claim(0, b"file", built, positions)
     for kind, names in found["names"].items():
         await store.admit(kind, names, (), 50)
     conversations = [

@@ -15,7 +15,7 @@ from redis.asyncio import Redis
 
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
-from stream_metrics.dedup.tables import NAMED_TYPES, EntityType
+from stream_metrics.dedup.tables import EntityType, newest
 from stream_metrics.events import BadRecord, Limits, decode
 from stream_metrics.traffic import TrafficRecord
 from tests.canaries import HANDLES, Canaries, unpacked
@@ -96,7 +96,7 @@ def conversation(kind: EntityType | None, second: int) -> Iterator[Event]:
 
 def good(canaries: Canaries, second: int) -> Iterator[TrafficRecord]:
     """A conversation of each entity type, and one that is forgotten."""
-    for number, kind in enumerate([*NAMED_TYPES, None]):
+    for number, kind in enumerate([*newest().types, None]):
         for event in conversation(kind, second):
             yield record(canaries.planted(event, str(number)))
     for event in (*conversation(None, second), changed("forget", second + 60, event_id="f-1")):

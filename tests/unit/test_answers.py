@@ -42,7 +42,11 @@ class Read:
         if isinstance(event, Event):
             name = event.conversation_id
             conversation = self.conversations.setdefault(name, Conversation(name))
-            self.step.apply(conversation, [take(event, self.dedup, "")], Observations())
+            self.step.apply(
+                conversation,
+                [take(event, self.dedup, "", self.config.rules.tables)],
+                Observations(),
+            )
             self.events.setdefault(name, []).append(event)
 
     def send(self, kind: str, second: int, **fields: Any) -> None:

@@ -58,7 +58,7 @@ class Fed:
                 "occurred_at": NOON_S + self.number, **fields}  # fmt: skip
         event = decode(json.dumps(body).encode(), limits=self.config.limits)
         assert isinstance(event, Event)
-        return take(event, self.dedup, "")
+        return take(event, self.dedup, "", self.config.rules.tables)
 
     def take(self, *events: Taken) -> None:
         """Apply ``events`` as one batch."""

@@ -17,7 +17,7 @@ from stream_metrics.dedup.deduplicator import Deduplicator, PlainDeduplicator
 from stream_metrics.dedup.fingerprint import DEFINITIVE
 from stream_metrics.dedup.index import DedupCounts
 from stream_metrics.dedup.pack import PackedSearches
-from stream_metrics.dedup.tables import NAMED_TYPES, DedupRules, EntityType, Need
+from stream_metrics.dedup.tables import DedupRules, EntityType, Need, newest
 from stream_metrics.dedup.verify import EVIDENCE, VERDICTS
 from stream_metrics.events.wire import Result
 from stream_metrics.kernel import kernel
@@ -149,7 +149,7 @@ OWN_POOLS: dict[str, list[Any]] = {
 
 def any_rules(random: Random) -> DedupRules:
     """Rules with rows of one's own, and with switches either way."""
-    rows = {row.name.casefold(): row for row in NAMED_TYPES}
+    rows = {row.name.casefold(): row for row in newest().types}
     own = [row for row in OWN_ROWS if random.randrange(2)]
     rows |= {row.name.casefold(): row for row in own if row is not NAMESAKE}
     return DedupRules(
@@ -335,7 +335,7 @@ def test_a_pair_is_judged_as_by_its_twin(
     """Pairs that streams seldom hold: a result, and one that differs from it in some attributes."""
     one = {"result_id": "r", "title": "t", **first}
     results = [msgspec.convert(made, Result) for made in (one, {**one, **second})]
-    plain, fast = both(DedupRules(types=(*NAMED_TYPES, ROW)))
+    plain, fast = both(DedupRules(types=(*newest().types, ROW)))
 
     decisions, counts = decided(fast, [results])
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from benchmarks.workload import traffic
 from stream_metrics.dedup.deduplicator import Deduplicator, PlainDeduplicator
 from stream_metrics.dedup.digests import KNOWN_NAMES
+from stream_metrics.dedup.tables import newest
 from stream_metrics.engine.taken import Intake, Taken, TakenIteration, TakenLabels, take
 from stream_metrics.events import BadRecord, Limits
 from stream_metrics.events.decode import decode_slow
@@ -67,9 +68,9 @@ def both(
     compiled, plain = pair
     assert not isinstance(compiled, PlainDeduplicator)
     event = decode_slow(value, key, timestamp_ms, limits, require_key)
-    slow = event if isinstance(event, BadRecord) else take(event, plain, KEY_ID)
+    slow = event if isinstance(event, BadRecord) else take(event, plain, KEY_ID, newest())
     expected = seen(slow, plain)
-    intake = Intake(compiled, KEY_ID, limits, require_key=require_key)
+    intake = Intake(compiled, KEY_ID, newest(), limits, require_key=require_key)
     fast = None if value is None else intake.take_fast(value, key, timestamp_ms)
     assert fast is None or seen(fast, compiled) == expected
     assert seen(intake.take(value, key=key, timestamp_ms=timestamp_ms), compiled) == expected
@@ -577,7 +578,7 @@ def test_instants(seconds: int, behind: int | None) -> None:
 def test_the_plain_twin_has_no_fast_way() -> None:
     """Without the kernel's deduplicator everything goes the slow ways."""
     _, plain = PAIRS[0]
-    intake = Intake(plain, KEY_ID, LIMITS)
+    intake = Intake(plain, KEY_ID, newest(), LIMITS)
     assert intake.take_fast(raw("search_iteration"), None, None) is None
     assert isinstance(intake.take(raw("search_iteration")), Taken)
 
@@ -585,6 +586,6 @@ def test_the_plain_twin_has_no_fast_way() -> None:
 @pytest.mark.parametrize("arguments", [("text", None), (None, None), (b"{}", "text")])
 def test_wrong_arguments_are_exceptions(arguments: tuple[Any, Any]) -> None:
     """What is no record is refused, not misread."""
-    intake = Intake(PAIRS[0][0], KEY_ID, LIMITS)
+    intake = Intake(PAIRS[0][0], KEY_ID, newest(), LIMITS)
     with pytest.raises(TypeError):
         intake.take_fast(*arguments, None)

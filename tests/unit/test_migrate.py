@@ -216,7 +216,7 @@ def _another(settings: Settings, part: str, name: str) -> Any:
         "windows": ["1h"], "dimension": "release", "ttl": "30h", "digest_key": "x",
         "entity_types": [{"name": "x"}], "ignore_fields": ["x"], "agents": ["x"], "routes": ["x"],
         "retrieval": ["mrr"],
-        "write_schema": 2,
+        "write_schema": 2, "tables": 1,
     }  # fmt: skip
     value = getattr(getattr(settings, part), name)
     if name in given:

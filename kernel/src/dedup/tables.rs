@@ -217,9 +217,8 @@ impl Tables {
             by_name.insert(kind.name.clone(), kind);
         }
         let identical: String = rules.getattr(intern!(py, "identical_content"))?.extract()?;
-        let other = py
-            .import(intern!(py, "stream_metrics.dedup.tables"))?
-            .call_method1(intern!(py, "other_type"), ("",))?;
+        let tables = rules.getattr(intern!(py, "tables"))?;
+        let other = tables.getattr(intern!(py, "other"))?;
         Ok(Tables {
             rules: Rules {
                 identical_content: identical == "duplicate",

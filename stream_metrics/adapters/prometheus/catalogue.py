@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from stream_metrics.dedup.tables import NAMED_TYPES
+from stream_metrics.dedup.tables import type_names
 from stream_metrics.engine.config import OTHER
 
 PREFIX: Final = "streammetrics_"
 OUTCOMES: Final = ("applied", "redelivered", "superseded", "forgotten", "over_limit")
 KEY_KINDS: Final = ("id", "doc_id", "url", "snippet", "content", "title")
 STAGES: Final = ("decode", "load", "step", "dead_letters", "output", "state", "commit")
-ENTITY_TYPES: Final = (*(kind.name for kind in NAMED_TYPES), OTHER)
+ENTITY_TYPES: Final = (*type_names(), OTHER)
 FOUND: Final = ("cache", "store", "nowhere")  # where a batch finds a conversation
 OBSTACLES: Final = (
     "assignment", "dead_letters", "fetch", "halted", "kafka", "loop", "output", "redis",

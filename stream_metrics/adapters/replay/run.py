@@ -217,7 +217,8 @@ def _dealt(task: Task, after: int, progress: Progress) -> Generator[_Dealt, None
 
 def _strict(options: Options) -> Callable[[int, Record], None]:
     """What raises ``StrictlyBad`` for a record that cannot be used."""
-    intake = Intake(deduplicator(options.config.rules, b""), "", options.config.limits)
+    rules = options.config.rules
+    intake = Intake(deduplicator(rules, b""), "", rules.tables, options.config.limits)
 
     def check(number: int, record: Record) -> None:
         found = intake.take(record.value, key=record.key, timestamp_ms=record.timestamp_ms)

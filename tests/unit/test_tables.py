@@ -1,0 +1,219 @@
+"""The built-in deduplication tables: numbered, never changed, and part of the state's identity."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Set
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from stream_metrics.adapters.memory import MemoryStore
+from stream_metrics.dedup import tables
+from stream_metrics.dedup.digests import KNOWN_NAMES
+from stream_metrics.dedup.tables import EntityType, Tables, newest, publish, published
+from stream_metrics.engine.codec import decode_conversation
+from stream_metrics.engine.state import DamagedState
+from stream_metrics.kernel import INTERFACE
+from stream_metrics.ports import Identity
+from stream_metrics.runtime import for_state, identity
+from stream_metrics.settings import Settings
+from stream_metrics.worker.identity import OtherIdentity, check_identity
+from tests.golden import TOPIC
+from tests.later_release import work
+
+# What was published never changes. A difference here means that rows were edited, and state that
+# was built by them would go on under other rules: publish the rows under the next number instead.
+DIGESTS = {1: "e0dc237e55e16cab"}
+KERNELS = ["python", ""]
+
+
+def digest(content: object) -> str:
+    """A digest of plain data, the same in every process."""
+
+    def plain(value: object) -> list[Any]:
+        assert isinstance(value, Set)
+        return sorted(value)
+
+    text = json.dumps(content, default=plain, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def later(kernel: str, *arguments: str, given: object = None) -> dict[str, Any]:
+    """What the release of tomorrow says, which has tables that this one has not."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.later_release", *arguments],
+        input=json.dumps(given),
+        env={**os.environ, "STREAM_METRICS_KERNEL": kernel},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def duplicates(state: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """Which result repeats which, by conversation."""
+    return {row["conversation_id"]: row["duplicates_of"] for row in state["rows"]}
+
+
+async def ours() -> dict[str, Any]:
+    """State of this release."""
+    store = MemoryStore()
+    await work.worked(Settings(), store, 0)
+    return await work.told(Settings(), store)
+
+
+@pytest.mark.parametrize("number", published())
+def test_published_tables_never_change(number: int) -> None:
+    """Each number stands for the rows that it was published with."""
+    content = asdict(published()[number])
+
+    assert digest(content) == DIGESTS[number], "publish changed rows under the next number"
+
+
+def test_what_all_tables_share_never_changes() -> None:
+    """These rules of candidate keys hold under every number, so that no number may change them."""
+    shared = [
+        tables.TITLE_FIELDS,
+        tables.CASELESS_COMPONENTS,
+        tables.SERIES_COMPONENT,
+        tables.TEXT_NAMES,
+        tables.OWN_NAMES,
+    ]
+
+    assert digest(shared) == "bd457e76417470c9", (
+        "make it a part of Tables, and publish the next number"
+    )
+
+
+def test_stored_names_never_change() -> None:
+    """Packed fingerprints store places in this list; an older release could not read a new one."""
+    assert digest(KNOWN_NAMES) == "9d2a53aa9a51b604"
+
+
+def test_kernels_that_know_one_table_are_refused_for_more() -> None:
+    """Kernels of interface 3 may take the row of other types from number 1 in any case."""
+    assert INTERFACE > 3 or set(published()) == {1}
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+async def test_a_release_with_more_tables_goes_on_by_those_of_the_state(kernel: str) -> None:
+    """By default it decides and stores as the release before, and that one goes on with it."""
+    before = await ours()
+
+    after = later(kernel, "on", given=before)
+
+    assert after["tables"] == before["tables"] == 1
+    assert after["identity"] == before["identity"]
+    same = {"WikiPage-1": "WikiPage-0", "Forum-1": "Forum-0"}
+    assert duplicates(after) == {"c0": same, "c1": same}
+    back = await work.read(after)
+    await work.worked(Settings(), back, 2)
+    assert duplicates(await work.told(Settings(), back)) == {"c0": same, "c1": same, "c2": same}
+
+
+async def test_state_is_refused_under_other_tables_than_its_own() -> None:
+    """A worker that is told another number is refused as for any setting, with the way out."""
+    refusal = later("python", "on", given=await ours())["refusal"]
+
+    assert "dedup.tables was 1, is 2" in refusal
+    assert "stream-metrics rebuild" in refusal
+    assert "newer release" not in refusal
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+async def test_new_state_is_built_under_the_newest_tables(kernel: str) -> None:
+    """All of its rows count: that of a new type, and that of types which none names."""
+    state = later(kernel)
+
+    assert state["tables"] == 2
+    assert duplicates(state) == {"c0": {}}
+
+
+async def test_state_under_later_tables_is_refused_with_the_release_that_is_needed() -> None:
+    """After a rollback: the worker names the tables that it lacks, and what to do."""
+    store = await work.read(later("python"))
+
+    settings = await for_state(Settings(), store)
+
+    built = (await store.describe(0)).identity
+    with pytest.raises(OtherIdentity) as refused:
+        check_identity(built, identity(settings, {TOPIC: 1}), 0)
+    assert "dedup.tables was 2, is 1. A newer release built it" in str(refused.value)
+    assert "this release has dedup.tables 1. Use that release" in str(refused.value)
+
+
+async def test_a_type_that_is_not_known_names_the_release_that_is_needed() -> None:
+    """The stored code of a later type is no damage that a backup would mend."""
+    store = await work.read(later("python"))
+    [hot] = [parts.hot async for _, parts in store.conversations(0)]
+
+    with pytest.raises(DamagedState, match=r"stored as 'I'.* A newer release wrote it: take that"):
+        decode_conversation("", hot, "")
+
+
+async def test_codes_do_not_depend_on_the_order_of_rows() -> None:
+    """A type that is published between others leaves their stored codes as they are."""
+    codes = {kind.name: kind.code for kind in newest().types}
+
+    assert codes == {
+        "File": "B", "Event": "C", "EmailMessage": "D", "TeamsMessage": "E",
+        "PeopleInferenceAnswer": "F", "External": "G", "MeetingTranscript": "H",
+    }  # fmt: skip
+
+
+FILE = newest().types[0]
+
+
+@pytest.mark.parametrize(
+    ("types", "number", "why"),
+    [
+        (newest().types, 1, "the next tables are number 2, not 1"),
+        (newest().types, 3, "the next tables are number 2, not 3"),
+        ((replace(FILE, code="Z"),), 2, "File: its stored code is 'B' for ever"),
+        ((EntityType("New", (), (), code="B"),), 2, "New: the stored code 'B' is taken"),
+        ((EntityType("New", (), (), code="A"),), 2, "New: the stored code 'A' is taken"),
+        ((EntityType("New", (), ()),), 2, "New: its stored code must be one ASCII character"),
+        (
+            (FILE, EntityType("New", (), (), aliases=("file",), code="Z")),
+            2,
+            "file: two rows of one table name it",
+        ),
+    ],
+)
+def test_tables_that_the_state_could_not_tell_apart_are_not_published(
+    types: tuple[EntityType, ...], number: int, why: str
+) -> None:
+    """Stored codes are for ever, of one type each; nothing is published where they clash."""
+    with pytest.raises(ValueError, match=why):
+        publish(Tables(number, types, newest().other))
+
+    assert set(published()) == {1}
+
+
+def test_the_number_is_part_of_the_fingerprint() -> None:
+    """Naming the number that state has anyway changes nothing; numbers that are not there, no."""
+    named = Settings.model_validate({"dedup": {"tables": 1}})
+
+    assert named.fingerprint() == Settings.model_validate({}).fingerprint()
+    with pytest.raises(ValidationError, match="this release has tables 1; tables 2 need a newer"):
+        Settings.model_validate({"dedup": {"tables": 2}})
+
+
+async def test_state_that_names_no_tables_was_built_under_the_first() -> None:
+    """Releases before numbers came noted none, and the earliest noted no settings at all."""
+    store = MemoryStore()
+    await store.claim(0, b"worker", Identity("g", 1, "fingerprint", {TOPIC: 1}), {})
+
+    assert (await for_state(Settings(), store)).dedup.tables == 1
+    assert (await for_state(Settings(), MemoryStore())).dedup.tables is None
