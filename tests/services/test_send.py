@@ -22,7 +22,9 @@ from tests.services.test_live import new_topics
 pytestmark = pytest.mark.service
 
 README = Path(__file__).parents[2] / "README.md"
-EXAMPLE = "\n".join(re.findall(r"^```json\n(.*?)^```$", README.read_text("utf-8"), re.M | re.S))
+BLOCKS = re.findall(r"^```json\n(.*?)^```$", README.read_text("utf-8"), re.M | re.S)
+EXAMPLE = "\n".join(BLOCKS)
+FIRST = json.loads(BLOCKS[0])
 
 
 @pytest.fixture
@@ -61,8 +63,8 @@ async def page(worker: Worker) -> dict[str, Any]:
 
 
 async def test_the_example_of_the_readme_shows_on_the_page(system: LiveSystem) -> None:
-    """Two searches and a label, dated long ago, count within seconds: SRR 25%, under the agent's
-    name ``default``, because the events name none."""
+    """Two searches and a label, dated long ago, count within seconds: SRR 25%, under the agent
+    that the events name, or ``default`` if they name none."""
     await system.start_workers(1)
     worker = system.workers[0]
     await wait_until(worker.ready, 60, worker.log_tail)
@@ -79,7 +81,11 @@ async def test_the_example_of_the_readme_shows_on_the_page(system: LiveSystem) -
 
     shown = await wait_until(labelled, 10, worker.log_tail)
     (agent,) = (row for row in shown["agents"] if row["results"])
-    assert (agent["agent"], agent["results"], agent["srr"]["value"]) == ("default", 4, 0.25)
+    assert (agent["agent"], agent["results"], agent["srr"]["value"]) == (
+        FIRST.get("agent", "default"),
+        4,
+        0.25,
+    )
     assert await system.stop_workers() == [0]
 
 
@@ -92,8 +98,9 @@ async def test_records_are_keyed_and_placed_as_javas_client_does(system: LiveSys
     assert (code, json.loads(out)) == (0, {"events": 3, "topics": {searches: 2, labels: 1}})
     assert "the latest event happened at 2025-03-18" in error
     found = await recorded(system.kafka, system.topics)
-    home = PARTITIONERS["murmur2"](b"c-1", PARTITIONS)
-    assert {(record.key, record.partition) for record in found} == {(b"c-1", home)}
+    key = FIRST["conversation_id"].encode()
+    home = PARTITIONERS["murmur2"](key, PARTITIONS)
+    assert {(record.key, record.partition) for record in found} == {(key, home)}
     assert [record.topic for record in found].count(labels) == 1
     assert sorted(EXAMPLE.count((record.value or b"").decode()) for record in found) == [1, 1, 1]
 
