@@ -153,8 +153,9 @@ def _only_service_tests_start_servers(event: str, arguments: tuple[Any, ...]) ->
     """Fail a test that starts a server and has no mark that says so."""
     if event != "subprocess.Popen" or _running is None or _running.get_closest_marker("service"):
         return
-    started = SERVERS_STARTED & {Path(os.fsdecode(part)).name for part in arguments[1]}
-    if started:
+    command = [os.fsdecode(part) for part in arguments[1]]
+    started = SERVERS_STARTED & {Path(part).name for part in command}
+    if started and not {"-version", "--version"} & set(command):
         raise RuntimeError(
             f"{_running.nodeid} starts {' and '.join(started)}: mark it pytest.mark.service"
         )

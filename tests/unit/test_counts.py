@@ -45,6 +45,7 @@ def test_no_event_calls_more(kernel: str, how: str) -> None:
     hold({f"{BY_KIND[kind]}, {how}": value for kind, value in counted(kernel).items()})
 
 
+@pytest.mark.compiled
 def test_counts_are_the_same_in_every_run() -> None:
     """Another order of sets changes nothing with the kernel."""
     assert counted("", hash_seed=1) == counted("", hash_seed=2)
