@@ -16,8 +16,8 @@ __all__ = ["examples", "refused", "rest_long", "wait_until"]
 
 
 def examples(number: int) -> int:
-    """How many examples a property tries in this hypothesis profile: ``number`` in the default one
-    (100 examples), and in proportion in the others."""
+    """How many examples a property tries in this hypothesis profile: ``number`` in one of 100
+    examples, and in proportion in the others."""
     return max(1, number * settings().max_examples // 100)
 
 
