@@ -23,6 +23,7 @@ MORE_SEEDS = examples(100)
 SEEN_WITHIN = 50  # seeds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", rest_long(range(SEEDS + MORE_SEEDS), SEEDS))
 def test_whatever_happens_the_figures_are_those_of_one_pass(seed: int) -> None:
     """Crashes, rebalances, lost answers, roll-backs and wrong clocks, in any order and mix."""
@@ -31,6 +32,7 @@ def test_whatever_happens_the_figures_are_those_of_one_pass(seed: int) -> None:
     asyncio.run(play(system, actions))
 
 
+@pytest.mark.slow
 def test_the_schedules_hold_every_trouble() -> None:
     """A few seeds have workers die at every call, refused writes, and conversations expire."""
     seen: Counter[str] = Counter()

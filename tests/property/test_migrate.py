@@ -85,6 +85,7 @@ class Configured(Group):
         return await audit(self.store, options, never)
 
 
+@pytest.mark.slow
 @given(st.data())
 @pytest.mark.parametrize("changes", CHANGES, ids=str)
 def test_a_migration_in_the_middle_of_a_stream(

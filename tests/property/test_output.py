@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -327,6 +328,7 @@ def check(records: list[tuple[bytes, bytes]], data: st.DataObject, turn_scope: s
     assert rows_kept(world.topic.compacted(), turn_scope) == rows
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(1_000))
 @given(records=few_events(), data=st.data())
 def test_whoever_dies_or_wakes_up_late(

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,6 +38,7 @@ def replaying(records: Sequence[Record], out: Path, scale: Scale, turn_scope: st
     return work
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(40))
 @given(
     inputs(),
@@ -64,6 +66,7 @@ def test_kills_do_not_show(
         assert {path.name for path in out.iterdir()} == found.keys()
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(40))
 @given(inputs(), st.integers(1, 3), st.lists(MOMENTS, max_size=3))
 def test_kills_of_a_merge_do_not_show(

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -290,6 +291,7 @@ def test_a_reshard_in_the_middle_of_a_stream(data: st.DataObject) -> None:
     )
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_partitions_that_were_added_under_running_workers(data: st.DataObject) -> None:
     """Workers read on by the old count while producers see the new one, or one in between, so that

@@ -9,6 +9,7 @@ from math import isclose
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -105,6 +106,7 @@ _WAYS = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60))
 @given(
     recorded(),

@@ -116,6 +116,7 @@ async def test_a_changed_bucket_is_found() -> None:
     assert found[0].time_us == place[1] * DEFAULT_WINDOWS[-1].bucket_us
 
 
+@pytest.mark.slow
 async def test_a_lost_bucket_is_found() -> None:
     """Every sum of a bucket that is not there is reported with 0 stored."""
     store = MemoryStore()
@@ -216,6 +217,7 @@ async def test_what_an_expired_conversation_left_is_known() -> None:
     assert found.sums > 1_000
 
 
+@pytest.mark.slow
 async def test_a_changed_bucket_is_found_among_expired_conversations() -> None:
     """What expired conversations left hides no error."""
     store = MemoryStore()

@@ -72,6 +72,7 @@ def rows_at(history: History, steps: range, at: int) -> list[dict[str, Any]]:
     return window_rows(sums, history.dimension)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 1.0])
 def test_at_each_step_the_sums_are_those_of_the_windows(share: float) -> None:
     """Backfilled series and ``windows.json`` of that time are the same numbers."""
@@ -120,6 +121,7 @@ def test_names_beyond_the_limits_are_others() -> None:
     assert {row["agent"] for row in rows} == {f"a{n:02}" for n in range(49)} | {"other"}
 
 
+@pytest.mark.slow
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     """Every line, and what stands above them."""
     history = replayed(agents=["support"]).history()
@@ -137,6 +139,7 @@ def test_equal_input_gives_equal_lines(tmp_path: Path) -> None:
     assert (tmp_path / BUCKETS).read_bytes() == one
 
 
+@pytest.mark.slow
 def test_sums_of_several_replays_add_up(tmp_path: Path) -> None:
     """Conversations replayed apart give what they give together."""
     halves = []
@@ -199,6 +202,7 @@ def run(*arguments: str) -> str:
     return done.stderr
 
 
+@pytest.mark.slow
 def test_a_parser_of_openmetrics_takes_what_is_written(directory: Path) -> None:
     """Families are gauges; a series' samples stand together, and go forward in time."""
     said = run(str(directory))
@@ -239,6 +243,7 @@ def test_labels_of_ones_own_replace_the_usual_ones(directory: Path) -> None:
     assert all('job="past",who="a \\"quoted\\" one"}' in line for line in series)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [

@@ -221,6 +221,7 @@ SEQUENCES: dict[str, list[Body]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [*KINDS, *SEQUENCES])
 async def test_what_the_cache_drops_is_freed_without_the_collector(kind: str) -> None:
     """Nothing in a conversation refers in a circle, so that the cache bounds memory at once."""

@@ -54,6 +54,7 @@ def test_simulated_intervals_are_the_real_ones(shape: Shape, n: int) -> None:
         assert high.tolist() == pytest.approx([one.ci_high for one in real], abs=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", ALL, ids=lambda shape: shape.name)
 @pytest.mark.parametrize("n", [14, 40])
 def test_simulated_tests_are_the_real_ones(shape: Shape, n: int) -> None:
@@ -82,6 +83,7 @@ def test_intervals_hold_the_true_value(shape: Shape) -> None:
     assert len(rates) >= 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", ALL, ids=lambda shape: shape.name)
 @pytest.mark.parametrize("n", [20, 50])
 def test_tests_find_few_differences_that_are_not_there(shape: Shape, n: int) -> None:

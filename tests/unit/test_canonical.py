@@ -121,6 +121,7 @@ def test_powers_of_ten() -> None:
             assert agrees(f"[{plain}]".encode()), token
 
 
+@pytest.mark.slow
 def test_every_character() -> None:
     """Every character is written as `json` writes it, whether it was escaped or not."""
     for code in (*range(0xD800), *range(0xE000, 0x10000), 0x10000, 0x1F600, 0x10FFFF):

@@ -460,6 +460,7 @@ def test_json_is_what_out_holds_and_the_same_each_time(folder: Path) -> None:
     assert json.loads(first)["family"]["size"] == 2
 
 
+@pytest.mark.slow
 def test_replays_are_compared_by_conversation(folder: Path) -> None:
     """The rows of a replay against themselves: no difference, p is 1."""
     invoke("generate", "--out", "t.jsonl", "--conversations", "12")

@@ -227,6 +227,7 @@ def test_every_field_is_described(schema: dict[str, Any]) -> None:
     assert all(definition["description"] for definition in schema["$defs"].values())
 
 
+@pytest.mark.slow
 def test_published_examples_are_accepted() -> None:
     """The examples in the documents, whole events and single values alike, are valid."""
     for example in json_schema()["examples"]:

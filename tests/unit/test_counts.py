@@ -33,6 +33,7 @@ def counted(kernel: str, hash_seed: int = 0) -> dict[str, float]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kernel", "how"),
     [
@@ -45,6 +46,7 @@ def test_no_event_calls_more(kernel: str, how: str) -> None:
     hold({f"{BY_KIND[kind]}, {how}": value for kind, value in counted(kernel).items()})
 
 
+@pytest.mark.slow
 @pytest.mark.compiled
 def test_counts_are_the_same_in_every_run() -> None:
     """Another order of sets changes nothing with the kernel."""

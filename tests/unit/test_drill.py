@@ -194,6 +194,7 @@ def test_pages_about_the_system_are_not_shared_out_among_agents() -> None:
     assert group.pages_a_month == pytest.approx(365.25 / 12 / 2)
 
 
+@pytest.mark.slow
 def test_an_incident_is_told_from_so_many_turns_as_the_sum_of_them_needs() -> None:
     """A gate that skips nearly all shows in some turns, not in one; a healthy day never does."""
     shelf, agent = Libraries(200), roster(1, 1)[0]

@@ -156,6 +156,7 @@ def test_label_values_are_named_for_every_label() -> None:
         assert all(series.windows for known in series.values if known)
 
 
+@pytest.mark.slow
 @given(st.lists(st.one_of(CHANGE, SCRAPE), max_size=30))
 def test_gauges_are_the_sums_of_the_owned_partitions(
     steps: list[tuple[int, int, str, dict[str, int]] | tuple[int, set[int]]],
@@ -211,6 +212,7 @@ def test_a_scrape_shows_the_moment_it_was_prepared() -> None:
     )
 
 
+@pytest.mark.slow
 def test_hostile_input_cannot_exceed_the_limit_of_series() -> None:
     """With every agent in every series a worker exports at most 20,000, and sums stay exact."""
     partitions = [full(AGENTS, ROUTES), full(AGENTS, ROUTES)]
@@ -241,6 +243,7 @@ def test_any_limit_holds(limit: int) -> None:
     assert all(everything[key] == number for key, number in totals.items())
 
 
+@pytest.mark.slow
 def test_every_ranked_metric_there_may_be_keeps_the_limit() -> None:
     """With as many as settings can name, zeros included, a worker exports at most 20,000."""
     metrics = live_metrics(f"ndcg@{k}" for k in range(1, MAX_RETRIEVAL + 1))
@@ -253,6 +256,7 @@ def test_every_ranked_metric_there_may_be_keeps_the_limit() -> None:
     assert over_agents(found) == over_agents(expected([partition], NOW_US))
 
 
+@pytest.mark.slow
 def test_routes_beyond_the_registry_cannot_exceed_the_limit() -> None:
     """Even stored buckets with thousands of routes keep to the limit, core series first."""
     partition = full(["a", "b"], (f"route-{n}" for n in range(5_000)))

@@ -143,6 +143,7 @@ def test_a_label_in_its_results_batch_has_a_delay() -> None:
     assert fed.seen.counts["labels_waiting"] == 0
 
 
+@pytest.mark.slow
 def test_what_is_dropped_is_free_at_once() -> None:
     """Nothing refers in a circle, so that nothing waits for the collector."""
     fed = Fed()

@@ -107,6 +107,7 @@ def test_every_figure_of_a_replay_can_be_asked_for() -> None:
 # -- commands ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_replay_fails_above_its_bound_and_passes_below(folder: Path) -> None:
     """Exit code 1 and a line for each condition that holds; the files are written all the same."""
     invoke("generate", "--out", "t.jsonl", "--conversations", "5")

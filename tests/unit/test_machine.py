@@ -69,6 +69,7 @@ def test_the_head_says_what_is_compiled() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_command_prints_the_report_of_a_part() -> None:
     """Behind the head, from the process that the part runs in."""
     command = [sys.executable, "-m", "benchmarks", "cost", "--quick", "--rounds", "1"]

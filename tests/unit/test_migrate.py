@@ -166,6 +166,7 @@ async def test_it_lists_what_changes() -> None:
     assert (changes[0].before, changes[0].after) == (2, 3)
 
 
+@pytest.mark.slow
 async def test_a_migration_may_be_cut_off_anywhere() -> None:
     """Wherever it dies, the state is that before or that after; workers are refused until it has
     been run again; and that ends as if nothing had happened."""

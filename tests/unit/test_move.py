@@ -95,6 +95,7 @@ async def rebuilt() -> tuple[Group, Callable[[Group], Awaitable[Any]]]:
     return await halfway_configured(), anew
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", [1, 2])
 @pytest.mark.parametrize("make", [migrated, resharded, rebuilt])
 async def test_a_store_that_goes_back_while_drafts_are_built(

@@ -51,6 +51,7 @@ def test_the_page_is_current() -> None:
     assert page() == text, "run: make docs"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FEW)
 def test_a_broken_build_is_caught(tmp_path: Path, name: str) -> None:
     """Its check fails, and shows what it should."""

@@ -7,6 +7,7 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
@@ -199,6 +200,7 @@ def hostile(number: int) -> dict[str, Any]:
     return made
 
 
+@pytest.mark.slow
 def test_hostile_events_make_no_more_series_than_allowed() -> None:
     """Agents and routes without end become other, are counted, and nothing private is shown."""
     observed = Observed()

@@ -538,6 +538,7 @@ def command(*arguments: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
+@pytest.mark.slow
 def test_a_replay_of_traces_says_what_became_of_spans(tmp_path: Path) -> None:
     """Counts and the first bad spans stand in run.json, the figures in the report."""
     path = tmp_path / "traces.json"
@@ -562,6 +563,7 @@ def test_a_replay_of_traces_says_what_became_of_spans(tmp_path: Path) -> None:
     assert report["counts"]["conversations"] == 1
 
 
+@pytest.mark.slow
 def test_a_damaged_file_ends_the_command_with_one_error(tmp_path: Path) -> None:
     """Exit code 2, one line, and no half report."""
     path = tmp_path / "traces.bin"

@@ -104,6 +104,7 @@ def test_moved_times_keep_their_distances(offsets_us: list[int], speed: Fraction
         assert abs(moment_us - (LATER_US + us / speed)) <= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("speed", [1, 10])
 def test_a_moved_recording_has_the_figures_of_the_recording(speed: int) -> None:
     """Times are other ones; what came after what is the same, and so are the rows."""

@@ -61,6 +61,7 @@ def test_the_bytes_are_those_of_the_client(name: str | bytes, arguments: list[An
     assert packed == b"".join(usual.pack_command(name, *arguments))
 
 
+@pytest.mark.slow
 @given(NAMES, ARGUMENTS, OTHERS)
 def test_other_types_are_taken_and_refused_as_by_the_client(
     name: str | bytes, arguments: list[Any], other: object

@@ -98,6 +98,7 @@ async def test_an_agent_has_figures_of_its_own(showcase: Showcase) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [window.name for window in DEFAULT_WINDOWS])
 async def test_the_page_agrees_with_metrics(window: str) -> None:
     """Counts on the page are those that ``/metrics`` shows at the same moment."""

@@ -49,6 +49,7 @@ async def ours(records: Sequence[TrafficRecord]) -> dict[str, Figures]:
     return await totals_of(path.store, Settings.model_validate({}).engine_config())
 
 
+@pytest.mark.slow
 async def test_the_figures_are_ours(sent: list[TrafficRecord]) -> None:
     """A peer's rules are simpler, and come to the same figures over the workload."""
     expected = await ours(sent)
@@ -56,6 +57,7 @@ async def test_the_figures_are_ours(sent: list[TrafficRecord]) -> None:
     assert differences(expected, counted(sent)) == []
 
 
+@pytest.mark.slow
 async def test_the_order_does_not_matter(sent: list[TrafficRecord]) -> None:
     """Peers read two topics in any order, and each record at least once."""
     shuffled = [*sent, *sent[::7]]

@@ -99,6 +99,7 @@ async def cut_off(first: Group, step: int) -> AsyncIterator[tuple[int, Group]]:
     assert left > 20
 
 
+@pytest.mark.slow
 async def test_a_merge_may_be_cut_off_anywhere() -> None:
     """Wherever it dies, running it again ends as if nothing had happened."""
     expected = await untorn()

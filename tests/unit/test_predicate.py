@@ -242,6 +242,7 @@ def test_a_rule_sees_what_was_recorded(folder: Path) -> None:
     del sys.modules["looking"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "scale", [SPOOLED, IN_PARTS, Scale(small_records=0, piece_bytes=20_000, processes=2)]
 )

@@ -52,6 +52,7 @@ async def test_a_migration_sends_all_rows() -> None:
     assert await whole(group)
 
 
+@pytest.mark.slow
 async def test_a_migration_that_is_cut_off_sends_all_rows_in_the_end() -> None:
     """Wherever it dies, once it has been run again the topic is whole."""
     first = await halfway()

@@ -132,6 +132,7 @@ IR_MEASURES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "measure"), IR_MEASURES)
 def test_ir_measures_agrees(name: str, measure: str) -> None:
     """Three thousand random runs score as ir-measures scores them."""
@@ -153,6 +154,7 @@ def test_gdeval_agrees(k: int) -> None:
         assert {query: mine[query] for query in theirs} == pytest.approx(theirs, abs=5.001e-6)
 
 
+@pytest.mark.slow
 def test_sklearn_agrees() -> None:
     """NDCG over fully judged lists of one length without ties is scikit-learn's."""
     draw = np.random.default_rng(7)

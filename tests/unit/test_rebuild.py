@@ -95,6 +95,7 @@ async def test_other_settings_read_the_topics_again() -> None:
     assert await group.shown() == await anew()
 
 
+@pytest.mark.slow
 async def test_a_rebuild_may_be_cut_off_anywhere() -> None:
     """Wherever it dies, workers are refused until it has been run again; and that ends as if
     nothing had happened."""

@@ -219,6 +219,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
     assert "\n" not in message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["truncated.jsonl.gz", "truncated.jsonl.zst", "missing.parquet"])
 def test_a_replay_of_it_ends_with_2_and_no_report(tmp_path: Path, name: str) -> None:
     """One line on standard error, and nothing that could be taken for a report."""

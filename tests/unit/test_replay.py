@@ -187,6 +187,7 @@ def test_a_spool_that_was_cut_is_not_taken_for_whole(tmp_path: Path) -> None:
         run(task(traffic(), out, SPOOLED), Told())
 
 
+@pytest.mark.slow
 def test_more_pieces_than_files_may_be_open_are_merged(tmp_path: Path) -> None:
     """Hundreds of pieces are merged in steps, to the same bytes."""
     told = Told()
@@ -196,6 +197,7 @@ def test_more_pieces_than_files_may_be_open_are_merged(tmp_path: Path) -> None:
     assert files_of(tmp_path / "parts") == replayed(traffic(), tmp_path / "whole", AT_ONCE)
 
 
+@pytest.mark.slow
 def test_members_that_are_missing_are_named(tmp_path: Path) -> None:
     """Two members of three make a report that says which is missing, and can be completed."""
     directories = []

@@ -69,6 +69,7 @@ def test_a_turn_with_a_row_and_an_answer_is_scored(tmp_path: Path) -> None:
     assert last[1]["scores"]["support_density"] == 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("turn_scope", ["last", "all"])
 def test_a_spool_changes_nothing(tmp_path: Path, turn_scope: str) -> None:
     """In memory, by way of the disk, and in pieces: the same bytes."""

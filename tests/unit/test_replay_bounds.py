@@ -83,6 +83,7 @@ def assert_near(found_bytes: float, said_bytes: int) -> None:
     assert said_bytes / 2 < found_bytes <= said_bytes
 
 
+@pytest.mark.slow
 def test_a_row_takes_what_the_docs_say(bytes_each: BytesEach) -> None:
     """Through all figures, intervals and strata."""
 
@@ -262,6 +263,7 @@ def _small_and_large(out: Path, piece_bytes: int) -> tuple[Peaks, Peaks]:
     return peaks_of(small, out / "small", piece_bytes), peaks_of(large, out / "large", piece_bytes)
 
 
+@pytest.mark.slow
 def test_records_are_not_held(tmp_path: Path) -> None:
     """Four times the input takes no more to spool and compute, in pieces as large."""
     one = sum(len(record.value or b"") for record in texts("conversation-000000"))
@@ -273,6 +275,7 @@ def test_records_are_not_held(tmp_path: Path) -> None:
     assert after.computing - before.computing < added / 4
 
 
+@pytest.mark.slow
 def test_merging_holds_what_the_docs_say(tmp_path: Path) -> None:
     """Of as many pieces larger ones take what is said of rows, searches and answers."""
     before, after = small_and_large(tmp_path, KIB * KIB)

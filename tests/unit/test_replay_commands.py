@@ -79,6 +79,7 @@ def refused(folder: Path, *arguments: str, limit_bytes: int | None = None) -> st
     return errors[0]
 
 
+@pytest.mark.slow
 def test_an_input_of_which_nothing_can_be_used_is_said(folder: Path) -> None:
     """The bad records are in the report, exit code 0, and a warning stands on standard error."""
     (folder / "wide.jsonl").write_text(LINES, encoding="utf-16")
@@ -89,6 +90,7 @@ def test_an_input_of_which_nothing_can_be_used_is_said(folder: Path) -> None:
     assert "warning" not in done(folder, "replay", "events.jsonl", "--out", "out")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["report.html", "run.json", "queries.jsonl"])
 def test_a_file_that_replay_and_report_cannot_write_is_named(folder: Path, name: str) -> None:
     """Exit code 2, as 1 says that a threshold was crossed."""
@@ -119,6 +121,7 @@ def evaluated(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "name"),
     [
@@ -142,6 +145,7 @@ def damage(old: bytes, new: bytes) -> Callable[[bytes], bytes]:
     return lambda data: data.replace(old, new, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
@@ -163,6 +167,7 @@ def test_bytes_that_no_replay_writes_are_refused(
     assert f"out/{name}, {message}" in refused(folder, "report", "out", "--out", "again")
 
 
+@pytest.mark.slow
 def test_no_file_of_another_run_stays_beside_a_report(folder: Path) -> None:
     """A replay leaves no older Parquet, an evaluation no rows that a comparison would take."""
     (folder / "qrels").write_text("q 0 a 1\n")

@@ -47,6 +47,7 @@ def replaying(records: Sequence[Record], out: Path, scale: Scale, **others: Any)
     return work
 
 
+@pytest.mark.slow
 def test_a_replay_may_be_killed_at_every_moment(tmp_path: Path) -> None:
     """Before each record, and each file that is opened, moved or deleted: the rest gives the same.
 
@@ -63,6 +64,7 @@ def test_a_replay_may_be_killed_at_every_moment(tmp_path: Path) -> None:
         assert {path.name for path in out.iterdir()} == {*FILES}
 
 
+@pytest.mark.slow
 def test_a_merge_in_steps_may_be_killed(tmp_path: Path) -> None:
     """Of more parts than there may be open files, half made into fewer, nothing is taken twice."""
     records, scale = many(), Scale(small_records=0, piece_bytes=150)
@@ -97,6 +99,7 @@ def many() -> list[Record]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, 2, 3])
 def test_processes_and_members_do_not_show(processes: int, tmp_path: Path) -> None:
     """Any number of processes, and members of which each has so many, give the same files."""
@@ -116,6 +119,7 @@ def test_processes_and_members_do_not_show(processes: int, tmp_path: Path) -> No
     assert files_of(together) == whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packed", ["jsonl", "jsonl.gz", "jsonl.zst", "parquet"])
 def test_the_order_of_input_files_does_not_show(packed: str, tmp_path: Path) -> None:
     """But in what names files and numbers records: the source, and the bad records."""

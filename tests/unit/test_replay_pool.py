@@ -51,6 +51,7 @@ def let_go(result: Callable[[], object], lock: IO[str]) -> None:
     fcntl.flock(lock, fcntl.LOCK_UN)
 
 
+@pytest.mark.slow
 def test_a_pool_whose_process_died_says_so_however_late_it_is_asked() -> None:
     """Whether the death is noticed when a result is waited for or when the next call is begun."""
     with several(2) as pool:
@@ -75,6 +76,7 @@ def told_after(killing: Told, folder: Path) -> Told:
     return told
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_is_told_of_and_its_work_is_left(tmp_path: Path) -> None:
     """A killed worker process ends the replay with a clear error; the same command goes on."""
 
@@ -88,6 +90,7 @@ def test_a_process_that_dies_is_told_of_and_its_work_is_left(tmp_path: Path) -> 
     assert "pieces were computed before" in told.notes[0]
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_while_pieces_are_merged_is_told_of(tmp_path: Path) -> None:
     """The pieces are kept, and the same command makes the report of them."""
 

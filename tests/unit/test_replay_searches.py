@@ -121,6 +121,7 @@ def test_under_overlap_what_needs_the_whole_truth_is_null(tmp_path: Path) -> Non
     assert (first["scores"]["mrr"], second["scores"]["mrr"]) == (0.0, 1 / 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("turn_scope", ["last", "all"])
 def test_a_spool_changes_nothing(tmp_path: Path, turn_scope: str) -> None:
     """In memory, by way of the disk, and in pieces: the same bytes."""

@@ -139,6 +139,7 @@ CHOSEN = {"confidence_intervals": True, "interval": "bca", "confidence": 0.8, "r
           "seed": 5}  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [AT_ONCE, IN_PARTS], ids=["at once", "in parts"])
 def test_the_intervals_of_a_report_are_made_as_its_settings_say(
     scale: Scale, tmp_path: Path
@@ -165,6 +166,7 @@ def test_the_intervals_of_a_report_are_made_as_its_settings_say(
     assert shown(scores, "mean", **options).items() <= answers.items()
 
 
+@pytest.mark.slow
 def test_a_report_may_have_no_intervals(tmp_path: Path) -> None:
     """Means and spreads are the same, and every bound is null."""
     off = {**CHOSEN, "confidence_intervals": False}

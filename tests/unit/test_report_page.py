@@ -89,6 +89,7 @@ def compared(folder: Path) -> Path:
 PAGES = [(evaluated, "report.html"), (compared, "compare.html")]
 
 
+@pytest.mark.slow
 def test_a_replay_has_every_part(replayed: Path) -> None:
     """The headline comes first, then figures of rows, searches and answers, and the settings."""
     page = Read((replayed / "report.html").read_text(encoding="utf-8"))
@@ -277,6 +278,7 @@ def test_names_of_runs_and_metrics_are_text(folder: Path) -> None:
     assert "<b>mrr" in page.text
 
 
+@pytest.mark.slow
 def test_the_same_input_gives_the_same_page(folder: Path, replayed: Path) -> None:
     """Pages have no time and no path on them."""
     invoke("replay", "t.jsonl", "--out", "again")
@@ -426,6 +428,7 @@ def test_a_figure_has_the_name_to_type_beside_its_title(replayed: Path) -> None:
     assert "SRR srr" not in page.text
 
 
+@pytest.mark.slow
 def test_a_page_shows_what_passed_by_as_what_it_reads(tmp_path: Path) -> None:
     """Searches that were gathered while a replay was written give the page of its files."""
     _, searches = run(task(traffic(), tmp_path, SPOOLED), Told())

@@ -242,12 +242,14 @@ def seen() -> Counter[str]:
     return counts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("feature", EXPECTED)
 def test_feature_occurs(seen: Counter[str], feature: str) -> None:
     """A few hundred generated streams contain the feature."""
     assert seen[feature] > 0, sorted(seen.items(), key=str)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, derandomize=True, database=None)
 @given(st.data())
 def test_arrivals_hold_every_record(data: st.DataObject) -> None:
@@ -258,6 +260,7 @@ def test_arrivals_hold_every_record(data: st.DataObject) -> None:
     assert not Counter(stream) - Counter(record for batch in batches for record in batch)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, derandomize=True, database=None)
 @given(st.data())
 def test_arrival_order_changes_nothing(data: st.DataObject) -> None:
@@ -270,6 +273,7 @@ def test_arrival_order_changes_nothing(data: st.DataObject) -> None:
     assert {**here.counts, "events": 0, "invalid": 0} == {**there.counts, "events": 0, "invalid": 0}
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, derandomize=True, database=None)
 @given(streams(min_events=3, max_events=6, conversations=1))
 def test_bounds_are_kept(stream: list[KeyedRecord]) -> None:

@@ -388,6 +388,7 @@ async def test_rebuild_ends_as_a_replay_of_the_log(kind: Any) -> None:
     assert await world.shown() == replayed(world.log.all)
 
 
+@pytest.mark.slow
 @BY_KIND
 async def test_a_rebuild_may_be_cut_off_anywhere(kind: Any) -> None:
     """Wherever it dies: what is shown is the old state, none, or one pass over what was read since;
@@ -409,6 +410,7 @@ async def test_a_rebuild_may_be_cut_off_anywhere(kind: Any) -> None:
     assert places.count("after wipe") == (1 if kind is lost else 1 + STEPS)
 
 
+@pytest.mark.slow
 @BY_KIND
 async def test_a_rebuild_that_was_cut_off_is_not_undone_by_halt(kind: Any) -> None:
     """If the policy is `halt` meanwhile, the partition is held, or ends as a replay."""
@@ -480,6 +482,7 @@ async def test_after_continue_there_is_no_gap(kind: Any) -> None:
     assert world.told == []
 
 
+@pytest.mark.slow
 @BY_KIND
 async def test_continue_may_be_cut_off_anywhere(kind: Any) -> None:
     """Wherever it dies, the next worker goes on with what an undisturbed one has."""

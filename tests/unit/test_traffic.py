@@ -153,6 +153,7 @@ def test_another_seed_gives_other_traffic() -> None:
     assert list(generate(SMALL)) != list(generate(replace(SMALL, seed=6)))
 
 
+@pytest.mark.slow
 def test_arrival_order() -> None:
     """Record timestamps never fall, and conversations overlap."""
     records = made(PROFILE)[0]
@@ -235,6 +236,7 @@ def test_faults_can_be_switched_off() -> None:
     assert ledger.out_of_order == 0
 
 
+@pytest.mark.slow
 def test_share_of_duplicates() -> None:
     """A quarter of the results repeat their turn, and a coarse independent look agrees."""
     _, ledger = made(PROFILE)
@@ -247,6 +249,7 @@ def test_share_of_duplicates() -> None:
         assert share == pytest.approx(ledger.duplicate_share(agent), abs=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("iterations", "share"), [((1, 4), 0.25), ((3, 12), 0.4), ((1, 8), 0.0), ((2, 2), 0.1)]
 )
@@ -256,6 +259,7 @@ def test_duplicates_follow_the_profile(iterations: tuple[int, int], share: float
     assert ledger.duplicate_share() == pytest.approx(share, abs=0.02)
 
 
+@pytest.mark.slow
 def test_sizes() -> None:
     """An event with one search of ten results has about 4.6 KB, and the size is a parameter."""
 
@@ -337,6 +341,7 @@ def test_labels_can_be_switched_off() -> None:
     assert {record.stream for record in records} == {"events"}
 
 
+@pytest.mark.slow
 def test_same_pages_raises_the_duplicates_of_its_agent_only() -> None:
     """An index that returns the same pages shows in its agent, in its time, and nowhere else."""
     incident = Incident("it-desk", 1200, 2400, "same_pages", 0.8)
