@@ -49,7 +49,7 @@ class Outgoing(NamedTuple):
 
 def send(
     file: Annotated[
-        str, typer.Argument(help="A file of events, or - for standard input.", metavar="[FILE|-]")
+        str, typer.Argument(help="A file of events, or - for standard input.", metavar="FILE")
     ] = "-",
     now: Annotated[
         bool,

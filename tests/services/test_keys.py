@@ -83,6 +83,7 @@ async def test_a_difference_is_logged_once_shown_by_a_gauge_and_refused_by_check
     assert "keys ok workers repartition" in text
 
 
+@pytest.mark.long  # the unit tests show the same of every partitioner
 async def test_topics_that_agree_raise_no_alarm(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
