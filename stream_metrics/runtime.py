@@ -197,8 +197,14 @@ class Runtime:
             settings.metrics.window_specs(),
             settings.metrics.agents,
             settings.metrics.dimension,
+            runbook_url=settings.web.runbook_url,
         )
-        worst = WorstConversations(lambda: self._source, self._owned, self._now_us)
+        worst = WorstConversations(
+            lambda: self._source,
+            self._owned,
+            self._now_us,
+            conversation_url=settings.web.conversation_url,
+        )
         self.page = PageServer(Board(inputs), worst)
 
     def _now_us(self) -> int:

@@ -22,6 +22,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from stream_metrics.adapters.links import ALERT, CONVERSATION, checked
 from stream_metrics.dedup.tables import (
     IGNORED_FIELDS,
     DedupRules,
@@ -590,6 +591,24 @@ class WebSettings(_Part):
         description="without users: names with a dot under which the page is served, beside the "
         "machine's own; `.example.org` is all names below it",
     )
+
+    conversation_url: str | None = None
+    """Link to where a conversation's trace is, such as
+    `https://traces.example.org/{conversation_id}`: on the page, in `stream-metrics top` and in
+    reports."""
+    runbook_url: str | None = None
+    """Link to an alert's runbook, such as `https://docs.example.org/runbooks/{alert}`: beside each
+    rule on the page. Without it the page names the file in the repository, as the alerts do."""
+
+    @field_validator("conversation_url")
+    @classmethod
+    def _to_a_conversation(cls, template: str | None) -> str | None:
+        return None if template is None else checked(template, CONVERSATION)
+
+    @field_validator("runbook_url")
+    @classmethod
+    def _to_a_runbook(cls, template: str | None) -> str | None:
+        return None if template is None else checked(template, ALERT)
 
     @field_validator("allowed_hosts")
     @classmethod

@@ -42,6 +42,8 @@ class Showcase:
     max_streams: int = MAX_STREAMS
     interval_seconds: float = 0.2
     kept_seconds: float = 0.0
+    conversation_url: str | None = None
+    runbook_url: str | None = None
     board: Board = field(init=False)
     collector: WindowCollector = field(init=False)
     worst: WorstConversations = field(init=False)
@@ -57,7 +59,14 @@ class Showcase:
         return showcase
 
     def __post_init__(self) -> None:
-        inputs = Inputs(self.registry, self.health, self.windows, self.owned, lambda: self.now_us)
+        inputs = Inputs(
+            self.registry,
+            self.health,
+            self.windows,
+            self.owned,
+            lambda: self.now_us,
+            runbook_url=self.runbook_url,
+        )
         self.board = Board(inputs, interval_seconds=self.interval_seconds)
         self.collector = WindowCollector(self.windows, lambda: self.now_us)
         self.worst = WorstConversations(
@@ -65,6 +74,7 @@ class Showcase:
             self.owned,
             lambda: self.now_us,
             kept_seconds=self.kept_seconds,
+            conversation_url=self.conversation_url,
         )
 
     def runs_well(self) -> None:

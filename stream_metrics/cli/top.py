@@ -7,6 +7,7 @@ import json
 from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Any, Final
 
 import typer
@@ -15,6 +16,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from stream_metrics.adapters.links import CONVERSATION, filled
 from stream_metrics.adapters.redis.connect import connect
 from stream_metrics.adapters.redis.errors import StoreRefused
 from stream_metrics.cli.common import (
@@ -132,7 +134,8 @@ async def _top(settings: Settings, request_at: Any, rankings: tuple[str, ...]) -
             )
         agents = settings.metrics.agents
         found = await whole(store, settings.engine_config(), agents, request_at(last_us))
-        return found.document(rankings)
+        link = partial(filled, settings.web.conversation_url, CONVERSATION)
+        return found.document(rankings, link)
     finally:
         await store.close()
 
@@ -160,14 +163,38 @@ def _show(document: dict[str, Any], dimension: str, rankings: tuple[str, ...]) -
             table = _ranking(rows, dimension, wide=console.width >= WIDE)
             console.print(Padding(table, (0, 0, 0, 2)))
         else:
-            why = "none in this window" if document["results"] else "no results in this window"
-            console.print(Text(f"  {why}", style="dim"))
-        listed |= {row["conversation_id"]: row for row in rows if row["pairs"]}
-    if listed:
+            console.print(Text(f"  {_nothing(document, ranking)}", style="dim"))
+        listed |= {row["conversation_id"]: row for row in rows}
+    linked = [row for row in listed.values() if row["url"]]
+    if linked:
+        console.print(Text("\nTheir traces", style="bold"))
+    for row in linked:
+        console.print(Text(f"  {row['url']}"), soft_wrap=True)
+    repeating = [row for row in listed.values() if row["pairs"]]
+    if repeating:
         console.print(Text("\nTheir duplicates: which result repeats which", style="bold"))
-    for row in listed.values():
+    for row in repeating:
         console.print(Text(f"  {printable(row['conversation_id'])}", style="cyan"))
         console.print(Padding(_pairs(row), (0, 0, 0, 4)))
+
+
+def _nothing(document: dict[str, Any], ranking: str) -> str:
+    """Why nothing is in a ranking: there is nothing bad, or too little data to tell."""
+    judged, least = document["judged"][ranking], document["min_results"]
+    if not document["results"]:
+        return "no results in this window"
+    if not judged:
+        few = {
+            "highest_srr": f"{least} results or more",
+            "lowest_sre": f"{least} labelled results or more",
+            "most_wasted_iterations": "an iteration whose documents are labelled",
+        }
+        return f"cannot tell: no conversation has {few[ranking]}"
+    of = {
+        "highest_srr": f"repeats a result, of {judged:,} with {least} results or more",
+        "most_wasted_iterations": f"wasted an iteration, of {judged:,} with labelled iterations",
+    }
+    return f"no conversation {of[ranking]}"
 
 
 def _heading(document: dict[str, Any], dimension: str) -> Text:

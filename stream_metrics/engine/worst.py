@@ -51,9 +51,10 @@ class Pair(NamedTuple):
 class Part:
     """What one conversation adds to a window.
 
-    ``wasted_iterations``: settled ones without gain; they searched, are judged, and brought nothing
-    good that was new. ``settled_results``, ``settled_good`` and ``settled_gain`` are over settled
-    iterations, as in the windows. ``last_us`` is the time of the latest iteration.
+    ``wasted_iterations``: of ``settled_iterations`` those without gain; they searched, are judged,
+    and brought nothing good that was new. ``settled_results``, ``settled_good`` and
+    ``settled_gain`` are over settled iterations, as in the windows. ``last_us`` is the time of the
+    latest iteration.
     """
 
     conversation_id: str
@@ -63,6 +64,7 @@ class Part:
     wasted_iterations: int = 0
     results: int = 0
     duplicates: int = 0
+    settled_iterations: int = 0
     settled_results: int = 0
     settled_good: int = 0
     settled_gain: int = 0
@@ -91,6 +93,7 @@ class Part:
             "results": self.results,
             "duplicates": self.duplicates,
             "srr": self.srr,
+            "settled_iterations": self.settled_iterations,
             "settled_results": self.settled_results,
             "settled_good_results": self.settled_good,
             "settled_gain": self.settled_gain,
@@ -110,6 +113,7 @@ def part_of(conversation: Conversation, scope: Scope, config: EngineConfig) -> P
         part.results += iteration.results
         part.duplicates += iteration.results - iteration.unique
         if settled(iteration.unique, iteration.labelled, config.settled_percent):
+            part.settled_iterations += 1
             part.settled_results += iteration.results
             part.settled_good += iteration.good
             part.settled_gain += iteration.gain
@@ -154,6 +158,9 @@ Order = tuple[float, int, str]
 class Worst:
     """The worst conversations of those offered, at most ``limit`` in each ranking.
 
+    ``judged`` says by ranking how many conversations had enough data to be in it: where it is 0, an
+    empty ranking says nothing.
+
     SRR and SRE are ranked from ``min_results`` results on, because a share of few says little.
     Equal shares are ordered by how many results they are of, then by conversation id. Of each
     conversation the first ``max_pairs`` duplicates are kept.
@@ -170,6 +177,7 @@ class Worst:
     ) -> None:
         self.conversations = 0
         self.results = 0
+        self.judged = dict.fromkeys(RANKINGS, 0)
         self._scope = scope
         self._config = config
         self._limit = limit
@@ -184,6 +192,8 @@ class Worst:
             return
         self.conversations += 1
         self.results += part.results
+        for name in self._judges(part):
+            self.judged[name] += 1
         kept = False
         for name, order in self._orders(part):
             ranked = self._ranked[name]
@@ -197,12 +207,21 @@ class Worst:
                     break
                 part.pairs.append(pair)
 
+    def _judges(self, part: Part) -> Iterator[str]:
+        """The rankings that a part has enough data for."""
+        if part.results >= self._min_results:
+            yield "highest_srr"
+        if part.settled_results >= self._min_results:
+            yield "lowest_sre"
+        if part.settled_iterations:
+            yield "most_wasted_iterations"
+
     def _orders(self, part: Part) -> Iterator[tuple[str, Order]]:
         """Where a part belongs, the worst first."""
-        srr, sre = part.srr, part.sre
-        if srr and part.results >= self._min_results:
+        srr, sre, judges = part.srr, part.sre, set(self._judges(part))
+        if srr and "highest_srr" in judges:
             yield "highest_srr", (-srr, -part.results, part.conversation_id)
-        if sre is not None and part.settled_results >= self._min_results:
+        if sre is not None and "lowest_sre" in judges:
             yield "lowest_sre", (sre, -part.settled_results, part.conversation_id)
         if part.wasted_iterations:
             wasted = -part.wasted_iterations

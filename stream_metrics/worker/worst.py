@@ -49,8 +49,16 @@ class Found:
     read: int = 0
     complete: bool = True
 
-    def document(self, rankings: Sequence[str] = RANKINGS) -> dict[str, Any]:
-        """The answer as plain data, the worst first in each ranking."""
+    def document(
+        self,
+        rankings: Sequence[str] = RANKINGS,
+        link: Callable[[str], str | None] = lambda _: None,
+    ) -> dict[str, Any]:
+        """The answer as plain data, the worst first in each ranking.
+
+        ``link`` makes of a conversation id a link to its trace, or None. ``judged`` says of how
+        many conversations each ranking is: those that have enough data for it.
+        """
         request, ranked = self.request, self.worst.rankings()
         return {
             "schema_version": 1,
@@ -63,7 +71,11 @@ class Found:
             "conversations": self.worst.conversations,
             "results": self.worst.results,
             "complete": self.complete,
-            **{name: [part.row() for part in ranked[name]] for name in rankings},
+            "judged": {name: self.worst.judged[name] for name in rankings},
+            **{
+                name: [part.row() | {"url": link(part.conversation_id)} for part in ranked[name]]
+                for name in rankings
+            },
         }
 
 

@@ -442,6 +442,71 @@ async def test_a_spike_is_named_and_leads_to_the_conversations(browser: Browser)
         ]  # fmt: skip
 
 
+async def test_a_conversation_leads_to_its_trace(browser: Browser) -> None:
+    """With a template each of the worst conversations has a link that names nothing but it."""
+    event = searched("a/b?c", 1, ["x"] * 12, NOON_S)
+    url = "https://traces.example.org/{conversation_id}"
+    async with looking(browser, await Showcase.new(event, conversation_url=url)) as looked:
+        await looked.page.locator("#worst-list summary").click()
+        link = looked.page.get_by_role("link", name="Open its trace")
+
+        await expect(link).to_have_attribute("href", "https://traces.example.org/a%2Fb%3Fc")
+        await expect(link).to_have_attribute("rel", "noopener noreferrer")
+    async with looking(browser, await Showcase.new(event)) as looked:
+        await looked.page.locator("#worst-list summary").click()
+        await expect(looked.page.locator("#worst-list table")).to_be_visible()
+        assert await looked.page.get_by_role("link", name="Open its trace").count() == 0
+
+
+async def test_each_rule_leads_to_its_runbook(browser: Browser) -> None:
+    """With a template by a link, without one by the file's name."""
+    linked = await Showcase.new(runbook_url="https://docs.example.org/runbooks/{alert}")
+    async with looking(browser, linked) as looked:
+        await expect(looked.page.get_by_role("link", name="Runbook of SRRSpike")).to_have_attribute(
+            "href", "https://docs.example.org/runbooks/SRRSpike"
+        )
+    async with looking(browser, await Showcase.new()) as looked:
+        await expect(looked.page.locator("#rules")).to_contain_text("docs/runbooks/SRRSpike.md")
+
+
+def gated(conversation: str, decision: str, *, needed: bool) -> list[dict[str, Any]]:
+    """An iteration in which a gate decided, and a label that says what was needed."""
+    found = [] if decision == "skip" else ["a"]
+    event = searched(conversation, 1, found, NOON_S, gate={"decision": decision})
+    if decision == "skip":
+        del event["searches"]
+    label = labelled(conversation, {}) | {"gate": [{"iteration": 1, "search_needed": needed}]}
+    return [event, label]
+
+
+async def test_gate_efficiency_says_how_much_could_have_been_saved(browser: Browser) -> None:
+    """One of five labelled decisions saved a search; two could have, as two were not needed."""
+    decided = [
+        gated("g-1", "skip", needed=False),
+        gated("g-2", "search", needed=False),
+        *(gated(f"g-{n}", "search", needed=True) for n in (3, 4, 5)),
+    ]
+    events = [event for pair in decided for event in pair]
+    async with looking(browser, await Showcase.new(*events)) as looked:
+        tile = looked.page.locator("#tile-gate_efficiency")
+        await expect(tile.locator(".value")).to_have_text("20\u202f%")
+        await expect(tile.locator(".about")).to_have_text(
+            "1 of 5 labelled decisions saved a search"
+        )
+        await expect(tile.locator(".usual")).to_have_text(
+            "2 could have: 50\u202f% of those were saved"
+        )
+
+
+async def test_too_short_conversations_are_no_good_conversations(browser: Browser) -> None:
+    """Where none has enough results to be ranked, the page does not say that none repeats any."""
+    showcase = await Showcase.new(searched("c", 1, ["a", "a"], NOON_S))
+    async with looking(browser, showcase) as looked:
+        await expect(looked.page.locator("#worst-none")).to_have_text(
+            "Cannot tell yet: no conversation has 10 results."
+        )
+
+
 async def test_without_a_stream_it_asks(browser: Browser) -> None:
     """One page more than may have a stream shows its figures all the same."""
     async with looking(browser, await ordinary(max_streams=0)) as looked:

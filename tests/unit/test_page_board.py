@@ -206,6 +206,8 @@ def test_gate_figures_are_of_labelled_decisions() -> None:
 
     assert shown["efficiency"]["value"] == 2 / 7
     assert shown["missed_share"]["value"] == 1 / 7
+    assert shown["saved"] == {"value": 1.0, "part": 2, "whole": 2}
+    assert figures.gate(sums | {"q|search|no": 6})["saved"]["value"] == 2 / 8
     assert shown["skips"]["value"] == 3 / 10
 
 

@@ -118,6 +118,57 @@ def test_json_has_the_ranking_asked_for(namespace: RedisOptions) -> None:
     assert "highest_srr" not in document
 
 
+def test_an_empty_ranking_says_whether_there_was_enough_to_judge(namespace: RedisOptions) -> None:
+    """Conversations that are too short, or without labels, are not called good."""
+    fill(namespace, searched("c-1", 1, ["a", "a"]), searched("c-2", 1, ["a", "b"]))
+
+    short = CliRunner().invoke(app, ["top"]).stdout
+    assert "cannot tell: no conversation has 10 results or more" in short
+    assert "cannot tell: no conversation has 10 labelled results or more" in short
+    assert "cannot tell: no conversation has an iteration whose documents are labelled" in short
+
+    assert "cannot tell: no conversation has 1 labelled results or more" in run().stdout
+    document = json.loads(run("--json").stdout)
+    assert document["judged"] == {
+        "highest_srr": 2,
+        "lowest_sre": 0,
+        "most_wasted_iterations": 0,
+    }
+
+
+def test_a_ranking_is_empty_for_good_where_conversations_were_judged(
+    namespace: RedisOptions,
+) -> None:
+    """It says of how many conversations none is bad."""
+    fill(
+        namespace,
+        searched("c-1", 1, ["a", "b"]),
+        labelled("c-1", {"1.0.a": 3, "1.1.b": 3}),
+        searched("c-2", 1, ["a", "b"]),
+    )
+
+    done = run()
+
+    assert "no conversation repeats a result, of 2 with 1 results or more" in done.stdout
+    assert "no conversation wasted an iteration, of 1 with labelled iterations" in done.stdout
+
+
+def test_each_conversation_has_a_link_to_its_trace(
+    namespace: RedisOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a template, in the text and in JSON; without one, in neither."""
+    fill(namespace, searched("a/b", 1, ["a", "a"]))
+    assert json.loads(run("--json").stdout)["highest_srr"][0]["url"] is None
+    assert "Their traces" not in run().stdout
+    monkeypatch.setenv(
+        "STREAM_METRICS_WEB__CONVERSATION_URL", "https://traces.example.org/{conversation_id}"
+    )
+
+    link = "https://traces.example.org/a%2Fb"
+    assert json.loads(run("--json").stdout)["highest_srr"][0]["url"] == link
+    assert run().stdout.splitlines().count(f"  {link}") == 1
+
+
 def test_a_window_without_results_says_so(namespace: RedisOptions) -> None:
     """An agent that did nothing gives no empty table."""
     fill(namespace, *EVENTS)

@@ -60,6 +60,7 @@ class Inputs:
     agents: tuple[str, ...] = ()
     dimension: str = "agent"
     rules: Sequence[rules.Rule] = rules.RULES
+    runbook_url: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +161,7 @@ class Board:
             self._of_agents(view.agent),
             Worker(operating, self.history, look.reasons, len(look.owned.numbers)),
             inputs.rules,
+            inputs.runbook_url,
         )
         decisions = figures.decisions_window(inputs.specs, window)
         return {

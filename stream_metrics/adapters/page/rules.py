@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from stream_metrics.adapters.links import ALERT, filled
 from stream_metrics.adapters.page import conditions, worker
 from stream_metrics.adapters.page.conditions import (
     CRITICAL,
@@ -184,9 +185,15 @@ RULES: Final = (
 
 
 def judge(
-    agents: Mapping[str, ByWindow], now: Worker, rules: Sequence[Rule] = RULES
+    agents: Mapping[str, ByWindow],
+    now: Worker,
+    rules: Sequence[Rule] = RULES,
+    runbook_url: str | None = None,
 ) -> list[dict[str, Any]]:
-    """The state of every rule: its worst level, and what it found, the worst first."""
+    """The state of every rule: its worst level, and what it found, the worst first.
+
+    ``runbook_url`` is a template for links to runbooks.
+    """
     states = []
     for rule in rules:
         found = sorted(_findings(rule, agents, now), key=lambda f: LEVELS.index(f.level))
@@ -196,6 +203,7 @@ def judge(
                 "title": rule.title,
                 "alert": rule.alert,
                 "runbook": rule.alert and f"{RUNBOOKS}/{rule.alert}.md",
+                "runbook_url": rule.alert and filled(runbook_url, ALERT, rule.alert),
                 "fires": rule.fires,
                 "look": rule.look,
                 "of": "agent" if rule.of_agent else "worker",

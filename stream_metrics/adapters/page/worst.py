@@ -8,8 +8,10 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
+from stream_metrics.adapters.links import CONVERSATION, filled
 from stream_metrics.adapters.page.board import Owned, View
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.ports import StateStore, StoreUnavailable
@@ -45,12 +47,14 @@ class WorstConversations:
         *,
         max_conversations: int = CONVERSATIONS,
         kept_seconds: float = KEPT_SECONDS,
+        conversation_url: str | None = None,
     ) -> None:
         self._source = source
         self._owned = owned
         self._now_us = now_us
         self._max_conversations = max_conversations
         self._kept_seconds = kept_seconds
+        self._link = partial(filled, conversation_url, CONVERSATION)
         self._one = asyncio.Lock()
         self._waiting = 0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="worst")
@@ -92,7 +96,7 @@ class WorstConversations:
             max_conversations=self._max_conversations,
             executor=self._thread,
         )
-        document = found.document() | {
+        document = found.document(link=self._link) | {
             "partitions": {"owned": len(owned.numbers), "total": owned.total},
             "max_conversations": self._max_conversations,
         }

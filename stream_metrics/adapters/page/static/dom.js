@@ -46,6 +46,10 @@ export function levelMark(level) {
     el("span", { class: "level-text" }, ` ${text}`));
 }
 
+/** A link to a page outside, which opens beside this one. */
+export const outside = (href, ...children) =>
+  el("a", { href, target: "_blank", rel: "noopener noreferrer" }, ...children);
+
 /** A button that chooses an agent, wherever it stands. */
 export function agentButton(agent) {
   const button = el("button", { type: "button", class: "link", data: { focus: `agent ${agent}` } }, agent);

@@ -1,6 +1,6 @@
 // What is wrong, the agents, the rules.
 
-import { $, agentButton, el, levelMark, renderOnce, setText } from "./dom.js";
+import { $, agentButton, el, levelMark, outside, renderOnce, setText } from "./dom.js";
 import { count, mean, percent } from "./words.js";
 
 const SHOWN_WRONG = 6;
@@ -23,12 +23,13 @@ export function showVerdict(state) {
   const entries = wrong.slice(0, SHOWN_WRONG).map(({ rule, level: its, agent, why }) => {
     const look = looks.has(rule.look) ? "" : rule.look;
     looks.add(rule.look);
-    return [its, rule.title, agent, why, look];
+    return [its, rule.title, agent, why, look, look && rule];
   });
   const more = wrong.length - entries.length;
   renderOnce(list, [entries, more], () => [
-    ...entries.map(([its, of, agent, why, look]) => el("li", {}, levelMark(its), el("strong", {}, of),
-      agent === null ? "" : el("span", {}, " · ", agentButton(agent)), el("span", {}, ` — ${why}. `), el("span", { class: "muted" }, look))),
+    ...entries.map(([its, of, agent, why, look, rule]) => el("li", {}, levelMark(its), el("strong", {}, of),
+      agent === null ? "" : el("span", {}, " · ", agentButton(agent)), el("span", {}, ` — ${why}. `), el("span", { class: "muted" }, look),
+      ...(rule ? [" ", ...runbook(rule)] : []))),
     ...(more ? [el("li", { class: "muted" }, `and ${more} more, below under Rules`)] : []),
   ]);
   list.hidden = !wrong.length;
@@ -62,8 +63,14 @@ export function showRules(state) {
     return el("li", { class: "card", data: { level: rule.level } },
       el("div", { class: "rule-head" }, el("h3", {}, rule.title), levelMark(rule.level)),
       ...said, el("p", { class: "muted" }, `Fires: ${rule.fires}.`),
-      el("p", { class: "muted" }, rule.alert ? `As the alert ${rule.alert}.` : "No alert asks this."));
+      el("p", { class: "muted" }, rule.alert ? `As the alert ${rule.alert}. ` : "No alert asks this.", ...runbook(rule)));
   }));
+}
+
+/** Where to read what to do: a link, or without one (`web.runbook_url`) the file in the repository. */
+function runbook({ alert, runbook: file, runbook_url: url }) {
+  if (!alert) return [];
+  return url ? [outside(url, `Runbook of ${alert}`)] : ["Runbook: ", el("code", {}, file)];
 }
 
 const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}.`;

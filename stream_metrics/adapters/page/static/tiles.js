@@ -25,6 +25,19 @@ function ratioTile(name, title, full, figure, format, part, whole, none, level) 
     usual: value === null ? "" : usually(figure, format) };
 }
 
+/** Gate efficiency, with how many of the searches could have been saved. */
+function gateTile(gate, other, level) {
+  const tile = ratioTile("gate_efficiency", "Gate efficiency",
+    "Searches rightly skipped, of labelled gate decisions", gate?.efficiency, percent, "", "",
+    gate?.skips.whole ? "no labelled decisions yet" : "no gate decisions", level);
+  if (tile.exact !== null) {
+    tile.about = `${count(gate.efficiency.part)} of ${count(gate.efficiency.whole)} labelled decisions saved a search${other}`;
+    tile.usual = gate.saved.whole ? `${count(gate.saved.whole)} could have: ${percent(gate.saved.value)} of those were saved`
+      : "none could have: every search was needed";
+  }
+  return tile;
+}
+
 function tiles(state) {
   const { figures, decisions, operating, sums } = state;
   const noTraffic = "no searches in this window";
@@ -45,9 +58,7 @@ function tiles(state) {
     perIteration,
     ratioTile("coverage", "Labelled", "Unique documents that have a label",
       figures.coverage, percent, " have a label", "documents", noTraffic, fault(state, "labels_missing")),
-    ratioTile("gate_efficiency", "Gate efficiency", "Searches rightly skipped, of labelled gate decisions",
-      gate?.efficiency, percent, ` rightly skipped${other}`, "labelled decisions",
-      gate?.skips.whole ? "no labelled decisions yet" : "no gate decisions", fault(state, "missed_retrievals")),
+    gateTile(gate, other, fault(state, "missed_retrievals")),
     ratioTile("routing_accuracy", "Routing accuracy", "Searches that took the best route, of labelled ones",
       routing?.accuracy, percent, ` took the best route${other}`, "labelled searches",
       routing?.routes.length ? "no labelled routes yet" : "no routed searches",

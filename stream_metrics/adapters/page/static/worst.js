@@ -1,6 +1,6 @@
 // The worst conversations, and which of their results repeat which.
 
-import { $, el, radios, renderOnce, setText } from "./dom.js";
+import { $, el, outside, radios, renderOnce, setText } from "./dom.js";
 import { count, percent, plural } from "./words.js";
 
 const RANKINGS = [["highest_srr", "highest SRR"], ["lowest_sre", "lowest SRE"],
@@ -50,9 +50,12 @@ function worstLead() {
 
 function nothingWorst() {
   if (!worst.conversations) return "No conversation has searched in this window.";
-  return { highest_srr: `No conversation with ${worst.min_results} results or more repeats any.`,
-    lowest_sre: "No conversation has enough labelled results yet.",
-    most_wasted_iterations: "No iteration was wasted, as far as labels tell." }[ranking];
+  const judged = worst.judged[ranking];
+  const few = { highest_srr: `${worst.min_results} results`, lowest_sre: `${worst.min_results} labelled results`,
+    most_wasted_iterations: "an iteration whose documents are labelled" }[ranking];
+  if (!judged) return `Cannot tell yet: no conversation has ${few}.`;
+  return ranking === "highest_srr" ? `None of the ${plural(judged, "conversation")} with ${few} or more repeats any.`
+    : `No iteration was wasted in the ${plural(judged, "conversation")} with labelled iterations.`;
 }
 
 function worstItem(row, open) {
@@ -64,6 +67,7 @@ function worstItem(row, open) {
       el("code", {}, row.conversation_id), el("span", { class: "muted agents" }, row.agents.join(", ")),
       el("span", { class: "facts" }, ...facts.map(([name, value]) =>
         el("span", {}, el("span", { class: "muted" }, `${name} `), value)))),
+    row.url ? el("p", {}, outside(row.url, "Open its trace"), " ", el("span", { class: "muted" }, new URL(row.url).host)) : null,
     worstPairs(row));
   return el("li", { class: "card" }, details);
 }

@@ -1,0 +1,51 @@
+"""Links to pages outside, made of templates such as ``https://traces.example.org/{conversation_id}``.
+
+Settings have the templates, once ``checked``; the page, ``top`` and reports fill them in.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import quote, urlsplit
+
+CONVERSATION: Final = "conversation_id"
+ALERT: Final = "alert"
+
+
+def checked(template: str, name: str) -> str:
+    """The template, if it makes an http or https link with ``{name}`` behind the host.
+
+    Raises ``ValueError``.
+
+    >>> checked("https://traces.example.org/find?id={conversation_id}", "conversation_id")
+    'https://traces.example.org/find?id={conversation_id}'
+    """
+    place = f"{{{name}}}"
+    example = f"write a link such as https://example.org/{place}"
+    if any(character.isspace() or not character.isprintable() for character in template):
+        raise ValueError(f"the link holds a space or a control character; {example}")
+    parts = urlsplit(template)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"{template!r} is no http or https link; {example}")
+    if parts.username is not None:
+        raise ValueError("the link names a user; everybody who sees the page would see it")
+    behind = f"{parts.path}?{parts.query}#{parts.fragment}"
+    if place not in behind:
+        raise ValueError(f"{template!r} does not hold {place} behind the host; {example}")
+    others = template.replace(place, "")
+    if "{" in others or "}" in others:
+        raise ValueError(f"{template!r} holds a brace beside {place}; only {place} is filled in")
+    return template
+
+
+def filled(template: str | None, name: str, value: str) -> str | None:
+    """A ``checked`` template with ``value`` in place of ``{name}``; None without a template.
+
+    Whatever the value holds is percent-encoded, so that it stays one part of a path or a query.
+
+    >>> filled("https://traces.example.org/{conversation_id}", "conversation_id", "a/b?c")
+    'https://traces.example.org/a%2Fb%3Fc'
+    """
+    if template is None:
+        return None
+    return template.replace(f"{{{name}}}", quote(value, safe="", errors="replace"))

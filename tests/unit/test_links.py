@@ -1,0 +1,62 @@
+"""Links out of templates: which are taken, and that an id stays one part of them."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from stream_metrics.adapters.links import CONVERSATION, checked, filled
+from stream_metrics.settings import WebSettings
+
+TEMPLATE = "https://traces.example.org/project/{conversation_id}/view?tab=1"
+
+
+@pytest.mark.parametrize(
+    ("template", "why"),
+    [
+        ("traces/{conversation_id}", "is no http or https link"),
+        ("javascript:alert({conversation_id})", "is no http or https link"),
+        ("https:///{conversation_id}", "is no http or https link"),
+        ("https://traces.example.org/", "does not hold {conversation_id} behind the host"),
+        ("https://{conversation_id}.example.org/", "does not hold {conversation_id} behind"),
+        ("https://example.org/{conversation_id}/{turn}", "holds a brace beside"),
+        ("https://me:secret@example.org/{conversation_id}", "names a user"),
+        ("https://example.org/a b/{conversation_id}", "holds a space or a control character"),
+    ],
+)
+def test_a_template_that_makes_no_link_is_refused(template: str, why: str) -> None:
+    """The message says what is wrong, and a password in it is not repeated."""
+    with pytest.raises(ValueError, match=re.escape(why)) as error:
+        checked(template, CONVERSATION)
+
+    assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["conversation_url", "runbook_url"])
+def test_settings_refuse_a_template_without_its_place(name: str) -> None:
+    """A worker does not start with a link that leads every conversation to the same page."""
+    with pytest.raises(ValidationError, match=name):
+        WebSettings.model_validate({name: "https://example.org/"})
+
+
+@given(st.text())
+def test_an_id_stays_one_part_of_the_path(conversation: str) -> None:
+    """Whatever an id holds, host, query and the rest of the path are those of the template."""
+    link = filled(checked(TEMPLATE, CONVERSATION), CONVERSATION, conversation)
+
+    assert link is not None
+    parts = urlsplit(link)
+    assert (parts.netloc, parts.query, parts.fragment) == ("traces.example.org", "tab=1", "")
+    before, project, found, view = parts.path.split("/")
+    assert (before, project, view) == ("", "project", "view")
+    assert unquote(found) == conversation
+
+
+def test_without_a_template_there_is_no_link() -> None:
+    """A link to nowhere is not made."""
+    assert filled(None, CONVERSATION, "c-1") is None
