@@ -128,7 +128,7 @@ def test_an_empty_ranking_says_whether_there_was_enough_to_judge(namespace: Redi
     assert "cannot tell: no conversation has an iteration whose documents are labelled" in short
 
     assert "cannot tell: no conversation has 1 labelled results or more" in run().stdout
-    document = json.loads(run("--json").stdout)
+    document = json.loads(run("--format", "json").stdout)
     assert document["judged"] == {
         "highest_srr": 2,
         "lowest_sre": 0,
@@ -158,14 +158,14 @@ def test_each_conversation_has_a_link_to_its_trace(
 ) -> None:
     """With a template, in the text and in JSON; without one, in neither."""
     fill(namespace, searched("a/b", 1, ["a", "a"]))
-    assert json.loads(run("--json").stdout)["highest_srr"][0]["url"] is None
+    assert json.loads(run("--format", "json").stdout)["highest_srr"][0]["url"] is None
     assert "Their traces" not in run().stdout
     monkeypatch.setenv(
         "STREAM_METRICS_WEB__CONVERSATION_URL", "https://traces.example.org/{conversation_id}"
     )
 
     link = "https://traces.example.org/a%2Fb"
-    assert json.loads(run("--json").stdout)["highest_srr"][0]["url"] == link
+    assert json.loads(run("--format", "json").stdout)["highest_srr"][0]["url"] == link
     assert run().stdout.splitlines().count(f"  {link}") == 1
 
 
