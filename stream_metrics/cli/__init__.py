@@ -43,7 +43,7 @@ app = typer.Typer(
     name="stream-metrics",
     help=(
         "Search redundancy, good gain, gating and routing of RAG agents, live and exact.\n\n"
-        "Begin with [bold]stream-metrics demo[/bold]; [bold]check[/bold] tells whether a worker "
+        "Start with [bold]stream-metrics demo[/bold]. [bold]check[/bold] tells whether a worker "
         "would find all it needs."
     ),
     no_args_is_help=True,
@@ -73,11 +73,11 @@ app.command("generate")(traffic.generate)
 app.command("config")(offline.config)
 app.command("schema")(offline.schema)
 app.command("hash-password")(passwords.hash_password_command)
-dead_letters = typer.Typer(help="Dead letters: records that could not be used, and why.")
+dead_letters = typer.Typer(help="Work with dead letters: records that were rejected.")
 dead_letters.command("list")(dlq.dlq_list)
 dead_letters.command("resubmit")(dlq.dlq_resubmit)
 app.add_typer(dead_letters, name="dlq", no_args_is_help=True)
-input_topics = typer.Typer(help="The topics that a worker needs.")
+input_topics = typer.Typer(help="Manage the topics that workers read.")
 input_topics.command("create")(topics.create)
 app.add_typer(input_topics, name="topics", no_args_is_help=True)
 

@@ -40,14 +40,15 @@ def audit(
     format_: FormatOption = "table",
     wait: Annotated[
         float,
-        typer.Option(min=0, help="Seconds to keep trying on a partition that is written to."),
+        typer.Option(min=0, help="Seconds to keep retrying a partition that is being written to."),
     ] = 30.0,
     config: ConfigOption = None,
 ) -> None:
-    """Recompute the windows from the conversations in Redis, and report every difference.
+    """Recompute all window sums from the conversations in Redis and report differences.
 
-    Reads only; workers may go on. Exit code 0: all sums are as they must be. 1: some are not.
-    2: it could not be found out. Needs the worker's settings.
+    Reads only, so that workers can keep running. Use the settings of the workers. Exit code 0
+    means that all sums are right, 1 that some are wrong, and 2 that the audit could not be
+    completed.
     """
     settings = load_settings(config)
     where = mask_url(settings.redis.url)

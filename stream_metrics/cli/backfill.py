@@ -27,18 +27,18 @@ USUAL_LABELS: Final = ("job=stream-metrics", "instance=replay")
 def backfill(
     directories: Annotated[
         list[Path],
-        typer.Argument(help="Directories that replays have written; their sums are added up."),
+        typer.Argument(help="Output directories of replay. Their sums are added up."),
     ],
     out: Annotated[
         Path | None,
         typer.Option("--out", help=f"The file. Default: {OUT} in the first directory."),
     ] = None,
-    step: Annotated[str, typer.Option(help="Time between two samples: 15s, 1m, …")] = "1m",
+    step: Annotated[str, typer.Option(help="Time between two samples, such as 15s or 1m.")] = "1m",
     since: Annotated[
         str | None,
         typer.Option(
             "--from",
-            help="First sample, in RFC 3339. Default: the first event.",
+            help="Time of the first sample, in RFC 3339. Default: the first event.",
             show_default=False,
         ),
     ] = None,
@@ -46,7 +46,7 @@ def backfill(
         str | None,
         typer.Option(
             "--to",
-            help="Stop before it, in RFC 3339. Default: behind the last event.",
+            help="End, exclusive, in RFC 3339. Default: just after the last event.",
             show_default=False,
         ),
     ] = None,
@@ -54,18 +54,18 @@ def backfill(
         list[str] | None,
         typer.Option(
             "--label",
-            help="NAME=VALUE for every series; several times for several. Default: "
+            help="A label NAME=VALUE for every series. May be repeated. Default: "
             + " and ".join(USUAL_LABELS)
             + ".",
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Write the window sums of a replay through time, as OpenMetrics with timestamps.
+    """Write the history of a replay's window sums as OpenMetrics with timestamps.
 
-    [bold]promtool tsdb create-blocks-from openmetrics FILE DATA[/bold] makes blocks of it, so that
-    Prometheus and Grafana show the past as workers would have shown it then. Of the time in which
-    Prometheus has scraped workers, leave it out: sums would count twice.
+    Import the file with [bold]promtool tsdb create-blocks-from openmetrics FILE DATA[/bold], and
+    Prometheus and Grafana show the past as workers would have shown it. Do not backfill a period
+    in which Prometheus scraped workers, because sums over both would count twice.
     """
     named = _labels(labels or list(USUAL_LABELS))
     try:

@@ -34,7 +34,7 @@ class Finding:
 
 ConfigOption = Annotated[
     Path | None,
-    typer.Option("--config", help="A TOML file with settings.", show_default=False),
+    typer.Option("--config", help="TOML file with settings.", show_default=False),
 ]
 
 Format = Literal["table", "json"]
@@ -62,7 +62,7 @@ NowOption = Annotated[
     str | None,
     typer.Option(
         "--now",
-        help="Time of the window sums: RFC 3339 or microseconds. Default: the largest event time.",
+        help="End of the windows, in RFC 3339 or Unix microseconds. Default: the latest event.",
         show_default=False,
     ),
 ]

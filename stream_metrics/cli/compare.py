@@ -46,13 +46,16 @@ TESTED: Final = ("p", "p_adjusted", "worse")
 def compare(
     directories: Annotated[
         list[Path],
-        typer.Argument(help="Directories of replay or evaluate; the others against the first."),
+        typer.Argument(
+            help="Output directories of replay or evaluate. The others are compared with the first."
+        ),
     ],
     metric: Annotated[
         list[str] | None,
         typer.Option(
-            help="A figure, such as srr or ndcg@10. May be given several times. Default: "
-            "`comparison.metrics`; without it all that are in the first and in another.",
+            help="A metric, such as srr or ndcg@10. May be repeated. Default: "
+            "`comparison.metrics`; if that is empty, every metric that the first run shares with "
+            "another.",
             show_default=False,
         ),
     ] = None,
@@ -75,8 +78,8 @@ def compare(
     stratify: Annotated[
         list[str] | None,
         typer.Option(
-            help="A dimension to compare by as well, such as agent or language. May be given "
-            "several times.",
+            help="Also compare within each value of this dimension, such as agent or language. "
+            "May be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -85,14 +88,14 @@ def compare(
         typer.Option(
             min=0.0001,
             max=0.5,
-            help="The level of significance. Default: `comparison.alpha`.",
+            help="Significance level. Default: `comparison.alpha`.",
             show_default=False,
         ),
     ] = None,
     correction: Annotated[
         Correction | None,
         typer.Option(
-            help="How p-values are adjusted for their number. Default: `comparison.correction`.",
+            help="Correction of the p-values for multiple tests. Default: `comparison.correction`.",
             show_default=False,
         ),
     ] = None,
@@ -100,13 +103,15 @@ def compare(
         int | None,
         typer.Option(
             min=100,
-            help="Draws of a test that resamples. Default: `comparison.resamples`.",
+            help="Number of resamples of a resampling test. Default: `comparison.resamples`.",
             show_default=False,
         ),
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(min=0, help="Of the draws. Default: `evaluation.seed`.", show_default=False),
+        typer.Option(
+            min=0, help="Seed of the resamples. Default: `evaluation.seed`.", show_default=False
+        ),
     ] = None,
     format_: Annotated[
         Literal["table", "md", "json"],
@@ -114,15 +119,15 @@ def compare(
     ] = "table",
     out: Annotated[
         Path | None,
-        typer.Option(help=f"Directory for {COMPARISON} and {PAGE}.", show_default=False),
+        typer.Option(help=f"Directory to write {COMPARISON} and {PAGE} to.", show_default=False),
     ] = None,
     fail_if: FailIfOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Compare runs: values, differences, intervals and tests of them.
+    """Compare runs: values, differences, confidence intervals and significance tests.
 
-    Units that both have, conversations or queries, are compared in pairs. p-values are adjusted
-    over all figures and runs; name the few figures that matter with --metric.
+    Conversations or queries that both runs have are compared in pairs. p-values are adjusted for
+    the number of metrics and runs, so name the few metrics that matter with --metric.
     """
     settings = load_settings(config)
     gates = read_gates(fail_if, None, PARTS)

@@ -110,22 +110,22 @@ class Day:
 
 
 def demo(
-    seconds: Annotated[float, typer.Option(min=1, help="How long the day takes.")] = 45.0,
+    seconds: Annotated[float, typer.Option(min=1, help="How many seconds the day takes.")] = 45.0,
     forever: Annotated[
-        bool, typer.Option("--forever", help="Play the day again and again, until Ctrl-C.")
+        bool, typer.Option("--forever", help="Repeat the day until Ctrl-C.")
     ] = False,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the page open after the day, until Ctrl-C.")
+        bool, typer.Option("--keep", help="Keep serving the page after the day until Ctrl-C.")
     ] = False,
     port: Annotated[
         int, typer.Option(help="Port of the page and of /metrics on localhost; 0 picks one.")
     ] = 9464,
 ) -> None:
-    """Play a bundled recording of a working day through the engine, and watch it.
+    """Play a recorded working day of four support agents through the engine.
 
-    Here in the terminal, and on the page that every worker has. Needs Python only: state is in
-    memory, no Kafka, no Redis. Four support agents search; at 13:40 an index change makes one of
-    them find the same pages again and again. Watch SRR.
+    Watch it in the terminal and on the web page that every worker serves. Needs neither Kafka nor
+    Redis: state is in memory. At 13:40 an index change makes one agent find the same pages again
+    and again, and its SRR rises.
     """
     try:
         asyncio.run(_demo(seconds, port, forever=forever, keep=keep))

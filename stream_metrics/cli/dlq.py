@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 TopicOption = Annotated[
     str | None,
-    typer.Option("--topic", help="Only letters of this input topic.", show_default=False),
+    typer.Option("--topic", help="Only dead letters of this input topic.", show_default=False),
 ]
 
 
@@ -179,14 +179,14 @@ def _state(pile: Pile, listed: Listed) -> str:
 def dlq_list(
     topic: TopicOption = None,
     format_: FormatOption = "table",
-    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 1_000_000,
+    limit: Annotated[int, typer.Option(min=1, help="List at most this many.")] = 1_000_000,
     config: ConfigOption = None,
 ) -> None:
-    """List dead letters: where each record stood and why it was turned away.
+    """List dead letters: where each record was read and why it was rejected.
 
-    A letter may be there twice after a failure; topic, partition and offset identify it, and each
-    is listed once. The state says whether it was re-submitted, is cut (its value was too large to
-    be kept whole), or belongs to a forgotten conversation.
+    After a failure the same dead letter may be stored twice; it is listed once, by topic, partition
+    and offset. The state column says whether it was resubmitted, is truncated (its value was too
+    large to be stored whole), or belongs to a forgotten conversation.
     """
     settings = load_settings(config)
     pile = in_kafka(settings, read_pile(settings, _topics(settings, topic)))
@@ -217,31 +217,33 @@ def dlq_resubmit(
     topic: TopicOption = None,
     reason: Annotated[
         str | None,
-        typer.Option(help="Only letters with this reason, such as over_limit.", show_default=False),
+        typer.Option(
+            help="Only dead letters with this reason, such as over_limit.", show_default=False
+        ),
     ] = None,
     place: Annotated[
         list[str] | None,
         typer.Option(
-            help="Only this letter: TOPIC/PARTITION/OFFSET; several times for several.",
+            help="Only this dead letter, given as TOPIC/PARTITION/OFFSET. May be repeated.",
             show_default=False,
         ),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All letters.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="All dead letters.")] = False,
     again: Annotated[
-        bool, typer.Option("--again", help="Also those that were re-submitted before.")
+        bool, typer.Option("--again", help="Also dead letters that were resubmitted before.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be sent, and send nothing.")
+        bool, typer.Option("--dry-run", help="Show what would be sent without sending anything.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     config: ConfigOption = None,
 ) -> None:
-    """Send the records of dead letters again, after a fix: to where they stood, unchanged.
+    """Send the records of dead letters to their input topics again, after a fix.
 
-    Key, value, partition and timestamp are the original ones; an event that counted already counts
-    nothing. Choose letters by --topic, --reason and --place (all given must match), or --all. Not
-    sent: letters whose value was cut, letters of forgotten conversations, and those re-submitted
-    before.
+    Each is sent with its original key, value, partition and timestamp. An event that was already
+    counted is not counted again. Choose dead letters with --topic, --reason and --place (all that
+    are given must match), or take --all. Truncated ones, those of forgotten conversations, and
+    those resubmitted before are not sent.
     """
     settings = load_settings(config)
     places = {parse_place(text, settings) for text in place or ()}

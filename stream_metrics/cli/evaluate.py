@@ -86,15 +86,15 @@ def evaluate(
     run: Annotated[
         Path,
         typer.Option(
-            help="What was retrieved: a TREC run, or JSONL with {case_id, retrieved} a line; "
-            "plain, gzip or zstd."
+            help="The retrieved documents: a TREC run, or JSONL with {case_id, retrieved} on each "
+            "line; plain, gzip or zstd."
         ),
     ],
     qrels: Annotated[
         Path | None,
         typer.Option(
-            help="What is relevant: TREC qrels, a BEIR folder or one of its qrels files, or a JSON "
-            "file (or folder) of test cases. Needed, but with --predicate.",
+            help="The relevance judgements: TREC qrels, a BEIR folder or one of its qrels files, "
+            "or a JSON file (or folder) of test cases. Required unless --predicate is given.",
             show_default=False,
         ),
     ] = None,
@@ -115,59 +115,62 @@ def evaluate(
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option(min=1, help="Score the first so many queries by id.", show_default=False),
+        typer.Option(
+            min=1, help="Score only the first N queries, ordered by id.", show_default=False
+        ),
     ] = None,
     stratify: Annotated[
         list[str] | None,
         typer.Option(
-            help="A dimension of the queries to split the figures by, such as language. May be "
-            "given several times. Default: all with 2 to 50 values.",
+            help="A dimension of the queries to break the metrics down by, such as language. May "
+            "be repeated. Default: every dimension with 2 to 50 values.",
             show_default=False,
         ),
     ] = None,
     queries: Annotated[
         Literal["qrels", "intersection"],
         typer.Option(
-            help="[bold]qrels[/bold]: a query that the run lacks scores 0; "
-            "[bold]intersection[/bold]: it is left out."
+            help="What to do with a query that is missing from the run: [bold]qrels[/bold] scores "
+            "it 0, [bold]intersection[/bold] leaves it out."
         ),
     ] = "qrels",
     predicate: PredicateOption = None,
     split: Annotated[
         str | None,
         typer.Option(
-            help="Of a BEIR folder: which file in qrels/. Default: test.", show_default=False
+            help="The split of a BEIR folder, that is, which file in qrels/. Default: test.",
+            show_default=False,
         ),
     ] = None,
     subtopic_qrels: Annotated[
         bool,
         typer.Option(
             "--subtopic-qrels",
-            help="The second field of the qrels is a subtopic (for alpha_ndcg).",
+            help="Read the second field of the qrels as a subtopic (for alpha_ndcg).",
         ),
     ] = False,
     ignore_identical_ids: Annotated[
         bool,
         typer.Option(
             "--ignore-identical-ids",
-            help="Take out results whose id is the query's own, as BEIR does.",
+            help="Drop results whose id equals the query's id, as BEIR does.",
         ),
     ] = False,
     trec_float32: Annotated[
         bool,
         typer.Option(
             "--trec-float32",
-            help="Round scores to single precision, which makes the ties of trec_eval.",
+            help="Round scores to single precision, to get the same ties as trec_eval.",
         ),
     ] = False,
     format_: FormatOption = "table",
     fail_if: FailIfOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Score a run against what is relevant: NDCG, MRR, recall and others, with intervals.
+    """Score a run against relevance judgements: NDCG, MRR, recall and more, with intervals.
 
-    Prints the figures. With --out, writes queries.jsonl (a row a query) and report.json, the same
-    bytes for the same input and settings, and run.json.
+    Prints the metrics. With --out, also writes queries.jsonl (one row per query), report.json,
+    report.html and run.json. All but run.json are byte-identical for the same input and settings.
     """
     settings = load_settings(config)
     chosen = settings.evaluation

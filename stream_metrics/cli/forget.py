@@ -34,27 +34,29 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 def forget(
     conversations: Annotated[
         list[str] | None,
-        typer.Argument(help="Ids of conversations.", metavar="CONVERSATION...", show_default=False),
+        typer.Argument(help="Conversation ids.", metavar="CONVERSATION...", show_default=False),
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option(help="A file with an id a line; - for standard input.", show_default=False),
+        typer.Option(
+            help="A file with one id per line; - reads standard input.", show_default=False
+        ),
     ] = None,
     until: Annotated[
         str | None,
         typer.Option(
-            help="Erase events that occurred up to then (RFC 3339). Default: now.",
+            help="Erase events that occurred up to this time (RFC 3339). Default: now.",
             show_default=False,
         ),
     ] = None,
     config: ConfigOption = None,
 ) -> None:
-    """Erase conversations: a [bold]forget[/bold] event of each goes to every input partition.
+    """Erase conversations by sending a [bold]forget[/bold] event for each to every input partition.
 
-    Workers take each conversation out of rows, windows and Redis as they read it, and ignore its
-    events up to then whenever they come. The output topic, if there is one, gets null. Its dead
-    letters are listed, and are never re-submitted. What Kafka itself holds goes by the topics'
-    retention.
+    When workers read the event, they remove the conversation from rows, windows and Redis, and
+    from then on ignore its events up to that time. The output topic, if there is one, gets a null
+    value. Dead letters of the conversation are listed and never resubmitted. Records in Kafka
+    itself stay until the topics' retention removes them.
     """
     settings = load_settings(config)
     ids = read_ids(conversations or [], file)

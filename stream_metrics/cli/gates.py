@@ -15,8 +15,8 @@ FailIfOption = Annotated[
     list[str] | None,
     typer.Option(
         "--fail-if",
-        help="End with exit code 1 if this holds, such as 'srr>0.4'. May be given several times. A "
-        "figure that is not defined fails, too.",
+        help="Exit with code 1 if this condition holds, such as 'srr>0.4'. May be repeated. A "
+        "metric without a value fails too.",
         show_default=False,
     ),
 ]

@@ -60,9 +60,13 @@ KAFKA_WITHIN_SECONDS = 15
 
 def worker(
     config: ConfigOption = None,
-    web_port: Annotated[int | None, typer.Option(help="Port of /metrics and the probes.")] = None,
+    web_port: Annotated[
+        int | None,
+        typer.Option(help="Port of the page, /metrics and the health checks. Default: `web.port`."),
+    ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Start in spite of a Redis that may evict state.")
+        bool,
+        typer.Option("--force", help="Start even if Redis may evict state (maxmemory-policy)."),
     ] = False,
 ) -> None:
     """Run the live worker: Kafka in, state in Redis, figures on /metrics.
@@ -85,16 +89,17 @@ def check(
         bool,
         typer.Option(
             "--topics",
-            help="Also read the latest records of each input topic, and tell by which partitioner "
-            "producers place their keys. Exit code 2 if topics differ in that.",
+            help="Also sample the latest records of each input topic and say which partitioner its "
+            "producers use. Exit code 2 if the topics differ.",
         ),
     ] = False,
     format_: FormatOption = "table",
     config: ConfigOption = None,
 ) -> None:
-    """Look at settings, Kafka, Redis and the state in it; exit code 2 if a worker would fail.
+    """Check settings, Kafka, Redis and the stored state. Exit code 2 if a worker would fail.
 
-    It only reads. Whether Kafka still has all that the state needs, workers find out.
+    Reads only. Whether the topics still reach back as far as the state needs is checked by the
+    workers themselves when they start.
     """
     settings = load_settings(config)
     findings = asyncio.run(_check(settings, keys=topics))

@@ -23,15 +23,15 @@ from stream_metrics.worker.move import holding
 
 
 def migrate(
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     config: ConfigOption = None,
 ) -> None:
     """Apply changed settings to the group's stored state.
 
-    It lists what changes. Where a change needs the events themselves, it refuses, and names rebuild
-    instead. Workers must be stopped. It may be cut off at any moment: run it again, or give it up
-    with reshard --abort. Exit code 1 if you decide against it, 2 if refused: then nothing is
-    changed.
+    Lists the changes first. A change that cannot be made without reading the events again is
+    refused with the advice to use rebuild. Stop the workers first. An interrupted run can be
+    repeated, or undone with reshard --abort. The exit code is 1 if you answer no, and 2 if the
+    command refuses; in both cases nothing has changed.
     """
     settings = load_settings(config)
     run(settings, _migrate(settings, yes=yes))

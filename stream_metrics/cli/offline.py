@@ -13,9 +13,9 @@ from stream_metrics.settings import masked
 
 
 def config(config: ConfigOption = None) -> None:
-    """Print the settings in force as JSON, secrets masked.
+    """Print the settings in effect as JSON, with secrets masked.
 
-    A note on standard error says what a worker would refuse to start with.
+    Settings with which a worker would not start are reported on standard error.
     """
     settings = load_settings(config)
     typer.echo(json.dumps(masked(settings), indent=2))
@@ -27,12 +27,12 @@ def schema(
     name: Annotated[
         Literal["json", "row", "asyncapi"],
         typer.Argument(
-            help="[bold]json[/bold] (JSON Schema of the events), [bold]row[/bold] (JSON Schema of "
-            "what the output topic holds) or [bold]asyncapi[/bold]."
+            help="[bold]json[/bold] is the JSON Schema of the events, [bold]row[/bold] that of the "
+            "output topic; [bold]asyncapi[/bold] describes both."
         ),
     ] = "json",
 ) -> None:
-    """Print the contract of the events and of the output topic."""
+    """Print the schemas of the events and of the output topic."""
     documents = {
         "json": "events.schema.json",
         "row": "row.schema.json",

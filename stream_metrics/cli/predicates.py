@@ -14,7 +14,7 @@ PredicateOption = Annotated[
     str | None,
     typer.Option(
         metavar="MODULE:OBJECT",
-        help="A rule of your own that says what is relevant to queries without ground truth, such "
+        help="Your own Python rule for what is relevant to a query without ground truth, such "
         "as rules:by_title. Default: `evaluation.predicate`.",
         show_default=False,
     ),

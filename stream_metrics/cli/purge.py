@@ -40,21 +40,24 @@ class Holding:
 def purge(
     namespace: Annotated[
         str | None,
-        typer.Option(help="Default: that of the settings.", show_default=False),
+        typer.Option(
+            help="The namespace to delete. Default: `redis.namespace`.", show_default=False
+        ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     force: Annotated[
         bool,
         typer.Option(
-            "--force", help="Also if workers are in the group, or Kafka cannot tell whether."
+            "--force", help="Delete even if the group has members, or if Kafka cannot be asked."
         ),
     ] = False,
     config: ConfigOption = None,
 ) -> None:
-    """Delete the state of a namespace that is given up; its figures are gone for good.
+    """Delete the state of a namespace that is no longer used. This cannot be undone.
 
-    Refuses while a worker is in the consumer group. A purge that is cut off leaves nothing that a
-    worker would take for state; run it again. Exit code 1 if you decide against it, 2 if refused.
+    Refuses to run while the consumer group has members. After an interrupted purge no worker
+    can start on half of the state; run it again. The exit code is 1 if you answer no, and 2 if
+    the purge is refused.
     """
     settings = load_settings(config)
     try:

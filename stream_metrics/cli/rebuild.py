@@ -21,14 +21,14 @@ NOTES = "with those of which only a note is left"
 
 
 def rebuild(
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     config: ConfigOption = None,
 ) -> None:
-    """Wipe the group's state, and let its workers read all input topics again from their start.
+    """Delete the group's state and make its workers read all input topics from the start.
 
-    It says how far back the topics go, and what would be lost. Workers must be stopped. It may be
-    cut off at any moment: run it again, or give it up with reshard --abort. Exit code 1 if you
-    decide against it, 2 if refused: then nothing is changed.
+    Says first how far back the topics reach and what would be lost. Stop the workers first. An
+    interrupted run can be repeated, or undone with reshard --abort. The exit code is 1 if you
+    answer no, and 2 if the command refuses; in both cases nothing has changed.
     """
     settings = load_settings(config)
     run(settings, _rebuild(settings, yes=yes))

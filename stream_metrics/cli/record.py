@@ -48,15 +48,16 @@ def record(
         str,
         typer.Option(
             "--out",
-            help="The file. Its name says how it is packed: .gz, .zst, .parquet, else plain JSONL; "
-            "- is standard output.",
+            help="The file to write. Its extension chooses the format: .gz, .zst, .parquet, "
+            "otherwise "
+            "plain JSONL. - writes to standard output.",
         ),
     ],
     topics: Annotated[
         list[str] | None,
         typer.Option(
             "--topic",
-            help="A topic; several times for several. Default: the input topics of the settings.",
+            help="A topic to record. May be repeated. Default: `kafka.topics`.",
             show_default=False,
         ),
     ] = None,
@@ -64,11 +65,11 @@ def record(
     until: UntilOption = "end",
     config: ConfigOption = None,
 ) -> None:
-    """Record topics to a file: each record with its topic, partition, offset, timestamp and key.
+    """Record topics to a file, with the partition, offset, timestamp and key of each record.
 
-    Every partition is read up to its end as it was at the start. The records of all partitions
-    are written in the order of their times, the same at every run; [bold]replay[/bold] of the file
-    is a replay of the topics. The file appears when it is whole. Nothing is committed to any group.
+    Reads every partition up to its end at the time of the start and writes the records ordered by
+    time, so that [bold]replay[/bold] of the file gives the same results as a replay of the topics.
+    The file appears once it is complete. No consumer group is affected.
     """
     settings = load_settings(config)
     source = Topics(settings, topics or list(settings.kafka.topics), parse_marks(since, until))

@@ -57,8 +57,9 @@ StratifyOption = Annotated[
     list[str] | None,
     typer.Option(
         "--stratify",
-        help="Tell the figures apart by [bold]agent[/bold], [bold]release[/bold], "
-        "[bold]route[/bold], or a recorded dimension such as language; may be given several times.",
+        help="Break the metrics down by [bold]agent[/bold], [bold]release[/bold], "
+        "[bold]route[/bold] "
+        "or a recorded dimension such as language. May be repeated.",
         show_default=False,
     ),
 ]
@@ -78,7 +79,7 @@ MetricOption = Annotated[
     list[str] | None,
     typer.Option(
         help="A metric of searches, such as ndcg@10, or a suite: default, chatbot, answers, code. "
-        "May be given several times. Default: `evaluation.metrics`.",
+        "May be repeated. Default: `evaluation.metrics`.",
         show_default=False,
     ),
 ]
@@ -87,7 +88,7 @@ SbertOption = Annotated[
     typer.Option(
         "--sbert",
         metavar="FOLDER",
-        help="Judge answers by the sentence-transformers model in this folder, too.",
+        help="Also score answers with the sentence-transformers model in this folder.",
         show_default=False,
     ),
 ]
@@ -96,7 +97,7 @@ CrossEncoderOption = Annotated[
     typer.Option(
         "--cross-encoder",
         metavar="FOLDER",
-        help="Judge answers by the cross-encoder in this folder, too.",
+        help="Also score answers with the cross-encoder in this folder.",
         show_default=False,
     ),
 ]
@@ -121,14 +122,14 @@ def replay(
     processes: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Processes that compute. Default: one a core.", show_default=False
+            min=1, help="Number of worker processes. Default: one per core.", show_default=False
         ),
     ] = None,
     member: Annotated[
         str | None,
         typer.Option(
             metavar="I/N",
-            help="Take the I-th of N shares of the conversations; `report` merges them.",
+            help="Replay only the I-th of N shares of the conversations; `report` merges them.",
         ),
     ] = None,
     stratify: StratifyOption = None,
@@ -138,7 +139,8 @@ def replay(
     sbert: SbertOption = None,
     cross_encoder: CrossEncoderOption = None,
     restart: Annotated[
-        bool, typer.Option("--restart", help="Begin anew, even if a killed replay could go on.")
+        bool,
+        typer.Option("--restart", help="Start over instead of resuming an interrupted replay."),
     ] = False,
     into_kafka: IntoKafkaOption = False,
     speed: SpeedOption = "1x",
@@ -146,13 +148,13 @@ def replay(
     fail_if: FailIfOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Run recorded events through the engine and write the report.
+    """Run recorded events through the engine and write a report.
 
     Writes conversations.jsonl, queries.jsonl, relevant.jsonl, turns.jsonl, windows.json,
-    buckets.jsonl, report.json, report.html, parts.json (the same bytes for the same input and
-    settings) and run.json into --out. Memory is bounded; a large input is spooled to --out
-    meanwhile. Killed, the same command goes on where it was. With --into-kafka nothing is computed
-    here: the records go to the input topics, for workers to read.
+    buckets.jsonl, report.json, report.html and parts.json to --out, byte-identical for the same
+    input and settings, and run.json. Memory is bounded: a large input is spooled to --out. If a
+    replay is interrupted, run the same command again to resume it. With --into-kafka, nothing is
+    computed here: the records are sent to the input topics, for workers to read.
     """
     collect_seldom()
     settings = load_settings(config)
@@ -227,21 +229,20 @@ def replay(
 
 
 def report(
-    directories: Annotated[
-        list[Path], typer.Argument(help="Directories that replays have written.")
-    ],
+    directories: Annotated[list[Path], typer.Argument(help="Output directories of replay.")],
     out: Annotated[
         Path | None,
-        typer.Option(help="Where to; by default the directory itself, if it is one."),
+        typer.Option(
+            help="Directory to write to. Default: the directory itself, if only one is given."
+        ),
     ] = None,
     stratify: StratifyOption = None,
     rows_as: RowFormatOption = "jsonl",
     fail_if: FailIfOption = None,
 ) -> None:
-    """Make the report again, of one directory or of the members of a replay group.
+    """Write the report again, from one directory or from the members of a replay group.
 
-    Counts, sums and rows of members merge exactly: all of them give the bytes that a single replay
-    gives.
+    Merging the members of a replay group gives the same bytes as a single replay.
     """
     collect_seldom()
     with _explained(directories[0]):

@@ -39,14 +39,15 @@ def reshard(
         bool,
         typer.Option(
             "--catch-up",
-            help="Also take what is unread, each record where its key belongs by the new count.",
+            help="Also read what the workers have not read yet, and assign each record by the "
+            "new partition count.",
         ),
     ] = False,
     partitioner: Annotated[
         Literal["murmur2", "crc32", "fnv1a"] | None,
         typer.Option(
-            help="How producers choose partitions. Default: the partitioner that put the "
-            "conversations where they are; needed if several could have.",
+            help="The partitioner of the producers. Default: the one that explains where the "
+            "conversations are; required if several do.",
             show_default=False,
         ),
     ] = None,
@@ -54,17 +55,17 @@ def reshard(
         bool,
         typer.Option(
             "--abort",
-            help="Take back what a run of reshard, migrate or rebuild that broke off has prepared.",
+            help="Undo the preparations of an interrupted reshard, migrate or rebuild.",
         ),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     config: ConfigOption = None,
 ) -> None:
-    """Move the group's state to the partition counts that the input topics have now.
+    """Move the group's state to the current partition counts of the input topics.
 
-    For topics that got more partitions, and for new topics (kafka.topics) in place of others.
-    Workers must be stopped, and all must be read. It may be cut off at any moment: run it again.
-    Exit code 1 if you decide against it, 2 if refused: then nothing is changed.
+    Use it after partitions were added, or after `kafka.topics` was changed. Stop the workers
+    first, when they have read everything. An interrupted run can be repeated. The exit code is 1
+    if you answer no, and 2 if the command refuses; in both cases nothing has changed.
     """
     settings = load_settings(config)
     if abort:

@@ -26,22 +26,22 @@ SAY_EVERY_SECONDS: Final = 10.0
 IntoKafkaOption = Annotated[
     bool,
     typer.Option(
-        "--into-kafka", help="Send the records to the input topics of the settings, and stop."
+        "--into-kafka", help="Send the records to the input topics instead of computing a report."
     ),
 ]
 SpeedOption = Annotated[
     str,
     typer.Option(
-        help="With --into-kafka: [bold]1x[/bold] as recorded, [bold]10x[/bold], … or "
-        "[bold]max[/bold] without a pause."
+        help="With --into-kafka: [bold]1x[/bold] is the recorded pace, [bold]10x[/bold] ten times "
+        "as fast, [bold]max[/bold] without pauses."
     ),
 ]
 ShiftOption = Annotated[
     bool,
     typer.Option(
         "--shift",
-        help="With --into-kafka: move all times, so that the recording begins now and live "
-        "windows show it.",
+        help="With --into-kafka: move all times so that the recording starts now and shows in "
+        "live windows.",
     ),
 ]
 

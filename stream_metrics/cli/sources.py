@@ -34,16 +34,16 @@ SinceOption = Annotated[
     str,
     typer.Option(
         "--from",
-        help="Where to begin in each partition of a topic: a time in RFC 3339, an offset, "
-        "[bold]-2h[/bold], or [bold]earliest[/bold].",
+        help="Where to start in each partition of a topic: a time in RFC 3339, an age such as "
+        "[bold]-2h[/bold], an offset, or [bold]earliest[/bold].",
     ),
 ]
 UntilOption = Annotated[
     str,
     typer.Option(
         "--to",
-        help="Where to stop, likewise, without what lies there; [bold]end[/bold] is the end as it "
-        "is when reading begins.",
+        help="Where to stop (exclusive), in the same forms. [bold]end[/bold] is the end of the "
+        "partition when reading starts.",
     ),
 ]
 

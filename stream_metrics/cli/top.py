@@ -61,34 +61,40 @@ _TITLES: Final = {
 
 
 def top(
-    window: Annotated[str, typer.Option(help="One of the windows that are kept.")] = "1h",
+    window: Annotated[str, typer.Option(help="One of the configured windows.")] = "1h",
     agent: Annotated[
         str | None,
-        typer.Option(help="Only this agent (or release); other: all without series of their own."),
+        typer.Option(
+            help="Only this agent (or release). [bold]other[/bold] is every agent without "
+            "series of its own."
+        ),
     ] = None,
     by: Annotated[By, typer.Option(help="What to rank by.")] = By.ALL,
-    limit: Annotated[int, typer.Option(min=1, max=1_000, help="Conversations a ranking.")] = 10,
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="Conversations per ranking.")] = 10,
     pairs: Annotated[
-        int, typer.Option(min=0, max=10_000, help="Duplicates shown of a conversation.")
+        int, typer.Option(min=0, max=10_000, help="Duplicates shown per conversation.")
     ] = 5,
     min_results: Annotated[
-        int, typer.Option(min=1, help="Rank SRR and SRE from so many results on.")
+        int,
+        typer.Option(
+            min=1, help="Leave conversations with fewer results out of the rankings by SRR and SRE."
+        ),
     ] = 10,
     now: Annotated[
         str | None,
         typer.Option(
-            help="End of the window: RFC 3339 or microseconds. Default: the largest event time, "
-            "but not after the latest record.",
+            help="End of the window, in RFC 3339 or Unix microseconds. Default: the latest event "
+            "time, but not after the latest record.",
             show_default=False,
         ),
     ] = None,
     format_: FormatOption = "table",
     config: ConfigOption = None,
 ) -> None:
-    """List the conversations with the highest SRR, the lowest SRE, the most wasted iterations.
+    """List the conversations with the highest SRR, lowest SRE and most wasted iterations.
 
-    With their duplicates: which result repeats which, in which iterations, by what evidence. Reads
-    the live state in Redis, one conversation at a time; workers may go on.
+    Also lists their duplicates: which result repeats which, in which iteration, and by what
+    evidence. Reads the live state in Redis, one conversation at a time; workers can keep running.
     """
     settings = load_settings(config)
     specs = {spec.name: spec for spec in settings.metrics.window_specs()}

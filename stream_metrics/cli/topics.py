@@ -30,25 +30,25 @@ class Layout:
 
 def create(
     partitions: Annotated[
-        int, typer.Option(min=1, max=10_000, help="Partitions of each topic that is made.")
+        int, typer.Option(min=1, max=10_000, help="Partitions of each new topic.")
     ] = 8,
     copies: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Copies of each; default: three, or as many as there are brokers."
+            min=1,
+            help="Replication factor. Default: 3, or the number of brokers if there are fewer.",
         ),
     ] = None,
     keep_days: Annotated[
         float,
-        typer.Option(min=0.01, help="How long records are kept; longer than state.ttl."),
+        typer.Option(min=0.01, help="Retention in days. Must be longer than `state.ttl`."),
     ] = 7.0,
     config: ConfigOption = None,
 ) -> None:
-    """Create the input topics and their dead-letter topics, where they are missing.
+    """Create the input topics and their dead-letter topics if they are missing.
 
-    Those that are there are left as they are. All input topics must have equal partition counts, or
-    no worker would start: if one is there already, the others are made like it. Exit code 2 if that
-    is not possible.
+    Existing topics are left unchanged. All input topics need the same number of partitions, so
+    new ones get as many as an existing one has. The exit code is 2 if that is not possible.
     """
     settings = load_settings(config)
     layout = Layout(partitions, copies, int(keep_days * DAY_MS))

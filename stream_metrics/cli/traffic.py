@@ -24,28 +24,31 @@ SAY_EVERY_SECONDS = 10.0
 
 
 def generate(
-    seed: Annotated[int, typer.Option(help="Same seed and options, same bytes.")] = 1,
+    seed: Annotated[
+        int, typer.Option(help="Seed. The same seed and options give the same bytes.")
+    ] = 1,
     conversations: Annotated[
-        int, typer.Option(min=1, help="Conversations (with --forever: an hour's).")
+        int, typer.Option(min=1, help="Number of conversations (with --forever: per hour).")
     ] = 200,
     hours: Annotated[
-        float, typer.Option(min=0.01, help="Hours of event time they spread over.")
+        float, typer.Option(min=0.01, help="Hours of event time to spread them over.")
     ] = 1.0,
     out: Annotated[
-        Path | None, typer.Option("--out", help="A JSONL recording; - for standard output.")
+        Path | None, typer.Option("--out", help="JSONL file to write; - writes to standard output.")
     ] = None,
     to_kafka: Annotated[
-        bool, typer.Option("--to-kafka", help="Produce to the input topics of the settings.")
+        bool, typer.Option("--to-kafka", help="Produce to `kafka.topics`.")
     ] = False,
     forever: Annotated[
-        bool, typer.Option("--forever", help="Live traffic, in real time, until Ctrl-C.")
+        bool, typer.Option("--forever", help="Keep producing in real time until Ctrl-C.")
     ] = False,
     config: ConfigOption = None,
 ) -> None:
-    """Make traffic as a company's support agents would: searches, and labels a little later.
+    """Generate realistic traffic of support agents: searches, and labels a little later.
 
-    About 2% come out of order, 1% twice, 0.5% are broken. Into Kafka they end now; in a file they
-    begin at a fixed day, so that the same seed gives the same file.
+    About 2% of the records are out of order, 1% are duplicated and 0.5% are invalid. With
+    --to-kafka the traffic ends now. In a file it starts on a fixed day, so that the same seed
+    always gives the same file.
     """
     if to_kafka == (out is not None):
         raise UsageError("say where to: --out FILE or --to-kafka")
