@@ -236,7 +236,7 @@ docs: setup ## Generate the reference pages
 
 docs-site: .venv/docs/.ready ## Build the documentation as a site in out/site; fails on a broken link
 	@NO_MKDOCS_2_WARNING=1 .venv/docs/bin/mkdocs build --strict --quiet
-	@echo "out/site/index.html"
+	@echo "to read it: python3 -m http.server --directory out/site 8000"
 
 lock: setup ## Pin the newest versions that pyproject.toml allows, with hashes
 	@$(PIN) --extra dev --upgrade --output-file constraints.txt pyproject.toml
