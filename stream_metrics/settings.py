@@ -239,7 +239,7 @@ class StateSettings(_Part):
         SCHEMAS[0],
         ge=SCHEMAS[0],
         le=SCHEMAS[-1],
-        description="the schema of what is written (operations.md, Upgrades); every one is read",
+        description="the schema of what is written (see Upgrades in the docs); every one is read",
     )
     cache_results: int = Field(
         250_000,

@@ -73,7 +73,7 @@ flag for one.
 built with other values, names those that differ, and says what to do. Where all of them are marked
 with ‡, `stream-metrics migrate` applies the change to the state. Otherwise `stream-metrics rebuild`
 reads the topics again, as far back as Kafka still has them
-([operations.md](../guides/operations.md#changing-settings)).
+(see [Changing settings](../guides/operations.md#changing-settings)).
 """
 
 _METRICS_INTRO: Final = """\

@@ -109,7 +109,7 @@ def check_identity(stored: Identity | None, ours: Identity, partition: int) -> N
         raise OtherIdentity(
             f"{where} was built from {', '.join(before)}, and what is read now is "
             f"{', '.join(now)}. If kafka.repartition_topic was set, or taken away, choose another "
-            'kafka.group_id (docs/guides/operations.md, "Producers that hash keys differently"). '
+            'kafka.group_id (docs/guides/partitions.md, "Producers that hash keys differently"). '
             "If producers write to other topics, stop all workers and run `stream-metrics reshard` "
             '("Changing partition counts"). Or name the topics again that it was built from'
         )
@@ -118,7 +118,7 @@ def check_identity(stored: Identity | None, ours: Identity, partition: int) -> N
             f"{where} was built for {before} (topic: partitions), and they are {now} now: a "
             "conversation's next records come to another partition than its state. Stop all "
             "workers and run `stream-metrics reshard` "
-            '(docs/guides/operations.md, "Changing partition counts"); or name the topics again '
+            '(docs/guides/partitions.md, "Changing partition counts"); or name the topics again '
             "that it was built for"
         )
     if stored.fingerprint != ours.fingerprint:

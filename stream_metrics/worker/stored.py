@@ -17,7 +17,7 @@ from stream_metrics.worker.takeover import Extent
 
 REPARTITION: Final = (
     "Let workers repartition, in a new group: set kafka.repartition_topic and another "
-    'kafka.group_id (docs/guides/operations.md, "Producers that hash keys differently"). It reads '
+    'kafka.group_id (docs/guides/partitions.md, "Producers that hash keys differently"). It reads '
     "all records that Kafka has, wherever they lie"
 )
 

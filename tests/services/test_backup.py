@@ -38,7 +38,7 @@ async def back_up(redis: RedisServer, to: Path) -> None:
 
 
 async def restore(redis: RedisServer, backup: Path) -> None:
-    """As docs/guides/operations.md says: start on the snapshot alone, then turn the file on again.
+    """As docs/guides/redis.md says: start on the snapshot alone, then turn the file on again.
 
     The Redis of this test is set up with ``appendonly no``, so that a start reads the snapshot.
     """
