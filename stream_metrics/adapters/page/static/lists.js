@@ -63,7 +63,8 @@ export function showRules(state) {
     return el("li", { class: "card", data: { level: rule.level } },
       el("div", { class: "rule-head" }, el("h3", {}, rule.title), levelMark(rule.level)),
       ...said, el("p", { class: "muted" }, `Fires: ${rule.fires}.`),
-      el("p", { class: "muted" }, rule.alert ? `As the alert ${rule.alert}. ` : "No alert asks this.", ...runbook(rule)));
+      el("p", { class: "muted" }, rule.alert ? `As the alert ${rule.alert}.` : "No alert asks this."),
+      rule.alert ? el("p", { class: "muted" }, ...runbook(rule)) : null);
   }));
 }
 
