@@ -7,7 +7,7 @@ import json
 import math
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -25,9 +25,10 @@ from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.output import KafkaOutputs
 from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
 from stream_metrics.adapters.kafka.repartition import KafkaRepartition
-from stream_metrics.adapters.page.board import Board, Inputs, Owned
+from stream_metrics.adapters.page.board import Board, Inputs
+from stream_metrics.adapters.page.group import Group, Owned, Source
 from stream_metrics.adapters.page.server import PageServer
-from stream_metrics.adapters.page.worst import Source, WorstConversations
+from stream_metrics.adapters.page.worst import WorstConversations
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.adapters.prometheus.windows import WindowCollector
 from stream_metrics.adapters.redis.check import check, memory_bytes
@@ -188,16 +189,18 @@ class Runtime:
             retrieval=settings.engine_config().retrieval,
         )
         self.pages = Pages(self.registry, self.health, self._windows)
+        specs = settings.metrics.window_specs()
         inputs = Inputs(
             self.registry,
             self.health,
             self._open_windows,
             self._owned,
             self._now_us,
-            settings.metrics.window_specs(),
+            specs,
             settings.metrics.agents,
             settings.metrics.dimension,
             runbook_url=settings.web.runbook_url,
+            group=Group(self.name, lambda: self._source, self._owned, self._now_us, specs),
         )
         worst = WorstConversations(
             lambda: self._source,
@@ -220,6 +223,9 @@ class Runtime:
             return Owned()
         numbers = sorted(partition.number for partition in consumer.partitions)
         return Owned(numbers, consumer.partition_total)
+
+    def _partition_counts(self) -> Mapping[str, int]:
+        return {} if self._consumer is None else self._consumer.partition_counts
 
     async def run(self) -> None:
         """Work until ``stop``; raises where the worker must not start or go on."""
@@ -273,7 +279,12 @@ class Runtime:
             worker=self.name,
         )
         names = SharedNames(store, options)
-        self._source = Source(store, options.engine, options.agents)
+        self._source = Source(
+            store,
+            options.engine,
+            options.agents,
+            lambda: replace(options.identity, partition_counts=self._partition_counts()),
+        )
 
         def make_partition(number: int, token: bytes, ours: Identity) -> StatePartition:
             return StatePartition(

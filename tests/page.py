@@ -5,24 +5,25 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from prometheus_client import CollectorRegistry
 
 from stream_metrics.adapters.health import Health
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
-from stream_metrics.adapters.page.board import Board, Inputs, Owned
+from stream_metrics.adapters.page.board import Board, Inputs
+from stream_metrics.adapters.page.group import BYTES_A_SECOND, HELD_BYTES, Group, Owned, Source
 from stream_metrics.adapters.page.server import MAX_STREAMS, PageServer
-from stream_metrics.adapters.page.worst import Source, WorstConversations
+from stream_metrics.adapters.page.worst import WorstConversations
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.adapters.prometheus.windows import WindowCollector
 from stream_metrics.adapters.web import Pages, WebOptions, make_app, serve
 from stream_metrics.engine.config import EngineConfig
-from stream_metrics.engine.windows import Windows
+from stream_metrics.engine.windows import DEFAULT_WINDOWS, Windows
 from stream_metrics.ports import Record
 from stream_metrics.worker.partition import StatePartition
-from tests.property.test_partition import TOPIC, once, opened
+from tests.property.test_partition import IDENTITY, TOPIC, once, opened
 from tests.unit.test_state_partition import NOON_S
 
 NOON_US = NOON_S * 1_000_000
@@ -30,7 +31,11 @@ NOON_US = NOON_S * 1_000_000
 
 @dataclass
 class Showcase:
-    """A worker of one partition, of ``total``, at a moment that stands until ``now_us`` is set."""
+    """A worker of one partition, of ``total``, at a moment that stands until ``now_us`` is set.
+
+    Its page shows other workers' partitions too if it is ``grouped``; how old they are goes by
+    ``seconds``, which stands still as well.
+    """
 
     partition: StatePartition
     store: MemoryStore
@@ -44,15 +49,26 @@ class Showcase:
     kept_seconds: float = 0.0
     conversation_url: str | None = None
     runbook_url: str | None = None
+    grouped: bool = False
+    seconds: float = 0.0
+    held_bytes: int = HELD_BYTES
+    bytes_a_second: int = BYTES_A_SECOND
     board: Board = field(init=False)
     collector: WindowCollector = field(init=False)
     worst: WorstConversations = field(init=False)
 
     @classmethod
-    async def new(cls, *events: Mapping[str, Any], **options: Any) -> Showcase:
-        """One that has read ``events``."""
-        store, registry = MemoryStore(), CollectorRegistry()
-        partition = await opened(store, MemoryDeadLetters(), 10_000)
+    async def new(
+        cls,
+        *events: Mapping[str, Any],
+        number: int = 0,
+        store: MemoryStore | None = None,
+        **options: Any,
+    ) -> Showcase:
+        """One that has read ``events`` as the owner of partition ``number``."""
+        store, registry = store or MemoryStore(), CollectorRegistry()
+        letters, worker = MemoryDeadLetters(), f"worker-{number}:9464"
+        partition = await opened(store, letters, 10_000, number=number, worker=worker)
         health = Health(reasons={})
         showcase = cls(partition, store, registry, Operations(registry), health, **options)
         await showcase.take(events)
@@ -66,11 +82,12 @@ class Showcase:
             self.owned,
             lambda: self.now_us,
             runbook_url=self.runbook_url,
+            group=self.group() if self.grouped else None,
         )
         self.board = Board(inputs, interval_seconds=self.interval_seconds)
         self.collector = WindowCollector(self.windows, lambda: self.now_us)
         self.worst = WorstConversations(
-            lambda: Source(self.store, EngineConfig()),
+            self.source,
             self.owned,
             lambda: self.now_us,
             kept_seconds=self.kept_seconds,
@@ -81,6 +98,24 @@ class Showcase:
         """Let the worker say that it is not behind, and how much memory Redis uses."""
         self.operations.lag(TOPIC, 0, 0, 0.0)
         self.operations.memory(2**30, 2**32)
+
+    def source(self) -> Source:
+        """The store, and what state must be to be read."""
+        ours = replace(IDENTITY, partition_counts={})
+        return Source(self.store, EngineConfig(), ours=lambda: ours)
+
+    def group(self) -> Group:
+        """What the page knows of other workers."""
+        return Group(
+            f"worker-{self.partition.number}:9464",
+            self.source,
+            self.owned,
+            lambda: self.now_us,
+            DEFAULT_WINDOWS,
+            held_bytes=self.held_bytes,
+            bytes_a_second=self.bytes_a_second,
+            clock=lambda: self.seconds,
+        )
 
     async def take(self, events: Iterable[Mapping[str, Any]]) -> None:
         """Let the worker read more events."""
@@ -99,12 +134,12 @@ class Showcase:
         await self.partition.process(records, once)
 
     def windows(self) -> list[Windows]:
-        """Those of the one partition."""
-        return [self.partition.windows]
+        """Those of the one partition, if it is owned."""
+        return [self.partition.windows] if self.total is not None else []
 
     def owned(self) -> Owned:
         """One of ``total``; none before the total is known."""
-        return Owned() if self.total is None else Owned([0], self.total)
+        return Owned() if self.total is None else Owned([self.partition.number], self.total)
 
     async def state(self, window: str | None = None, agent: str | None = None) -> dict[str, Any]:
         """The board's document."""

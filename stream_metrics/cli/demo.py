@@ -18,9 +18,10 @@ from stream_metrics.adapters.files import read_records
 from stream_metrics.adapters.health import Health
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.adapters.page import rules
-from stream_metrics.adapters.page.board import Board, Inputs, Owned
+from stream_metrics.adapters.page.board import Board, Inputs
+from stream_metrics.adapters.page.group import Owned, Source
 from stream_metrics.adapters.page.server import PageServer
-from stream_metrics.adapters.page.worst import Source, WorstConversations
+from stream_metrics.adapters.page.worst import WorstConversations
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.adapters.prometheus.windows import WindowCollector
 from stream_metrics.adapters.web import Pages, WebOptions, make_app, serve

@@ -49,12 +49,13 @@ async def opened(
     letters: MemoryDeadLetters,
     cache_results: int,
     output: Output | None = None,
+    number: int = 0,
     **changes: Any,
 ) -> StatePartition:
     """A state partition that has just been claimed by a new owner."""
     shared = replace(options(), **changes)
     partition = StatePartition(
-        0,
+        number,
         shared,
         store,
         letters,
@@ -64,7 +65,7 @@ async def opened(
         b"token",
         output,
     )
-    partition.adopt(await store.claim(0, b"token", IDENTITY, {TOPIC: Position(0)}))
+    partition.adopt(await store.claim(number, b"token", IDENTITY, {TOPIC: Position(0)}))
     return partition
 
 

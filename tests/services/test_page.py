@@ -15,6 +15,7 @@ from playwright.async_api import Browser, Page, async_playwright, expect
 
 from tests.helpers import rest_long
 from tests.page import NOON_US, Showcase
+from tests.property.test_partition import once
 from tests.unit.test_state_partition import NOON_S
 from tests.unit.test_worst import labelled, searched
 
@@ -359,15 +360,40 @@ async def test_a_worker_that_waits_says_for_what(browser: Browser) -> None:
 @pytest.mark.parametrize(
     ("total", "text"),
     [
-        (4, "This worker sees 1 of 4 partitions; other workers have pages of their own"),
-        (1, "This worker sees all 1 partition"),
-        (None, "This worker has no partition yet"),
+        (4, "1 of 4 partitions: 1 of this worker, as of now"),
+        (1, "All partitions (1) are this worker’s, as of now"),
+        (None, "No partition is known yet"),
     ],
 )
 async def test_it_says_how_much_it_sees(browser: Browser, total: int | None, text: str) -> None:
-    """One worker shows its own partitions, of how many."""
+    """Beside the name stands of how many partitions the figures are."""
     async with looking(browser, await ordinary(total=total)) as looked:
         await expect(looked.page.locator("#coverage")).to_have_text(text)
+        await expect(looked.page.locator("#group")).to_be_hidden()
+
+
+async def test_it_says_who_owns_what(browser: Browser) -> None:
+    """Other workers' partitions are in the figures, with their owners and their age."""
+    more = [searched("d-1", 1, list("abcdefgh"), NOON_S + 60, agent="fourth")]
+    other = await Showcase.new(*more, number=1)
+    showcase = await ordinary(store=other.store, total=3, grouped=True)
+    showcase.store.clock = lambda: 1
+    await other.partition.check(once)
+    async with looking(browser, showcase, width=360) as looked:
+        await expect(looked.tile("results")).to_have_text("200")
+        await expect(looked.page.locator("#coverage")).to_have_text(
+            "2 of 3 partitions: 1 of this worker, as of now; "
+            "1 of worker-1:9464, read 0.0\u202fs ago"
+        )
+        rows = looked.page.locator("#workers tbody tr")
+        assert [await row.inner_text() for row in await rows.all()] == [
+            "worker-0:9464 (this worker)\t0\tas of now",
+            "worker-1:9464\t1\tread 0.0\u202fs ago",
+            "not known\t2\tpartition 2: no figures (no worker has taken it over yet)",
+        ]
+        await expect(looked.page.locator("#wrong")).to_contain_text("Partitions missing")
+        assert (await Axe().run(looked.page)).response["violations"] == []
+        assert await looked.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def every_ten_seconds() -> Iterator[dict[str, Any]]:

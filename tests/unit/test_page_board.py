@@ -243,7 +243,8 @@ async def test_an_unknown_window_is_refused(showcase: Showcase) -> None:
 )
 def test_the_default_window_is_one_that_is_kept(kept: tuple[str, ...], default: str) -> None:
     """1h where it is kept, else the middle one."""
-    inputs: Any = type("Inputs", (), {"specs": tuple(map(parse_window, kept))})()
+    specs = tuple(map(parse_window, kept))
+    inputs: Any = type("Inputs", (), {"specs": specs, "group": None})()
     board = Board(inputs)
 
     assert board.view(None, None).window.name == default

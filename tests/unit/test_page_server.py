@@ -106,7 +106,7 @@ async def test_the_state_is_json() -> None:
 
     assert answer.headers["Cache-Control"] == "no-store"
     assert (body["window"], body["agent"], body["sums"]["results"]) == ("5m", "first", 4)
-    assert body["partitions"] == {"owned": 1, "total": 4}
+    assert (body["partitions"]["owned"], body["partitions"]["total"]) == (1, 4)
 
 
 @pytest.mark.parametrize("path", API)
@@ -288,7 +288,7 @@ async def test_the_worst_conversations_are_those_of_the_window_and_agent() -> No
         body = await answer.json()
 
     assert [row["conversation_id"] for row in body["highest_srr"]] == ["c-2"]
-    assert body["partitions"] == {"owned": 1, "total": 4}
+    assert body["partitions"] == {"owned": 1, "total": 4, "read": [0]}
     assert body["complete"] is True
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -141,8 +141,12 @@ class LiveConsumer:
     @property
     def partition_total(self) -> int | None:
         """How many state partitions all workers have together; None until the topics are known."""
-        counts = self._identity.partition_counts if self._identity else {}
-        return max(counts.values(), default=None)
+        return max(self.partition_counts.values(), default=None)
+
+    @property
+    def partition_counts(self) -> Mapping[str, int]:
+        """How many partitions each input topic has; empty until they are known."""
+        return self._identity.partition_counts if self._identity else {}
 
     def _known(self) -> dict[int, dict[str, Position]]:
         """Where each number stands, also one that waits to be taken over or is halted."""

@@ -20,6 +20,7 @@ from prometheus_client import CollectorRegistry
 from stream_metrics import __version__
 from stream_metrics.adapters.health import Health
 from stream_metrics.adapters.page import conditions, figures, rules
+from stream_metrics.adapters.page.group import Coverage, Group, Owned, alone
 from stream_metrics.adapters.page.operating import History, Operating, read
 from stream_metrics.adapters.page.thresholds import (
     RECENT,
@@ -37,18 +38,11 @@ KEPT: Final = 64  # documents at once; there are fewer clients
 
 
 @dataclass(frozen=True, slots=True)
-class Owned:
-    """The state partitions of this worker, of how many; ``total`` is None until it is known."""
-
-    numbers: Sequence[int] = ()
-    total: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Inputs:
     """What the board looks at. Every call is made on the event loop.
 
-    ``windows`` are those of the owned partitions, ``now_us`` the clock that windows go by.
+    ``windows`` are those of the owned partitions, ``now_us`` the clock that windows go by. Those of
+    other workers come from ``group``; without it there are none.
     """
 
     registry: CollectorRegistry
@@ -61,6 +55,7 @@ class Inputs:
     dimension: str = "agent"
     rules: Sequence[rules.Rule] = rules.RULES
     runbook_url: str | None = None
+    group: Group | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +72,7 @@ class _Look:
 
     copies: dict[Windows, Windows]
     owned: Owned
+    coverage: Coverage
     reasons: dict[str, str]
     now_us: int
     clock: float
@@ -116,9 +112,13 @@ class Board:
     def sample(self) -> None:
         """Take one sample of the operations for the history."""
         self.history.add(read(self.inputs.registry, self._clock()))
+        if self.inputs.group is not None:
+            self.inputs.group.rest()
 
     async def document(self, view: View) -> bytes:
         """The document as JSON in UTF-8, at most ``interval_seconds`` old."""
+        if self.inputs.group is not None:
+            await self.inputs.group.look()
         now = time.monotonic()
         made = self._made.get(view)
         if made is None or now - made[0] >= self.interval_seconds:
@@ -135,12 +135,18 @@ class Board:
     def close(self) -> None:
         """Let go of the thread."""
         self._thread.shutdown(wait=False)
+        if self.inputs.group is not None:
+            self.inputs.group.close()
 
     def _look(self) -> _Look:
-        inputs = self.inputs
+        inputs, owned, group = self.inputs, self.inputs.owned(), self.inputs.group
+        copies = {windows: windows.snapshot() for windows in inputs.windows()}
+        if group is not None:
+            copies |= group.windows()
         return _Look(
-            {windows: windows.snapshot() for windows in inputs.windows()},
-            inputs.owned(),
+            copies,
+            owned,
+            alone(owned) if group is None else group.coverage(),
             inputs.health.obstacles(),
             inputs.now_us(),
             self._clock(),
@@ -159,7 +165,7 @@ class Board:
         sums = self._sums(window.name, view.agent)
         states = rules.judge(
             self._of_agents(view.agent),
-            Worker(operating, self.history, look.reasons, len(look.owned.numbers)),
+            Worker(operating, self.history, look.reasons, len(look.owned.numbers), look.coverage),
             inputs.rules,
             inputs.runbook_url,
         )
@@ -172,7 +178,7 @@ class Board:
             "windows": [spec.name for spec in inputs.specs],
             "dimension": inputs.dimension,
             "agent": view.agent,
-            "partitions": {"owned": len(look.owned.numbers), "total": look.owned.total},
+            "partitions": look.coverage.document(len(look.owned.numbers)),
             "reasons": look.reasons,
             "sums": {
                 name: sums.get(code, 0)

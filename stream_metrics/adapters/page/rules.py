@@ -1,7 +1,8 @@
-"""What is wrong, and why, in words: the alert rules' conditions on the sums that the page shows.
+"""What is wrong, and why, in words: the alert rules' conditions on the sums of all partitions.
 
 Prometheus asks the same, looks at ten minutes beside, and waits before it alerts; the page judges
-at once. Where there is too little data to judge, the page says that, and never that all is well.
+at once, and lag and the like of its own worker only. Where there is too little data to judge, or
+not that of all partitions, the page says that, and never that all is well.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from stream_metrics.adapters.page.conditions import (
     Finding,
     share,
 )
+from stream_metrics.adapters.page.group import OLD_SECONDS
 from stream_metrics.adapters.page.thresholds import (
     COVERED,
     DEAD_LETTER_RECORDS,
@@ -155,6 +157,10 @@ RULES: Final = (
     ),
     Rule("not_ready", "Worker not ready", None, "/readyz gives a reason",
         'docs/concepts/delivery.md says what each reason means.', of_worker=worker.not_ready),
+    Rule("partitions", "Partitions missing", None,
+        f"no worker works on a partition, or its figures could not be read for {OLD_SECONDS:.0f} s",
+        "Is the worker up that had it? /readyz of each worker says what it waits for.",
+        of_worker=worker.partitions),
     Rule(
         "lag", "Consumer lag", "StreamMetricsConsumerLagGrowing",
         f"more than {LAG_SECONDS} s behind; critical if further than "
@@ -268,4 +274,12 @@ def _findings(rule: Rule, agents: Mapping[str, ByWindow], now: Worker) -> Iterat
     elif rule.of_agent is not None:
         for agent, sums in agents.items():
             if agent != OTHER:  # a mixture has no usual behaviour
-                yield replace(rule.of_agent(sums), agent=agent)
+                yield _without(now.coverage.missing, replace(rule.of_agent(sums), agent=agent))
+
+
+def _without(missing: str, found: Finding) -> Finding:
+    """The finding as it is where sums lack the latest of some partitions: nothing is fine then."""
+    if not missing:
+        return found
+    level = found.level if found.level in (CRITICAL, WARNING) else UNKNOWN
+    return replace(found, level=level, why=f"{found.why}, without the latest of {missing}")

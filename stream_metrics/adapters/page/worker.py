@@ -14,6 +14,7 @@ from stream_metrics.adapters.page.conditions import (
     Finding,
     share,
 )
+from stream_metrics.adapters.page.group import WHOLE, Coverage
 from stream_metrics.adapters.page.operating import History, Operating, increase
 from stream_metrics.adapters.page.thresholds import (
     DEAD_LETTER_RECORDS,
@@ -33,13 +34,15 @@ from stream_metrics.adapters.page.thresholds import (
 class Worker:
     """The worker's operations: now, before, and the reasons why it is not ready.
 
-    ``partitions`` is how many state partitions it owns.
+    ``partitions`` is how many state partitions it owns; ``coverage`` says which ones the page
+    shows, its own and others'.
     """
 
     now: Operating
     history: History
     reasons: Mapping[str, str]
     partitions: int = 1
+    coverage: Coverage = WHOLE
 
 
 WorkerRule = Callable[[Worker], Finding]
@@ -50,6 +53,14 @@ def not_ready(worker: Worker) -> Finding:
     if not worker.reasons:
         return Finding(OK, "the worker reads and writes")
     return Finding(CRITICAL, "; ".join(f"{n}: {why}" for n, why in sorted(worker.reasons.items())))
+
+
+def partitions(worker: Worker) -> Finding:
+    """The figures are not of all partitions as of now."""
+    problems = worker.coverage.problems
+    if not problems:
+        return Finding(OK, "figures are of all partitions")
+    return Finding(WARNING, "; ".join(problems))
 
 
 def lag(worker: Worker) -> Finding:

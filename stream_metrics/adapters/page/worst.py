@@ -1,4 +1,4 @@
-"""The worst conversations of this worker's partitions: one look at a time, kept for a while."""
+"""The worst conversations of all partitions: one look at a time, kept for a while."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import json
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from stream_metrics.adapters.links import CONVERSATION, filled
-from stream_metrics.adapters.page.board import Owned, View
-from stream_metrics.engine.config import EngineConfig
-from stream_metrics.ports import StateStore, StoreUnavailable
+from stream_metrics.adapters.page.board import View
+from stream_metrics.adapters.page.group import Owned, Source
+from stream_metrics.ports import StoreUnavailable
 from stream_metrics.worker.worst import Request, latest
 
 CONVERSATIONS: Final = 5_000  # read for one answer at most
@@ -27,17 +26,11 @@ class Busy(Exception):
     """Too many answers are asked for at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where conversations are read from."""
-
-    store: StateStore
-    config: EngineConfig
-    agents: tuple[str, ...] = ()
-
-
 class WorstConversations:
-    """Answers about the owned partitions; ``source`` gives None while there is no store yet."""
+    """Answers about all partitions that can be read, whoever owns them.
+
+    ``source`` gives None while there is no store yet.
+    """
 
     def __init__(
         self,
@@ -87,17 +80,22 @@ class WorstConversations:
         source, owned = self._source(), self._owned()
         if source is None:
             raise StoreUnavailable("the worker has not connected to its store yet")
+        numbers = await source.readable()
         found = await latest(
             source.store,
             source.config,
             source.agents,
             Request(view.window, self._now_us(), view.agent),
-            owned.numbers,
+            numbers,
             max_conversations=self._max_conversations,
             executor=self._thread,
         )
         document = found.document(link=self._link) | {
-            "partitions": {"owned": len(owned.numbers), "total": owned.total},
+            "partitions": {
+                "owned": len(owned.numbers),
+                "total": owned.total,
+                "read": numbers,
+            },
             "max_conversations": self._max_conversations,
         }
         return json.dumps(document, separators=(",", ":")).encode()

@@ -2,10 +2,11 @@
 
 import { showCharts } from "./course.js";
 import { $, el, radios, setText } from "./dom.js";
+import { coverage, showWorkers } from "./group.js";
 import { showAgents, showRules, showVerdict } from "./lists.js";
 import { showTiles } from "./tiles.js";
 import { askWorst } from "./worst.js";
-import { clock, moment, plural } from "./words.js";
+import { clock, moment } from "./words.js";
 
 const STALE_SECONDS = 15;
 const WORST_SECONDS = 30;
@@ -134,15 +135,12 @@ function show(state) {
   showTiles(state);
   showCharts(state);
   showAgents(state);
+  showWorkers(state.partitions);
   showRules(state);
 }
 
 function showCoverage(state) {
-  const { owned, total } = state.partitions;
-  let text = `This worker sees ${owned} of ${total} partitions; other workers have pages of their own`;
-  if (total === null) text = "This worker has no partition yet";
-  else if (owned === total) text = `This worker sees all ${plural(total, "partition")}`;
-  setText($("coverage"), text);
+  setText($("coverage"), coverage(state.partitions));
   setText($("as-of"), `As of ${moment(state.now / 1e6)}. Times are in this browser’s time zone.`);
   setText($("version"), `stream-metrics ${state.version}`);
 }

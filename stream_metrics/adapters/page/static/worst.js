@@ -42,7 +42,9 @@ function showWorst() {
 }
 
 function worstLead() {
-  const looked = `${plural(worst.conversations, "conversation")} of this worker’s partitions in ${worst.window}`;
+  const { read, total } = worst.partitions;
+  const whose = total === null || read.length < total ? `${read.length} of ${total ?? "?"}` : `all ${total}`;
+  const looked = `${plural(worst.conversations, "conversation")} in ${worst.window}, of ${whose} partitions`;
   const not = worst.complete ? "" : `, the latest ones: no more than ${count(worst.max_conversations)} are read`;
   return `Of ${looked}${not}. SRR and SRE are ranked from ${worst.min_results} results on. `
     + "Results are named by their result_id.";

@@ -1,0 +1,36 @@
+// Which worker has which partitions, and how old the figures of each are.
+
+import { $, el, renderOnce } from "./dom.js";
+import { duration, plural } from "./words.js";
+
+const size = (shares) => shares.reduce((sum, share) => sum + share.partitions.length, 0);
+
+/** One line: of how many partitions the figures are, and how old those of other workers are. */
+export function coverage({ total, shares }) {
+  const there = shares.filter((share) => share.age_seconds !== null);
+  const others = there.filter((share) => !share.own);
+  const own = size(there) - size(others);
+  if (total === null && !there.length) return "No partition is known yet";
+  if (own === total) return `All partitions (${total}) are this worker’s, as of now`;
+  const parts = [`${own || "none"} of this worker, as of now`];
+  if (others.length) {
+    const names = new Set(others.map((share) => share.worker));
+    const whose = names.size === 1 && others[0].worker ? others[0].worker : plural(names.size, "other worker");
+    const age = Math.max(...others.map((share) => share.age_seconds));
+    parts.push(`${size(others)} of ${whose}, read ${duration(age)} ago`);
+  }
+  const shown = total !== null && size(there) < total ? `${size(there)} of ${total}` : `All ${size(there)}`;
+  return `${shown} partitions: ${parts.join("; ")}`;
+}
+
+/** The table of workers, where there are others. */
+export function showWorkers({ shares }) {
+  const table = $("workers");
+  $("group").hidden = shares.every((share) => share.own);
+  const head = ["worker", "partitions", "figures"];
+  renderOnce(table.tHead, head, () => [el("tr", {}, ...head.map((name) => el("th", { scope: "col" }, name)))]);
+  const rows = shares.map((share) => [share.own ? `${share.worker} (this worker)` : share.worker ?? "not known",
+    share.text, share.problem ?? (share.own ? "as of now" : `read ${duration(share.age_seconds)} ago`)]);
+  renderOnce(table.tBodies[0], rows, () => rows.map(([worker, numbers, figures]) =>
+    el("tr", {}, el("th", { scope: "row" }, worker), el("td", {}, numbers), el("td", {}, figures))));
+}

@@ -1,0 +1,427 @@
+"""One page for the whole group: others' partitions, how old they are, and what is missing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from deploy.local.waiting import wait_until
+from stream_metrics.adapters.memory import MemoryStore
+from stream_metrics.adapters.page.group import KEPT_SECONDS, OLD_SECONDS
+from stream_metrics.ports import BatchWrite, PartitionState, Position
+from tests.page import NOON_US, Showcase
+from tests.property.test_partition import IDENTITY, TOPIC, once
+from tests.unit.test_state_partition import NOON_S
+from tests.unit.test_worst import searched
+
+NOW = NOON_US + 600_000_000
+MINE = (searched("c-1", 1, ["a", "b", "a", "b"], agent="first"),)
+OTHERS = (
+    searched("c-2", 1, ["x"] * 6, NOON_S + 60, agent="first"),
+    searched("c-3", 1, list("abcdefghij"), NOON_S + 120, agent="second"),
+)
+ALL_RESULTS, ALL_DUPLICATES = 20, 7
+
+
+class AskedStore(MemoryStore):
+    """A store that notes what is read of windows, and can be slow to answer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listed = 0
+        self.read: list[tuple[int, str | None]] = []
+        self.answers = asyncio.Event()
+        self.answers.set()
+
+    async def partitions(self) -> list[int]:
+        """Note it."""
+        self.listed += 1
+        return await super().partitions()
+
+    async def buckets(
+        self, partition: int, window: str | None = None
+    ) -> dict[tuple[str, int, str], bytes]:
+        """Note which, and wait until it may be answered."""
+        self.read.append((partition, window))
+        await self.answers.wait()
+        return await super().buckets(partition, window)
+
+
+@dataclass
+class TwoWorkers:
+    """A group of two, each with a page; both stand still until ``after`` seconds have passed."""
+
+    store: AskedStore
+    one: Showcase
+    two: Showcase
+
+    async def after(self, seconds: float, *alive: Showcase) -> None:
+        """Let time pass; then those who are ``alive`` send heartbeats."""
+        self.one.seconds += seconds
+        self.two.seconds = self.one.seconds
+        for worker in alive:
+            await worker.partition.check(once)
+
+    async def shown(self, **asked: Any) -> dict[str, Any]:
+        """The page of the first worker, once all that it has begun to read is there."""
+        await self.one.state(**asked)
+        reader = self.one.board.inputs.group
+        assert reader is not None
+
+        async def done() -> bool:
+            return not reader.reading
+
+        await wait_until(done, 30, "the round does not end")
+        return await self.one.state(**asked)
+
+
+async def two_workers(total: int | None = 2, **options: Any) -> TwoWorkers:
+    """Partition 0 is the first worker's, partition 1 the second's."""
+    store = AskedStore()
+    shared: dict[str, Any] = {
+        "store": store,
+        "now_us": NOW,
+        "grouped": True,
+        "interval_seconds": 0.0,
+    }
+    two = await Showcase.new(*OTHERS, number=1, total=2, **shared)
+    one = await Showcase.new(*MINE, number=0, total=total, **shared, **options)
+    store.clock = lambda: int(1_000 * one.seconds) + 1
+    found = TwoWorkers(store, one, two)
+    await found.after(0, one, two)
+    return found
+
+
+@pytest.fixture
+async def group() -> AsyncIterator[TwoWorkers]:
+    """Two workers that are both alive."""
+    made = await two_workers()
+    yield made
+    for worker in (made.one, made.two):
+        worker.board.close()
+        worker.worst.close()
+
+
+def results(shown: dict[str, Any]) -> tuple[int, int]:
+    """All results, and those that repeat others."""
+    return shown["figures"]["srr"]["whole"], shown["figures"]["srr"]["part"]
+
+
+def agent_levels(shown: dict[str, Any]) -> set[str]:
+    """The levels of all findings on agents."""
+    return {
+        found["level"] for rule in shown["rules"] for found in rule["findings"] if found["agent"]
+    }
+
+
+def level(shown: dict[str, Any], name: str) -> str:
+    """That of a rule."""
+    (found,) = [rule["level"] for rule in shown["rules"] if rule["name"] == name]
+    return str(found)
+
+
+async def test_every_workers_page_shows_all_partitions(group: TwoWorkers) -> None:
+    """Both pages have the same sums, series and agents: those of both workers together."""
+    pages = [await worker.state("1h") for worker in (group.one, group.two)]
+
+    assert [results(page) for page in pages] == [(ALL_RESULTS, ALL_DUPLICATES)] * 2
+    for part in ("sums", "figures", "agents", "series"):
+        assert pages[0][part] == pages[1][part]
+    assert sum(pages[0]["series"]["duplicates"]) == ALL_DUPLICATES
+    assert [row["results"] for row in pages[0]["agents"]] == [10, 10]
+
+
+async def test_metrics_stay_those_of_the_worker(group: TwoWorkers) -> None:
+    """What Prometheus adds up over workers has the owned partition only."""
+    await group.shown(window="1h")
+    group.one.collector.prepare()
+    lines = group.one.collector.render().splitlines()
+    found = [line for line in lines if line.startswith("streammetrics_window_results{")]
+
+    assert sum(int(line.rpartition(" ")[2]) for line in found if 'window="1h"' in line) == 4
+
+
+async def test_the_page_says_who_owns_what(group: TwoWorkers) -> None:
+    """Each worker calls itself and the other by host and port, with the age of what was read."""
+    await group.shown()
+    await group.after(3, group.one, group.two)
+
+    shown = (await group.one.state())["partitions"]
+
+    assert (shown["owned"], shown["total"], shown["problems"]) == (1, 2, [])
+    assert shown["shares"] == [
+        {
+            "partitions": [0],
+            "text": "0",
+            "worker": "worker-0:9464",
+            "own": True,
+            "age_seconds": 0.0,
+            "problem": None,
+        },
+        {
+            "partitions": [1],
+            "text": "1",
+            "worker": "worker-1:9464",
+            "own": False,
+            "age_seconds": 3.0,
+            "problem": None,
+        },
+    ]
+
+
+async def test_an_agents_figures_are_of_all_partitions(group: TwoWorkers) -> None:
+    """With an agent chosen its events on other workers' partitions count as well."""
+    shown = await group.shown(window="1h", agent="first")
+
+    assert results(shown) == (10, 7)
+
+
+async def test_others_are_read_at_most_every_five_seconds(group: TwoWorkers) -> None:
+    """However often somebody looks; and with what was written meanwhile from then on."""
+    for _ in range(5):
+        await group.shown(window="1h")
+        await group.shown(window="5m", agent="first")
+    first = group.store.listed
+    await group.two.take([searched("c-4", 1, ["n"], NOON_S + 200, agent="second")])
+    await group.after(4.9, group.one, group.two)
+    early = await group.shown(window="1h")
+    await group.after(0.2, group.one, group.two)
+    late = await group.shown(window="1h")
+
+    assert (first, group.store.listed) == (1, 2)
+    assert (results(early)[0], results(late)[0]) == (ALL_RESULTS, ALL_RESULTS + 1)
+
+
+async def test_nothing_is_read_while_nobody_looks(group: TwoWorkers) -> None:
+    """Only a look begins a round."""
+    for _ in range(10):
+        await group.after(60, group.one, group.two)
+        group.one.board.sample()
+
+    assert (group.store.listed, group.store.read) == (0, [])
+
+
+async def test_what_nobody_looks_at_is_let_go(group: TwoWorkers) -> None:
+    """A minute after the last look no window of another worker is held; the next look reads all."""
+    await group.shown()
+    await group.after(KEPT_SECONDS + 1, group.one, group.two)
+    group.one.board.sample()
+    reader = group.one.board.inputs.group
+    assert reader is not None
+    assert not reader.windows()
+
+    assert results(await group.shown(window="1h")) == (ALL_RESULTS, ALL_DUPLICATES)
+
+
+async def test_a_partition_that_has_not_changed_is_not_read_again(group: TwoWorkers) -> None:
+    """A round asks only who works on it; its figures are as of that round."""
+    await group.shown()
+    before = len(group.store.read)
+    await group.after(6, group.one, group.two)
+    shown = await group.shown(window="1h")
+
+    assert len(group.store.read) == before
+    assert shown["partitions"]["shares"][1]["age_seconds"] == 0.0
+    assert results(shown) == (ALL_RESULTS, ALL_DUPLICATES)
+
+
+async def test_a_slow_store_does_not_keep_the_page(group: TwoWorkers) -> None:
+    """What has not been read yet is named as missing, and the page is there all the same."""
+    group.store.answers.clear()
+    async with asyncio.timeout(30):
+        shown = await group.one.state("1h")
+    group.store.answers.set()
+
+    assert results(shown) == (4, 2)
+    assert shown["partitions"]["problems"] == ["partition 1: no figures (not read yet)"]
+    assert agent_levels(shown) == {"unknown"}
+
+
+async def test_an_unreachable_store_makes_figures_old(group: TwoWorkers) -> None:
+    """They stay, with their age; from 20 s on the page says so, and finds nobody fine any more."""
+    fresh = await group.shown(window="1h")
+    group.store.available = False
+    await group.after(6)
+    young = await group.shown(window="1h")
+    await group.after(OLD_SECONDS)
+    old = await group.shown(window="1h")
+    group.store.available = True
+    await group.after(6, group.one, group.two)
+    again = await group.shown(window="1h")
+
+    assert fresh["partitions"]["problems"] == young["partitions"]["problems"] == []
+    assert young["partitions"]["shares"][1]["age_seconds"] == 6.0
+    assert old["partitions"]["problems"] == [
+        "partition 1: the figures are 26 s old (the memory store was told to be unavailable)"
+    ]
+    assert results(old) == (ALL_RESULTS, ALL_DUPLICATES)
+    assert level(old, "partitions") == "warning"
+    assert again["partitions"]["problems"] == []
+
+
+async def test_a_worker_that_is_gone_is_named(group: TwoWorkers) -> None:
+    """Its partition can be read, but nobody works on it: figures that look fresh are not."""
+    await group.shown()
+    await group.after(OLD_SECONDS + 1, group.one)
+
+    shown = await group.shown()
+
+    assert shown["partitions"]["problems"] == [
+        "partition 1: no worker has worked on it for 21 s; the last one was worker-1:9464"
+    ]
+    assert level(shown, "partitions") == "warning"
+
+
+async def test_rules_on_incomplete_figures_say_so(group: TwoWorkers) -> None:
+    """No agent is fine while partitions are missing, and each reason names them."""
+    docs = list("abcdefghij")
+    usual = [searched(f"o-{n}", 1, docs, NOON_S - 40_000, agent="first") for n in range(300)]
+    lately = [searched(f"g-{n}", 1, docs, NOON_S + 540, agent="first") for n in range(30)]
+    await group.one.take([*usual, *lately])
+    whole = await group.shown()
+    await group.after(OLD_SECONDS + 1, group.one)
+    gap = await group.shown()
+
+    assert "ok" in agent_levels(whole)
+    assert agent_levels(gap) == {"unknown"}
+    reasons = [f["why"] for rule in gap["rules"] for f in rule["findings"] if f["agent"]]
+    assert all(why.endswith(", without the latest of partition 1") for why in reasons)
+
+
+async def test_a_partition_that_nobody_has_taken_is_named(group: TwoWorkers) -> None:
+    """It has no state, and its events are in no figure."""
+    group.one.total = 4
+    shown = await group.shown()
+
+    assert shown["partitions"]["problems"] == [
+        "partitions 2-3: no figures (no worker has taken it over yet)"
+    ]
+
+
+async def test_a_worker_without_partitions_shows_those_of_others() -> None:
+    """Before it knows its topics, a page knows from the store how many partitions there are."""
+    group = await two_workers(total=None)
+    await group.after(0, group.one, group.two)
+    shown = await group.shown(window="1h")
+
+    assert results(shown) == (ALL_RESULTS, ALL_DUPLICATES)
+    assert (shown["partitions"]["owned"], shown["partitions"]["total"]) == (0, 1)
+
+
+async def test_a_partition_that_moves_here_counts_once(group: TwoWorkers) -> None:
+    """From the moment on in which this worker owns it, it is shown from memory."""
+    await group.shown()
+    group.one.partition = group.two.partition
+    shown = await group.one.state("1h")
+
+    assert results(shown) == (16, 5)
+    assert shown["partitions"]["shares"][0]["partitions"] == [1]
+
+
+async def test_a_new_owner_is_not_taken_for_the_one_before(group: TwoWorkers) -> None:
+    """Until it has said its name, which takes a moment, nobody knows who works there."""
+    await group.shown()
+    await group.store.claim(1, b"another", IDENTITY, {})
+    await group.after(6, group.one)
+    shown = await group.shown()
+
+    assert shown["partitions"]["problems"] == [
+        "partition 1: it is not known which worker works on it: it has just begun, or is of an "
+        "earlier release"
+    ]
+    await group.store.heartbeat(1, b"another", "worker-9:9464")
+    await group.after(6, group.one)
+    shown = await group.shown()
+    assert shown["partitions"]["shares"][1]["worker"] == "worker-9:9464"
+    assert shown["partitions"]["problems"] == []
+
+
+async def test_state_of_other_settings_is_not_added(group: TwoWorkers) -> None:
+    """A partition that was built otherwise is left out, and named with the way out."""
+    other = replace(IDENTITY, fingerprint="another")
+    await group.store.claim(2, b"stranger", other, {TOPIC: Position(0)})
+    await group.store.write(BatchWrite(2, b"stranger", b"1", {TOPIC: 0}, {TOPIC: Position(1)}))
+    shown = await group.shown(window="1h")
+
+    assert results(shown) == (ALL_RESULTS, ALL_DUPLICATES)
+    (problem,) = shown["partitions"]["problems"]
+    assert problem.startswith("partition 2: no figures (state partition 2 of group 'group' was")
+    assert "other settings" in problem
+
+
+async def test_a_command_that_replaces_partitions_is_named(group: TwoWorkers) -> None:
+    """While `reshard` and its like hold the namespace nobody works on it."""
+    await group.store.hold(b"mark", "reshard")
+    shown = await group.shown()
+
+    assert shown["partitions"]["problems"] == [
+        "partition 1: a command (reshard, migrate or rebuild) is replacing the state"
+    ]
+
+
+async def test_a_partition_that_was_replaced_is_shown_as_it_is_now(group: TwoWorkers) -> None:
+    """Nothing of the state before stays in the sums."""
+    await group.shown()
+    while str(await group.store.wipe(1)) != "Wiped()":
+        pass
+    await group.store.claim(1, b"new", IDENTITY, {TOPIC: Position(0)})
+    await group.store.heartbeat(1, b"new", "worker-2:9464")
+    await group.after(6, group.one)
+    shown = await group.shown(window="1h")
+
+    assert results(shown) == (4, 2)
+    assert shown["partitions"]["shares"][1]["worker"] == "worker-2:9464"
+
+
+async def test_damaged_windows_are_left_out(group: TwoWorkers) -> None:
+    """A bucket that cannot be read leaves its partition out, and not the page."""
+    state: PartitionState = await group.store.describe(1)
+    offset = state.positions[TOPIC].offset
+    bucket = {("1h", NOW // 60_000_000, "first"): b"\xff damaged"}
+    await group.store.write(
+        BatchWrite(1, group.two.partition.token, b"damage", {TOPIC: offset}, {}, buckets=bucket)
+    )
+    shown = await group.shown(window="1h")
+
+    assert results(shown) == (4, 2)
+    (problem,) = shown["partitions"]["problems"]
+    assert problem.startswith("partition 1: no figures (")
+
+
+async def test_what_is_held_of_others_is_bounded() -> None:
+    """Windows for which there is no room are left out, and named."""
+    group = await two_workers(held_bytes=100)
+    shown = await group.shown(window="1h")
+
+    assert results(shown) == (4, 2)
+    assert shown["partitions"]["problems"] == [
+        "partition 1: no figures (all windows together take more than 100 bytes)"
+    ]
+
+
+async def test_large_windows_are_read_more_seldom() -> None:
+    """After a round that read much the next one waits, so that on average little is read."""
+    group = await two_workers(bytes_a_second=100)
+    await group.shown()
+    await group.after(5.5, group.one, group.two)
+    await group.shown()
+    soon = group.store.listed
+    await group.after(600, group.one, group.two)
+    await group.shown()
+
+    assert (soon, group.store.listed) == (1, 2)
+
+
+async def test_the_worst_conversations_are_of_all_partitions(group: TwoWorkers) -> None:
+    """Whoever owns them; the answer says which partitions it is of."""
+    view = group.one.board.view("1h", None)
+    found = json.loads(await group.one.worst.document(view))
+
+    assert [row["conversation_id"] for row in found["lowest_sre"]] == []
+    assert found["conversations"] == 3
+    assert found["partitions"] == {"owned": 1, "total": 2, "read": [0, 1]}
