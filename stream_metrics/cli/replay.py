@@ -8,6 +8,7 @@ import platform
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,7 +18,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from stream_metrics import __version__
+from stream_metrics.adapters.html.rankings import Link
 from stream_metrics.adapters.html.report import write_report_page
+from stream_metrics.adapters.links import CONVERSATION, filled
 from stream_metrics.adapters.parquet import ParquetError, load_pyarrow
 from stream_metrics.adapters.replay import parts
 from stream_metrics.adapters.replay.merge import BadRows
@@ -223,7 +226,7 @@ def replay(
         **source.read,
     }
     write_text(out / "run.json", json.dumps(about, indent=2) + "\n")
-    write_report_page(out, searches)
+    write_report_page(out, searches, _link(settings))
     _summary(report, out)
     fail_if_crossed(gates, {"": figures_of_report(report)}, PARTS)
 
@@ -239,12 +242,14 @@ def report(
     stratify: StratifyOption = None,
     rows_as: RowFormatOption = "jsonl",
     fail_if: FailIfOption = None,
+    config: ConfigOption = None,
 ) -> None:
     """Write the report again, from one directory or from the members of a replay group.
 
     Merging the members of a replay group gives the same bytes as a single replay.
     """
     collect_seldom()
+    settings = load_settings(config)
     with _explained(directories[0]):
         scoring = parts.read(directories[0])[0].scoring
     gates = read_gates(fail_if, _figures(scoring), PARTS)
@@ -264,9 +269,14 @@ def report(
     missing = parts.missing_members(out)
     if missing:
         Console(stderr=True).print(f"[yellow]not whole:[/yellow] without {', '.join(missing)}")
-    write_report_page(out, searches)
+    write_report_page(out, searches, _link(settings))
     _summary(content, out)
     fail_if_crossed(gates, {"": figures_of_report(content)}, PARTS)
+
+
+def _link(settings: Settings) -> Link:
+    """Where the trace of a conversation is, as ``web.conversation_url`` says."""
+    return partial(filled, settings.web.conversation_url, CONVERSATION)
 
 
 @contextmanager

@@ -189,6 +189,24 @@ def test_a_page_needs_nothing_else(folder: Path, made: Callable[[Path], Path], f
     assert "url(" not in found
 
 
+def test_conversations_lead_to_their_traces_where_settings_say_so(
+    replayed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Worst conversations and worst searches have links; their ids are percent-encoded."""
+    for file in ("conversations.jsonl", "queries.jsonl"):
+        path = replayed / file
+        path.write_text(path.read_text().replace('"conversation_id":"', '"conversation_id":"/?'))
+    monkeypatch.setenv("STREAM_METRICS_WEB__CONVERSATION_URL", "https://t.test/{conversation_id}")
+
+    invoke("report", "r", "--out", "r")
+
+    page = Read((replayed / "report.html").read_text(encoding="utf-8"))
+    links = [str(value) for name, value in page.attributes if name == "href"]
+    outside = [link for link in links if not link.startswith("#")]
+    assert len(outside) > 20
+    assert all(link.startswith("https://t.test/%2F%3F") for link in outside)
+
+
 def test_every_picture_has_words_and_a_table(replayed: Path) -> None:
     """A drawing says what it shows, and its figures stand behind it."""
     found = (replayed / "report.html").read_text(encoding="utf-8")

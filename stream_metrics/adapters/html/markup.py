@@ -69,6 +69,13 @@ def name(value: str) -> Safe:
     return element("bdi", element("code", value))
 
 
+def linked(content: Safe, address: str | None) -> Safe:
+    """The content as a link; without an address the content alone."""
+    if address is None:
+        return content
+    return element("a", content, href=address, rel="noreferrer")
+
+
 def table(
     caption: str, titles: Sequence[str], rows: Iterable[Sequence[Child]], *, words: int = 1
 ) -> Safe:

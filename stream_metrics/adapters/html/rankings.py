@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from stream_metrics.adapters.html.figures import figures_table, strata_of, tile
-from stream_metrics.adapters.html.markup import Section, card, element, name, section, table
+from stream_metrics.adapters.html.markup import Section, card, element, linked, name, section, table
 from stream_metrics.adapters.html.pictures import histogram
 from stream_metrics.adapters.run_directory import gather
 from stream_metrics.evaluation.gathered import MOST_HISTOGRAMS, Queries
@@ -15,10 +15,16 @@ from stream_metrics.evaluation.headline import figures_of_report
 from stream_metrics.evaluation.wording import number
 
 Report = Mapping[str, Any]
+Link = Callable[[str], str | None]
+"""The address of a conversation's trace, by its id; None where there is none."""
 _ORDER: Final = (
     "Only those to which something is relevant; of equal ones first what is worse by the other "
     "metrics, in the order of the figures, then what has more relevant documents."
 )
+
+
+def no_link(_: str) -> None:
+    """No conversation has an address."""
 
 
 class Titles(NamedTuple):
@@ -48,7 +54,12 @@ AMONG: Final = Titles(
 
 
 def retrieval(
-    block: Report, path: Path, ci: str, titles: Titles = ALONE, gathered: Queries | None = None
+    block: Report,
+    path: Path,
+    ci: str,
+    titles: Titles = ALONE,
+    gathered: Queries | None = None,
+    link: Link = no_link,
 ) -> list[Section]:
     """The sections about rankings.
 
@@ -58,6 +69,7 @@ def retrieval(
         ci: The title of intervals.
         titles: What the sections are called.
         gathered: What is shown of the rows, if they have been read already.
+        link: The address of a conversation's trace.
 
     Raises:
         InputError: A row is none.
@@ -82,7 +94,7 @@ def retrieval(
             for one, bins in rows.bins.items()
         ]
         sections.append(section(titles.distributions, element("div", *charts, class_="charts")))
-        sections.append(_worst_queries(rows, shown, titles.worst))
+        sections.append(_worst_queries(rows, shown, titles.worst, link))
     sections += strata_of(titles.by, block["strata"], names)
     return [*sections, _judgements(block, titles.quality)]
 
@@ -98,13 +110,14 @@ def _read(path: Path, metrics: Sequence[str]) -> Queries:
     return gather(path, found, "queries") if path.is_file() else found
 
 
-def _worst_queries(rows: Queries, shown: Sequence[str], title: str) -> Section:
+def _worst_queries(rows: Queries, shown: Sequence[str], title: str, link: Link) -> Section:
     worst = list(rows.worst())
     shown = list(dict.fromkeys([rows.by[0], *shown]))[:MOST_HISTOGRAMS]
     of_events = any(row.get("search_id") is not None for _, row in worst)
     cells = [
         (
-            name(query), *((str(row["turn"]), name(row["search_id"])) if of_events else ()),
+            linked(name(query), link(query) if of_events else None),
+            *((str(row["turn"]), name(row["search_id"])) if of_events else ()),
             f"{row['n_retrieved']:,}", f"{row['n_judged']:,}",
             "-" if row["n_relevant"] is None else f"{row['n_relevant']:,}",
             *(number(row["scores"].get(one)) for one in shown),

@@ -20,13 +20,14 @@ from stream_metrics.adapters.html.markup import (
     card,
     element,
     folded,
+    linked,
     name,
     page,
     section,
     table,
 )
 from stream_metrics.adapters.html.pictures import Line, histogram, lines
-from stream_metrics.adapters.html.rankings import ALONE, AMONG, judged, retrieval
+from stream_metrics.adapters.html.rankings import ALONE, AMONG, Link, judged, no_link, retrieval
 from stream_metrics.adapters.reports import QUERIES, ROWS, write_text
 from stream_metrics.adapters.run_directory import gather, read_report
 from stream_metrics.evaluation.estimates import LANGUAGE
@@ -41,12 +42,15 @@ PAGE: Final = "report.html"
 Report = Mapping[str, Any]
 
 
-def write_report_page(directory: Path, searches: Queries | None = None) -> Path:
+def write_report_page(
+    directory: Path, searches: Queries | None = None, link: Link = no_link
+) -> Path:
     """Write ``report.html`` from the report and the rows beside it; where it is.
 
     Args:
         directory: Where they are.
         searches: What is shown of the rows of searches, if they have been read already.
+        link: The address of a conversation's trace, by its id.
 
     Raises:
         InputError: There is no report, or a row is none.
@@ -55,11 +59,13 @@ def write_report_page(directory: Path, searches: Queries | None = None) -> Path:
     if not report:
         raise InputError(f"{directory}: no report.json to make a page of")
     path = directory / PAGE
-    write_text(path, report_page(directory, report, searches))
+    write_text(path, report_page(directory, report, searches, link))
     return path
 
 
-def report_page(directory: Path, report: Report, searches: Queries | None = None) -> str:
+def report_page(
+    directory: Path, report: Report, searches: Queries | None = None, link: Link = no_link
+) -> str:
     """The page as text."""
     source = ", ".join(map(str, report.get("source") or ())) or "unknown"
     sections: list[Section] = []
@@ -67,10 +73,11 @@ def report_page(directory: Path, report: Report, searches: Queries | None = None
     replayed = report.get("aggregate") is not None
     rows = gather(directory / ROWS, Conversations(), "conversations") if replayed else None
     if rows is not None:
-        sections += [_headline(report, ci), *_replay(report, rows, ci)]
+        sections += [_headline(report, ci), *_replay(report, rows, ci, link)]
     if report.get("retrieval") is not None:
         titles = AMONG if replayed else ALONE
-        sections += retrieval(report["retrieval"], directory / QUERIES, ci, titles, searches)
+        path = directory / QUERIES
+        sections += retrieval(report["retrieval"], path, ci, titles, searches, link)
     if report.get("generation") is not None:
         sections += _generation(report["generation"], ci)
     if rows is not None:
@@ -129,7 +136,7 @@ def _context(report: Report) -> dict[str, str]:
     }
 
 
-def _replay(report: Report, rows: Conversations, ci: str) -> list[Section]:
+def _replay(report: Report, rows: Conversations, ci: str, link: Link) -> list[Section]:
     """The sections about rows; of their strata those by language come first."""
     figures = figures_of_report(report)
     elsewhere = {*ANSWERS, *((report.get("retrieval") or {}).get("metrics") or {})}
@@ -157,7 +164,7 @@ def _replay(report: Report, rows: Conversations, ci: str) -> list[Section]:
     ]  # fmt: skip
     if rows.by_iteration():
         sections.append(_iterations(rows))
-    sections.append(_worst_conversations(rows))
+    sections.append(_worst_conversations(rows, link))
     strata = [
         stratified(dimension, _by_metric(report["strata"][dimension]), MACRO, "Rows by")
         for dimension in language_first(report["strata"])
@@ -191,15 +198,15 @@ def _iterations(rows: Conversations) -> Section:
     )
 
 
-def _worst_conversations(rows: Conversations) -> Section:
+def _worst_conversations(rows: Conversations, link: Link) -> Section:
     titles = ("Conversation", "Agent", "Turn", "Iterations", "Results", "Duplicates", "SRR", "SRE")
 
     def of(caption: str, found: Sequence[Mapping[str, Any]]) -> Safe:
         cells = [
             (
-                name(row["conversation_id"]), name(row["agent"]), str(row["turn"]), str(row["n"]),
-                f"{row['results']:,}", f"{row['duplicates']:,}", number(row["srr"]),
-                number(row["sre"]),
+                linked(name(row["conversation_id"]), link(row["conversation_id"])),
+                name(row["agent"]), str(row["turn"]), str(row["n"]), f"{row['results']:,}",
+                f"{row['duplicates']:,}", number(row["srr"]), number(row["sre"]),
             )
             for row in found
         ]  # fmt: skip
