@@ -83,6 +83,7 @@ class OwnWorker(faust.Worker):
         """The first signal stops gracefully, a second one ends the process at once."""
         if self._signal_stop_time:
             os._exit(128 + signal)
+        log.info("stream-metrics worker stops", signal=signal.name)
         super()._schedule_shutdown(signal)
 
     def execute_from_commandline(self) -> NoReturn:

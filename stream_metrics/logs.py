@@ -10,6 +10,19 @@ import structlog
 from stream_metrics.settings import LogSettings
 
 
+class LifecycleAtDebug(logging.Filter):
+    """Move the starts and stops of each of Faust's services from info to the debug level.
+
+    Faust marks them with ``[^`` and a path of dashes. Its warnings and errors stay as they are.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is shown at the level that it then has."""
+        if record.levelno == logging.INFO and str(record.msg).startswith("[^"):
+            record.levelno, record.levelname = logging.DEBUG, "DEBUG"
+        return record.levelno >= logging.getLogger().level
+
+
 def configure_logs(settings: LogSettings) -> None:
     """Set up structlog and the standard library's logging, which Kafka's client and Faust use."""
     shared: list[structlog.types.Processor] = [
@@ -39,6 +52,7 @@ def configure_logs(settings: LogSettings) -> None:
             ],
         )
     )
+    handler.addFilter(LifecycleAtDebug())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.level)

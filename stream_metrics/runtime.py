@@ -39,7 +39,7 @@ from stream_metrics.adapters.web import Pages, WebOptions, ssl_context
 from stream_metrics.engine.windows import Windows
 from stream_metrics.kernel import kernel
 from stream_metrics.ports import Identity, StateStore, StoreUnavailable
-from stream_metrics.settings import Settings, read_secret
+from stream_metrics.settings import Settings, mask_url, read_secret
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.clock import Clock
 from stream_metrics.worker.collecting import collect_seldom
@@ -234,11 +234,15 @@ class Runtime:
         collect_seldom()
         settings = self.settings
         log.info(
-            "worker starts",
+            "stream-metrics worker starts",
             version=__version__,
+            page=web_options(settings).url,
+            topics=list(settings.kafka.topics),
+            group=settings.kafka.group_id,
+            kafka=settings.kafka.bootstrap_servers,
+            redis=mask_url(settings.redis.url),
             kernel="compiled" if kernel is not None else "python",
             engine=ENGINE,
-            group=settings.kafka.group_id,
         )
         if not settings.state.key():
             log.warning(

@@ -71,7 +71,9 @@ class _Part(BaseModel):
 class KafkaSettings(_Part):
     """Where events come from."""
 
-    bootstrap_servers: str = Field("localhost:9092", description="host:port, comma separated")
+    bootstrap_servers: str = Field(
+        "localhost:9092", description="brokers as host:port, comma separated"
+    )
     topics: tuple[str, ...] = Field(
         ("search-iterations", "relevance-labels"),
         description="input topics; each accepts every event type, all have as many partitions "
@@ -189,7 +191,10 @@ class KafkaSettings(_Part):
 class RedisSettings(_Part):
     """Where state is kept."""
 
-    url: str = Field("redis://localhost:6379/0", description="redis://, rediss:// or unix://")
+    url: str = Field(
+        "redis://localhost:6379/0",
+        description="an address that begins with redis://, rediss:// or unix://",
+    )
     namespace: str | None = Field(None, description="default: the consumer group's name")
     username: str | None = None
     """ACL user; wins over the one in the URL."""
@@ -199,7 +204,7 @@ class RedisSettings(_Part):
     """A file that holds the password."""
     cluster: bool = False
     """The URL is a node of a Redis Cluster."""
-    sentinels: tuple[str, ...] = Field((), description="host:port of Sentinels")
+    sentinels: tuple[str, ...] = Field((), description="Sentinels as host:port")
     sentinel_service: str = "mymaster"
     """The master's name at the Sentinels."""
     sentinel_username: str | None = None

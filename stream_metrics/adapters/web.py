@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import json
+import socket
 import ssl
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -110,6 +111,17 @@ class WebOptions:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return self.host == "localhost"
+
+    @property
+    def url(self) -> str:
+        """The address of the page; by this machine's name where it is served on all interfaces.
+
+        >>> WebOptions(host="::1", port=9465).url
+        'http://[::1]:9465/'
+        """
+        host = socket.gethostname() if self.host in ("", "0.0.0.0", "::") else self.host  # noqa: S104
+        scheme = "http" if self.tls_certificate is None else "https"
+        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{self.port}/"
 
     def warnings(self) -> list[str]:
         """What the options let others see."""

@@ -13,11 +13,10 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from stream_metrics.adapters.prometheus.backfill import valid_label, write_openmetrics
 from stream_metrics.adapters.reports import BUCKETS, read_buckets
 from stream_metrics.adapters.whole import replacing
-from stream_metrics.cli.common import UsageError
+from stream_metrics.cli.common import UsageError, parse_time
 from stream_metrics.cli.stopped import said
 from stream_metrics.engine.history import Course, History, UnfitHistory
 from stream_metrics.engine.windows import parse_duration
-from stream_metrics.events.times import parse_rfc3339
 
 OUT: Final = "openmetrics.txt"
 MOST_STEPS: Final = 100_000
@@ -38,7 +37,7 @@ def backfill(
         str | None,
         typer.Option(
             "--from",
-            help="Time of the first sample, in RFC 3339. Default: the first event.",
+            help="Time of the first sample: RFC 3339 or microseconds. Default: the first event.",
             show_default=False,
         ),
     ] = None,
@@ -46,7 +45,7 @@ def backfill(
         str | None,
         typer.Option(
             "--to",
-            help="End, exclusive, in RFC 3339. Default: just after the last event.",
+            help="End, exclusive: RFC 3339 or microseconds. Default: just after the last event.",
             show_default=False,
         ),
     ] = None,
@@ -128,8 +127,8 @@ def _steps(history: History, step: str, since: str | None, until: str | None) ->
     first_us = history.first_us
     if first_us is None:
         raise UsageError("the replay has no sums: there were no searches, and no gates")
-    begin = first_us if since is None else _instant("--from", since)
-    end = history.last_event_us + step_us if until is None else _instant("--to", until)
+    begin = first_us if since is None else parse_time("--from", since)
+    end = history.last_event_us + step_us if until is None else parse_time("--to", until)
     steps = range(-(-begin // step_us) * step_us, end, step_us)
     if not steps:
         raise UsageError("there is no time between --from and --to, or no multiple of --step")
@@ -139,10 +138,3 @@ def _steps(history: History, step: str, since: str | None, until: str | None) ->
             "or some of the time with --from and --to"
         )
     return steps
-
-
-def _instant(option: str, text: str) -> int:
-    instant = parse_rfc3339(text)
-    if instant is None:
-        raise UsageError(f"{option} {text!r}: write 2024-05-01T12:00:00Z")
-    return instant

@@ -6,7 +6,7 @@ import asyncio
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import typer
 from pydantic import ValidationError
@@ -14,9 +14,15 @@ from pydantic_settings import SettingsError
 
 from stream_metrics.adapters.kafka.rights import KafkaRefused, explain
 from stream_metrics.evaluation.estimates import Intervals
+from stream_metrics.events.decode import EARLIEST_US, LATEST_US
 from stream_metrics.events.times import parse_rfc3339
 from stream_metrics.runtime import check_settings
 from stream_metrics.settings import EvaluationSettings, Settings
+
+TIMES: Final = (
+    "Write RFC 3339, such as 2024-05-01T12:00:00Z, or the microseconds since 1970, such as "
+    "1714564800000000"
+)
 
 
 class UsageError(Exception):
@@ -101,15 +107,18 @@ def kafka_reason(settings: Settings, error: Exception) -> str:
         return str(refused)
 
 
-def parse_now(text: str | None) -> int | None:
-    """``--now`` as microseconds."""
-    if text is None:
-        return None
-    if text.isascii() and text.isdigit():
-        return int(text)
-    instant = parse_rfc3339(text)
+def parse_time(option: str, text: str) -> int:
+    """The time that an option names, in microseconds; raises ``UsageError``, which says how.
+
+    >>> parse_time("--now", "2024-05-01T12:00:00Z")
+    1714564800000000
+    """
+    number = text.isascii() and text.isdigit()
+    instant = int(text) if number else parse_rfc3339(text)
     if instant is None:
-        raise UsageError(f"--now {text!r}: write 2024-05-01T12:00:00Z, or microseconds")
+        raise UsageError(f"{option} {text!r} is not a time. {TIMES}")
+    if number and not EARLIEST_US <= instant < LATEST_US:
+        raise UsageError(f"{option} {text} is not a time in microseconds. {TIMES}")
     return instant
 
 

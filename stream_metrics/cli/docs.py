@@ -381,10 +381,20 @@ def part_of_state(name: str) -> bool:
 def _setting(name: str, field: FieldInfo) -> str:
     mark = " †" if part_of_state(name) else ""
     mark += " ‡" if name in MIGRATABLE else ""
-    about = [meaning(field), *_bounds(field)]
     return (
-        f"| `{name}`{mark} | `{environment(name)}` | {_default(name, field)} | {'; '.join(about)} |"
+        f"| `{name}`{mark} | `{environment(name)}` | {_default(name, field)} | "
+        f"{_sentences(meaning(field), [*_bounds(field)])} |"
     )
+
+
+def _sentences(about: str, bounds: list[str]) -> str:
+    """What a setting is and what it may be, in sentences.
+
+    >>> _sentences("how often", ["at least 1", "at most 5"])
+    'How often. At least 1, at most 5.'
+    """
+    parts = (about, ", ".join(bounds))
+    return " ".join(f"{part[0].upper()}{part[1:]}".rstrip(".") + "." for part in parts if part)
 
 
 def _default(name: str, field: FieldInfo) -> str:

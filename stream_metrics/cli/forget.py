@@ -19,11 +19,11 @@ from stream_metrics.adapters.kafka.letters import NoDeadLetterTopic, Until, forg
 from stream_metrics.adapters.kafka.output import erasures
 from stream_metrics.adapters.kafka.produce import Outgoing, producing, send_all
 from stream_metrics.adapters.kafka.topics import partition_counts
-from stream_metrics.cli.common import ConfigOption, UsageError, load_settings
+from stream_metrics.cli.common import ConfigOption, UsageError, load_settings, parse_time
 from stream_metrics.cli.dlq import WIDTH, Listed, in_kafka, read_pile, table_of
 from stream_metrics.events.decode import EARLIEST_US, Event, decode
 from stream_metrics.events.limits import Limits
-from stream_metrics.events.times import DAY_US, parse_rfc3339
+from stream_metrics.events.times import DAY_US
 from stream_metrics.settings import Settings
 
 AT_ONCE: Final = 1_000
@@ -45,7 +45,8 @@ def forget(
     until: Annotated[
         str | None,
         typer.Option(
-            help="Erase events that occurred up to this time (RFC 3339). Default: now.",
+            help="Erase events that occurred up to this time: RFC 3339 or microseconds. "
+            "Default: now.",
             show_default=False,
         ),
     ] = None,
@@ -110,9 +111,7 @@ def parse_until(text: str | None) -> int:
     now_us = time.time_ns() // 1000
     if text is None:
         return now_us
-    instant = parse_rfc3339(text)
-    if instant is None:
-        raise UsageError(f"--until {text!r}: write 2024-05-01T12:00:00Z")
+    instant = parse_time("--until", text)
     if not EARLIEST_US <= instant <= now_us + DAY_US - 60_000_000:
         raise UsageError(f"--until {text!r}: take a time from 2000 on, at most a day ahead")
     return instant

@@ -42,7 +42,7 @@ from stream_metrics.cli.common import (
     UsageError,
     load_settings,
     make_directory,
-    parse_now,
+    parse_time,
     printable,
 )
 from stream_metrics.cli.keys import check_keys
@@ -249,7 +249,7 @@ def export(
     """Write conversations.jsonl and windows.json from the live state in Redis."""
     settings = load_settings(config)
     scope = turn_scope or settings.metrics.turn_scope
-    now_us = parse_now(now)
+    now_us = None if now is None else parse_time("--now", now)
     try:
         written = asyncio.run(_export(settings, scope, now_us, out))
     except (NowTooEarly, OtherIdentity, Replaced, UnknownSchema) as error:

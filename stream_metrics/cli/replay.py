@@ -38,7 +38,7 @@ from stream_metrics.cli.common import (
     UsageError,
     load_settings,
     make_directory,
-    parse_now,
+    parse_time,
     printable,
 )
 from stream_metrics.cli.gates import FailIfOption, fail_if_crossed, read_gates
@@ -188,7 +188,7 @@ def replay(
         tuple(settings.metrics.agents),
         tuple(settings.metrics.routes),
         tuple(settings.metrics.window_specs()),
-        parse_now(now),
+        None if now is None else parse_time("--now", now),
         models,
         scoring,
     )

@@ -24,7 +24,7 @@ from stream_metrics.cli.common import (
     FormatOption,
     UsageError,
     load_settings,
-    parse_now,
+    parse_time,
     printable,
 )
 from stream_metrics.engine.worst import RANKINGS
@@ -100,7 +100,7 @@ def top(
     specs = {spec.name: spec for spec in settings.metrics.window_specs()}
     if window not in specs:
         raise UsageError(f"--window {window!r}: use one of {', '.join(specs)}")
-    now_us = parse_now(now)
+    now_us = None if now is None else parse_time("--now", now)
     try:
         document = asyncio.run(
             _top(

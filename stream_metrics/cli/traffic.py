@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 import typer
 from aiokafka.errors import KafkaError
@@ -75,15 +75,25 @@ def generate(
 
 
 def _to_file(lines: Iterable[bytes], out: Path) -> None:
-    if str(out) == "-":
-        for line in lines:
-            sys.stdout.buffer.write(line)
-        return
     try:
-        with out.open("wb") as file:
-            file.writelines(lines)
+        if str(out) == "-":
+            written = _write(lines, sys.stdout.buffer)
+        else:
+            with out.open("wb") as file:
+                written = _write(lines, file)
     except OSError as error:
         raise UsageError(f"--out {out}: {error.strerror}") from error
+    where = "standard output" if str(out) == "-" else out
+    typer.echo(f"{written:,} records written to {where}", err=True)
+
+
+def _write(lines: Iterable[bytes], file: BinaryIO) -> int:
+    """Write the lines; how many there are."""
+    written = 0
+    for line in lines:
+        file.write(line)
+        written += 1
+    return written
 
 
 async def _to_kafka(records: Iterable[TrafficRecord], settings: Settings, *, paced: bool) -> None:

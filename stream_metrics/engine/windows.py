@@ -60,7 +60,7 @@ def parse_duration(text: str) -> int:
     """
     number, unit = text[:-1], text[-1:]
     if not (number.isascii() and number.isdigit() and int(number) > 0 and unit in _UNITS):
-        raise ValueError(f"{text!r} is no duration; write a number and s, m, h or d, such as 5m")
+        raise ValueError(f"{text!r} is not a duration. Write a number and s, m, h or d, such as 5m")
     return int(number) * _UNITS[unit] * MICROS
 
 

@@ -308,7 +308,7 @@ async def test_a_second_signal_ends_the_process(
     try:
         os.kill(worker.pid, signal.SIGTERM)
         await wait_until(
-            lambda: "Signal received" in worker.log.read_text(), 10, "the signal was not noticed"
+            lambda: "worker stops" in worker.log.read_text(), 10, "the signal was not noticed"
         )
         os.kill(worker.pid, signal.SIGTERM)
         await worker.ended(30)  # the exit code tells it from an end in order

@@ -249,9 +249,9 @@ def test_labels_of_ones_own_replace_the_usual_ones(directory: Path) -> None:
     [
         (["--label", "a-b=c"], "write NAME=VALUE"),
         (["--label", "agent=c"], "--label agent: the series have that label already"),
-        (["--step", "1x"], "is no duration"),
+        (["--step", "1x"], "is not a duration"),
         (["--step", "1s", "--from", "1970-01-01T00:00:00Z"], "samples a series are more than"),
-        (["--from", "tomorrow"], "write 2024-05-01T12:00:00Z"),
+        (["--from", "tomorrow"], "Write RFC 3339, such as 2024-05-01T12:00:00Z"),
         (["--to", "1970-01-01T00:00:00Z"], "there is no time between"),
     ],
 )

@@ -29,6 +29,7 @@ from stream_metrics.cli.docs import (
     pages,
     part_of_state,
     settings,
+    settings_page,
 )
 from stream_metrics.engine.cells import CODES
 from stream_metrics.events import BadRecord, Limits, decode
@@ -432,6 +433,14 @@ CHANGED: dict[str, dict[str, Any]] = {
     "kafka.group_id": {"kafka": {"group_id": "other"}},
     "web.port": {"web": {"port": 1}},
 }
+
+
+def test_settings_are_explained_in_sentences() -> None:
+    """What the table says of a setting begins with a capital and ends with one full stop."""
+    rows = re.findall(r"^\| `[a-z_.]+`.* \| ([^|]*) \|$", settings_page(), re.M)
+
+    assert len(rows) == len(list(settings()))
+    assert [row for row in rows if not re.fullmatch(r"[A-Z`].*[^.;]\.", row) or ".;" in row] == []
 
 
 @pytest.mark.parametrize("name", CHANGED)

@@ -109,7 +109,7 @@ def test_marks_are_read_as_they_are_meant(text: str, mark: Mark) -> None:
 @pytest.mark.parametrize("text", ["", "-", "2h", "-2w", "yesterday", "2024-06-10", "-1", "1.5"])
 def test_what_is_no_mark_says_what_would_be(text: str) -> None:
     """The message has an example of each kind."""
-    with pytest.raises(ValueError, match="an offset such as 1200, -2h, earliest or end"):
+    with pytest.raises(ValueError, match=r"an offset, such as 1200, .* earliest or end"):
         parse_mark(text, NOW_MS)
 
 

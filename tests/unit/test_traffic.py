@@ -23,7 +23,9 @@ import pytest
 from aiokafka.partitioner import murmur2 as kafka_murmur2
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from stream_metrics.cli import app
 from stream_metrics.evaluation.generation import score_turns
 from stream_metrics.events import BadRecord, Limits, decode
 from stream_metrics.metrics.generation import AnsweredTurn
@@ -527,3 +529,16 @@ def test_day_has_its_incident() -> None:
     before = shares_by_agent(DAY, (0.0, span[0] - 300))
     assert during.pop("it-desk") > 2 * before.pop("it-desk")
     assert max((during | before).values()) < 0.3
+
+
+@pytest.mark.parametrize("to_file", [True, False])
+def test_generate_says_what_it_wrote(tmp_path: Path, to_file: bool) -> None:
+    """How many records, and where, on standard error; standard output has records only."""
+    file = tmp_path / "traffic.jsonl"
+    out = str(file) if to_file else "-"
+
+    done = CliRunner().invoke(app, ["generate", "--conversations", "2", "--out", out])
+
+    written = (file.read_text() if to_file else done.stdout).splitlines()
+    where = file if to_file else "standard output"
+    assert done.stderr == f"{len(written)} records written to {where}\n"

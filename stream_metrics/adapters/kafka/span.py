@@ -12,7 +12,10 @@ from stream_metrics.adapters.kafka.reading import Place, extents
 from stream_metrics.engine.windows import parse_duration
 from stream_metrics.events.times import parse_rfc3339
 
-HOW: Final = "write 2024-05-01T12:00:00Z, an offset such as 1200, -2h, earliest or end"
+HOW: Final = (
+    "is not a place in a topic. Write a time in RFC 3339, such as 2024-05-01T12:00:00Z, an offset, "
+    "such as 1200, a duration before now, such as -2h, earliest or end"
+)
 
 
 class Mark(NamedTuple):
@@ -43,10 +46,10 @@ def parse_mark(text: str, now_ms: int) -> Mark:
         try:
             return Mark("time", max(0, now_ms - parse_duration(text[1:]) // 1000))
         except ValueError as error:
-            raise ValueError(f"{text!r}: {HOW}") from error
+            raise ValueError(f"{text!r} {HOW}") from error
     instant = parse_rfc3339(text)
     if instant is None:
-        raise ValueError(f"{text!r}: {HOW}")
+        raise ValueError(f"{text!r} {HOW}")
     return Mark("time", max(0, -(-instant // 1000)))
 
 

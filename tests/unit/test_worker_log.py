@@ -1,0 +1,52 @@
+"""What a worker writes to its log when it starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from deploy.local.process import free_port
+from stream_metrics.adapters.web import WebOptions
+
+
+@pytest.mark.slow
+def test_the_first_line_says_where_everything_is() -> None:
+    """Version, page, topics, group, Kafka and Redis, without its password; and no line tells of
+    Faust's own services."""
+    port = free_port()
+    settings = {
+        "STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1",
+        "STREAM_METRICS_KAFKA__TOPICS": '["searches", "labels"]',
+        "STREAM_METRICS_KAFKA__GROUP_ID": "support",
+        "STREAM_METRICS_REDIS__URL": "redis://:a-secret@127.0.0.1:1/0",
+        "STREAM_METRICS_STATE__DIGEST_KEY": "of-the-test",
+        "STREAM_METRICS_WEB__PORT": str(port),
+    }
+    with subprocess.Popen(
+        [sys.executable, "-m", "stream_metrics", "worker"],
+        env={**os.environ, **settings}, stderr=subprocess.PIPE, text=True,
+    ) as worker:  # fmt: skip
+        assert worker.stderr is not None
+        first = json.loads(worker.stderr.readline())
+        worker.send_signal(signal.SIGTERM)
+        rest = worker.stderr.read()
+
+    assert first["event"] == "stream-metrics worker starts"
+    assert first["page"] == f"http://127.0.0.1:{port}/"
+    assert (first["topics"], first["group"]) == (["searches", "labels"], "support")
+    assert (first["kafka"], first["redis"]) == ("127.0.0.1:1", "redis://:**********@127.0.0.1:1/0")
+    assert first["version"]
+    assert "worker stops" in rest
+    assert "[^" not in rest
+    assert "a-secret" not in rest
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_a_page_on_all_interfaces_has_an_address_to_open(host: str) -> None:
+    """The address has this machine's name, not that of no interface."""
+    assert host not in WebOptions(host=host).url
