@@ -96,7 +96,7 @@ def _lines(groups: Sequence[Group], size: Size) -> Iterator[str]:
     yield (
         f"{size.agents} agents for {size.days} days in each world; two worlds a seed, one in which "
         "nothing is wrong and one with incidents. Written by `make drill`; "
-        "[alerts.md](../guides/alerts.md) says what the columns are."
+        "[The alert drill](alert-drill.md) says what the columns mean."
     )
     for group in groups:
         yield ""
