@@ -6,9 +6,10 @@ marks (``pyproject.toml`` defines them) say what else it needs:
 - ``service`` starts a real server or a browser. All tests in ``tests/services`` have it, and every
   user of a fixture in ``SERVICE_FIXTURES``. A test that starts a server without it fails.
 - ``slow`` takes more than a second of processor time: ``make test-fast`` leaves it out.
-- ``long`` shows once more, at greater length, what a test without the mark shows already: further
-  cases of a claim, more seeds, each step of a way. ``make test`` leaves it out and ``make
-  test-all`` runs it. A claim never has ``long`` tests only.
+- ``long`` shows at greater length what a test without the mark shows already: further cases of a
+  claim, more seeds, each step where something may be killed (``tests.helpers.rest_long`` marks the
+  cases). Or it takes a minute by itself, as building the image does. ``make test`` leaves it out
+  and ``make test-all`` runs it.
 - ``compiled`` needs the compiled kernel and modules.
 
 A property takes the number of its examples from the hypothesis profile, or from

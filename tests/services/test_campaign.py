@@ -10,14 +10,13 @@ from tests.campaign.faults import FAULTS
 from tests.campaign.plan import Options
 from tests.campaign.report import summary
 from tests.campaign.round import run_round
-from tests.helpers import rest_long
 
-pytestmark = pytest.mark.service
+pytestmark = [pytest.mark.service, pytest.mark.long]
 
 QUICK = tuple(fault.name for fault in FAULTS.values() if fault.quick)
 
 
-@pytest.mark.parametrize("seed", rest_long([11, 12, 13]))
+@pytest.mark.parametrize("seed", [11, 12, 13])
 async def test_a_seed_of_faults_changes_nothing(seed: int, tmp_path: Path) -> None:
     """Whatever strikes under load, the figures in the end are those of a replay of the log."""
     options = Options(seed, faults=3, events=3_000, conversations=600, only=QUICK, timed=False)
@@ -27,7 +26,6 @@ async def test_a_seed_of_faults_changes_nothing(seed: int, tmp_path: Path) -> No
     assert not outcome.failed, summary(outcome)
 
 
-@pytest.mark.long
 async def test_workers_without_the_kernel_keep_what_is_promised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -129,6 +129,7 @@ def test_the_image_is_not_root() -> None:
     assert int(group) > 0
 
 
+@pytest.mark.long
 def test_the_image_has_no_compiler_and_no_tests(built: Image) -> None:
     """Only what the worker needs is in it."""
     packages = built.prefix / "lib"
@@ -139,6 +140,7 @@ def test_the_image_has_no_compiler_and_no_tests(built: Image) -> None:
     assert not names & {"pytest", "hypothesis", "maturin", "pip", "mypy", "tests", "deploy"}
 
 
+@pytest.mark.long
 async def test_the_image_works_as_it_is_started(
     built: Image, settings: dict[str, str], tmp_path: Path
 ) -> None:
