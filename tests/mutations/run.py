@@ -45,7 +45,7 @@ def check(folder: Path, name: str) -> tuple[int, str]:
 
     It runs the code of the build and nothing compiled, with examples drawn by a fixed seed.
     """
-    command = [sys.executable, "-m", "pytest", name, "-m", "not long", "-x", "-q", "--tb=short"]
+    command = [sys.executable, "-m", "pytest", name, "-x", "-q", "--tb=short"]
     command += ["-p", "no:cacheprovider", "-p", "no:logging", "--hypothesis-seed=0"]
     environment = {
         **os.environ,
