@@ -21,6 +21,7 @@ from stream_metrics.cli import (
     dlq,
     evaluate,
     forget,
+    letter,
     live,
     migrate,
     offline,
@@ -75,6 +76,7 @@ app.command("schema")(offline.schema)
 app.command("hash-password")(passwords.hash_password_command)
 dead_letters = typer.Typer(help="Work with dead letters: records that were rejected.")
 dead_letters.command("list")(dlq.dlq_list)
+dead_letters.command("show")(letter.dlq_show)
 dead_letters.command("resubmit")(dlq.dlq_resubmit)
 app.add_typer(dead_letters, name="dlq", no_args_is_help=True)
 input_topics = typer.Typer(help="Manage the topics that workers read.")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -128,6 +130,31 @@ def make_directory(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"--out {path}: {error.strerror}") from error
+
+
+def confirmed(question: str, purpose: str, *, yes: bool) -> bool:
+    """Whether whoever typed the command says yes to ``question``; ``yes``: without being asked.
+
+    Raises ``UsageError`` where nobody can answer: ``purpose`` says what ``--yes`` would do.
+    """
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise UsageError(f"nobody is there to confirm; give --yes to {purpose} without a question")
+    return typer.confirm(question, err=True)
+
+
+def time_text(ms: int) -> str:
+    """A time in milliseconds as RFC 3339, or as it is where there is no such date.
+
+    >>> time_text(1_718_020_800_000)
+    '2024-06-10T12:00:00.000Z'
+    """
+    try:
+        moment = datetime.fromtimestamp(ms // 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return str(ms)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{ms % 1000:03}Z"
 
 
 def printable(text: str) -> str:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, TypeVar
@@ -38,9 +37,11 @@ from stream_metrics.cli.common import (
     ConfigOption,
     FormatOption,
     UsageError,
+    confirmed,
     kafka_reason,
     load_settings,
     printable,
+    time_text,
 )
 from stream_metrics.events.decode import REASONS, Event, decode
 from stream_metrics.events.limits import Limits
@@ -105,6 +106,15 @@ class Pile:
             for name in listed.conversations
         )
 
+    def state(self, listed: Listed) -> str:
+        """What has become of the letter; empty if nothing has."""
+        if self.is_forgotten(listed):
+            return "forgotten"
+        at = self.resubmitted.get(listed.letter.place)
+        if at is not None:
+            return f"re-submitted {at}"
+        return "cut" if listed.letter.cut else ""
+
 
 def _conversations(letter: Letter) -> set[str]:
     """The conversations that a letter names: by its key, and by its value."""
@@ -167,15 +177,6 @@ def table_of(letters: list[Listed], state: Callable[[Listed], str]) -> Table:
     return table
 
 
-def _state(pile: Pile, listed: Listed) -> str:
-    if pile.is_forgotten(listed):
-        return "forgotten"
-    at = pile.resubmitted.get(listed.letter.place)
-    if at is not None:
-        return f"re-submitted {at}"
-    return "cut" if listed.letter.cut else ""
-
-
 def dlq_list(
     topic: TopicOption = None,
     format_: FormatOption = "table",
@@ -183,6 +184,9 @@ def dlq_list(
     config: ConfigOption = None,
 ) -> None:
     """List dead letters: where each record was read and why it was rejected.
+
+    First come the counts for each topic and reason, with the times at which the first and the last
+    dead letter were written. `dlq show` prints one dead letter whole.
 
     After a failure the same dead letter may be stored twice; it is listed once, by topic, partition
     and offset. The state column says whether it was resubmitted, is truncated (its value was too
@@ -196,13 +200,38 @@ def dlq_list(
             more = {
                 "resubmitted": pile.resubmitted.get(listed.letter.place),
                 "forgotten": pile.is_forgotten(listed),
+                "seen": _seen(listed.letter.written_ms),
             }
             typer.echo(json.dumps(listed.letter.headers | more))
         return
     if not letters:
         typer.echo("no dead letters")
         return
-    Console(width=WIDTH).print(table_of(letters, lambda listed: _state(pile, listed)))
+    console = Console(width=WIDTH)
+    console.print(summary_of(pile.letters.values()))
+    console.print()
+    console.print(table_of(letters, pile.state))
+
+
+def summary_of(letters: Iterable[Listed]) -> Table:
+    """How many letters each topic and reason has, and when they came."""
+    found: dict[tuple[str, str], list[Letter]] = {}
+    for listed in letters:
+        letter = listed.letter
+        found.setdefault((letter.record.topic, letter.headers["error.class"]), []).append(letter)
+    table = Table(box=None, pad_edge=False)
+    for head in ("topic", "reason", "letters", "first seen", "last seen"):
+        table.add_column(head, no_wrap=True, justify="right" if head == "letters" else "left")
+    for (topic, reason), its in sorted(found.items()):
+        times = [letter.written_ms for letter in its if letter.written_ms is not None]
+        seen = (_seen(min(times, default=None)) or "", _seen(max(times, default=None)) or "")
+        cells = (topic, reason, f"{len(its):,}", *seen)
+        table.add_row(*(Text(printable(cell)) for cell in cells))
+    return table
+
+
+def _seen(ms: int | None) -> str | None:
+    return None if ms is None else time_text(ms)
 
 
 @dataclass(slots=True)
@@ -273,13 +302,14 @@ def dlq_resubmit(
         )
 
 
-def parse_place(text: str, settings: Settings) -> Place:
+def parse_place(text: str, settings: Settings, given_as: str = "--place") -> Place:
+    named = f"{given_as} {text!r}"
     topic, _, rest = text.rpartition("/")[0].rpartition("/")
     offset = text.rpartition("/")[2]
     if not (topic and rest.isdecimal() and offset.isdecimal()):
-        raise UsageError(f"--place {text!r}: write TOPIC/PARTITION/OFFSET, as `dlq list` shows it")
+        raise UsageError(f"{named}: write TOPIC/PARTITION/OFFSET, as `dlq list` shows it")
     if topic not in settings.kafka.topics:
-        raise UsageError(f"--place {text!r}: {topic!r} is no input topic; use one of kafka.topics")
+        raise UsageError(f"{named}: {topic!r} is no input topic; use one of kafka.topics")
     return topic, int(rest), int(offset)
 
 
@@ -323,11 +353,7 @@ def _prospect(listed: Listed) -> str:
 
 
 def _confirm(count: int, *, yes: bool) -> None:
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise UsageError("nobody is there to confirm; give --yes to re-submit without a question")
-    if not typer.confirm(f"Re-submit {count:,} records?"):
+    if not confirmed(f"Re-submit {count:,} records?", "re-submit", yes=yes):
         raise UsageError("nothing was sent")
 
 

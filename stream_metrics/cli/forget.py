@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
@@ -19,12 +20,26 @@ from stream_metrics.adapters.kafka.letters import NoDeadLetterTopic, Until, forg
 from stream_metrics.adapters.kafka.output import erasures
 from stream_metrics.adapters.kafka.produce import Outgoing, producing, send_all
 from stream_metrics.adapters.kafka.topics import partition_counts
-from stream_metrics.cli.common import ConfigOption, UsageError, load_settings, parse_time
+from stream_metrics.adapters.redis.connect import connect
+from stream_metrics.adapters.redis.errors import StoreRefused
+from stream_metrics.cli.common import (
+    ConfigOption,
+    UsageError,
+    confirmed,
+    load_settings,
+    parse_time,
+    printable,
+)
 from stream_metrics.cli.dlq import WIDTH, Listed, in_kafka, read_pile, table_of
+from stream_metrics.engine.codec import UnknownSchema, stored_header
+from stream_metrics.engine.state import DamagedState
 from stream_metrics.events.decode import EARLIEST_US, Event, decode
 from stream_metrics.events.limits import Limits
 from stream_metrics.events.times import DAY_US
-from stream_metrics.settings import Settings
+from stream_metrics.ports import StateStore, StoreUnavailable
+from stream_metrics.runtime import redis_options
+from stream_metrics.settings import Settings, mask_url
+from stream_metrics.worker.partition import conversation_key
 
 AT_ONCE: Final = 1_000
 LONGEST: Final = 128
@@ -50,6 +65,7 @@ def forget(
             show_default=False,
         ),
     ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     config: ConfigOption = None,
 ) -> None:
     """Erase conversations by sending a [bold]forget[/bold] event for each to every input partition.
@@ -58,10 +74,19 @@ def forget(
     from then on ignore its events up to that time. The output topic, if there is one, gets a null
     value. Dead letters of the conversation are listed and never resubmitted. Records in Kafka
     itself stay until the topics' retention removes them.
+
+    First it says which of the conversations are in the state, and asks. The others are forgotten as
+    well, because their events may still come or be read again. Exit code 1 if you decline.
     """
     settings = load_settings(config)
     ids = read_ids(conversations or [], file)
     version = (parse_until(until), f"forget-{uuid.uuid4().hex}")
+    for line in _presence(settings, ids):
+        typer.echo(line)
+    question = f"Erase {len(ids):,} conversations, with their events up to {_text(version[0])}?"
+    if not confirmed(question, "erase them", yes=yes):
+        typer.echo("nothing is forgotten", err=True)
+        raise typer.Exit(1)
     events = {conversation: _event(conversation, version) for conversation in ids}
     if settings.kafka.output_topic is not None:
         in_kafka(settings, _erase_rows(settings, ids))
@@ -74,6 +99,55 @@ def forget(
     )
     for topic in topics:
         _mark(settings, topic, ids, version)
+
+
+def _presence(settings: Settings, ids: list[str]) -> list[str]:
+    """A line for each conversation: whether it is in the state.
+
+    Where the state cannot be read it is one line that says so: to erase needs Kafka only.
+    """
+    try:
+        found = asyncio.run(_located(settings, ids))
+    except (StoreUnavailable, StoreRefused, DamagedState, UnknownSchema) as error:
+        where = mask_url(settings.redis.url)
+        return [f"whether they are in the state cannot be told: redis {where}: {error}"]
+    lines = []
+    for conversation, numbers in found.items():
+        where = "not in the state"
+        if numbers:
+            plural = "s" if len(numbers) > 1 else ""
+            where = f"in the state, on {len(numbers)} partition{plural} ({_listed(numbers)})"
+        lines.append(f"{printable(conversation)}: {where}")
+    return lines
+
+
+def _listed(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+async def _located(settings: Settings, ids: list[str]) -> dict[str, list[int]]:
+    store = connect(redis_options(settings))
+    try:
+        return await located(store, ids)
+    finally:
+        await store.close()
+
+
+async def located(store: StateStore, conversations: Sequence[str]) -> dict[str, list[int]]:
+    """On which state partitions each of the conversations is; on none if it is not in the state.
+
+    What is left of one that has expired, or was forgotten, does not count. Raises the errors of
+    the store and of what it holds.
+    """
+    found: dict[str, list[int]] = {conversation: [] for conversation in conversations}
+    for number in await store.partitions():
+        todo = iter(found)
+        while part := list(islice(todo, AT_ONCE)):
+            keys = [(conversation_key(conversation), False) for conversation in part]
+            for conversation, stored in zip(part, await store.load(number, keys), strict=True):
+                if stored.hot and stored_header(stored.hot).conversation_id:
+                    found[conversation].append(number)
+    return found
 
 
 def read_ids(given: list[str], file: Path | None) -> list[str]:

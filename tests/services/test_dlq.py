@@ -89,6 +89,35 @@ def places(records: list[Any]) -> set[str]:
     }
 
 
+async def shown(system: LiveSystem, whole: dict[str, Any], cut: dict[str, Any]) -> None:
+    """`dlq list` says when letters came; `dlq show` prints one whole, or says that it is cut."""
+    code, text = await system.command("dlq", "list")
+    assert code == 0, text
+    [line] = [line for line in text.splitlines() if line.split()[1:2] == ["over_limit"]]
+    first, last = line.split()[3:]
+    assert first <= whole["seen"] <= last
+    place = [str(whole[name]) for name in ("topic", "partition", "offset")]
+    code, text = await system.command("dlq", "show", *place, "--format", "json")
+    assert code == 0, text
+    letter = json.loads(text)
+    [record] = [r for r in system.produced.records if place == [r.topic, *_numbers(r)]]
+    assert record.key is not None
+    assert record.value is not None
+    assert (letter["key"], letter["value"]) == (record.key.decode(), record.value.decode())
+    assert letter["headers"]["error.class"] == whole["error.class"]
+    code, text = await system.command("dlq", "show", "/".join(place))
+    assert (code, f"record     {'/'.join(place)}" in text) == (0, True), text
+    place = [str(cut[name]) for name in ("topic", "partition", "offset")]
+    code, text = await system.command("dlq", "show", *place)
+    assert (code, "truncated: " in text) == (0, True), text
+    code, text = await system.command("dlq", "show", place[0], "0", "99999999")
+    assert (code, "there is no dead letter of" in text) == (2, True), text
+
+
+def _numbers(record: Any) -> list[str]:
+    return [str(record.partition), str(record.offset)]
+
+
 async def test_resubmitted_after_a_raised_limit(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
@@ -155,5 +184,11 @@ async def test_resubmitted_after_a_raised_limit(
     letters = [json.loads(line) for line in text.splitlines()]
     again = {(x["topic"], x["partition"], x["offset"]) for x in letters if x["resubmitted"]}
     assert again == long.broken
+    refused = [x for x in letters if x["error.class"] == "over_limit"]
+    await shown(
+        raised,
+        next(x for x in refused if "truncated" not in x),
+        next(x for x in refused if "truncated" in x),
+    )
     assert await raised.dead_letters() == everything.broken
     assert await raised.stop_workers() == [0]

@@ -89,7 +89,15 @@ async def test_forgotten_midway_and_again_after_a_rewind(
     listed = tmp_path / "forgotten.txt"
     listed.write_text("".join(f"{name}\n" for name in sorted(forgotten)))
     code, said = await system.command("forget", "--file", str(listed))
+    assert (code, "give --yes to erase them" in said) == (2, True), said
+    assert len(await recorded(kafka, topics)) == len(early.records)
+    code, said = await system.command("forget", "--file", str(listed), "never-seen", "--yes")
     assert code == 0, said
+    presence = dict(line.split(": ", 1) for line in said.splitlines() if ": " in line)
+    assert presence["never-seen"] == "not in the state"
+    there = [name for name in forgotten if presence[name].startswith("in the state, on 1 part")]
+    assert there
+    forgotten.add("never-seen")
     assert f"conversations: {len(forgotten)}; a forget of each is written to {PARTITIONS}" in said
     late = await produce(kafka, streams, sent[len(sent) // 2 :])
     records = await recorded(kafka, topics)
@@ -161,7 +169,7 @@ async def test_the_forgotten_stay_so_when_topics_are_read_or_sent_again(
     await group.at_ends()
     known = sorted({json.loads(r.value)["conversation_id"] for r in sent})
     forgotten = known[::3]
-    code, said = await system.command("forget", *forgotten)
+    code, said = await system.command("forget", *forgotten, "--yes")
     assert code == 0, said
     group.hold(list(await recorded(kafka, system.topics)))
     await group.at_ends()

@@ -43,7 +43,7 @@ EACH_RIGHT = [
 COMMANDS = {
     "dlq list": ("dlq", "list"),
     "dlq resubmit": ("dlq", "resubmit", "--all", "--yes"),
-    "forget": ("forget", "some-conversation"),
+    "forget": ("forget", "some-conversation", "--yes"),
     "purge": ("purge", "--yes"),
     "migrate": ("migrate", "--yes"),
     "rebuild": ("rebuild", "--yes"),

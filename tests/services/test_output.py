@@ -132,9 +132,10 @@ async def test_a_killed_worker_leaves_the_rows_of_export(
     assert await survivor.figure("streammetrics_output_messages_total") > 0
 
     gone = sorted(rows)[::3]
-    code, text = await system.command("forget", *gone, "never-seen")
+    code, text = await system.command("forget", *gone, "never-seen", "--yes")
     assert code == 0, text
     assert f"null is written to {made.topic}" in text
+    assert "never-seen: not in the state" in text
 
     async def forgotten() -> bool:
         return not set(gone) & (await made.exported()).keys()

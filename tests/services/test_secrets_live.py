@@ -38,7 +38,7 @@ COMMANDS = (
     *SOME_COMMANDS,
     ("config",),
     ("audit",),
-    ("forget", "c-nobody"),
+    ("forget", "c-nobody", "--yes"),
     ("reshard",),
     ("purge", "--yes"),
 )

@@ -38,12 +38,14 @@ class Letter:
     """A dead letter: the record with the place where it stood, and where the letter lies.
 
     ``headers`` are ours, without their prefix. Of a letter that is ``cut``, key or value is not
-    whole.
+    whole. ``written_ms`` is when it was written to the dead-letter topic, in milliseconds of Unix
+    time; None where the topic does not tell.
     """
 
     record: Record
     headers: dict[str, Any]
     lies_at: Place
+    written_ms: int | None = None
 
     @property
     def place(self) -> Place:
@@ -133,7 +135,8 @@ def _parse(record: Any, topic: str) -> Letter | Resubmitted | Forgotten | None:
         return None
     stamp = None if timestamp_ms < 0 else timestamp_ms
     original = Record(record.value, record.key, stamp, *place)
-    return Letter(original, headers, (record.topic, record.partition, record.offset))
+    lies_at = (record.topic, record.partition, record.offset)
+    return Letter(original, headers, lies_at, None if record.timestamp < 0 else record.timestamp)
 
 
 def _forgotten(record: Any, text: str) -> Forgotten | None:

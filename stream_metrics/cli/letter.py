@@ -1,0 +1,150 @@
+"""``stream-metrics dlq show``: one dead letter, whole."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from typing import Annotated, Any, Final
+
+import msgspec
+import typer
+
+from stream_metrics.adapters.kafka.letters import Letter, Place, place_text, read_letters
+from stream_metrics.cli.common import (
+    ConfigOption,
+    FormatOption,
+    UsageError,
+    load_settings,
+    printable,
+    time_text,
+)
+from stream_metrics.cli.dlq import Listed, Pile, in_kafka, parse_place, read_pile
+from stream_metrics.settings import Settings
+
+SHOWN_CHARACTERS: Final = 100_000  # of a key or value, for people
+BYTES_A_LINE: Final = 16
+
+
+def dlq_show(
+    place: Annotated[
+        list[str],
+        typer.Argument(
+            help="The letter: TOPIC PARTITION OFFSET as `dlq list` shows them, or "
+            "TOPIC/PARTITION/OFFSET.",
+            metavar="TOPIC PARTITION OFFSET",
+            show_default=False,
+        ),
+    ],
+    format_: FormatOption = "table",
+    config: ConfigOption = None,
+) -> None:
+    """Print one dead letter whole: where the record stood, why it was turned away, key and value.
+
+    JSON is indented; other text is escaped, and bytes that are no text are printed in hexadecimal.
+    Very long values are cut for people, which is said on standard error. With --format json nothing
+    is cut, and what is no UTF-8 is in base64. The record is printed as its producer sent it, with
+    all texts in it.
+    """
+    settings = load_settings(config)
+    wanted = parse_place("/".join(place), settings, "letter")
+    pile, letter = in_kafka(settings, _find(settings, wanted))
+    state = pile.state(Listed.of(letter, settings.engine_config().limits))
+    if format_ == "json":
+        typer.echo(json.dumps(document(letter, state)))
+        return
+    lines, cut = page(letter, state)
+    for line in lines:
+        typer.echo(line)
+    for what in cut:
+        typer.echo(f"the {what} is cut here; --format json prints all of it", err=True)
+
+
+async def _find(settings: Settings, wanted: Place) -> tuple[Pile, Letter]:
+    """The letter with its value, and the marks about it; the copy that was written last."""
+    pile = await read_pile(settings, [wanted[0]])
+    if wanted not in pile.letters:
+        raise UsageError(
+            f"there is no dead letter of {place_text(wanted)}; `stream-metrics dlq list` shows "
+            "which there are"
+        )
+    lies_at = pile.letters[wanted].letter.lies_at
+    async for found in read_letters(settings.kafka, [wanted[0]]):
+        if isinstance(found, Letter) and found.lies_at == lies_at:
+            return pile, found
+    raise UsageError(f"the dead letter of {place_text(wanted)} was deleted meanwhile")
+
+
+def document(letter: Letter, state: str) -> dict[str, Any]:
+    """The letter for programs; ``key_base64`` and ``value_base64`` are of bytes that are no UTF-8.
+
+    Times are in RFC 3339. ``value`` is the text as it was sent, not parsed.
+    """
+    record, stamp = letter.record, letter.record.timestamp_ms
+    return {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": None if stamp is None else time_text(stamp),
+        "letter": place_text(letter.lies_at),
+        "seen": None if letter.written_ms is None else time_text(letter.written_ms),
+        "state": state,
+        "headers": letter.headers,
+        **_data("key", record.key),
+        **_data("value", record.value),
+    }
+
+
+def _data(name: str, data: bytes | None) -> dict[str, str | None]:
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": b64encode(data).decode("ascii")}
+
+
+def page(letter: Letter, state: str) -> tuple[list[str], list[str]]:
+    """The letter for people, as lines that no terminal acts on, and which parts of it are cut."""
+    told = document(letter, state)
+    lines = [f"record     {printable(place_text(letter.place))}"]
+    for name in ("timestamp", "letter", "seen", "state"):
+        if told[name]:
+            lines.append(f"{name:10} {printable(str(told[name]))}")
+    lines += ["", "headers"]
+    lines += [f"  {printable(name)}: {printable(str(v))}" for name, v in letter.headers.items()]
+    cut = []
+    for name, data in (("key", letter.record.key), ("value", letter.record.value)):
+        size = "none" if data is None else f"{len(data):,} bytes"
+        lines += ["", f"{name} ({size})"]
+        if data:
+            text, whole = _shown(data)
+            lines += [f"  {line}" for line in text]
+            if not whole:
+                cut.append(name)
+    return lines, cut
+
+
+def _shown(data: bytes) -> tuple[list[str], bool]:
+    """Key or value as lines, and whether that is all of it."""
+    try:
+        text = _indented(data).decode()
+    except UnicodeDecodeError:
+        most = SHOWN_CHARACTERS // 4  # a byte takes about so many characters
+        starts = range(0, min(len(data), most), BYTES_A_LINE)
+        return [_hex(data, at) for at in starts], len(data) <= most
+    lines = [printable(line) for line in text[:SHOWN_CHARACTERS].split("\n")]
+    return lines, len(text) <= SHOWN_CHARACTERS
+
+
+def _indented(data: bytes) -> bytes:
+    """JSON with line breaks, every token as it was sent; anything else unchanged."""
+    try:
+        return msgspec.json.format(data, indent=2)
+    except (msgspec.DecodeError, RecursionError):
+        return data
+
+
+def _hex(data: bytes, at: int) -> str:
+    part = data[at : at + BYTES_A_LINE]
+    text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
+    return f"{at:08x}  {part.hex(' '):{3 * BYTES_A_LINE}} {text}"

@@ -1,0 +1,67 @@
+"""Whether a conversation is in the state, as `forget` says before it asks."""
+
+from __future__ import annotations
+
+from stream_metrics.adapters.memory import MemoryDeadLetters
+from stream_metrics.cli.forget import located
+from stream_metrics.ports import Position, Record, StateStore
+from stream_metrics.worker.cache import ConversationCache
+from stream_metrics.worker.partition import SharedNames, StatePartition
+from stream_metrics.worker.telemetry import Silent
+from tests.property.test_partition import IDENTITY, TOPIC, once, options
+from tests.unit.test_forget import forget
+from tests.unit.test_state_partition import NOON_S, search
+
+
+async def hold(store: StateStore, number: int, *conversations: str, forgotten: str = "") -> None:
+    """Let a partition read a search of each conversation, and then that one is forgotten."""
+    shared = options()
+    partition = StatePartition(
+        number, shared, store, MemoryDeadLetters(), ConversationCache(100),
+        SharedNames(store, shared), Silent(), b"token",
+    )  # fmt: skip
+    partition.adopt(await store.claim(number, b"token", IDENTITY, {TOPIC: Position(0)}))
+    sent = [search(name, 1, NOON_S, "a")[:2] for name in conversations]
+    if forgotten:
+        sent.append(forget(forgotten))
+    await partition.process(
+        [
+            Record(value, key, NOON_S * 1000, TOPIC, number, offset)
+            for offset, (key, value) in enumerate(sent)
+        ],
+        once,
+    )
+
+
+async def test_conversations_are_found_on_every_partition(store: StateStore) -> None:
+    """One may lie on several, where producers choose partitions in different ways."""
+    await hold(store, 0, "both", "one")
+    await hold(store, 1, "both")
+
+    found = await located(store, ["one", "both", "none"])
+
+    assert found == {"one": [0], "both": [0, 1], "none": []}
+
+
+async def test_what_is_left_of_a_forgotten_conversation_does_not_count(store: StateStore) -> None:
+    """Its tombstone is stored, and holds nothing of it."""
+    await hold(store, 0, "gone", "there", forgotten="gone")
+
+    assert await located(store, ["gone", "there"]) == {"gone": [], "there": [0]}
+
+
+async def test_more_conversations_than_are_asked_for_at_once_are_all_found(
+    store: StateStore,
+) -> None:
+    """Whatever their place in the list."""
+    await hold(store, 0, "first", "last")
+
+    found = await located(store, ["first", *map(str, range(2_500)), "last"])
+
+    assert [name for name, numbers in found.items() if numbers] == ["first", "last"]
+    assert len(found) == 2_502
+
+
+async def test_in_an_empty_namespace_nothing_is_there(store: StateStore) -> None:
+    """Each conversation has an answer all the same."""
+    assert await located(store, ["c"]) == {"c": []}
