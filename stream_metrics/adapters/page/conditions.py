@@ -133,13 +133,14 @@ def share(value: float) -> str:
 def rule(measure: Measure, conditions: Sequence[Condition]) -> AgentRule:
     """A rule of ``conditions``, the worst first: the first that is met is what it finds."""
     longest = conditions[-1].windows[-1]
+    windows = {window for condition in conditions for window in condition.windows}
 
     def judge(sums: ByWindow) -> Finding:
         for window in (longest, BASELINE, RECENT):
             if window not in sums:
                 return Finding(UNKNOWN, f"the window {window} is not kept")
         now, day = sums[longest], figures.day_before(sums)
-        if not measure.there(now):
+        if not any(measure.there(sums.get(window, {})) for window in windows):
             return Finding(NONE, f"no {measure.things} in {longest}")
         known = measure.counted(day)
         usual = measure.of(day)["value"] if known >= measure.enough_usual else None
