@@ -156,7 +156,7 @@ RULES: Final = (
         of_agent=conditions.labels_missing,
     ),
     Rule("not_ready", "Worker not ready", None, "/readyz gives a reason",
-        'docs/concepts/delivery.md says what each reason means.', of_worker=worker.not_ready),
+        'docs/guides/troubleshooting.md says what each reason means.', of_worker=worker.not_ready),
     Rule("partitions", "Partitions missing", None,
         f"no worker works on a partition, or its figures could not be read for {OLD_SECONDS:.0f} s",
         "Is the worker up that had it? /readyz of each worker says what it waits for.",
@@ -185,7 +185,7 @@ RULES: Final = (
     Rule("offset_gaps", "Offset gap", "StreamMetricsOffsetGap",
         f"records that the state needs were gone within {GAP_SECONDS // 60} minutes, or a "
         "partition stands still by policy",
-        'docs/concepts/delivery.md says what to do about a halted partition.',
+        'docs/guides/troubleshooting.md says what to do about a halted partition.',
         of_worker=worker.offset_gaps),
 )  # fmt: skip
 
