@@ -492,6 +492,20 @@ def test_queries_ask_for_series_that_exist() -> None:
             assert window in (series.windows or Settings.model_validate({}).metrics.windows)
 
 
+def test_the_guide_explains_each_gauge_that_its_queries_use() -> None:
+    """Each window gauge in a query of the guide to Prometheus is in its table of gauges."""
+    guide = (ROOT / "docs/guides/prometheus.md").read_text(encoding="utf-8")
+    explained = set(re.findall(r"^\| `(streammetrics_window_\w+)` \|", guide, re.M))
+    used = {
+        name
+        for block in fences(ROOT / "docs/guides/prometheus.md", "promql")
+        for name in re.findall(r"streammetrics_window_\w+", block)
+    }
+
+    assert used
+    assert used <= explained
+
+
 def test_the_worked_example_is_the_specified_one() -> None:
     """Three iterations give CG 11, SRE 0.5 and SRR 0.375."""
     text = metrics_page()
