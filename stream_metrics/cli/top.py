@@ -141,9 +141,21 @@ async def _top(settings: Settings, request_at: Any, rankings: tuple[str, ...]) -
         agents = settings.metrics.agents
         found = await whole(store, settings.engine_config(), agents, request_at(last_us))
         link = partial(filled, settings.web.conversation_url, CONVERSATION)
-        return found.document(rankings, link)
+        document = found.document(rankings, link)
+        document["partitions"]["total"] = _total(states.values())
+        return document
     finally:
         await store.close()
+
+
+def _total(states: Collection[PartitionState]) -> int:
+    """How many state partitions the namespace has once each has been taken over."""
+    return max(
+        count
+        for state in states
+        if state.identity is not None
+        for count in state.identity.partition_counts.values()
+    )
 
 
 def _end_us(states: Collection[PartitionState]) -> int | None:
@@ -209,7 +221,8 @@ def _heading(document: dict[str, Any], dimension: str) -> Text:
     return Text(
         f"{whose}, window {document['window']}, {_time(document['from_us'])} to "
         f"{_time(document['to_us'])}\n{document['conversations']:,} conversations, "
-        f"{document['results']:,} results"
+        f"{document['results']:,} results in {len(document['partitions']['read'])} of "
+        f"{document['partitions']['total']} partitions"
     )
 
 

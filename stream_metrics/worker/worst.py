@@ -40,7 +40,10 @@ class Request:
 
 @dataclass(slots=True)
 class Found:
-    """What was found, and how much was looked at; ``complete`` is False where that was not all."""
+    """What was found, and how much was looked at; ``complete`` is False where that was not all.
+
+    ``partitions`` are those whose conversations were read.
+    """
 
     request: Request
     dimension: str
@@ -48,6 +51,7 @@ class Found:
     worst: Worst
     read: int = 0
     complete: bool = True
+    partitions: Sequence[int] = ()
 
     def document(
         self,
@@ -71,6 +75,7 @@ class Found:
             "conversations": self.worst.conversations,
             "results": self.worst.results,
             "complete": self.complete,
+            "partitions": {"read": list(self.partitions)},
             "judged": {name: self.worst.judged[name] for name in rankings},
             **{
                 name: [part.row() | {"url": link(part.conversation_id)} for part in ranked[name]]
@@ -99,7 +104,8 @@ async def whole(
     """Over every conversation of the namespace, each as of one moment, a page at a time."""
     found = await _nothing_yet(store, config, agents, request)
     reader = Reader(config)
-    for partition in await store.partitions():
+    found.partitions = await store.partitions()
+    for partition in found.partitions:
         async for _, stored in store.conversations(partition):
             found.read += 1
             found.worst.offer(reader.conversation(stored.hot))
@@ -131,6 +137,7 @@ async def latest(
         for hot in hots:
             found.worst.offer(reader.conversation(hot))
 
+    found.partitions = partitions
     for partition in partitions:
         keys = await store.recent(partition, since_ms, share + 1)
         if len(keys) > share:

@@ -391,9 +391,18 @@ async def test_it_says_who_owns_what(browser: Browser) -> None:
             "worker-1:9464\t1\tread 0.0\u202fs ago",
             "not known\t2\tpartition 2: no figures (no worker has taken it over yet)",
         ]
+        drop = looked.page.locator("#rules li").filter(has_text="Results drop")
+        await expect(drop).to_contain_text("Judged without the latest of partition 2.")
         await expect(looked.page.locator("#wrong")).to_contain_text("Partitions missing")
         assert (await Axe().run(looked.page)).response["violations"] == []
         assert await looked.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+        showcase.store.clock = lambda: 30_000
+        showcase.seconds = 30.0
+        await expect(looked.page.locator("#coverage")).to_have_text(
+            "2 of 3 partitions: 1 of this worker, as of now; 1 of before, see below"
+        )
+        await expect(rows.nth(1)).to_contain_text("no worker has worked on it for 30 s")
 
 
 def every_ten_seconds() -> Iterator[dict[str, Any]]:

@@ -287,6 +287,7 @@ async def test_rules_on_incomplete_figures_say_so(group: TwoWorkers) -> None:
     await group.after(OLD_SECONDS + 1, group.one)
     gap = await group.shown()
 
+    assert (whole["partitions"]["missing"], gap["partitions"]["missing"]) == (None, "partition 1")
     assert "ok" in agent_levels(whole)
     assert agent_levels(gap) == {"unknown"}
     reasons = [f["why"] for rule in gap["rules"] for f in rule["findings"] if f["agent"]]

@@ -107,6 +107,15 @@ def test_one_clock_that_is_ahead_hides_nothing(namespace: RedisOptions, ahead_se
     assert "ahead" not in done.stdout
 
 
+def test_it_says_of_how_many_partitions_the_list_is(namespace: RedisOptions) -> None:
+    """All that the namespace holds are read, whichever worker owns them."""
+    fill(namespace, *EVENTS)
+
+    assert "results in 1 of 1 partitions" in run().stdout
+    document = json.loads(run("--format", "json").stdout)
+    assert document["partitions"] == {"read": [0], "total": 1}
+
+
 def test_json_has_the_ranking_asked_for(namespace: RedisOptions) -> None:
     """With --format json there is one object, with figures as numbers."""
     fill(namespace, *EVENTS)

@@ -90,14 +90,9 @@ class WorstConversations:
             max_conversations=self._max_conversations,
             executor=self._thread,
         )
-        document = found.document(link=self._link) | {
-            "partitions": {
-                "owned": len(owned.numbers),
-                "total": owned.total,
-                "read": numbers,
-            },
-            "max_conversations": self._max_conversations,
-        }
+        document = found.document(link=self._link)
+        document["partitions"] |= {"owned": len(owned.numbers), "total": owned.total}
+        document["max_conversations"] = self._max_conversations
         return json.dumps(document, separators=(",", ":")).encode()
 
     def close(self) -> None:

@@ -8,8 +8,9 @@ const size = (shares) => shares.reduce((sum, share) => sum + share.partitions.le
 /** One line: of how many partitions the figures are, and how old those of other workers are. */
 export function coverage({ total, shares }) {
   const there = shares.filter((share) => share.age_seconds !== null);
-  const others = there.filter((share) => !share.own);
-  const own = size(there) - size(others);
+  const own = size(there.filter((share) => share.own));
+  const others = there.filter((share) => !share.own && !share.problem);
+  const old = size(there.filter((share) => share.problem));
   if (total === null && !there.length) return "No partition is known yet";
   if (own === total) return `All partitions (${total}) are this worker’s, as of now`;
   const parts = [`${own || "none"} of this worker, as of now`];
@@ -19,6 +20,7 @@ export function coverage({ total, shares }) {
     const age = Math.max(...others.map((share) => share.age_seconds));
     parts.push(`${size(others)} of ${whose}, read ${duration(age)} ago`);
   }
+  if (old) parts.push(`${old} of before, see below`);
   const shown = total !== null && size(there) < total ? `${size(there)} of ${total}` : `All ${size(there)}`;
   return `${shown} partitions: ${parts.join("; ")}`;
 }

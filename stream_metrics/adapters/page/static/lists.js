@@ -52,13 +52,15 @@ export function showAgents(state) {
 }
 
 export function showRules(state) {
-  renderOnce($("rules"), state.rules, () => state.rules.map((rule) => {
+  const { missing } = state.partitions;
+  renderOnce($("rules"), [state.rules, missing], () => state.rules.map((rule) => {
     const wrong = rule.findings.filter((found) => FAULTS.includes(found.level) || found.above);
     const told = wrong.length ? wrong : rule.findings.slice(0, rule.findings.length === 1 ? 1 : 0);
     const said = told.map((found) => el("p", {},
       found.agent === null ? "" : el("strong", {}, `${found.agent}: `),
       found.agent === null ? sentence(found.why) : `${found.why}.`));
-    if (!told.length) said.push(el("p", {}, summary(rule, state.dimension)));
+    if (!told.length) said.push(el("p", {}, summary(rule, state.dimension, missing)));
+    if (!told.length && missing && rule.of === "agent") said.push(el("p", {}, `Judged without the latest of ${missing}.`));
     if (wrong.length) said.push(el("p", {}, rule.look));
     return el("li", { class: "card", data: { level: rule.level } },
       el("div", { class: "rule-head" }, el("h3", {}, rule.title), levelMark(rule.level)),
@@ -77,10 +79,10 @@ function runbook({ alert, runbook: file, runbook_url: url }) {
 const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}.`;
 
 /** How many are fine, and how many cannot be judged, where none is at fault. */
-function summary(rule, dimension) {
+function summary(rule, dimension, missing) {
   const total = rule.findings.length;
   if (!total) return `No ${dimension} has searched yet.`;
-  const parts = [["ok", "fine"], ["unknown", "too little data"], ["none", "nothing to judge"]]
+  const parts = [["ok", "fine"], ["unknown", missing ? "cannot tell" : "too little data"], ["none", "nothing to judge"]]
     .map(([level, text]) => [rule.findings.filter((found) => found.level === level), text])
     .filter(([found]) => found.length);
   if (parts.length === 1) return sentence(`${parts[0][1]} for all ${total} ${dimension}s`);
