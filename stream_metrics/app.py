@@ -182,8 +182,8 @@ def _check_port(settings: Settings) -> None:
             probe.bind((web.host, web.port))
         except OSError as error:
             raise ValueError(
-                f"web.host {web.host}, web.port {web.port}: {error.strerror}; several workers on "
-                "one machine need a port each (--web-port)"
+                f"cannot listen on web.host {web.host}, web.port {web.port}: {error.strerror}. "
+                "Several workers on one machine need a port each (--web-port)"
             ) from error
 
 

@@ -22,8 +22,8 @@ from types import ModuleType
 
 PACKAGE = Path(__file__).parent
 BROKEN = (
-    "stream-metrics-compiled is not whole; install it again (make kernel), or set "
-    "STREAM_METRICS_KERNEL=python to do without"
+    "the installation of stream-metrics-compiled is incomplete. Install it again (make kernel), or "
+    "set STREAM_METRICS_KERNEL=python to use Python code"
 )
 
 

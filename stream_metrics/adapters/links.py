@@ -23,18 +23,22 @@ def checked(template: str, name: str) -> str:
     place = f"{{{name}}}"
     example = f"write a link such as https://example.org/{place}"
     if any(character.isspace() or not character.isprintable() for character in template):
-        raise ValueError(f"the link holds a space or a control character; {example}")
+        raise ValueError(f"the link contains a space or a control character; {example}")
     parts = urlsplit(template)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"{template!r} is no http or https link; {example}")
+        raise ValueError(f"{template!r} is not an http or https link; {example}")
     if parts.username is not None:
-        raise ValueError("the link names a user; everybody who sees the page would see it")
+        raise ValueError(
+            "the link contains a user name, which everyone who sees the page would see"
+        )
     behind = f"{parts.path}?{parts.query}#{parts.fragment}"
     if place not in behind:
-        raise ValueError(f"{template!r} does not hold {place} behind the host; {example}")
+        raise ValueError(f"{template!r} does not contain {place} after the host; {example}")
     others = template.replace(place, "")
     if "{" in others or "}" in others:
-        raise ValueError(f"{template!r} holds a brace beside {place}; only {place} is filled in")
+        raise ValueError(
+            f"{template!r} contains a brace outside {place}; {place} is the only placeholder"
+        )
     return template
 
 

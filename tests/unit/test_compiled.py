@@ -159,7 +159,7 @@ def test_a_broken_file_is_an_error_that_says_what_to_do(copy: Path, broken: str)
 
     said = run("-c", WHICH, root=copy, fails=True)
 
-    assert "ImportError: stream-metrics-compiled is not whole" in said
+    assert "ImportError: the installation of stream-metrics-compiled is incomplete" in said
     assert "make kernel" in said
     assert "STREAM_METRICS_KERNEL=python" in said
     assert Path(run("-c", WHICH, root=copy, STREAM_METRICS_KERNEL="python").strip()).suffix == ".py"
@@ -176,7 +176,7 @@ def test_a_kernel_of_another_version_is_an_error_that_says_what_to_do(
 
     said = run("-c", WHICH, root=copy, fails=True)
 
-    assert "ImportError: stream-metrics-kernel belongs to another version" in said
+    assert "ImportError: stream-metrics-kernel is from another release" in said
     assert "make kernel" in said
     assert "STREAM_METRICS_KERNEL=python" in said
     assert Path(run("-c", WHICH, root=copy, STREAM_METRICS_KERNEL="python").strip()).suffix == ".py"

@@ -19,14 +19,14 @@ TEMPLATE = "https://traces.example.org/project/{conversation_id}/view?tab=1"
 @pytest.mark.parametrize(
     ("template", "why"),
     [
-        ("traces/{conversation_id}", "is no http or https link"),
-        ("javascript:alert({conversation_id})", "is no http or https link"),
-        ("https:///{conversation_id}", "is no http or https link"),
-        ("https://traces.example.org/", "does not hold {conversation_id} behind the host"),
-        ("https://{conversation_id}.example.org/", "does not hold {conversation_id} behind"),
-        ("https://example.org/{conversation_id}/{turn}", "holds a brace beside"),
-        ("https://me:secret@example.org/{conversation_id}", "names a user"),
-        ("https://example.org/a b/{conversation_id}", "holds a space or a control character"),
+        ("traces/{conversation_id}", "is not an http or https link"),
+        ("javascript:alert({conversation_id})", "is not an http or https link"),
+        ("https:///{conversation_id}", "is not an http or https link"),
+        ("https://traces.example.org/", "does not contain {conversation_id} after the host"),
+        ("https://{conversation_id}.example.org/", "does not contain {conversation_id} after"),
+        ("https://example.org/{conversation_id}/{turn}", "contains a brace outside"),
+        ("https://me:secret@example.org/{conversation_id}", "contains a user name"),
+        ("https://example.org/a b/{conversation_id}", "contains a space or a control character"),
     ],
 )
 def test_a_template_that_makes_no_link_is_refused(template: str, why: str) -> None:
