@@ -11,7 +11,7 @@ import os
 from types import ModuleType
 from typing import Final
 
-INTERFACE: Final = 3  # of the kernel; one built for another version is not used
+INTERFACE: Final = 4  # of the kernel; one built for another version is not used
 
 
 def _load() -> ModuleType | None:

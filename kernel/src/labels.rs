@@ -1,7 +1,7 @@
 //! Labels: the twin of `stream_metrics.engine.taken` where it takes `relevance_labels`.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyString};
+use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
 
 use crate::canonical::{digest, event_of};
 use crate::json::Canonical;
@@ -18,6 +18,7 @@ type Taken<'py> = (
     Bound<'py, PyDict>,   // gains by result
     Bound<'py, PyDict>,   // best routes by search
     Bound<'py, PyDict>,   // by iteration, whether a search was needed
+    Bound<'py, PyTuple>,  // paths of unknown fields
 );
 
 /// What `stream_metrics.engine.taken.take` holds of labels; None if the slow way has to decide.
@@ -74,6 +75,7 @@ fn taken<'py>(
         results,
         routing,
         gate,
+        PyTuple::new(py, &event.unknown)?,
     )))
 }
 

@@ -19,7 +19,7 @@ mod wire;
 mod words;
 
 /// Raised with every change that the Python side must know of; see `stream_metrics.kernel`.
-const INTERFACE: u32 = 3;
+const INTERFACE: u32 = 4;
 
 #[pymodule]
 fn stream_metrics_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {

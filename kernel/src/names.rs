@@ -19,6 +19,7 @@ pub enum Known {
     Iteration,
     Labeller,
     Labels,
+    OccurredAt,
     Optimal,
     Ordinal,
     Query,
@@ -35,7 +36,9 @@ pub enum Known {
     Snippet,
     Title,
     Turn,
+    Type,
     Url,
+    Version,
 }
 
 impl Known {
@@ -56,6 +59,7 @@ impl Known {
             b"iteration" => Known::Iteration,
             b"labeller" => Known::Labeller,
             b"labels" => Known::Labels,
+            b"occurred_at" => Known::OccurredAt,
             b"optimal" => Known::Optimal,
             b"ordinal" => Known::Ordinal,
             b"query" => Known::Query,
@@ -72,7 +76,9 @@ impl Known {
             b"snippet" => Known::Snippet,
             b"title" => Known::Title,
             b"turn" => Known::Turn,
+            b"type" => Known::Type,
             b"url" => Known::Url,
+            b"version" => Known::Version,
             _ => Known::Other,
         }
     }

@@ -22,6 +22,7 @@ const NAME: usize = 64;
 const DOC_ID: usize = 256;
 const COUNT: i64 = (1 << 31) - 1;
 const GAIN: i64 = 4;
+const MOST_NAMED: usize = 16; // unknown fields (`stream_metrics.events.fields`)
 const MOST_SEARCHES: usize = 256; // their ids are compared each with each
 
 /// What one record may hold (`stream_metrics.events.limits.Limits`), its version, and how metrics
@@ -115,6 +116,8 @@ pub struct SearchIteration<'a> {
     pub release: Option<Text<'a>>,
     pub gate: Option<&'a str>,
     pub searches: Vec<Search<'a>>,
+    /// The paths of fields that the contract does not name, each once.
+    pub unknown: Vec<String>,
     /// What the fingerprints of results are made from, unless they are remembered.
     pub sent: Sent,
 }
@@ -184,7 +187,8 @@ impl<'a> SearchIteration<'a> {
                     let searches = tape.optional(|tape| tape.searches(&mut reading))?;
                     event.searches = searches.unwrap_or_default();
                 }
-                _ => tape.skip()?,
+                Known::Type | Known::Version | Known::OccurredAt => tape.skip()?,
+                _ => tape.unknown("")?,
             }
         }
         let complete = !event.conversation_id.is_empty()
@@ -193,6 +197,7 @@ impl<'a> SearchIteration<'a> {
             && event.iteration > 0
             && tape.is_at_end();
         event.sent = reading.sent;
+        event.unknown = tape.unknown;
         complete.then_some(event)
     }
 }
@@ -209,6 +214,8 @@ pub struct RelevanceLabels<'a> {
     pub routing: Vec<(Text<'a>, Option<Text<'a>>)>,
     /// Of iterations, by number: whether a search was needed.
     pub gate: Vec<(i64, Option<bool>)>,
+    /// The paths of fields that the contract does not name, each once.
+    pub unknown: Vec<String>,
 }
 
 impl<'a> RelevanceLabels<'a> {
@@ -223,13 +230,17 @@ impl<'a> RelevanceLabels<'a> {
                 Known::Turn => event.turn = tape.integer(1, COUNT)?,
                 Known::Labeller => drop(tape.optional(Tape::any_text)?),
                 Known::Labels => {
-                    event.results =
-                        tape.labels(Known::ResultId, Tape::handle, Known::Gain, |tape| {
-                            tape.integer(0, GAIN)
-                        })?
+                    event.results = tape.labels(
+                        "labels.",
+                        Known::ResultId,
+                        Tape::handle,
+                        Known::Gain,
+                        |tape| tape.integer(0, GAIN),
+                    )?
                 }
                 Known::Routing => {
                     event.routing = tape.labels(
+                        "routing.",
                         Known::SearchId,
                         Tape::handle,
                         Known::Optimal,
@@ -238,13 +249,16 @@ impl<'a> RelevanceLabels<'a> {
                 }
                 Known::Gate => {
                     event.gate = tape.labels(
+                        "gate.",
                         Known::Iteration,
                         |tape| tape.integer(1, COUNT),
                         Known::SearchNeeded,
                         Tape::truth,
                     )?
                 }
-                _ => tape.skip()?,
+                Known::Type | Known::Version | Known::OccurredAt => tape.skip()?,
+                Known::Agent | Known::Release => tape.skip()?, // ignored, whatever they are
+                _ => tape.unknown("")?,
             }
         }
         let count = event.results.len() + event.routing.len() + event.gate.len();
@@ -253,6 +267,7 @@ impl<'a> RelevanceLabels<'a> {
             && event.turn > 0
             && count <= bounds.labels
             && tape.is_at_end();
+        event.unknown = tape.unknown;
         certain.then_some(event)
     }
 }
@@ -262,6 +277,7 @@ struct Tape<'a> {
     text: &'a str,
     tokens: &'a [Token],
     at: usize,
+    unknown: Vec<String>,
 }
 
 impl<'a> Tape<'a> {
@@ -271,6 +287,7 @@ impl<'a> Tape<'a> {
             text: found.sent(),
             tokens: found.tokens(),
             at: 0,
+            unknown: Vec::new(),
         }
     }
 
@@ -290,6 +307,29 @@ impl<'a> Tape<'a> {
             self.at = behind as usize;
         }
         Some(())
+    }
+
+    /// Notes the field whose name was read last, and skips its value; None if its name is not fit
+    /// to be shown, or too many are noted.
+    #[cold]
+    fn unknown(&mut self, place: &str) -> Option<()> {
+        let name = match *self.tokens.get(self.at.checked_sub(1)?)? {
+            Token::Name { start, end, .. } => self.span(start, end)?,
+            _ => return None,
+        };
+        let (first, rest) = name.as_bytes().split_first()?;
+        let letter = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
+        let shown = letter(*first)
+            && rest.len() < NAME
+            && (rest.iter()).all(|byte| letter(*byte) || byte.is_ascii_digit() || *byte == b'-');
+        let path = format!("{place}{name}");
+        if !self.unknown.contains(&path) {
+            if !shown || self.unknown.len() == MOST_NAMED {
+                return None;
+            }
+            self.unknown.push(path);
+        }
+        self.skip()
     }
 
     #[inline]
@@ -381,6 +421,7 @@ impl<'a> Tape<'a> {
     /// A list of objects, each with what a label names and, maybe null, what it says of that.
     fn labels<N, V>(
         &mut self,
+        place: &str,
         name: Known,
         read_name: impl Fn(&mut Self) -> Option<N>,
         value: Known,
@@ -400,7 +441,7 @@ impl<'a> Tape<'a> {
                 } else if key == value {
                     said = Some(self.optional(&read_value)?);
                 } else {
-                    self.skip()?;
+                    self.unknown(place)?;
                 }
             }
             labels.push((named?, said?));
@@ -421,7 +462,7 @@ impl<'a> Tape<'a> {
             match self.name()? {
                 Known::Decision => decision = Some(self.plain_text()?),
                 Known::Score => drop(self.optional(Self::number)?),
-                _ => self.skip()?,
+                _ => self.unknown("gate.")?,
             }
         }
         decision.filter(|decision| matches!(*decision, "search" | "skip"))
@@ -433,7 +474,7 @@ impl<'a> Tape<'a> {
             match self.name()? {
                 Known::Selected => selected = Some(self.text(NAME)?),
                 Known::Scores => drop(self.optional(Self::scores)?),
-                _ => self.skip()?,
+                _ => self.unknown("searches.routing.")?,
             }
         }
         selected
@@ -486,7 +527,7 @@ impl<'a> Tape<'a> {
                     let results = self.optional(|tape| tape.results(results_left, reading))?;
                     search.results = results.unwrap_or_default();
                 }
-                _ => self.skip()?,
+                _ => self.unknown("searches.")?,
             }
         }
         (!search.search_id.is_empty()).then_some(search)
@@ -540,7 +581,7 @@ impl<'a> Tape<'a> {
                             baseline_rank = self.optional(|tape| tape.integer(1, COUNT))?;
                         }
                         Known::Score => drop(self.optional(Self::number)?),
-                        _ => self.skip()?,
+                        _ => self.unknown("searches.results.")?,
                     }
                     continue;
                 }

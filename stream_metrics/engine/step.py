@@ -46,10 +46,11 @@ class Observations:
 
     ``events``: by (type, outcome). ``label_delays_us``: labels by their event's time
     after that of what they name. ``late``: iterations and turns that changed when the window named
-    had passed them. ``opened``: conversations, by where they were found.
+    had passed them. ``opened``: conversations, by where they were found. ``unknown_fields``:
+    events that have a field that the contract does not name, by its path.
     """
 
-    __slots__ = ("counts", "dedup", "events", "label_delays_us", "late", "opened")
+    __slots__ = ("counts", "dedup", "events", "label_delays_us", "late", "opened", "unknown_fields")
 
     def __init__(self) -> None:
         self.events: defaultdict[tuple[str, str], int] = defaultdict(int)
@@ -58,6 +59,7 @@ class Observations:
         self.label_delays_us: dict[int, int] = {}
         self.late: Counter[str] = Counter()
         self.opened: Counter[str] = Counter()
+        self.unknown_fields: Counter[str] = Counter()
 
 
 class Changes:
@@ -214,6 +216,10 @@ class _Batch(Watcher):
         """Take one event's items; those that lose against what stands are without effect."""
         conversation, payload = self._conversation, event.payload
         kind = EVENT_TYPES[type(payload)]
+        if event.unknown:
+            self._seen.unknown_fields.update(event.unknown)
+        if event.says_nothing:
+            self._seen.counts["empty"] += 1
         if type(payload) is Forget:
             self._seen.events[kind, self._forget(event.version)] += 1
             return

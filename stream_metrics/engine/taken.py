@@ -70,7 +70,10 @@ class TakenLabels(NamedTuple):
 
 
 class Taken(msgspec.Struct, gc=False, frozen=True):
-    """A valid event as ``Step`` applies it. ``key_id`` names the key of its digests."""
+    """A valid event as ``Step`` applies it.
+
+    ``key_id`` names the key of its digests; ``unknown`` is that of ``Event``.
+    """
 
     occurred_us: int
     event_id: str
@@ -79,11 +82,20 @@ class Taken(msgspec.Struct, gc=False, frozen=True):
     turn: int
     key_id: str
     payload: TakenIteration | TakenLabels | TurnCompleted | Forget
+    unknown: tuple[str, ...] = ()
 
     @property
     def version(self) -> Version:
         """What the events of one item are ordered by."""
         return (self.occurred_us, self.event_id, self.digest)
+
+    @property
+    def says_nothing(self) -> bool:
+        """Whether it has neither searches nor a gate decision, or no label at all."""
+        payload = self.payload
+        if type(payload) is TakenIteration:
+            return not payload.searches and payload.gate is None
+        return type(payload) is TakenLabels and not any(payload)
 
 
 def take(event: Event, dedup: Deduplicator, key_id: str, tables: Tables) -> Taken:
@@ -107,6 +119,7 @@ def take(event: Event, dedup: Deduplicator, key_id: str, tables: Tables) -> Take
         event.turn,
         key_id,
         payload,
+        event.unknown,
     )
 
 
@@ -163,7 +176,7 @@ class Intake:
             return self._take_labels(value, key, timestamp_ms)
         (
             occurred_us, event_id, digest, conversation_id, turn,
-            iteration, agent, release, gate, searches,
+            iteration, agent, release, gate, searches, unknown,
         ) = found  # fmt: skip
         if not EARLIEST_US <= occurred_us <= latest_us(timestamp_ms):
             return None
@@ -181,6 +194,7 @@ class Intake:
                 gate,
                 [TakenSearch._make(search) for search in searches],
             ),
+            unknown,
         )
 
     def _take_labels(
@@ -190,11 +204,15 @@ class Intake:
         found = self._certain_labels(value, key, self._bounds)
         if found is None:
             return None
-        occurred_us, event_id, digest, conversation_id, turn, results, routing, gate = found
+        occurred_us, event_id, digest, conversation_id, turn, results, routing, gate, unknown = (
+            found
+        )
         if not EARLIEST_US <= occurred_us <= latest_us(timestamp_ms):
             return None
         labels = TakenLabels(results, routing, gate)
-        return Taken(occurred_us, event_id, digest, conversation_id, turn, self._key_id, labels)
+        return Taken(
+            occurred_us, event_id, digest, conversation_id, turn, self._key_id, labels, unknown
+        )
 
 
 def _iteration(sent: SearchIteration, dedup: Deduplicator, tables: Tables) -> TakenIteration:

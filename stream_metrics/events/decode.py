@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from stream_metrics.events.canonical import content_digest, decode_json
+from stream_metrics.events.fields import convert, paths
 from stream_metrics.events.limits import Limits, over_limit, surely_within
 from stream_metrics.events.times import DAY_US, MICROS, micros_of_seconds, parse_rfc3339
 from stream_metrics.events.wire import (
@@ -27,7 +28,6 @@ from stream_metrics.events.wire import (
     RelevanceLabels,
     SearchIteration,
     TurnCompleted,
-    convert,
 )
 from stream_metrics.kernel import kernel
 
@@ -77,7 +77,8 @@ class Event(msgspec.Struct, gc=False, frozen=True):
     """A valid event.
 
     ``version`` is ``(occurred_us, event_id, digest)``: it orders the events that speak about one
-    item; the digest only breaks the tie between two contents under one id.
+    item; the digest only breaks the tie between two contents under one id. ``unknown`` has the
+    paths of fields that the contract does not name (``fields.paths``).
     """
 
     occurred_us: int
@@ -86,6 +87,7 @@ class Event(msgspec.Struct, gc=False, frozen=True):
     conversation_id: str
     turn: int
     payload: SearchIteration | RelevanceLabels | TurnCompleted | Forget
+    unknown: tuple[str, ...] = ()
 
     @property
     def version(self) -> tuple[int, str, bytes]:
@@ -128,19 +130,16 @@ def decode_fast(
     """The event that ``decode_slow`` gives, or None if that is not certain."""
     if len(value) > limits.record_bytes:
         return None
-    found = envelope(value, SCHEMA_VERSION, limits.json_levels)
-    if found is None:
+    told = envelope(value, SCHEMA_VERSION, limits.json_levels)
+    if told is None:
         return None
-    digest, kind, occurred_us, longest_list, elements, widest, longest_url, doc_id_in_ids = found
+    digest, kind, occurred_us, longest_list, elements, widest, longest_url, doc_id_in_ids = told
     if not EARLIEST_US <= occurred_us <= latest_us(timestamp_ms):
         return None
-    typed = _TYPED.get(kind)
-    if typed is None:
+    found = _typed(value, kind)
+    if found is None:
         return None
-    try:
-        payload = typed(value)
-    except (ValueError, RecursionError):  # all of msgspec's decoding errors are ValueErrors
-        return None
+    payload, unknown = found
     if (
         not surely_within(limits, longest_list, elements, widest, longest_url)
         and over_limit(payload, limits) is not None
@@ -152,7 +151,23 @@ def decode_fast(
     conversation_id = payload.conversation_id
     if key != conversation_id.encode() and (key is not None or require_key):
         return None
-    return Event(occurred_us, payload.event_id, digest, conversation_id, turn, payload)
+    return Event(occurred_us, payload.event_id, digest, conversation_id, turn, payload, unknown)
+
+
+def _typed(value: bytes, kind: str) -> tuple[Payload, tuple[str, ...]] | None:
+    """The payload and the paths of unknown fields; None if it is not certainly valid."""
+    typed = _TYPED.get(kind)
+    if typed is None:
+        return None
+    try:
+        return typed(value), ()
+    except (ValueError, RecursionError):  # all of msgspec's decoding errors are ValueErrors
+        pass  # an unknown field, if it is nothing worse
+    try:
+        payload, unknown = convert(msgspec.json.decode(value), kind)
+    except (ValueError, RecursionError):
+        return None
+    return payload, paths(unknown)
 
 
 def decode_slow(
@@ -203,9 +218,10 @@ def _decode_object(
         return BadRecord("invalid", "`version` must be an integer")
     if version is not None and version != SCHEMA_VERSION:
         return BadRecord("unknown_version", f"`version` must be {SCHEMA_VERSION}")
-    payload = _payload(obj, kind)
-    if isinstance(payload, BadRecord):
-        return payload
+    found = _payload(obj, kind)
+    if isinstance(found, BadRecord):
+        return found
+    payload, unknown = found
     occurred_us = instant(obj.get("occurred_at"))
     if occurred_us is None:
         return BadRecord(
@@ -218,10 +234,7 @@ def _decode_object(
     if problem is not None:
         return BadRecord("invalid", problem)
     if not EARLIEST_US <= occurred_us <= latest_us(timestamp_ms):
-        return BadRecord(
-            "time_out_of_range",
-            "`occurred_at` is before 2000-01-01 or more than a day after the record's timestamp",
-        )
+        return BadRecord("time_out_of_range", _out_of_range(obj["occurred_at"]))
     if key is not None:
         if key != payload.conversation_id.encode():
             return BadRecord("key_mismatch", "the record's key is not the `conversation_id`")
@@ -239,6 +252,7 @@ def _decode_object(
         payload.conversation_id,
         turn,
         payload,
+        unknown,
     )
 
 
@@ -248,13 +262,14 @@ def latest_us(timestamp_ms: int | None) -> int:
     return LATEST_US if timestamp_ms is None or timestamp_ms < 0 else timestamp_ms * 1000 + DAY_US
 
 
-def _payload(obj: dict[str, Any], kind: str) -> Payload | BadRecord:
+def _payload(obj: dict[str, Any], kind: str) -> tuple[Payload, tuple[str, ...]] | BadRecord:
     try:
-        return convert(obj, kind)
+        payload, unknown = convert(obj, kind)
     except msgspec.ValidationError as error:
         return BadRecord("invalid", _without_values(error))
     except RecursionError:
         return BadRecord("too_deep", "too many levels of nested JSON")
+    return payload, paths(unknown)
 
 
 def instant(value: Any) -> int | None:
@@ -268,6 +283,18 @@ def instant(value: Any) -> int | None:
         except OverflowError:
             return None
     return None
+
+
+_UNITS: Final = {"milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
+
+
+def _out_of_range(value: Any) -> str:
+    """What is wrong with an ``occurred_at`` that is a time; names a number's unit if it tells."""
+    if type(value) is not str:
+        for unit, in_a_second in _UNITS.items():
+            if EARLIEST_US * in_a_second <= value * MICROS <= LATEST_US * in_a_second:
+                return f"`occurred_at` looks like {unit}; `occurred_at` takes seconds"
+    return "`occurred_at` is before 2000-01-01 or more than a day after the record's timestamp"
 
 
 def _inconsistent(payload: Payload) -> str | None:

@@ -59,7 +59,8 @@ REJECTIONS: Final[dict[str, Rejection]] = {
     "time_out_of_range": Rejection(
         "`occurred_at` is before the year 2000 or more than a day after the record's own timestamp"
         " (for a record without one: after the start of the year 2100).",
-        "Numbers are seconds, not milliseconds. Set the producer's clock.",
+        "Numbers are seconds; the message says if one looks like milliseconds, microseconds or"
+        " nanoseconds. Otherwise set the producer's clock.",
     ),
     "missing_key": Rejection(
         "The record has no key, so its partition says nothing about its conversation.",

@@ -2,14 +2,14 @@
 
 The published contract is ``models`` (pydantic); a test holds the two equal over a corpus of valid
 and broken events. A field that is null reads as absent. Numbers are strict: ``1.0`` and ``true``
-are no integers.
+are no integers. The structs refuse unknown fields, which events may have: ``fields.convert`` notes
+them and leaves them out.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-import msgspec
 from msgspec import Meta, Struct
 
 Handle = Annotated[str, Meta(min_length=1, max_length=128)]
@@ -21,7 +21,7 @@ Gain = Annotated[int, Meta(ge=0, le=4)]
 Scalar = str | bool | int | float
 
 
-class Result(Struct, gc=False, frozen=True):
+class Result(Struct, gc=False, frozen=True, forbid_unknown_fields=True):
     """One result of a search, as sent."""
 
     result_id: Handle
@@ -38,14 +38,14 @@ class Result(Struct, gc=False, frozen=True):
     gain: Gain | None = None
 
 
-class Routing(Struct, gc=False, frozen=True):
+class Routing(Struct, gc=False, frozen=True, forbid_unknown_fields=True):
     """The route that a search took, and what the router thought of the others."""
 
     selected: Name
     scores: dict[str, float | None] | None = None
 
 
-class Search(Struct, gc=False, frozen=True):
+class Search(Struct, gc=False, frozen=True, forbid_unknown_fields=True):
     """One search call of an iteration."""
 
     search_id: Handle
@@ -55,35 +55,50 @@ class Search(Struct, gc=False, frozen=True):
     results: list[Result] | None = None
 
 
-class Gate(Struct, gc=False, frozen=True):
+class Gate(Struct, gc=False, frozen=True, forbid_unknown_fields=True):
     """What the gate decided before the iteration: to search or not to."""
 
     decision: Literal["search", "skip"]
     score: float | None = None
 
 
-class Label(Struct, gc=False, frozen=True):
+class Label(Struct, gc=False, frozen=True, forbid_unknown_fields=True):
     """A relevance label; ``gain`` None withdraws."""
 
     result_id: Handle
     gain: Gain | None
 
 
-class RoutingLabel(Struct, gc=False, frozen=True):
+class RoutingLabel(Struct, gc=False, frozen=True, forbid_unknown_fields=True):
     """Which route would have been the best for a search; None withdraws."""
 
     search_id: Handle
     optimal: str | None
 
 
-class GateLabel(Struct, gc=False, frozen=True):
+class GateLabel(Struct, gc=False, frozen=True, forbid_unknown_fields=True):
     """Whether an iteration needed a search; None withdraws."""
 
     iteration: Count
     search_needed: bool | None
 
 
-class SearchIteration(Struct, gc=False, frozen=True):
+class _Envelope(Struct, gc=False, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Fields that ``decode`` reads by itself."""
+
+    type: Any = None
+    version: Any = None
+    occurred_at: Any = None
+
+
+class _WithoutAgent(_Envelope, gc=False, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Types of which ``agent`` and ``release`` are ignored, whatever they are."""
+
+    agent: Any = None
+    release: Any = None
+
+
+class SearchIteration(_Envelope, gc=False, frozen=True, forbid_unknown_fields=True):
     """Payload of ``search_iteration``."""
 
     conversation_id: Handle
@@ -96,7 +111,7 @@ class SearchIteration(Struct, gc=False, frozen=True):
     searches: list[Search] | None = None
 
 
-class RelevanceLabels(Struct, gc=False, frozen=True):
+class RelevanceLabels(_WithoutAgent, gc=False, frozen=True, forbid_unknown_fields=True):
     """Payload of ``relevance_labels``."""
 
     conversation_id: Handle
@@ -108,7 +123,7 @@ class RelevanceLabels(Struct, gc=False, frozen=True):
     gate: list[GateLabel] | None = None
 
 
-class TurnCompleted(Struct, gc=False, frozen=True):
+class TurnCompleted(_WithoutAgent, gc=False, frozen=True, forbid_unknown_fields=True):
     """Payload of ``turn_completed``; the texts are used by offline replay only."""
 
     conversation_id: Handle
@@ -121,7 +136,7 @@ class TurnCompleted(Struct, gc=False, frozen=True):
     dimensions: dict[str, str | None] | None = None
 
 
-class Forget(Struct, gc=False, frozen=True):
+class Forget(_WithoutAgent, gc=False, frozen=True, forbid_unknown_fields=True):
     """Payload of ``forget``: none but the envelope, whose ``turn`` may be there and is not used."""
 
     conversation_id: Handle
@@ -137,8 +152,3 @@ PAYLOADS: dict[str, type[Payload]] = {
     "turn_completed": TurnCompleted,
     "forget": Forget,
 }
-
-
-def convert(obj: dict[str, Any], kind: str) -> Payload:
-    """The payload of a decoded JSON object; raises ``msgspec.ValidationError`` with the path."""
-    return msgspec.convert(obj, PAYLOADS[kind])

@@ -23,6 +23,7 @@ from stream_metrics.adapters.prometheus.catalogue import (
     ENTITY_TYPES,
     FOUND,
     KEY_KINDS,
+    MOST_FIELDS,
     OBSTACLES,
     OUTCOMES,
     STAGES,
@@ -44,7 +45,7 @@ CORE = [series.name for series in CODES.values() if series.windows is None]
 KNOWN_LABELS = {
     "agent", "window", "metric", "iteration", "entity_type", "evidence", "span", "decision",
     "needed", "route", "correct", "order", "type", "outcome", "reason", "key", "step", "verdict",
-    "stage", "topic", "partition", "version", "python", "kernel", "engine", "found", "le",
+    "stage", "topic", "partition", "version", "python", "kernel", "engine", "found", "le", "field",
 }  # fmt: skip
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -446,6 +447,7 @@ def test_closed_label_sets_exist_from_the_start(registry: CollectorRegistry) -> 
         "late_changes_total": [{"window": window.name} for window in DEFAULT_WINDOWS],
         "obstacles": [{"reason": reason} for reason in OBSTACLES],
         "offset_gaps_total": [{"topic": "search-iterations"}],
+        "unknown_fields_total": [{"field": OTHER}],
         **{f"{name}_total": [{}] for name, _ in COUNTS.values()},
         **{
             name: [{}]
@@ -532,6 +534,27 @@ def test_a_batch_is_folded_in(operations: Operations, registry: CollectorRegistr
     assert total("label_delay_seconds_bucket", le="5.0") == 8
     assert total("label_delay_seconds_bucket", le="+Inf") == 10
     assert total("label_delay_seconds_sum") == pytest.approx(2 * (1 + 1.000001 + 10**6))
+
+
+def test_unknown_fields_have_a_bounded_number_of_series(
+    operations: Operations, registry: CollectorRegistry
+) -> None:
+    """The first fields have series of their own, whatever comes later is other."""
+    for n in range(MOST_FIELDS + 10):
+        seen = Observations()
+        seen.unknown_fields.update({f"searches.x{n}": 2, "x0": 1})
+        operations.observe(seen)
+    found = scrape(registry)
+
+    counted = {
+        dict(labels)["field"]: n
+        for (name, labels), n in found.items()
+        if name == "streammetrics_unknown_fields_total"
+    }
+    assert len(counted) == MOST_FIELDS + 1
+    assert counted["searches.x0"] == 2
+    assert counted["x0"] == MOST_FIELDS + 10
+    assert counted[OTHER] == 2 * 11
 
 
 def test_every_count_of_the_engine_has_a_counter() -> None:

@@ -7,7 +7,7 @@ use pyo3::exceptions::PyUnicodeEncodeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::GILOnceCell;
-use pyo3::types::{PyBytes, PyList, PyString, PyType};
+use pyo3::types::{PyBytes, PyList, PyString, PyTuple, PyType};
 
 pub mod digests;
 mod forms;
@@ -59,6 +59,7 @@ type Taken<'py> = (
     Option<Bound<'py, PyString>>, // release
     Option<Bound<'py, PyString>>, // the gate's decision
     Bound<'py, PyList>,           // searches
+    Bound<'py, PyTuple>,          // paths of unknown fields
 );
 
 /// See `stream_metrics.dedup.deduplicator.Deduplicator`.
@@ -285,6 +286,7 @@ impl Deduplicator {
             event.release.as_ref().map(text),
             event.gate.map(|gate| PyString::intern(py, gate)),
             searches,
+            PyTuple::new(py, &event.unknown)?,
         )))
     }
 

@@ -17,9 +17,14 @@ OBSTACLES: Final = (
     "assignment", "dead_letters", "fetch", "halted", "kafka", "loop", "output", "redis",
     "repartition_topic", "rights", "topics", "watchdog", OTHER,
 )  # fmt: skip
+MOST_FIELDS: Final = 50  # unknown fields that have series of their own
 
 # Key of Observations.counts: name of the counter, help.
 COUNTS: Final[dict[str, tuple[str, str]]] = {
+    "empty": (
+        "empty_events",
+        "Valid events that say nothing: neither searches nor a gate decision, or no label at all.",
+    ),
     "stale": ("stale_events", "Events of a turn below the conversation's highest."),
     "expired": ("expired_events", "Events of a conversation that had expired; it starts afresh."),
     "over_limit": ("over_limit", "Items refused because the conversation or turn was full."),

@@ -30,6 +30,7 @@ from stream_metrics.adapters.prometheus.catalogue import (
     FOUND,
     KEY_KINDS,
     LATENCY_BOUNDS,
+    MOST_FIELDS,
     OBSTACLES,
     OUTCOMES,
     PREFIX,
@@ -116,6 +117,13 @@ class Operations:
         self._other_text = counter(
             "same_document_other_text", "Duplicates by identifier or URL whose text differs."
         )
+        self._unknown = counter(
+            "unknown_fields",
+            "Valid events with a field that the contract does not name, by its path; other stands "
+            "for unusual names, and for those beyond the first that this worker saw.",
+            "field",
+        )
+        self._fields = {OTHER: self._unknown.labels(OTHER)}
         self._counts = {key: counter(name, help) for key, (name, help) in COUNTS.items()}
         self._label_delay = FastHistogram(
             PREFIX + "label_delay_seconds",
@@ -226,6 +234,10 @@ class Operations:
             counter = self._counts.get(key)
             if counter is not None:
                 counter.inc(n)
+        for path, n in observations.unknown_fields.items():
+            if path not in self._fields and len(self._fields) <= MOST_FIELDS:
+                self._fields[path] = self._unknown.labels(path)
+            self._fields.get(path, self._fields[OTHER]).inc(n)
         dedup = observations.dedup
         for key, n in dedup.candidates.items():
             self._candidates[key].inc(n)

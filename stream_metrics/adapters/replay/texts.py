@@ -19,13 +19,13 @@ from stream_metrics.engine.row import shown_turns
 from stream_metrics.engine.state import Conversation
 from stream_metrics.events.canonical import decode_json
 from stream_metrics.events.decode import Event
+from stream_metrics.events.fields import convert
 from stream_metrics.events.wire import (
     PAYLOADS,
     Payload,
     Result,
     Search,
     SearchIteration,
-    convert,
 )
 from stream_metrics.ports import Record
 from stream_metrics.worker.replay import Replay
@@ -157,5 +157,5 @@ def payload_again(value: bytes, kind: str, decode: _Decoders = _WHOLE) -> Payloa
     """What a record says that ``decode`` has found to be a valid event of this type."""
     try:
         return decode[kind](value)
-    except ValueError:  # a key that stands twice may hide what no event may hold
-        return convert(decode_json(value)[0], kind)
+    except ValueError:  # unknown fields; a key that stands twice may hide what no event may hold
+        return convert(decode_json(value)[0], kind)[0]

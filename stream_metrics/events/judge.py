@@ -1,0 +1,148 @@
+"""What a producer should know of one record: why it is refused, and what in it has no effect."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Any, Final, Literal
+
+from stream_metrics.events.canonical import decode_json
+from stream_metrics.events.decode import BadRecord, decode
+from stream_metrics.events.fields import MOST_NAMED, OTHER, UnknownField, without_unknown
+from stream_metrics.events.limits import Limits
+from stream_metrics.events.wire import RelevanceLabels, SearchIteration
+
+Kind = Literal["bad_record", "misspelt_field", "unknown_field", "empty_event"]
+
+LEAST_RATIO: Final = 0.82
+"""How similar (``difflib``) a misspelt name is: ``search`` and ``searches`` have 0.857."""
+LEAST_LENGTH: Final = 4
+"""Of names that may be misspelt; ``id`` is similar to many."""
+
+ALIASES: Final = {
+    "results": ("hits", "documents", "docs"),
+    "doc_id": ("document_id",),
+    "url": ("uri", "link", "href"),
+    "content": ("text", "body"),
+    "gain": ("grade", "relevance"),
+    "labels": ("judgments", "judgements"),
+    "labeller": ("annotator", "judge"),
+    "reference_answers": ("references", "ground_truths"),
+    "relevant": ("qrels",),
+}
+"""Other names that producers use for a field."""
+_MEANT: Final = {alias: name for name, aliases in ALIASES.items() for alias in aliases}
+
+_WORDS: Final = re.compile(r"[_\W]+|(?<=[a-z0-9])(?=[A-Z])")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong with a record, or that has no effect.
+
+    Attributes:
+        kind: ``bad_record`` and ``misspelt_field`` are errors, the others are warnings.
+        about: The reason of a bad record (``decode.REASONS``), the path of a field
+            (``fields.paths``), the type of an empty event.
+        message: What is wrong, in words; quotes nothing that the record holds but names of fields.
+    """
+
+    kind: Kind
+    about: str
+    message: str
+
+    @property
+    def level(self) -> Literal["error", "warning"]:
+        """Whether the producer has to change something."""
+        return "error" if self.kind in ("bad_record", "misspelt_field") else "warning"
+
+
+def judge(
+    value: bytes | None,
+    *,
+    key: bytes | None = None,
+    timestamp_ms: int | None = None,
+    limits: Limits,
+    require_key: bool = False,
+) -> list[Finding]:
+    """All that is to be said of a record; nothing of one that is as it should be.
+
+    The arguments are those of ``decode``. A field is named once, however often it occurs.
+    """
+    event = decode(
+        value, key=key, timestamp_ms=timestamp_ms, limits=limits, require_key=require_key
+    )
+    if isinstance(event, BadRecord):
+        return [Finding("bad_record", event.reason, event.message)]
+    found = _fields(value or b"") if event.unknown else []
+    payload = event.payload
+    if isinstance(payload, SearchIteration) and not payload.searches and payload.gate is None:
+        found.append(_empty("search_iteration", "neither searches nor a gate decision"))
+    if isinstance(payload, RelevanceLabels) and not (
+        payload.labels or payload.routing or payload.gate
+    ):
+        found.append(_empty("relevance_labels", "no label at all"))
+    return found
+
+
+def meant(field: UnknownField) -> str | None:
+    """The known field that an unknown one is probably meant to be; None if there is none.
+
+    Only what its object could have and does not have comes into question.
+    """
+    lacking = (name for name in field.known.names if field.owner.get(name) is None)
+    return _nearest(field.name, frozenset(lacking))
+
+
+@lru_cache(4_096)
+def _nearest(sent: str, lacking: frozenset[str]) -> str | None:
+    words = _words(sent)
+    name = "_".join(words)
+    alias = _MEANT.get(name)
+    if name in lacking or alias in lacking:
+        return name if name in lacking else alias
+    joined = "".join(words)
+    for known in sorted(lacking):
+        if known.replace("_", "") == joined:
+            return known
+    if len(name) < LEAST_LENGTH:
+        return None
+    forms = {
+        form: known
+        for known in sorted(lacking)
+        for form in (known, known.removesuffix("s"))
+        if known.count("_") == name.count("_") and len(form) >= LEAST_LENGTH
+    }
+    swapped = [form for form in forms if sorted(form) == sorted(name)]
+    close = swapped or get_close_matches(name, forms, 1, LEAST_RATIO)
+    return forms[close[0]] if close else None
+
+
+def _fields(value: bytes) -> list[Finding]:
+    obj: Any = decode_json(value)[0]
+    _, unknown = without_unknown(obj, obj["type"])
+    named = sorted(((meant(field), field.path) for field in unknown), key=lambda one: not one[0])
+    found: dict[tuple[Kind, str], Finding] = {}
+    for name, path in named:  # the misspelt ones first, so that they are named before others
+        kind: Kind = "unknown_field" if name is None else "misspelt_field"
+        if (kind, path) not in found and len(found) >= MOST_NAMED:
+            path = OTHER
+        what = "other unknown fields" if path == OTHER else f"unknown field `{path}`"
+        more = ": without effect" if name is None else f"; did you mean `{name}`?"
+        found.setdefault((kind, path), Finding(kind, path, what + more))
+    return list(found.values())
+
+
+def _empty(kind: str, what: str) -> Finding:
+    return Finding("empty_event", kind, f"a `{kind}` with {what} has no effect")
+
+
+def _words(name: str) -> list[str]:
+    """The words of a name in lower case, however it is written.
+
+    >>> _words("resultId"), _words("Doc-ID"), _words("baseline_rank")
+    (['result', 'id'], ['doc', 'id'], ['baseline', 'rank'])
+    """
+    return [word.lower() for word in _WORDS.split(name) if word]

@@ -1,0 +1,292 @@
+"""Fields that the contract does not name have no effect, and are counted wherever they stand."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stream_metrics.dedup.deduplicator import deduplicator
+from stream_metrics.dedup.tables import DedupRules
+from stream_metrics.engine.row import canonical
+from stream_metrics.engine.taken import Intake, Taken
+from stream_metrics.events import Event, Limits, decode
+from stream_metrics.events.fields import FIELDS, MOST_NAMED, Fields
+from stream_metrics.events.judge import judge
+from stream_metrics.kernel import kernel
+from stream_metrics.ports import Record
+from stream_metrics.worker.replay import Replay
+from tests.corpus import FULL
+from tests.strategies import KeyedRecord, streams
+
+RULES = DedupRules()
+INTAKE = Intake(deduplicator(RULES, b"key"), "k", RULES.tables, Limits())
+
+
+def encoded(event: dict[str, Any]) -> bytes:
+    """The event as a record's value."""
+    return json.dumps(event).encode()
+
+
+def planted(value: Any, fields: Fields, extra: dict[str, Any]) -> Any:
+    """A copy of an event with ``extra`` first in each of its objects, but for maps of any names."""
+    if isinstance(value, list):
+        return [planted(one, fields, extra) for one in value]
+    if not isinstance(value, dict):
+        return value
+    inside = {
+        name: planted(inner, fields.inside[name], extra) if name in fields.inside else inner
+        for name, inner in value.items()
+    }
+    return {**extra, **inside}
+
+
+def counted(value: bytes) -> tuple[str, ...]:
+    """The unknown fields of a valid event, of which both ways of decoding say the same."""
+    event = decode(value, limits=Limits())
+    taken = INTAKE.take(value)
+    assert isinstance(event, Event)
+    assert isinstance(taken, Taken)
+    assert taken.unknown == event.unknown
+    return event.unknown
+
+
+PLACES = {
+    "search_iteration": ["", "gate.", "searches.", "searches.routing.", "searches.results."],
+    "relevance_labels": ["", "labels.", "routing.", "gate."],
+    "turn_completed": [""],
+    "forget": [""],
+}
+
+
+@pytest.mark.parametrize("kind", FULL)
+def test_an_unknown_field_is_counted_at_every_depth(kind: str) -> None:
+    """Once for each place of an event; maps such as `ids` may have any names."""
+    assert counted(encoded(FULL[kind])) == ()
+
+    found = counted(encoded(planted(FULL[kind], FIELDS[kind], {"x-1": {"searches": [{}]}})))
+
+    assert sorted(found) == sorted(f"{place}x-1" for place in PLACES[kind])
+
+
+@pytest.mark.skipif(kernel is None, reason="there is no kernel")
+@pytest.mark.parametrize("kind", ["search_iteration", "relevance_labels"])
+def test_events_with_unknown_fields_stay_on_the_fast_path(kind: str) -> None:
+    """A field that a newer producer sends costs no worker the kernel's speed."""
+    value = encoded(planted(FULL[kind], FIELDS[kind], {"tenant": 1, "label": None}))
+
+    taken = INTAKE.take_fast(value, None, None)
+
+    assert taken is not None
+    assert len(taken.unknown) == 2 * len(PLACES[kind])
+
+
+@pytest.mark.parametrize("kind", ["relevance_labels", "turn_completed"])
+def test_agent_and_release_are_known_everywhere(kind: str) -> None:
+    """The envelope has them; of types that do not use them they may be anything."""
+    assert counted(encoded({**FULL[kind], "agent": [1], "release": {"x": 1}})) == ()
+
+
+NAMES = st.one_of(
+    st.sampled_from(["search", "label", "titel", "trace_id", "other", "a" * 64, "a" * 65, "1", ""]),
+    st.sampled_from(["a b", "a.b", "\u00e4", "x\n", "<b>", "someone@example.org", "-a", "_"]),
+    st.text(max_size=3),
+)
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from(sorted(FULL)),
+    st.lists(NAMES, unique=True, max_size=2 * MOST_NAMED),
+    st.booleans(),
+)
+def test_names_are_bounded(kind: str, names: list[str], everywhere: bool) -> None:
+    """Kernel and Python count the same names: short, plain, and not too many of one event."""
+    extra = {name: 1 for name in names if name not in FIELDS[kind].names}
+    plain = FULL[kind]
+    event = planted(plain, FIELDS[kind], extra) if everywhere else {**plain, **extra}
+
+    found = counted(encoded(event))
+
+    assert len(found) == len(set(found)) <= MOST_NAMED + 1
+    assert bool(found) == bool(extra)
+    for path in found:
+        name = path.rpartition(".")[2]
+        assert name.isascii()
+        assert 1 <= len(name) <= 64
+        assert name.replace("_", "a").replace("-", "a").isalnum()
+
+
+def once(stream: list[KeyedRecord]) -> list[KeyedRecord]:
+    """The stream without events that share a version with an event of other content.
+
+    Which of these counts is decided by their digests, and so by unknown fields, too.
+    """
+    first: dict[tuple[str, int, str], bytes] = {}
+    kept = []
+    for key, value, timestamp_ms in stream:
+        event = decode(value, key=key, timestamp_ms=timestamp_ms, limits=Limits())
+        if isinstance(event, Event):
+            version = (event.conversation_id, *event.version[:2])
+            if first.setdefault(version, event.digest) != event.digest:
+                continue
+        kept.append((key, value, timestamp_ms))
+    return kept
+
+
+def figures(stream: list[KeyedRecord]) -> tuple[list[str], str, Replay]:
+    """Rows and windows of a stream, and the replay that made them."""
+    engine = Replay(turn_scope="all")
+    for key, value, timestamp_ms in stream:
+        engine.feed(Record(value, key, timestamp_ms))
+    return [canonical(row) for row in engine.rows()], canonical(engine.windows()), engine
+
+
+@settings(deadline=None)
+@given(
+    streams().map(once),
+    st.dictionaries(
+        st.sampled_from(["label", "search", "titel", "x", "results_", "tenant"]),
+        st.sampled_from([None, 1, "x", [{"gain": 4}], {"doc_id": "D-1", "searches": []}]),
+        min_size=1,
+        max_size=3,
+    ),
+)
+def test_unknown_fields_change_no_figure(stream: list[KeyedRecord], extra: dict[str, Any]) -> None:
+    """Rows and windows are the same with and without them, in every object of every event."""
+    with_extra = []
+    valid = 0
+    for key, value, timestamp_ms in stream:
+        if isinstance(decode(value, key=key, timestamp_ms=timestamp_ms, limits=Limits()), Event):
+            event = json.loads(value)
+            value = encoded(planted(event, FIELDS[event["type"]], extra))
+            valid += 1
+        with_extra.append((key, value, timestamp_ms))
+
+    rows, windows, _ = figures(stream)
+    other_rows, other_windows, engine = figures(with_extra)
+
+    assert other_rows == rows
+    assert other_windows == windows
+    assert {engine.observations.unknown_fields[name] for name in extra} == {valid}
+
+
+EMPTY = [
+    ("search_iteration", {"searches": None, "gate": None}, 1),
+    ("search_iteration", {"searches": [], "gate": None}, 1),
+    ("search_iteration", {"searches": [], "gate": {"decision": "skip"}}, 0),
+    ("search_iteration", {"searches": [{"search_id": "s"}], "gate": None}, 0),
+    ("relevance_labels", {"labels": None, "routing": [], "gate": None}, 1),
+    ("relevance_labels", {"labels": [{"result_id": "r", "gain": None}], "gate": None}, 0),
+    ("relevance_labels", {"labels": [], "routing": [], "gate": None}, 1),
+    ("turn_completed", {}, 0),
+    ("forget", {}, 0),
+]
+
+
+@pytest.mark.parametrize(("kind", "changes", "count"), EMPTY)
+def test_an_event_that_says_nothing_is_counted(
+    kind: str, changes: dict[str, Any], count: int
+) -> None:
+    """A search iteration without searches and gate, or labels without any label."""
+    names = ("event_id", "occurred_at", "conversation_id", "turn", "iteration", "type")
+    event = {name: value for name, value in FULL[kind].items() if name in names} | changes
+    engine = Replay()
+    engine.feed(Record(encoded(event)))
+    engine.flush()
+
+    found = [one.kind for one in judge(encoded(event), limits=Limits())]
+
+    assert engine.observations.counts["empty"] == count
+    assert engine.invalid == 0
+    assert found == ["empty_event"] * count
+
+
+ITERATION: dict[str, Any] = {
+    "type": "search_iteration",
+    "event_id": "e",
+    "occurred_at": 1_742_288_400,
+    "conversation_id": "c",
+    "turn": 1,
+    "iteration": 1,
+}
+
+
+def result(**members: Any) -> dict[str, Any]:
+    """An event with one result."""
+    results = [{"result_id": "r", **members}]
+    return {**ITERATION, "searches": [{"search_id": "s", "results": results}]}
+
+
+LABELS: dict[str, Any] = {**FULL["relevance_labels"], "labels": None}
+
+
+@pytest.mark.parametrize(
+    ("event", "path", "known"),
+    [
+        ({**ITERATION, "search": []}, "search", "searches"),
+        ({**ITERATION, "Searches": []}, "Searches", "searches"),
+        ({**LABELS, "label": []}, "label", "labels"),
+        ({**LABELS, "lables": []}, "lables", "labels"),
+        (result(titel="x"), "searches.results.titel", "title"),
+        (result(docId="x"), "searches.results.docId", "doc_id"),
+        (result(text="x"), "searches.results.text", "content"),
+        (result(content=None, text="x"), "searches.results.text", "content"),
+        ({**ITERATION, "searches": [{"search_id": "s", "hits": []}]}, "searches.hits", "results"),
+        ({**FULL["turn_completed"], "answer": None, "anwser": "x"}, "anwser", "answer"),
+        (result(**{"doc id": "x"}), "other", "doc_id"),
+        ({**ITERATION, **{f"x{n}": n for n in range(99)}, "search": []}, "search", "searches"),
+    ],
+)
+def test_a_field_near_a_known_one_is_an_error(event: dict[str, Any], path: str, known: str) -> None:
+    """It is named with the field that is meant."""
+    found = [one for one in judge(encoded(event), limits=Limits()) if one.level == "error"]
+
+    assert [(one.kind, one.about) for one in found] == [("misspelt_field", path)]
+    assert f"did you mean `{known}`?" in found[0].message
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {**ITERATION, "gate": {"decision": "skip"}, "trace_id": "x", "session_id": 1, "source": 2},
+        {**ITERATION, "searches": [{"search_id": "s"}], "search": "a field of its own"},
+        result(title="x", titel="y"),
+        result(id="x", rank=1, tags=[], vector_score=1.5, created_at="x", language="en"),
+    ],
+)
+def test_other_unknown_fields_are_warnings(event: dict[str, Any]) -> None:
+    """A name that resembles none, or one that the object has as well, is probably meant so."""
+    found = judge(encoded(event), limits=Limits())
+
+    assert found
+    assert {one.kind for one in found} == {"unknown_field"}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "unit"),
+    [
+        (1_742_288_400_250, "milliseconds"),
+        (1_742_288_400_250.5, "milliseconds"),
+        (1_742_288_400_250_000, "microseconds"),
+        (1_742_288_400_250_000_000, "nanoseconds"),
+    ],
+)
+def test_a_number_in_another_unit_is_named_so(seconds: float, unit: str) -> None:
+    """`occurred_at` takes seconds; the rejection says which unit the number looks like."""
+    (found,) = judge(encoded({**ITERATION, "occurred_at": seconds}), limits=Limits())
+
+    assert found.about == "time_out_of_range"
+    assert found.message == f"`occurred_at` looks like {unit}; `occurred_at` takes seconds"
+
+
+@pytest.mark.parametrize("seconds", [17, -1_742_288_400_250, 1e300, 5e9, "1999-01-01T00:00:00Z"])
+def test_other_times_out_of_range_are_not_taken_for_another_unit(seconds: Any) -> None:
+    """What would lie outside 2000 to 2100 in any unit is only said to be out of range."""
+    (found,) = judge(encoded({**ITERATION, "occurred_at": seconds}), limits=Limits())
+
+    assert found.about == "time_out_of_range"
+    assert "looks like" not in found.message
