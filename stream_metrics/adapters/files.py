@@ -15,7 +15,7 @@ import binascii
 import codecs
 import glob
 import sys
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -74,10 +74,15 @@ def _behind(source: str) -> list[str]:
 def read_records(sources: Iterable[str]) -> Generator[Record, None, None]:
     """The records of all sources in their order; raises ``InputError``."""
     for path in expand(sources):
-        yield from _read(path)
+        for _, record in numbered_records(path):
+            yield record
 
 
-def _read(path: str) -> Iterator[Record]:
+def numbered_records(path: str) -> Generator[tuple[int, Record], None, None]:
+    """The records of one source behind their lines, rows or payloads, counted from 1.
+
+    Raises ``InputError``.
+    """
     number, kind = 0, None
     try:
         with ExitStack() as opened:
@@ -85,13 +90,13 @@ def _read(path: str) -> Iterator[Record]:
             if path != "-":
                 file = opened.enter_context(open(path, "rb", buffering=READ_BYTES))
             if is_framed(file.peek(HEAD_BYTES)[:SEEN_BYTES]):
-                yield from map(Record, frames(file))
+                yield from enumerate(map(Record, frames(file)), 1)
                 return
             kind = kind_of(path, file)
             if kind == PARQUET:
                 if path == "-":
                     raise ParquetError("Parquet cannot be read as it comes in; give it as a file")
-                yield from read_parquet(path)
+                yield from enumerate(read_parquet(path), 1)
                 return
             lines = opened.enter_context(unpacked(file, kind)) if kind else file
             head = lines.peek(HEAD_BYTES)[:SEEN_BYTES]
@@ -100,7 +105,8 @@ def _read(path: str) -> Iterator[Record]:
                 head = head.removeprefix(codecs.BOM_UTF8)
             check_signal(head)
             if is_framed(head) or is_whole(head):
-                yield from map(Record, frames(lines) if is_framed(head) else [whole(lines)])
+                payloads = frames(lines) if is_framed(head) else [whole(lines)]
+                yield from enumerate(map(Record, payloads), 1)
                 return
             for line in iter(partial(lines.readline, LONGEST_LINE_BYTES + 1), b""):
                 number += 1
@@ -110,7 +116,7 @@ def _read(path: str) -> Iterator[Record]:
                         "this is no recording; give JSON Lines, an event or a record a line"
                     )
                 if not line.isspace():
-                    yield parse_line(line.rstrip(b"\r\n"))
+                    yield number, parse_line(line.rstrip(b"\r\n"))
     except (OtlpError, ParquetError) as error:
         raise InputError(f"{path}: {error}") from error
     except EOFError as error:

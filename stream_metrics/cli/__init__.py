@@ -35,6 +35,7 @@ from stream_metrics.cli import (
     top,
     topics,
     traffic,
+    validate,
 )
 from stream_metrics.cli.common import UsageError
 from stream_metrics.engine.codec import UnknownSchema
@@ -63,6 +64,7 @@ app.command("reshard")(reshard.reshard)
 app.command("migrate")(migrate.migrate)
 app.command("rebuild")(rebuild.rebuild)
 app.command("purge")(purge.purge)
+app.command("validate")(validate.validate)
 app.command("replay")(replay.replay)
 app.command("report")(replay.report)
 app.command("backfill")(backfill.backfill)

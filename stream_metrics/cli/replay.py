@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from stream_metrics import __version__
@@ -120,7 +119,8 @@ def replay(
     now: NowOption = None,
     turn_scope: TurnScopeOption = None,
     strict: Annotated[
-        bool, typer.Option(help="End with exit code 2 at the first bad record.")
+        bool,
+        typer.Option(help="End with exit code 2 at the first bad record or misspelt field."),
     ] = False,
     processes: Annotated[
         int | None,
@@ -228,6 +228,8 @@ def replay(
     write_text(out / "run.json", json.dumps(about, indent=2) + "\n")
     write_report_page(out, searches, _link(settings))
     _summary(report, out)
+    if member is None:
+        _refuse_useless(report, source.names)
     fail_if_crossed(gates, {"": figures_of_report(report)}, PARTS)
 
 
@@ -392,12 +394,18 @@ def _summary(report: dict[str, Any], out: Path) -> None:
         value = micro[name]
         table.add_row(title, "-" if value is None else f"{value:.4f}")
     table.add_row("written to", str(out))
-    console = Console(stderr=True, soft_wrap=True)
-    console.print(table)
-    if counts["events"] and counts["invalid"] == counts["events"]:
+    Console(stderr=True, soft_wrap=True).print(table)
+
+
+def _refuse_useless(report: dict[str, Any], names: Sequence[str]) -> None:
+    """Raise ``UsageError`` if no record was there, or none could be used."""
+    events, invalid = report["counts"]["events"], report["counts"]["invalid"]
+    if not events:
+        raise UsageError(f"{', '.join(names)}: no record to replay")
+    if invalid == events:
         first = report["bad_records"]["first"][0]
-        console.print(
-            f"[yellow]warning:[/yellow] no record could be used, as each of {counts['events']:,} "
-            f"was rejected; record {first['record']:,}: "
-            f"{escape(printable(first['reason']))}: {escape(printable(first['message']))}"
+        raise UsageError(
+            f"no record could be used, as each of {events:,} was rejected; "
+            f"record {first['record']:,}: {printable(first['reason'])}: "
+            f"{printable(first['message'])}"
         )

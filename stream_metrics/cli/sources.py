@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 from aiokafka.errors import KafkaError
 
-from stream_metrics.adapters.files import InputError, expand, read_records
+from stream_metrics.adapters.files import InputError, expand, numbered_records
 from stream_metrics.adapters.kafka.reading import RecordsGone
 from stream_metrics.adapters.kafka.rights import KafkaRefused
 from stream_metrics.adapters.kafka.source import KafkaSource
@@ -29,6 +29,10 @@ from stream_metrics.ports import Record
 from stream_metrics.settings import OtlpSettings, Settings
 
 KAFKA: Final = "kafka:"
+TRACES: Final = "OTLP traces"
+
+Placed = tuple[str, int, Record]
+"""The name of a source, the line (row, payload) of a record in it or its count, and the record."""
 
 SinceOption = Annotated[
     str,
@@ -114,8 +118,14 @@ class Topics:
 
     def records(self) -> Generator[Record, None, None]:
         """The records in the order of their times; raises ``UsageError``."""
-        with reading_kafka(self._settings):
-            yield from self._source.records()
+        with closing(self.numbered()) as numbered:
+            for _, record in numbered:
+                yield record
+
+    def numbered(self) -> Generator[tuple[int, Record], None, None]:
+        """The same, counted from 1."""
+        with reading_kafka(self._settings), closing(self._source.records()) as records:
+            yield from enumerate(records, 1)
 
 
 class Sources:
@@ -193,26 +203,34 @@ class Sources:
 
     def records(self) -> Generator[Record, None, None]:
         """All records, searches of OTLP traces last; raises ``UsageError`` and ``InputError``."""
+        with closing(self.placed()) as placed:
+            for _, _, record in placed:
+                yield record
+
+    def placed(self) -> Generator[Placed, None, None]:
+        """The same, each behind where it stands."""
         with Traces(self._names, self._limits, self._folder) as self._traces:
             for part in self._parts:
                 if isinstance(part, Topics):
-                    yield from self._without_traces(part.records(), ",".join(part.names))
+                    name, records = ",".join(part.names), part.numbered()
                 else:
-                    yield from self._without_traces(read_records([part]), part)
-            yield from self._traces.records()
+                    name, records = part, numbered_records(part)
+                yield from self._without_traces(name, records)
+            for number, record in enumerate(self._traces.records(), 1):
+                yield TRACES, number, record
 
     def _without_traces(
-        self, records: Generator[Record, None, None], name: str
-    ) -> Generator[Record, None, None]:
+        self, name: str, records: Generator[tuple[int, Record], None, None]
+    ) -> Generator[Placed, None, None]:
         """The records that are no OTLP traces; the others are taken; raises ``InputError``.
 
         A damaged payload ends the reading of a file. Of a topic it is a bad record like any other.
         """
         assert self._traces is not None
         with closing(records):
-            for number, record in enumerate(records, 1):
+            for number, record in records:
                 if not is_payload(record.value):
-                    yield record
+                    yield name, number, record
                     continue
                 try:
                     self._traces.take(record.value or b"")
@@ -221,7 +239,7 @@ class Sources:
                 except OtlpError as error:
                     if not record.topic:
                         raise InputError(f"{name}, payload {number}: {error}") from error
-                    yield record
+                    yield name, number, record
 
 
 def names_of(settings: OtlpSettings) -> Names:

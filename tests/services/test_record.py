@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -98,6 +99,17 @@ async def test_a_recording_has_every_record_as_it_stood(system: LiveSystem) -> N
                 r for r in system.produced.records if (r.topic, r.partition) == place
             ]
     assert f"{len(system.produced.records):,} records written to" in text
+
+
+async def test_validate_names_bad_records_by_partition_and_offset(system: LiveSystem) -> None:
+    """Every record that a worker sets aside, and no other, where it stands; exit code 2."""
+    code, text = await said(system, "validate", "kafka:", "--limit", "100000")
+
+    named = re.findall(r"error: (\S+)/(\d+) offset (\d+): ", text)
+    assert code == 2
+    assert {(topic, int(number), int(offset)) for topic, number, offset in named} == (
+        system.produced.broken
+    )
 
 
 async def test_no_group_knows_of_a_replay(system: LiveSystem) -> None:

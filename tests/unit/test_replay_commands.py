@@ -43,9 +43,12 @@ def folder(tmp_path: Path) -> Path:
 
 
 def command(
-    folder: Path, *arguments: str, limit_bytes: int | None = None
+    folder: Path, *arguments: str, limit_bytes: int | None = None, sent: str | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """A command as it ends; ``limit_bytes``: no file may become longer, as on a full disk."""
+    """A command as it ends; ``limit_bytes``: no file may become longer, as on a full disk.
+
+    ``sent`` is its standard input.
+    """
 
     def limit() -> None:
         if limit_bytes is not None:
@@ -54,6 +57,7 @@ def command(
     return subprocess.run(
         [sys.executable, "-m", "stream_metrics", *arguments],
         cwd=folder,
+        input=sent,
         capture_output=True,
         text=True,
         timeout=300,
@@ -80,14 +84,24 @@ def refused(folder: Path, *arguments: str, limit_bytes: int | None = None) -> st
 
 
 @pytest.mark.slow
-def test_an_input_of_which_nothing_can_be_used_is_said(folder: Path) -> None:
-    """The bad records are in the report, exit code 0, and a warning stands on standard error."""
+def test_an_input_of_which_nothing_can_be_used_is_refused(folder: Path) -> None:
+    """The bad records are in the report; the first is named on standard error, exit code 2."""
     (folder / "wide.jsonl").write_text(LINES, encoding="utf-16")
 
-    said = done(folder, "replay", "wide.jsonl", "--out", "wide")
+    said = refused(folder, "replay", "wide.jsonl", "--out", "wide")
 
-    assert "warning: no record could be used, as each of 21 was rejected; record 1: " in said
-    assert "warning" not in done(folder, "replay", "events.jsonl", "--out", "out")
+    assert "no record could be used, as each of 21 was rejected; record 1: not_json: " in said
+    report = json.loads((folder / "wide" / "report.json").read_bytes())
+    assert len(report["bad_records"]["first"]) == 21
+
+
+@pytest.mark.slow
+def test_a_member_without_records_of_its_own_is_no_error(folder: Path) -> None:
+    """The other members of a group may have them."""
+    (folder / "one.jsonl").write_text(LINES.splitlines()[0])
+
+    for member in ("1/2", "2/2"):
+        done(folder, "replay", "one.jsonl", "--member", member, "--out", member[0])
 
 
 @pytest.mark.slow

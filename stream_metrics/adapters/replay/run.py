@@ -47,9 +47,7 @@ from stream_metrics.adapters.replay.pool import Pool, several
 from stream_metrics.adapters.replay.scored import Kind, scored_lines
 from stream_metrics.adapters.replay.spool import Piece, Place, SpoolWriter, place_of
 from stream_metrics.adapters.replay.texts import Held
-from stream_metrics.dedup.deduplicator import deduplicator
-from stream_metrics.engine.taken import Intake
-from stream_metrics.events.decode import BadRecord
+from stream_metrics.events.judge import judge
 from stream_metrics.ports import Record
 from stream_metrics.worker.collecting import collecting_once
 from stream_metrics.worker.outcome import Options, merged
@@ -61,7 +59,7 @@ READ_EVERY: Final = 1_000
 
 
 class StrictlyBad(Exception):
-    """A record that cannot be used, in a replay that is to end at the first one."""
+    """A bad record or a misspelt field, in a replay that is to end at the first one."""
 
 
 class InUse(Exception):
@@ -126,7 +124,7 @@ class Task:
 
     Attributes:
         member: (i, n): only the i-th of n shares of the conversations, from 1.
-        strict: End at the first record that cannot be used.
+        strict: End at the first bad record or misspelt field.
         stratify: By what ``strata`` tells the figures apart.
         config: The settings, as the report shows them.
     """
@@ -216,16 +214,17 @@ def _dealt(task: Task, after: int, progress: Progress) -> Generator[_Dealt, None
 
 
 def _strict(options: Options) -> Callable[[int, Record], None]:
-    """What raises ``StrictlyBad`` for a record that cannot be used."""
-    rules = options.config.rules
-    intake = Intake(deduplicator(rules, b""), "", rules.tables, options.config.limits)
+    """What raises ``StrictlyBad`` for a record with an error."""
+    limits = options.config.limits
 
     def check(number: int, record: Record) -> None:
-        found = intake.take(record.value, key=record.key, timestamp_ms=record.timestamp_ms)
-        if isinstance(found, BadRecord):
-            raise StrictlyBad(
-                f"record {number + 1}: {found.reason}: {found.message} (--strict ends here)"
-            )
+        found = judge(record.value, key=record.key, timestamp_ms=record.timestamp_ms, limits=limits)
+        for one in found:
+            if one.level == "error":
+                reason = f"{one.about}: " if one.kind == "bad_record" else ""
+                raise StrictlyBad(
+                    f"record {number + 1}: {reason}{one.message} (--strict ends here)"
+                )
 
     return check
 

@@ -1,0 +1,172 @@
+"""``stream-metrics validate``: what is wrong with recorded events, or without effect in them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Annotated, Final
+
+import msgspec
+import typer
+from rich.console import Console
+
+from stream_metrics.cli.common import (
+    ConfigOption,
+    FormatOption,
+    UsageError,
+    load_settings,
+    printable,
+)
+from stream_metrics.cli.progress import shown_progress
+from stream_metrics.cli.sources import SinceOption, Sources, UntilOption
+from stream_metrics.events.judge import Finding, judge
+
+SHOW_EVERY: Final = 1_000
+LISTED: Final = 100
+
+
+class Told(msgspec.Struct, omit_defaults=True):
+    """A finding, and where the first event stands that it is about.
+
+    Attributes:
+        level: ``error`` or ``warning``.
+        kind, about, message: Those of ``Finding``.
+        events: How many events it is about; a bad record is a finding of its own.
+        source: A file, or a topic.
+        line: Of the file, from 1; of Parquet the row, of OTLP traces the search.
+        partition, offset: Of the topic.
+    """
+
+    level: str
+    kind: str
+    about: str
+    message: str
+    events: int
+    source: str
+    line: int | None = None
+    partition: int | None = None
+    offset: int | None = None
+
+    def __str__(self) -> str:
+        place = f"{self.source}:{self.line}"
+        if self.line is None:
+            place = f"{self.source}/{self.partition} offset {self.offset}"
+        if self.kind == "bad_record":
+            return f"{self.level}: {place}: {self.about}: {self.message}"
+        count = "1 event" if self.events == 1 else f"{self.events:,} events"
+        return f"{self.level}: {place}: {self.message} ({count})"
+
+
+@dataclass(slots=True)
+class Findings:
+    """All findings, of which at most ``limit`` of each kind are listed."""
+
+    limit: int
+    records: int = 0
+    found: Counter[str] = field(default_factory=Counter)  # by kind
+    bad: list[Told] = field(default_factory=list)
+    other: dict[tuple[str, str], Told] = field(default_factory=dict)  # by kind and what about
+    listed: Counter[str] = field(default_factory=Counter)  # events, by kind
+
+    def add(self, found: Iterable[Finding], source: str, **place: int) -> None:
+        """Take what is to be said of the next record, which stands in this place."""
+        self.records += 1
+        for one in found:
+            kind = one.kind
+            self.found[kind] += 1
+            told = self.other.get((kind, one.about))
+            if told is not None:
+                told.events += 1
+                self.listed[kind] += 1
+                continue
+            told = Told(one.level, kind, one.about, one.message, 1, source, **place)
+            if kind == "bad_record" and len(self.bad) < self.limit:
+                self.bad.append(told)
+            elif kind != "bad_record" and self._of_kind(kind) < self.limit:
+                self.other[kind, one.about] = told
+            else:
+                continue
+            self.listed[kind] += 1
+
+    def _of_kind(self, kind: str) -> int:
+        return sum(known == kind for known, _ in self.other)
+
+    @property
+    def errors(self) -> bool:
+        """Whether the producer has to change something."""
+        return bool(self.found["bad_record"] or self.found["misspelt_field"])
+
+    @property
+    def all_listed(self) -> list[Told]:
+        """What is listed, the errors first."""
+        return [*self.bad, *sorted(self.other.values(), key=lambda told: told.level)]
+
+    @property
+    def not_listed(self) -> dict[str, int]:
+        """How often each kind was found beyond what is listed."""
+        return dict(self.found - self.listed)
+
+
+def validate(
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            help="JSONL files (plain, .gz, .zst), Parquet, OTLP traces (JSON or protobuf), globs, "
+            "- for standard input, or kafka:TOPIC."
+        ),
+    ],
+    since: SinceOption = "earliest",
+    until: UntilOption = "end",
+    limit: Annotated[
+        int, typer.Option(min=0, help="List at most so many findings of each kind; count the rest.")
+    ] = LISTED,
+    format_: FormatOption = "table",
+    config: ConfigOption = None,
+) -> None:
+    """Check recorded events: name bad records, misspelt and unknown fields, and empty events.
+
+    Exit code 2 if a record is bad or a field is misspelt, or if there is no record at all. Unknown
+    fields that resemble no known one, and events that say nothing, are warnings.
+    """
+    settings = load_settings(config)
+    limits = settings.engine_config().limits
+    copied = settings.kafka.repartition_topic is not None  # workers read copies with other keys
+    source = Sources(sources, settings, since, until)
+    topics = source.topics
+    findings = Findings(limit)
+    with (
+        shown_progress(lambda: source.offsets) as progress,
+        closing(source.placed()) as placed,
+    ):
+        for name, number, record in placed:
+            live = record.topic in topics
+            found = judge(
+                record.value,
+                key=None if live and copied else record.key,
+                timestamp_ms=record.timestamp_ms,
+                limits=limits,
+                require_key=live and not copied,
+            )
+            if live:
+                place = {"partition": record.partition, "offset": record.offset}
+                findings.add(found, record.topic, **place)
+            else:
+                findings.add(found, name, line=number)
+            if findings.records % SHOW_EVERY == 0:
+                progress.read(findings.records)
+        for line in source.missed:
+            progress.note(line)
+    for told in findings.all_listed:
+        as_json = format_ == "json"
+        typer.echo(msgspec.json.encode(told).decode() if as_json else printable(str(told)))
+    if not findings.records:
+        raise UsageError(f"{', '.join(source.names)}: no record to validate")
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    bad = findings.found["bad_record"]
+    console.print(f"{findings.records:,} records, {bad:,} of them bad")
+    for kind, count in findings.not_listed.items():
+        console.print(f"not listed: {count:,} of kind {kind}; --limit lists more")
+    if findings.errors:
+        raise typer.Exit(2)

@@ -1,0 +1,129 @@
+"""``stream-metrics validate``, and what ``replay`` refuses in the same way."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.test_replay_commands import command, refused
+from tests.unit.test_unknown_fields import ITERATION, LABELS
+
+pytestmark = pytest.mark.slow
+
+GOOD: dict[str, Any] = {**ITERATION, "gate": {"decision": "skip"}}
+EMPTY_EVENTS: list[dict[str, Any]] = [
+    {**ITERATION, "search": [], "trace_id": 1},
+    {**LABELS, "labels": [], "routing": [], "gate": [], "trace_id": 1},
+]
+
+
+def lines(*events: Any) -> str:
+    """Events as JSON Lines."""
+    return "".join(json.dumps(event) + "\n" for event in events)
+
+
+def test_every_bad_record_is_named_with_its_line(tmp_path: Path) -> None:
+    """Lines count from 1 in each file, empty ones too; they are on standard output."""
+    (tmp_path / "a.jsonl").write_text(lines(GOOD) + "\nno json\n" + lines({"type": "x"}))
+    (tmp_path / "b.jsonl").write_text(lines({**GOOD, "occurred_at": 1_742_288_400_000}))
+
+    found = command(tmp_path, "validate", "a.jsonl", "b.jsonl")
+
+    assert found.returncode == 2
+    told = found.stdout.splitlines()
+    assert [line.split(": ")[:3] for line in told] == [
+        ["error", "a.jsonl:3", "not_json"],
+        ["error", "a.jsonl:4", "unknown_type"],
+        ["error", "b.jsonl:1", "time_out_of_range"],
+    ]
+    assert "looks like milliseconds" in told[2]
+    assert found.stderr.strip() == "4 records, 3 of them bad"
+
+
+def told(found: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
+    """The findings as objects, one a line."""
+    return [json.loads(line) for line in found.stdout.splitlines()]
+
+
+def test_findings_for_programs(tmp_path: Path) -> None:
+    """Misspelt fields are errors; unknown fields and empty events come with their counts."""
+    (tmp_path / "events.jsonl").write_text(lines(GOOD, *EMPTY_EVENTS))
+
+    found = command(tmp_path, "validate", "events.jsonl", "--format", "json")
+
+    assert found.returncode == 2
+    assert [
+        (one["level"], one["kind"], one["about"], one["events"], one["line"]) for one in told(found)
+    ] == [
+        ("error", "misspelt_field", "search", 1, 2),
+        ("warning", "unknown_field", "trace_id", 2, 2),
+        ("warning", "empty_event", "search_iteration", 1, 2),
+        ("warning", "empty_event", "relevance_labels", 1, 3),
+    ]
+    assert found.stderr.strip() == "3 records, 0 of them bad"
+
+
+def test_warnings_alone_end_with_0(tmp_path: Path) -> None:
+    """Empty events and fields that resemble no known one are allowed."""
+    (tmp_path / "events.jsonl").write_text(lines({**ITERATION, "trace_id": 1}))
+
+    found = command(tmp_path, "validate", "events.jsonl")
+
+    assert found.returncode == 0
+    assert [line.split()[0] for line in found.stdout.splitlines()] == ["warning:", "warning:"]
+
+
+def test_what_is_listed_is_bounded(tmp_path: Path) -> None:
+    """Beyond --limit findings are counted."""
+    extra = {f"x{n}": n for n in range(10)}
+    (tmp_path / "events.jsonl").write_text("bad\n" * 7 + lines({**GOOD, **extra}))
+
+    found = command(tmp_path, "validate", "events.jsonl", "--limit", "3", "--format", "json")
+
+    kinds = [one["kind"] for one in told(found)]
+    assert kinds == ["bad_record"] * 3 + ["unknown_field"] * 3
+    assert found.stderr.splitlines() == [
+        "8 records, 7 of them bad",
+        "not listed: 4 of kind bad_record; --limit lists more",
+        "not listed: 7 of kind unknown_field; --limit lists more",
+    ]
+
+
+def test_standard_input_and_recorded_records(tmp_path: Path) -> None:
+    """``-`` is standard input; of recorded records the key is checked."""
+    record = {
+        "topic": "t", "partition": 0, "offset": 5, "timestamp": None, "key": "another",
+        "value": json.dumps(GOOD),
+    }  # fmt: skip
+
+    found = command(tmp_path, "validate", "-", sent=lines(record))
+
+    assert found.returncode == 2
+    assert found.stdout.startswith("error: -:1: key_mismatch: ")
+
+
+@pytest.mark.parametrize("subcommand", ["validate", "replay"])
+def test_an_empty_input_is_refused(tmp_path: Path, subcommand: str) -> None:
+    """Nothing can be said of it: exit code 2."""
+    (tmp_path / "empty.jsonl").touch()
+
+    assert (
+        refused(tmp_path, subcommand, "empty.jsonl")
+        == f"error: empty.jsonl: no record to {subcommand}"
+    )
+
+
+def test_a_strict_replay_ends_at_a_misspelt_field(tmp_path: Path) -> None:
+    """As ``validate`` does; other unknown fields do not end it."""
+    (tmp_path / "events.jsonl").write_text(lines(GOOD, EMPTY_EVENTS[0]))
+    (tmp_path / "fine.jsonl").write_text(lines({**GOOD, "trace_id": 1}))
+
+    assert refused(tmp_path, "replay", "events.jsonl", "--strict") == (
+        "error: record 2: unknown field `search`; did you mean `searches`? (--strict ends here)"
+    )
+    assert command(tmp_path, "replay", "events.jsonl").returncode == 0
+    assert command(tmp_path, "replay", "fine.jsonl", "--strict").returncode == 0
