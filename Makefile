@@ -130,18 +130,18 @@ test-fast: $(READY) ## Run lint and the quick tests, without compilers and serve
 	@$(BIN)/ruff format --check --quiet $(CODE) || { echo "run: make format" >&2; exit 1; }
 	@$(BIN)/ruff check --quiet $(CODE)
 	@HYPOTHESIS_PROFILE=fast $(PYTEST) -m "not service and not long and not slow" -n auto --dist worksteal \
-		--quiet --durations 10 --durations-min 2
+		--durations 10 --durations-min 2
 
 test: kernel tools check test-unit test-services ## Run checks, unit tests, and each claim on real servers once
 
 test-unit: kernel ## Run the tests that need no server
-	@$(PYTEST) -m "not service and not long" -n auto --dist worksteal
+	@NEED_COMPILED=yes $(PYTEST) -m "not service and not long" -n auto --dist worksteal
 
 test-services: tools ## Run the tests on real servers, each process with servers of its own
 	@$(PYTEST) -m "service and not long" -n 2 --dist loadfile --durations 15
 
 test-all: kernel tools ## Run what `test` leaves out: longer properties, without the kernel, more cases on servers
-	@HYPOTHESIS_PROFILE=long $(PYTEST) -m "not service and (long or hypothesis)" -n auto --dist worksteal
+	@NEED_COMPILED=yes HYPOTHESIS_PROFILE=long $(PYTEST) -m "not service and (long or hypothesis)" -n auto --dist worksteal
 	@echo "without the kernel:"
 	@STREAM_METRICS_KERNEL=python $(PYTEST) -m "not service and not long" -n auto --dist worksteal --quiet $(PLAIN)
 	@$(PYTEST) -m "service and long" -n 2 --dist loadfile --durations 15

@@ -10,7 +10,7 @@ marks (``pyproject.toml`` defines them) say what else it needs:
   claim, more seeds, each step where something may be killed (``tests.helpers.rest_long`` marks the
   cases). Or it takes a minute by itself, as building the image does. ``make test`` leaves it out
   and ``make test-all`` runs it.
-- ``compiled`` needs the compiled kernel and modules.
+- ``kernel`` needs the compiled kernel, ``compiled`` the modules that are compiled as they stand.
 
 A property takes the number of its examples from the hypothesis profile, or from
 ``tests.helpers.examples`` where it needs more or fewer than others.
@@ -23,7 +23,6 @@ and a factory where a test kills, pauses or restarts.
 from __future__ import annotations
 
 import gc
-import importlib.util
 import os
 import signal
 import sys
@@ -50,6 +49,8 @@ from deploy.local.install import (
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.process import blocking
 from deploy.local.servers import Alertmanager, Prometheus, RedisServer, promtool
+from stream_metrics import ENGINE
+from stream_metrics.kernel import kernel
 
 settings.register_profile("fast", max_examples=10, deadline=None, print_blob=True)
 settings.register_profile("default", max_examples=50, deadline=None, print_blob=True)
@@ -84,6 +85,7 @@ SERVERS_STARTED = frozenset(
     for need in (REDIS, PROMETHEUS, ALERTMANAGER, JAVA)
     for name in (need.program, *need.other_names)
 )
+COMPILED = ("kernel", "compiled")
 WITHOUT_SERVERS = "not service and not long"
 
 _running: pytest.Item | None = None
@@ -109,8 +111,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     lines = []
     if config.option.markexpr == WITHOUT_SERVERS:
         lines.append("without servers: make test runs all, -m service those on real servers")
-    if absent := _not_compiled():
-        lines.append(f"left out: tests marked compiled, since {absent} (make kernel)")
+    lines += [f"left out: tests marked {why} (make kernel)" for why in _not_compiled().values()]
     return lines
 
 
@@ -120,10 +121,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         fixtures = set(getattr(item, "fixturenames", ()))
         if SERVICE_FOLDER in item.path.parents or fixtures & SERVICE_FIXTURES:
             item.add_marker(pytest.mark.service)
-    if _not_compiled():
-        left_out = [item for item in items if item.get_closest_marker("compiled")]
+    kept: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    absent = _not_compiled().keys()
+    for item in items:
+        (left_out if absent & {mark.name for mark in item.iter_markers()} else kept).append(item)
+    if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not item.get_closest_marker("compiled")]
+        items[:] = kept
 
 
 def pytest_collection_finish() -> None:
@@ -135,18 +140,22 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def _not_compiled() -> str | None:
-    """Why tests of compiled code cannot run here; ``None`` if they can.
+def _not_compiled() -> dict[str, str]:
+    """Marks of tests that cannot run here, each with why.
 
-    In CI they run wherever the environment does not choose Python: what is missing there fails.
+    CI, and ``make test``, which compiles first, set ``CI`` or ``NEED_COMPILED``: what is missing
+    fails there.
     """
     if os.environ.get("STREAM_METRICS_KERNEL") == "python":
-        return "STREAM_METRICS_KERNEL is python"
-    names = ("stream_metrics_kernel", "stream_metrics_compiled")
-    absent = [name for name in names if importlib.util.find_spec(name) is None]
-    if absent and not os.environ.get("CI"):
-        return f"{' and '.join(absent)} is not installed"
-    return None
+        return {mark: f"{mark}, since STREAM_METRICS_KERNEL is python" for mark in COMPILED}
+    if os.environ.get("CI") or os.environ.get("NEED_COMPILED"):
+        return {}
+    absent = {}
+    if kernel is None:
+        absent["kernel"] = "kernel, which is not installed"
+    if ENGINE != "compiled":
+        absent["compiled"] = "compiled, since no modules are compiled from these sources"
+    return absent
 
 
 @pytest.hookimpl(wrapper=True)

@@ -37,7 +37,7 @@ def counted(kernel: str, hash_seed: int = 0) -> dict[str, float]:
 @pytest.mark.parametrize(
     ("kernel", "how"),
     [
-        pytest.param("", "with the kernel", marks=pytest.mark.compiled),
+        pytest.param("", "with the kernel", marks=pytest.mark.kernel),
         ("python", "in Python"),
     ],
 )
@@ -47,7 +47,7 @@ def test_no_event_calls_more(kernel: str, how: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.compiled
+@pytest.mark.kernel
 def test_counts_are_the_same_in_every_run() -> None:
     """Another order of sets changes nothing with the kernel."""
     assert counted("", hash_seed=1) == counted("", hash_seed=2)

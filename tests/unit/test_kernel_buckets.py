@@ -21,7 +21,7 @@ from stream_metrics.engine.windows import (
 )
 from stream_metrics.kernel import kernel
 
-pytestmark = pytest.mark.compiled
+pytestmark = pytest.mark.kernel
 
 CODES = st.one_of(
     st.sampled_from(

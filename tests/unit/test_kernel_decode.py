@@ -30,7 +30,7 @@ from tests.unit.test_canonical import _DOCUMENT, _NUMBER
 from tests.unit.test_contract import mutated
 from tests.unit.test_times import OFFSETS, written
 
-pytestmark = pytest.mark.compiled
+pytestmark = pytest.mark.kernel
 
 LIMITS = Limits()
 LEVELS = LIMITS.json_levels

@@ -21,7 +21,7 @@ from stream_metrics.events.wire import Result
 from stream_metrics.kernel import kernel as installed
 from tests import strategies as streams
 
-pytestmark = pytest.mark.compiled
+pytestmark = pytest.mark.kernel
 
 PATIENT = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 

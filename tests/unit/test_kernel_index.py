@@ -34,7 +34,7 @@ from tests.strategies import (
     URLS,
 )
 
-pytestmark = pytest.mark.compiled
+pytestmark = pytest.mark.kernel
 
 KEY = b"a key of the tests"
 KEY_KINDS = {"id", "doc_id", "url", "snippet", "content", "title"}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from stream_metrics.kernel import kernel
 from stream_metrics.metrics.decisions import Rerank, rerank
 
-pytestmark = pytest.mark.compiled
+pytestmark = pytest.mark.kernel
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.unit.test_kernel_decode import agreed, fast_digest, surely
 
-pytestmark = pytest.mark.compiled
+pytestmark = pytest.mark.kernel
 
 PATIENT = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], deadline=None

@@ -12,7 +12,7 @@ from stream_metrics.statistics.resampling import BLOCK, SEED, times_drawn
 from stream_metrics.statistics.sums import plain_sums, resampled_sums
 from stream_metrics.statistics.units import Floats
 
-pytestmark = pytest.mark.compiled
+pytestmark = pytest.mark.kernel
 
 # What is added up in lanes, in blocks and in halves of blocks.
 SIZES = [1, 2, 3, 7, 8, 9, 15, 16, 127, 128, 129, 136, 137, 255, 257, 1_000, 5_003]

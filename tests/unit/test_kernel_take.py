@@ -33,7 +33,7 @@ from tests.unit.test_kernel_fingerprints import (
     results_of,
 )
 
-pytestmark = pytest.mark.compiled
+pytestmark = pytest.mark.kernel
 
 LIMITS = Limits()
 KEY_ID = "a key's name"

@@ -10,7 +10,7 @@ from stream_metrics.kernel import kernel
 from stream_metrics.metrics.text import plain_tokens_among, tokens_among
 from stream_metrics.metrics.words import ARTICLES
 
-pytestmark = pytest.mark.compiled
+pytestmark = pytest.mark.kernel
 
 SPACES = "".join(filter(str.isspace, map(chr, range(0x3001))))
 """All white space that there is."""

@@ -73,5 +73,5 @@ def test_tests_of_the_kernel_are_left_out_without_it() -> None:
         "--collect-only", "tests/unit/test_kernel_words.py", STREAM_METRICS_KERNEL="python"
     )
     assert "0 selected" in said
-    assert "left out: tests marked compiled" in said
+    assert "left out: tests marked kernel" in said
     assert "make kernel" in said

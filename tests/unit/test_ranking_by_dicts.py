@@ -52,7 +52,7 @@ def same(one: Columns, other: Columns) -> bool:
     return all(np.array_equal(a, b, equal_nan=True) for a, b in zip(one, other, strict=True))
 
 
-@pytest.mark.compiled
+@pytest.mark.kernel
 @settings(deadline=None, max_examples=examples(500))
 @given(
     st.lists(
@@ -75,7 +75,7 @@ def test_the_kernel_judges_as_its_twin(
     assert made is None or same(made, plain(truths, found, single))
 
 
-@pytest.mark.compiled
+@pytest.mark.kernel
 @pytest.mark.parametrize("single", [False, True])
 def test_the_kernel_takes_what_is_usual(single: bool) -> None:
     """Texts and numbers in any order are not handed back."""
@@ -89,7 +89,7 @@ def test_the_kernel_takes_what_is_usual(single: bool) -> None:
     assert same(made, plain(truths, found, single))
 
 
-@pytest.mark.compiled
+@pytest.mark.kernel
 @pytest.mark.parametrize(
     ("truth", "found"),
     [
