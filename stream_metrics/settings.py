@@ -475,8 +475,8 @@ class MetricSettings(_Part):
     routes: tuple[str, ...] = Field((), max_length=MAX_ROUTES)
     """Routes that always have their own series."""
     retrieval: tuple[str, ...] = ()
-    """Ranked retrieval metrics to compute live, at most 24, such as `ndcg@10`; see metrics.md,
-    "Ranked metrics, live"."""
+    """Ranked retrieval metrics to compute live, at most 24, such as `ndcg@10`; see
+    metrics-retrieval.md, "Ranked metrics, live"."""
 
     @field_validator("windows")
     @classmethod

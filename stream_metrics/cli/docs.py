@@ -1,4 +1,4 @@
-"""The pages in ``docs/reference`` that are made from code: ``metrics.md`` and ``settings.md``.
+"""The pages in ``docs/reference`` that are made from code: those on metrics, and ``settings.md``.
 
 ``python -m stream_metrics.cli.docs docs/reference`` writes them; a test compares the committed
 copies.
@@ -23,7 +23,7 @@ from stream_metrics.cli.ranked_docs import ranked_section
 from stream_metrics.engine.cells import CODES, Series
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.metrics.gain import Counts, last_good_iteration, through
-from stream_metrics.metrics.registry import METRICS, Metric
+from stream_metrics.metrics.registry import METRICS, OWN, Metric
 from stream_metrics.settings import Settings
 from stream_metrics.worker.identity import MIGRATABLE
 
@@ -80,47 +80,57 @@ _METRICS_INTRO: Final = """\
 # Metrics
 
 An agent answers a question (a *turn*) by searching, often several times. Each round of searches is
-an *iteration*. The metrics tell how much of what it found was new, and how much was good.
+an *iteration*. The metrics on this page tell how much of what a turn found was new, and how much
+was good. Other pages have the metrics of [retrieval](metrics-retrieval.md) and of
+[answers](metrics-answers.md), and what workers [export to Prometheus](metrics-prometheus.md).
 
 - Only iterations with at least one search count. They are numbered i = 1 … N without gaps.
 - Results that are the same document are found by deduplication. The first one is *unique*, the
   others are *duplicates*. A document belongs to the iteration that returned it first.
-- A document's *gain* is the label (0 to 4) of its first occurrence that has one. It is *good* from
-  a gain of 2 on (`metrics.good_gain`). No label: no gain, not good.
+- A document's *gain* is the label (0 to 4) of its first occurrence that has one. A document is
+  *good* if its gain is 2 or more (`metrics.good_gain`). An unlabelled document has no gain and is
+  not good.
 
-| symbol | is |
+| symbol | meaning |
 |---|---|
 | G_i | gain of the good documents that iteration i was the first to return |
-| R_i | results of iteration i, duplicates included |
+| R_i | results of iteration i, including duplicates |
 | R@i | results of iterations 1 to i |
 | UR@i | unique documents among them |
 | GR@i | good documents among them |
 | DupR@i | duplicates among them: R@i − UR@i |
 | CG@i | G_1 + … + G_i |
 
-A value that is not defined is `null` in files and has no series in Prometheus. It is never shown
-as 0. Where searches ran but found nothing, SRR, SRE and the gains are 0.
+An undefined value is `null` in files and has no series in Prometheus. It is never shown as 0. If
+searches ran and found nothing, SRR, SRE and the gains are 0. Metrics without a source are this
+project's own.
 """
 
 
-# -- metrics.md -------------------------------------------------------------------------------
+# -- metrics ----------------------------------------------------------------------------------
 
 
 def metrics_page() -> str:
-    """The page about metrics and window series."""
+    """The page about metrics of turns."""
     parts = [_METRICS_INTRO, _example()]
     for family in dict.fromkeys(metric.family for metric in METRICS):
         parts.append(f"## {family}\n")
         parts.extend(_metric(metric) for metric in METRICS if metric.family == family)
-    parts += [
-        ranked_section(),
-        generation_section(),
-        _series_section(),
-        _queries_section(),
-        _operations_section(),
-    ]
-    parts.append(f"{GENERATED}\n")
-    return "\n".join(parts)
+    return _page(*parts)
+
+
+def prometheus_page() -> str:
+    """The page about all that ``/metrics`` has."""
+    head = (
+        "# Metrics in Prometheus\n\nWhat `/metrics` of a worker exports: window sums of the "
+        "quality metrics, and metrics of the worker's own work. "
+        "[Prometheus and Grafana](../guides/prometheus.md) shows how to use them.\n"
+    )
+    return _page(head, _series_section(), _queries_section(), _operations_section())
+
+
+def _page(*parts: str) -> str:
+    return "\n".join([*parts, f"{GENERATED}\n"])
 
 
 def _metric(metric: Metric) -> str:
@@ -134,12 +144,12 @@ def _metric(metric: Metric) -> str:
         f"    {metric.formula}",
         "",
         f"- in a row: `{where}`",
-        f"- unit: {'a ratio, no unit' if metric.unit == '1' else metric.unit}",
-        f"- range: {metric.low:g} to {high}",
-        f"- better: {metric.better}",
+        f"- range: {metric.low:g} to {high}{'' if metric.unit == '1' else f', in {metric.unit}'}; "
+        f"{metric.better} is better",
         f"- `null` when: {metric.none_means}",
-        f"- source: {metric.reference}",
     ]
+    if metric.reference != OWN:
+        lines.append(f"- source: {metric.reference}")
     if metric.turn_windows:
         labels = [name for name in _turn_labels() if name.startswith(metric.name)]
         if metric.name in _turn_labels():
@@ -438,7 +448,13 @@ def _bounds(field: FieldInfo) -> Iterator[str]:
 
 def pages() -> dict[str, str]:
     """File name to text."""
-    return {"metrics.md": metrics_page(), "settings.md": settings_page()}
+    return {
+        "metrics.md": metrics_page(),
+        "metrics-retrieval.md": _page(ranked_section()),
+        "metrics-answers.md": _page(generation_section()),
+        "metrics-prometheus.md": prometheus_page(),
+        "settings.md": settings_page(),
+    }
 
 
 def write(docs: Path) -> None:

@@ -1,4 +1,4 @@
-"""The part of ``docs/reference/metrics.md`` about answers, from the definitions."""
+"""``docs/reference/metrics-answers.md``, from the definitions of metrics of answers."""
 
 from __future__ import annotations
 
@@ -42,22 +42,21 @@ bytes the same in practice; unlike for all other figures it is no guarantee.
 
 def generation_section() -> str:
     """All metrics of answers."""
-    return "\n".join([f"## {GENERATION}\n", _INTRO, *map(_definition, DEFINITIONS), _SEMANTIC])
+    return "\n".join([f"# {GENERATION}\n", _INTRO, *map(_definition, DEFINITIONS), _SEMANTIC])
 
 
 def _definition(definition: Definition) -> str:
     metric = definition.metric
     extent = "the model's own" if isinf(metric.low) else f"{metric.low:g} to {metric.high:g}"
     lines = [
-        f"### {metric.title}",
+        f"## {metric.title}",
         "",
         metric.help,
         "",
         f"    {metric.formula}",
         "",
         f"- name: `{metric.name}`",
-        f"- range: {extent}",
-        f"- better: {metric.better}",
+        f"- range: {extent}; {metric.better} is better",
         f"- `null` when: {metric.none_means}",
         f"- source: {metric.reference}",
     ]

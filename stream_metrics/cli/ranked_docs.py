@@ -1,4 +1,4 @@
-"""The part of ``docs/reference/metrics.md`` about ranked retrieval, from the definitions."""
+"""``docs/reference/metrics-retrieval.md``, from the definitions of ranked metrics."""
 
 from __future__ import annotations
 
@@ -11,25 +11,27 @@ from stream_metrics.metrics.ranking.names import Definition, Option, Value
 from stream_metrics.metrics.ranking.registry import CUTOFFS, DEEPER, DEFINITIONS, RANKED, SUITES
 
 _INTRO: Final = """\
-Metrics of rankings with judged results; [evaluation.md](../guides/evaluation.md) says how to
-compute them. A metric's name may have options and a cut-off, as in `precision(rel=2)@5`;
-`precision_at_5` is `precision@5`, and case does not matter. What is printed
-leaves out options that are at their default, and reads back.
+Metrics of rankings with judged results. [Evaluate a retriever](../guides/evaluation.md) says how to
+compute them. A metric's name may have options and a cut-off, as in `precision(rel=2)@5`.
+`precision_at_5` means `precision@5`, and case does not matter. Printed names omit options that have
+their default, and can be typed again.
 
-- A document is *relevant* from a grade of 1 on if the grades come from qrels, and from
-  `metrics.good_gain` on if they are labels of results. The option `rel` says otherwise.
-- Grades below 0 count as 0. A result that nobody judged has gain 0 and keeps its rank.
+- A document is *relevant* if its grade is at least 1 in qrels, or at least `metrics.good_gain` in
+  labels of results. The option `rel` changes that.
+- Grades below 0 count as 0. An unjudged result has gain 0 and keeps its rank.
 - A repeat of a document in the same ranking keeps its rank, has gain 0, and counts in denominators.
-- Nothing relevant, or nothing retrieved: 0, unless it says `null` below.
-- Where relevance is told by overlap with a reference answer, the ground truth is only what the top
-  k has of it: metrics that need the whole of it are `null`, and NDCG is too high.
+- If nothing is relevant, or nothing was retrieved, the value is 0, unless the metric says `null`.
+- If relevance is estimated by overlap with a reference answer, the ground truth contains only what
+  was retrieved: metrics that need all of it are `null`, and NDCG is too high.
 
 Out of scope: models of learning to rank, of clicks and dwell time; image, cross-modal and temporal
 metrics.
 """
 
+SHARED: Final = ("rel", "judged_only")  # options that nearly all metrics take, explained once
+
 _LIVE: Final = f"""\
-### Ranked metrics, live
+## Ranked metrics, live
 
 Each search is a ranking of its results. `metrics.retrieval` names metrics that the worker sums up
 over searches, such as `["ndcg@10", "recall@10", "mrr", "judged@10"]`: at most {MAX_RETRIEVAL}, by
@@ -53,24 +55,36 @@ default none. The names of suites may stand among them.
 
 def ranked_section() -> str:
     """All ranked metrics, with their options."""
-    parts = [f"## {RANKED}\n", _INTRO, *map(_definition, DEFINITIONS), _suites(), _LIVE]
+    parts = [f"# {RANKED}\n", _INTRO, _shared(), *map(_definition, DEFINITIONS), _suites(), _LIVE]
     return "\n".join(parts)
+
+
+def _shared() -> str:
+    """The options that are explained once; a test holds that they are the same everywhere."""
+    options = {option.name: option for one in DEFINITIONS for option in one.options}
+    lines = [f"- option `{name}`: {_option(options[name])}" for name in SHARED]
+    return "\n".join(["Most metrics take these options:", "", *lines, ""])
 
 
 def _definition(definition: Definition) -> str:
     metric = definition.metric
     high = "no upper bound" if metric.high is None else f"{metric.high:g}"
+    shared = [f"`{option.name}`" for option in definition.options if option.name in SHARED]
     lines = [
-        f"### {metric.title}",
+        f"## {metric.title}",
         "",
         metric.help,
         "",
         f"    {metric.formula}",
         "",
         f"- name: {_names(definition)}",
-        *(f"- option `{option.name}`: {_option(option)}" for option in definition.options),
-        f"- range: {metric.low:g} to {high}",
-        f"- better: {metric.better}",
+        *(
+            f"- option `{option.name}`: {_option(option)}"
+            for option in definition.options
+            if option.name not in SHARED
+        ),
+        *([f"- options as above: {', '.join(shared)}"] if shared else []),
+        f"- range: {metric.low:g} to {high}; {metric.better} is better",
         f"- `null` when: {metric.none_means}",
         *(
             [f"- printed with it: {', '.join(f'`{name}`' for name in definition.beside)}"]
@@ -106,7 +120,7 @@ def _value(value: Value) -> str:
 def _suites() -> str:
     cutoffs = ", ".join(map(str, CUTOFFS))
     lines = [
-        "### Suites",
+        "## Suites",
         "",
         "Names that stand for several metrics. Usual cut-offs are "
         f"{cutoffs}, and {', '.join(map(str, DEEPER))} for precision and recall.",

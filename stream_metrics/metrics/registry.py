@@ -9,6 +9,9 @@ RETRIEVED_GOOD_GAIN: Final = "Retrieved good gain: gain of new good documents pe
 ROUTING_AND_GATING: Final = "Routing accuracy, gate efficiency and reranking improvement"
 
 
+OWN: Final = "This project's own; docs/reference/metrics.md has the worked example."
+
+
 @dataclass(frozen=True, slots=True)
 class Metric:
     """One metric's description.
@@ -39,7 +42,7 @@ class Metric:
     high: float | None = None
     family: str = RETRIEVED_GOOD_GAIN
     turn_windows: bool = False
-    reference: str = "This project's own; docs/reference/metrics.md has the worked example."
+    reference: str = OWN
 
 
 _DISCOUNT: Final = (

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from stream_metrics.cli import app
-from stream_metrics.cli.ranked_docs import ranked_section
+from stream_metrics.cli.ranked_docs import SHARED, ranked_section
 from stream_metrics.metrics.ranking.registry import DEFINITIONS, parse
 
 ROOT = Path(__file__).parents[2]
@@ -59,13 +59,25 @@ def test_the_code_runs(code: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_every_metric_is_explained() -> None:
-    """docs/reference/metrics.md has each ranked metric with all of its options and names."""
-    text = ranked_section()
+    """The reference has each ranked metric with all of its options and names."""
+    intro, *rest = ranked_section().split("\n## ")
+    cards = {card.partition("\n- name: `")[2].partition("`")[0]: card for card in rest}
 
     for definition in DEFINITIONS:
-        assert f"- name: `{definition.name}`" in text
         for option in definition.options:
-            assert f"- option `{option.name}`: " in text
+            if option.name in SHARED:
+                assert f"- option `{option.name}`: " in intro
+                assert f"`{option.name}`" in cards[definition.name]
+            else:
+                assert f"- option `{option.name}`: " in cards[definition.name]
+
+
+def test_an_option_that_is_explained_once_is_the_same_everywhere() -> None:
+    """Metrics that share an option's explanation share the option."""
+    for name in SHARED:
+        found = {o for definition in DEFINITIONS for o in definition.options if o.name == name}
+
+        assert len(found) == 1
 
 
 def test_every_metric_that_the_page_names_can_be_typed() -> None:
