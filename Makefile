@@ -228,7 +228,7 @@ docs: setup ## Generate the reference pages
 	@$(BIN)/python -m tests.mutations docs/evidence
 
 # The site has an environment of its own. The variable silences an advertisement of its theme.
-.venv/docs/.ready: docs/requirements.txt | $(READY)
+.venv/docs/.ready: docs/requirements.txt | $(RUNTIME)
 	@echo "installing what builds the documentation site"
 	@$(BIN)/python -m venv .venv/docs
 	@.venv/docs/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
