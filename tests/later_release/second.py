@@ -16,10 +16,14 @@ WIKI: Final = EntityType(
     confirms=(),
 )
 
-publish(
-    Tables(
-        number=NUMBER,
-        types=(*newest().types, WIKI),
-        other=replace(newest().other, not_definitive=newest().other.not_definitive | {"space_id"}),
+
+def publish_it() -> None:
+    """Let this process have the tables; whoever only imports this module does not."""
+    other = newest().other
+    publish(
+        Tables(
+            number=NUMBER,
+            types=(*newest().types, WIKI),
+            other=replace(other, not_definitive=other.not_definitive | {"space_id"}),
+        )
     )
-)

@@ -36,6 +36,7 @@ def inputs(draw: st.DrawFn) -> list[KeyedRecord]:
     return arrived
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(40))
 @given(inputs(), st.sampled_from(["last", "all"]))
 def test_the_way_of_a_replay_does_not_show(arrived: list[KeyedRecord], scope: str) -> None:
@@ -123,6 +124,7 @@ def _parsed(value: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60))
 @given(st.one_of(inputs(), told()), st.sampled_from(["last", "all"]))
 def test_searches_are_those_of_the_reference(arrived: list[KeyedRecord], scope: str) -> None:

@@ -243,6 +243,7 @@ def place(record: Record) -> tuple[str, int, int]:
     return record.topic, record.partition, record.offset
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_a_reshard_in_the_middle_of_a_stream(data: st.DataObject) -> None:
     """Rows, windows and dead letters are the reference's, whatever was read before it, and whoever

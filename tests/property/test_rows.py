@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
@@ -49,6 +50,7 @@ def test_the_fast_line_is_the_canonical_one(row: object) -> None:
     assert canonical_line(row) == canonical(row) + "\n"
 
 
+@pytest.mark.slow
 @given(
     records=any_events(),
     sizes=st.lists(st.integers(1, 5), max_size=6),

@@ -96,6 +96,7 @@ _LEAF = st.sampled_from(["null", "true", "false"]) | _NUMBER | _string()
 _DOCUMENT = _containers(st.recursive(_LEAF, _containers, max_leaves=8))
 
 
+@pytest.mark.slow
 @EXACT
 @given(_DOCUMENT)
 def test_any_text(text: str) -> None:

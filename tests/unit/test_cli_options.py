@@ -24,6 +24,7 @@ def commands() -> Iterator[str]:
             yield f"{name} {below}".strip()
 
 
+@pytest.mark.slow
 def test_every_format_offers_a_table_and_json() -> None:
     """A table is what people get who ask for nothing; no command has a flag of its own for JSON."""
     helps = {

@@ -540,6 +540,7 @@ def test_tests_can_be_turned_off(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     assert json.loads((folder / "found" / "compare.json").read_text())["family"]["size"] == 0
 
 
+@pytest.mark.slow
 def test_a_replay_is_reported_with_the_intervals_of_the_settings(folder: Path) -> None:
     """They are in the report, among its settings, and in the titles of its page."""
     (folder / "s.toml").write_text(SETTINGS)

@@ -146,6 +146,7 @@ def test_a_folder_that_was_left_behind_is_no_package(copy: Path) -> None:
     assert run("-S", "-c", ENGINE, root=copy, PYTHONPATH=str(copy)) == "python\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "broken", ["stream_metrics_compiled__mypyc.*", "stream_metrics_compiled/engine/step.*"]
 )
@@ -165,6 +166,7 @@ def test_a_broken_file_is_an_error_that_says_what_to_do(copy: Path, broken: str)
     assert Path(run("-c", WHICH, root=copy, STREAM_METRICS_KERNEL="python").strip()).suffix == ".py"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kernel", [f"INTERFACE = {INTERFACE - 1}", f"INTERFACE = {INTERFACE + 1}", ""]
 )
@@ -182,6 +184,7 @@ def test_a_kernel_of_another_version_is_an_error_that_says_what_to_do(
     assert Path(run("-c", WHICH, root=copy, STREAM_METRICS_KERNEL="python").strip()).suffix == ".py"
 
 
+@pytest.mark.slow
 def test_the_state_is_the_same_byte_for_byte(tmp_path: Path) -> None:
     """A day's records leave the same windows and conversations, compiled or not."""
     file = tmp_path / "records.pickle"

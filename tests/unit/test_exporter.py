@@ -231,6 +231,7 @@ def test_hostile_input_cannot_exceed_the_limit_of_series() -> None:
     assert value(found, PREFIX + "series_cut") == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [100, 600, 1_200, 5_000])
 def test_any_limit_holds(limit: int) -> None:
     """A lower limit folds more agents; below one agent's series it cuts and says how many."""
@@ -269,6 +270,7 @@ def test_routes_beyond_the_registry_cannot_exceed_the_limit() -> None:
     assert {dict(labels)["window"] for labels in results} == {w.name for w in DEFAULT_WINDOWS}
 
 
+@pytest.mark.slow
 def test_configured_agents_are_folded_last() -> None:
     """A configured agent keeps its series though others have more results."""
     partition = full(AGENTS, ROUTES)

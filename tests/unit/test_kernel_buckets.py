@@ -20,6 +20,7 @@ from stream_metrics.engine.windows import (
     added_bucket,
 )
 from stream_metrics.kernel import kernel
+from tests.helpers import examples
 
 pytestmark = pytest.mark.kernel
 
@@ -96,7 +97,7 @@ def test_cells_of_batches() -> None:
             windows.install(expected)
 
     check()
-    assert compared > 50
+    assert compared > examples(50)
 
 
 @pytest.mark.parametrize("count", [1, 15, 16, 17, 300, 70_000])

@@ -155,6 +155,7 @@ def test_every_cut() -> None:
     assert all(fast_digest(text[:end]) is None for end in range(len(text)))
 
 
+@pytest.mark.slow
 def test_every_character() -> None:
     """Every character is written as the slow way writes it, whether it was escaped or not."""
     for code in (*range(0xD800), *range(0xE000, 0x10000), 0x10000, 0x1F600, 0x10FFFF):
@@ -337,6 +338,7 @@ def test_flipped_bytes(kind: str, indented: bool, data: st.DataObject) -> None:
     both(value)
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(streams(min_events=5))
 def test_generated_events_are_fast(stream: list[KeyedRecord]) -> None:

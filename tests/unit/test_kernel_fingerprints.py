@@ -301,7 +301,9 @@ def test_results_of_streams(
 ) -> None:
     """Results made to collide or nearly so have equal fingerprints too."""
     kernel, plain = pair
-    searches = [[msgspec.convert(event, Result) for event in events]]
+    known = {field.encode_name for field in msgspec.structs.fields(Result)}
+    results = [{name: value for name, value in e.items() if name in known} for e in events]
+    searches = [[msgspec.convert(result, Result) for result in results]]
     assert outcome(kernel, searches) == outcome(plain, searches)
 
 

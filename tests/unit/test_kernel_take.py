@@ -394,6 +394,7 @@ def test_values_of_fields(values: list[Any], value: Any, pair: Pair) -> None:
 # --- records of other tests -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @PATIENT
 @given(streams(min_events=5), ANY_PAIR)
 def test_streams(stream: list[KeyedRecord], pair: Pair) -> None:
@@ -417,6 +418,7 @@ def test_every_value_in_every_field(field: Field) -> None:
         both(PAIRS[3], case.text.encode())
 
 
+@pytest.mark.slow
 @PATIENT
 @given(mutated(), ANY_PAIR)
 def test_mutated_events(text: str, pair: Pair) -> None:
@@ -464,6 +466,7 @@ def test_traffic_is_taken() -> None:
     assert sum(found is not None for found, _ in fast) > 200
 
 
+@pytest.mark.slow
 def test_the_workload_is_taken() -> None:
     """So is each of those that the speed is measured on."""
     fast = [both(PAIRS[1], r.value, r.key, r.timestamp_ms) for r in traffic(1_500).records]

@@ -50,6 +50,7 @@ def test_nothing_is_compiled_for_the_demo_or_by_setup(clone: Path, target: str) 
     assert "maturin build" not in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["kernel", "build"])
 def test_the_kernel_is_compiled_with_everything_installed(clone: Path, target: str) -> None:
     """``make kernel``, and what runs a live system or measures it, installs all and compiles."""

@@ -173,6 +173,7 @@ async def test_a_piece_that_is_forgotten_takes_its_row_along() -> None:
     assert await whole(group)
 
 
+@pytest.mark.slow
 async def test_a_merge_that_forgets_may_be_cut_off_anywhere() -> None:
     """Wherever it dies, once it has been run again the output topic is whole."""
     async for left, group in cut_off(await forgotten_elsewhere(TORN[0]), 3):

@@ -98,6 +98,7 @@ async def unsent() -> Configured:
     return group
 
 
+@pytest.mark.slow
 async def test_rows_that_were_not_sent_keep_the_workers_out() -> None:
     """They would hide that old rows stay; run again, the command sends them."""
     group = await unsent()

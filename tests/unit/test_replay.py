@@ -87,6 +87,7 @@ def _stopped(out: Path, child: subprocess.Popen[bytes]) -> bool:
     return (out / "stopped").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "processes", "said"),
     [
@@ -108,6 +109,7 @@ def test_a_killed_replay_goes_on(where: str, processes: int, said: str, tmp_path
     assert files_of(out) == replayed(traffic(), tmp_path / "whole", AT_ONCE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("others", [{"identity": ("changed",)}, {"turn_scope": "all"}])
 def test_of_other_input_or_settings_nothing_is_taken_over(
     others: dict[str, Any], tmp_path: Path
@@ -125,6 +127,7 @@ def test_of_other_input_or_settings_nothing_is_taken_over(
     assert files_of(out) == whole
 
 
+@pytest.mark.slow
 def test_a_replay_begins_anew_on_request(tmp_path: Path) -> None:
     """With restart nothing of a killed replay is used."""
     out = tmp_path / "out"
@@ -136,6 +139,7 @@ def test_a_replay_begins_anew_on_request(tmp_path: Path) -> None:
     assert (told.notes, told.steps[0][0]) == ([], 0)
 
 
+@pytest.mark.slow
 def test_an_input_that_cannot_be_told_from_another_is_read_anew(tmp_path: Path) -> None:
     """Standard input has no identity: a second replay of it begins at its first record."""
     out = tmp_path / "out"
@@ -175,6 +179,7 @@ def test_one_directory_takes_one_replay_at_a_time(tmp_path: Path) -> None:
     run(task(records(), tmp_path, AT_ONCE), Told())
 
 
+@pytest.mark.slow
 def test_a_spool_that_was_cut_is_not_taken_for_whole(tmp_path: Path) -> None:
     """A spool file that is shorter than the manifest says is an error, and no smaller input."""
     out = tmp_path / "out"

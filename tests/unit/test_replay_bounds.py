@@ -107,6 +107,7 @@ def row(number: int) -> Figures:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metrics", [1, 10])
 def test_a_search_takes_what_the_docs_say(metrics: int, bytes_each: BytesEach) -> None:
     """Two a conversation, by different routes, in two languages."""

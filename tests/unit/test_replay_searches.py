@@ -142,6 +142,7 @@ def test_the_order_of_records_does_not_show(tmp_path: Path) -> None:
     assert block_in(one) == block_in(other)
 
 
+@pytest.mark.slow
 def test_members_merge_to_the_bytes_of_one(tmp_path: Path) -> None:
     """Rows, marks and block are those of all searches, whichever member found them."""
     whole = replayed(judged(), tmp_path / "whole", AT_ONCE)

@@ -133,7 +133,7 @@ def test_the_page_shows_what_was_asked_for(tmp_path: Path) -> None:
 
     page = write_report_page(tmp_path).read_text(encoding="utf-8")
 
-    assert page.index("<h2>Means over rows by language</h2>") < page.index("<h2>Headline</h2>")
+    assert page.index("<h2>Headline</h2>") < page.index("<h3>Rows by language</h3>")
     mean = report["strata"]["language"]["strata"]["de"]["macro"][MACRO[0]]["mean"]
     assert f"{mean:.4f}" in page
 

@@ -102,6 +102,7 @@ def test_a_replay_has_every_part(replayed: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_contents_lead_to_every_section(replayed: Path) -> None:
     """Each link of the contents names a section that is there, in the order of the page."""
     page = Read((replayed / "report.html").read_text(encoding="utf-8"))
@@ -146,6 +147,7 @@ def test_gate_efficiency_says_how_many_searches_could_have_been_saved(replayed: 
     assert page.text.count(f"{said}; {gate['labelled']} decisions have a label") == 2
 
 
+@pytest.mark.slow
 def test_the_headline_is_that_of_the_report(replayed: Path) -> None:
     """SRR stands on the page with the interval that report.json has."""
     aggregate = json.loads((replayed / "report.json").read_text())["aggregate"]
@@ -189,6 +191,7 @@ def test_a_page_needs_nothing_else(folder: Path, made: Callable[[Path], Path], f
     assert "url(" not in found
 
 
+@pytest.mark.slow
 def test_conversations_lead_to_their_traces_where_settings_say_so(
     replayed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,6 +221,7 @@ def test_every_picture_has_words_and_a_table(replayed: Path) -> None:
         assert "<table>" in figure
 
 
+@pytest.mark.slow
 def test_answers_stand_apart_from_the_headline(replayed: Path) -> None:
     """Their means are those of the report; without any answer nothing is said of answers."""
     report = json.loads((replayed / "report.json").read_text())
@@ -437,6 +441,7 @@ def test_a_difference_begins_with_what_matters(folder: Path, runs: list[str], na
     assert ("B</bdi>" in head) == named
 
 
+@pytest.mark.slow
 def test_a_figure_has_the_name_to_type_beside_its_title(replayed: Path) -> None:
     """So that conditions can be written by what is read; a name that is the title stands once."""
     page = Read((replayed / "report.html").read_text(encoding="utf-8"))

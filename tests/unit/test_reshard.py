@@ -94,6 +94,7 @@ async def expected() -> object:
     return _expected[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("counts", [MORE, NEW], ids=["added", "new"])
 @pytest.mark.parametrize("behind", [False, True], ids=["drained", "behind"])
 async def test_a_reshard_may_be_cut_off_anywhere(counts: dict[str, int], behind: bool) -> None:

@@ -52,6 +52,7 @@ def run(command: str, given: str = "", **settings: str) -> subprocess.CompletedP
     )
 
 
+@pytest.mark.slow
 def test_config_masks() -> None:
     """`config` prints the settings without the secrets."""
     done = run("config")
@@ -60,6 +61,7 @@ def test_config_masks() -> None:
     assert SECRET not in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["config", "worker", "faust"])
 def test_a_refusal_of_settings_does_not_quote_them(command: str) -> None:
     """A setting that is out of range is one line and exit code 2, without any secret."""
@@ -71,6 +73,7 @@ def test_a_refusal_of_settings_does_not_quote_them(command: str) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["worker", "faust"])
 @pytest.mark.parametrize("key", ["", None])
 def test_a_worker_refuses_to_start_without_a_digest_key(
@@ -88,6 +91,7 @@ def test_a_worker_refuses_to_start_without_a_digest_key(
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["worker", "faust"])
 def test_an_empty_digest_key_can_be_permitted(command: str) -> None:
     """With `state.allow_empty_key` a worker goes on to what comes next, here a port in use."""
@@ -106,6 +110,7 @@ def test_an_empty_digest_key_can_be_permitted(command: str) -> None:
     assert "digest" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("allow", ["false", "true"])
 def test_check_judges_an_empty_digest_key_as_a_worker_does(allow: str) -> None:
     """`check` calls it an error, and a warning where it is permitted."""
@@ -122,6 +127,7 @@ def test_check_judges_an_empty_digest_key_as_a_worker_does(allow: str) -> None:
     assert ("openssl rand" in line) == (allow == "false")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [SECRET, ""])
 def test_config_says_whether_a_worker_lacks_a_digest_key(key: str) -> None:
     """The settings are printed all the same; the note is on standard error."""
@@ -139,6 +145,7 @@ def test_permission_for_an_empty_key_is_no_part_of_the_state() -> None:
     assert permitted.fingerprint() == Settings.model_validate({}).fingerprint()
 
 
+@pytest.mark.slow
 def test_a_hashed_password_lets_its_user_in() -> None:
     """`hash-password` reads a line and prints a hash of it, which does not hold the password."""
     done = run("hash-password", SECRET + "\n")
@@ -149,6 +156,7 @@ def test_a_hashed_password_lets_its_user_in() -> None:
     assert not password_matches(b"another", done.stdout.strip())
 
 
+@pytest.mark.slow
 def test_an_empty_password_is_refused() -> None:
     """What stands for nothing is no password: one line and exit code 2."""
     done = run("hash-password", "\n")

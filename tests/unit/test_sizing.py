@@ -113,6 +113,7 @@ def test_batches_begin_small_and_grow_to_full_ones() -> None:
     assert long == pytest.approx(model.full_batch(), rel=0.01)
 
 
+@pytest.mark.slow
 def test_the_default_load_is_the_traffic_of_the_benchmarks() -> None:
     """Half of its records bring searches: the others are labels, ends of turns, and broken ones."""
     found = mix_of(traffic(30_000))

@@ -183,6 +183,7 @@ async def test_events_of_an_expired_conversation_are_counted() -> None:
     assert await fed.store.count(0) == 2
 
 
+@pytest.mark.slow
 async def test_expiry_keeps_up_with_what_begins() -> None:
     """A look is bounded, but deletes more than the last batch has begun: they never pile up."""
     fed = await Fed.new(cache_results=0, ttl_ms=60_000, batch_records=900)
@@ -300,6 +301,7 @@ def test_a_batch_begins_small_and_grows_no_further_than_a_call_has_arguments() -
     assert taken[0] < 400 < taken[-1] < CALL_ARGUMENTS
 
 
+@pytest.mark.slow
 async def test_large_conversations_expire_in_smaller_steps() -> None:
     """A step reads about as much as one call may carry, and takes fewer of them for it."""
     store, letters = Watching(), MemoryDeadLetters()

@@ -131,6 +131,7 @@ async def test_state_is_refused_under_other_tables_than_its_own() -> None:
     assert "newer release" not in refusal
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", KERNELS)
 async def test_new_state_is_built_under_the_newest_tables(kernel: str) -> None:
     """All of its rows count: that of a new type, and that of types which none names."""
@@ -140,6 +141,7 @@ async def test_new_state_is_built_under_the_newest_tables(kernel: str) -> None:
     assert duplicates(state) == {"c0": {}}
 
 
+@pytest.mark.slow
 async def test_state_under_later_tables_is_refused_with_the_release_that_is_needed() -> None:
     """After a rollback: the worker names the tables that it lacks, and what to do."""
     store = await work.read(later("python"))
@@ -153,6 +155,7 @@ async def test_state_under_later_tables_is_refused_with_the_release_that_is_need
     assert "this release has dedup.tables 1. Use that release" in str(refused.value)
 
 
+@pytest.mark.slow
 async def test_a_type_that_is_not_known_names_the_release_that_is_needed() -> None:
     """The stored code of a later type is no damage that a backup would mend."""
     store = await work.read(later("python"))

@@ -165,6 +165,7 @@ def test_arrival_order() -> None:
     assert changes > len(set(keys)) * 2
 
 
+@pytest.mark.slow
 def test_valid_and_invalid_records_are_what_they_say() -> None:
     """Decoding accepts exactly the records that are marked as valid."""
     wrong = [
@@ -500,6 +501,7 @@ def test_url_variants_differ_in_writing_only() -> None:
         assert "lang=en" in parts.query
 
 
+@pytest.mark.slow
 def test_day_is_current() -> None:
     """The bundled recording is what the code makes, byte for byte once unpacked."""
     assert gzip.decompress(RECORDING.read_bytes()) == b"".join(record_lines(generate(DAY)))
@@ -522,6 +524,7 @@ def test_day_is_a_recording() -> None:
     assert bare > 0
 
 
+@pytest.mark.slow
 def test_day_has_its_incident() -> None:
     """After the index change it-desk repeats twice as much as before; the others go on."""
     span = (INDEX_CHANGE.from_seconds, INDEX_CHANGE.to_seconds)

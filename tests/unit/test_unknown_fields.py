@@ -145,6 +145,7 @@ def figures(stream: list[KeyedRecord]) -> tuple[list[str], str, Replay]:
     return [canonical(row) for row in engine.rows()], canonical(engine.windows()), engine
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     streams().map(once),

@@ -274,6 +274,7 @@ def test_probes_give_reasons_to_users_only(page: str) -> None:
     assert "no progress" in ask(page, pages(health))[2]
 
 
+@pytest.mark.slow
 def test_a_flood_of_passwords_is_turned_away() -> None:
     """Only so many passwords wait to be looked at; who is known is served meanwhile."""
     slow = {"prometheus": hash_password("correct horse", 14)}
