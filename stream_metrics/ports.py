@@ -217,7 +217,8 @@ class PartitionState:
     ``last_batch`` is the id of the batch written last: while it stays, nothing has changed but
     perhaps the owner. While a command replaces the partition (``frozen``) the token is the mark of
     its hold, and no worker's. ``worker`` and ``beat_ms`` are the name and the time, by the store's
-    clock, of the owner's last heartbeat: empty and 0 before its first.
+    clock, of the owner's last heartbeat: empty and 0 before its first. ``behind_ms`` came with it:
+    how long ago the end of the topics was that the owner has read up to; None if that is not known.
     """
 
     identity: Identity | None
@@ -228,6 +229,7 @@ class PartitionState:
     frozen: bool = field(default=False, compare=False)
     worker: str = field(default="", compare=False)
     beat_ms: int = field(default=0, compare=False)
+    behind_ms: int | None = field(default=None, compare=False)
 
 
 class Unavailable(Exception):
@@ -294,9 +296,12 @@ class StateStore(Protocol):
         """
         ...
 
-    async def heartbeat(self, partition: int, token: bytes, worker: str) -> None:
+    async def heartbeat(
+        self, partition: int, token: bytes, worker: str, behind_ms: int | None = None
+    ) -> None:
         """Note that ``worker`` works on the partition now; nothing unless ``token`` is the owner's.
 
+        ``behind_ms`` is how far it is behind the end of the topics, None where it does not know.
         For people: no other method takes notice of it, and a later claim makes it void.
         """
         ...

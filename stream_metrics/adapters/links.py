@@ -32,8 +32,8 @@ def checked(template: str, name: str) -> str:
             "the link contains a user name, which everyone who sees the page would see"
         )
     behind = f"{parts.path}?{parts.query}#{parts.fragment}"
-    if place not in behind:
-        raise ValueError(f"{template!r} does not contain {place} after the host; {example}")
+    if place not in behind or place in parts.netloc:
+        raise ValueError(f"{template!r} must contain {place} after the host only; {example}")
     others = template.replace(place, "")
     if "{" in others or "}" in others:
         raise ValueError(
@@ -45,11 +45,12 @@ def checked(template: str, name: str) -> str:
 def filled(template: str | None, name: str, value: str) -> str | None:
     """A ``checked`` template with ``value`` in place of ``{name}``; None without a template.
 
-    Whatever the value holds is percent-encoded, so that it stays one part of a path or a query.
+    Whatever the value holds is percent-encoded, so that it stays one part of a path or a query. Of
+    ``.`` and ``..``, which would be steps in the path, no link is made.
 
     >>> filled("https://traces.example.org/{conversation_id}", "conversation_id", "a/b?c")
     'https://traces.example.org/a%2Fb%3Fc'
     """
-    if template is None:
+    if template is None or value in (".", ".."):
         return None
     return template.replace(f"{{{name}}}", quote(value, safe="", errors="replace"))

@@ -59,6 +59,7 @@ class _Partition:
     frozen: bytes = b""  # the mark of who replaces it
     worker: str = ""  # the name that came with the heartbeat of ``beat_token``
     beat_ms: int = 0
+    behind_ms: int | None = None
     beat_token: bytes = b""
 
     @property
@@ -140,6 +141,7 @@ class MemoryStore:
             frozen=bool(held.frozen),
             worker=held.worker if alive else "",
             beat_ms=held.beat_ms if alive else 0,
+            behind_ms=held.behind_ms if alive else None,
         )
 
     async def claim(
@@ -162,11 +164,14 @@ class MemoryStore:
         state.buckets = dict(held.buckets)
         return state
 
-    async def heartbeat(self, partition: int, token: bytes, worker: str) -> None:
+    async def heartbeat(
+        self, partition: int, token: bytes, worker: str, behind_ms: int | None = None
+    ) -> None:
         """See ``StateStore.heartbeat``; by ``clock``."""
         held = self._partition(partition)
         if held is not None and held.token == token:
             held.worker, held.beat_ms, held.beat_token = worker, self.clock(), token
+            held.behind_ms = behind_ms
 
     async def load(
         self, partition: int, keys: Sequence[tuple[ConversationKey, bool]]

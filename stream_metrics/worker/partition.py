@@ -688,15 +688,18 @@ class StatePartition:
     # -- now and then -----------------------------------------------------------------------------
 
     async def check(self, retry: Retry[object]) -> None:
-        """Raise ``Lost`` if the store has another owner or other offsets; for idle partitions.
-
-        It sends the heartbeat, too.
-        """
+        """Raise ``Lost`` if the store has another owner or other offsets; for idle partitions."""
         await self._ask(self._look, retry)
 
+    async def beat(self, retry: Retry[object], behind_ms: int | None) -> None:
+        """Send the heartbeat, which says how far the partition is behind; None: not known."""
+        worker = self._options.worker
+        if worker:
+            await self._ask(
+                lambda: self._store.heartbeat(self.number, self.token, worker, behind_ms), retry
+            )
+
     async def _look(self) -> None:
-        if self._options.worker:
-            await self._store.heartbeat(self.number, self.token, self._options.worker)
         state = await self._store.describe(self.number)
         if state.token != self.token:
             raise Lost(self.number, "fenced")

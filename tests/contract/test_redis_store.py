@@ -431,14 +431,17 @@ async def test_a_full_server_takes_heartbeats(own: RedisStore, own_process: Redi
 
 
 @redis_asyncio
-@pytest.mark.parametrize("field", ["beat", "worker"])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("beat", b"\xff owner"), ("beat", b"1 -5 owner"), ("beat", b"12"), ("worker", b"\xff owner")],
+)
 async def test_a_damaged_heartbeat_damages_no_state(
-    store: RedisStore, raw: Redis, field: str
+    store: RedisStore, raw: Redis, field: str, value: bytes
 ) -> None:
     """What is there for people only keeps nobody from reading a partition."""
     await claim(store)
     await store.heartbeat(0, b"owner", "worker:9464")
-    await raw.hset(store.keys.partition(choose_tag(0, 4)).meta, field, b"\xff owner")
+    await raw.hset(store.keys.partition(choose_tag(0, 4)).meta, field, value)
 
     assert (await store.describe(0)).identity == IDENTITY
 

@@ -172,15 +172,17 @@ async def test_the_last_batch_tells_whether_anything_was_written(pair: Pair) -> 
 
 
 async def test_a_heartbeat_tells_who_works_on_a_partition_and_when(pair: Pair) -> None:
-    """Its owner's name and the store's time come back, and the partition stays as it is."""
+    """What the owner says and the store's time come back, and the partition stays as it is."""
     await claim(pair.one)
     before, start_ms = await contents(pair.one), await pair.one.time_ms(3)
     assert (await pair.two.describe(3)).worker == ""
 
     await pair.one.heartbeat(3, b"owner", "wörker:9464")
+    assert (await pair.two.describe(3)).behind_ms is None
+    await pair.one.heartbeat(3, b"owner", "wörker:9464", 1_234)
 
     found = await pair.two.describe(3)
-    assert found.worker == "wörker:9464"
+    assert (found.worker, found.behind_ms) == ("wörker:9464", 1_234)
     assert start_ms <= found.beat_ms <= await pair.one.time_ms(3)
     assert await contents(pair.two) == before
     assert await pair.one.write(batch(1)) == Written()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -13,6 +13,8 @@ import pytest_asyncio
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, async_playwright, expect
 
+from stream_metrics.adapters.page.conditions import OK, Finding
+from stream_metrics.adapters.page.rules import Rule
 from tests.helpers import rest_long
 from tests.page import NOON_US, Showcase
 from tests.property.test_partition import once
@@ -40,6 +42,9 @@ def routed(conversation: str, route: str, **more: Any) -> dict[str, Any]:
     event = searched(conversation, 1, ["a"] * 12, **more)
     event["searches"][0]["routing"] = {"selected": route}
     return event
+
+
+WELL = Rule("well", "All well", None, "never", "", of_agent=lambda _: Finding(OK, "it is fine"))
 
 
 @dataclass
@@ -378,7 +383,7 @@ async def test_it_says_who_owns_what(browser: Browser) -> None:
     other = await Showcase.new(*more, number=1)
     showcase = await ordinary(store=other.store, total=3, grouped=True)
     showcase.store.clock = lambda: 1
-    await other.partition.check(once)
+    await other.partition.beat(once, 0)
     async with looking(browser, showcase, width=360) as looked:
         await expect(looked.tile("results")).to_have_text("200")
         await expect(looked.page.locator("#coverage")).to_have_text(
@@ -550,15 +555,20 @@ async def test_without_a_stream_it_asks(browser: Browser) -> None:
 
 
 async def test_a_lost_connection_is_told(browser: Browser) -> None:
-    """When the worker is gone the page says since when, and keeps what it had."""
+    """When the worker is gone the page says since when, keeps what it had, and is not green."""
     showcase = await ordinary()
+    showcase.board.inputs = replace(showcase.board.inputs, rules=[WELL])
     async with showcase.served() as address:
         page = await browser.new_page()
         await page.clock.install()
         await page.goto(address)
         await expect(page.locator("#connection-text")).to_have_text("live")
+        await expect(page.locator("#verdict")).to_have_attribute("data-level", "ok")
     await page.clock.fast_forward(30_000)
 
+    await expect(page.locator("#verdict")).to_have_attribute("data-level", "unknown")
+    await expect(page.locator("#verdict-title")).to_have_text("This worker does not answer")
+    await expect(page.locator("#verdict-text")).to_contain_text("It said then: Nothing is wrong.")
     await expect(page.locator("#connection-text")).to_contain_text("no answer since")
     await expect(page.locator("#tile-results .value")).to_have_text("192")
 

@@ -22,8 +22,9 @@ TEMPLATE = "https://traces.example.org/project/{conversation_id}/view?tab=1"
         ("traces/{conversation_id}", "is not an http or https link"),
         ("javascript:alert({conversation_id})", "is not an http or https link"),
         ("https:///{conversation_id}", "is not an http or https link"),
-        ("https://traces.example.org/", "does not contain {conversation_id} after the host"),
-        ("https://{conversation_id}.example.org/", "does not contain {conversation_id} after"),
+        ("https://traces.example.org/", "must contain {conversation_id} after the host"),
+        ("https://{conversation_id}.example.org/", "must contain {conversation_id} after"),
+        ("https://{conversation_id}/{conversation_id}", "must contain {conversation_id} after"),
         ("https://example.org/{conversation_id}/{turn}", "contains a brace outside"),
         ("https://me:secret@example.org/{conversation_id}", "contains a user name"),
         ("https://example.org/a b/{conversation_id}", "contains a space or a control character"),
@@ -44,7 +45,13 @@ def test_settings_refuse_a_template_without_its_place(name: str) -> None:
         WebSettings.model_validate({name: "https://example.org/"})
 
 
-@given(st.text())
+@pytest.mark.parametrize("conversation", [".", ".."])
+def test_an_id_that_is_a_step_in_a_path_makes_no_link(conversation: str) -> None:
+    """A browser would go to another page of that host."""
+    assert filled(TEMPLATE, CONVERSATION, conversation) is None
+
+
+@given(st.text().filter(lambda text: text not in (".", "..")))
 def test_an_id_stays_one_part_of_the_path(conversation: str) -> None:
     """Whatever an id holds, host, query and the rest of the path are those of the template."""
     link = filled(checked(TEMPLATE, CONVERSATION), CONVERSATION, conversation)

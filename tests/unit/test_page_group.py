@@ -66,6 +66,7 @@ class TwoWorkers:
         self.two.seconds = self.one.seconds
         for worker in alive:
             await worker.partition.check(once)
+            await worker.partition.beat(once, 0)
 
     async def shown(self, **asked: Any) -> dict[str, Any]:
         """The page of the first worker, once all that it has begun to read is there."""
@@ -314,6 +315,26 @@ async def test_a_worker_without_partitions_shows_those_of_others() -> None:
     assert (shown["partitions"]["owned"], shown["partitions"]["total"]) == (0, 1)
 
 
+@pytest.mark.parametrize(
+    ("behind_ms", "problem"),
+    [
+        (120_000, ""),
+        (121_000, "partition 1: worker-1:9464 has read it only up to 2 min ago"),
+        (None, "partition 1: worker-1:9464 does not know yet how many records are left to read"),
+    ],
+)
+async def test_what_a_worker_that_is_behind_has_read_is_not_taken_for_all(
+    group: TwoWorkers, behind_ms: int | None, problem: str
+) -> None:
+    """A worker that is alive and far behind is named, and no agent is fine meanwhile."""
+    await group.two.partition.beat(once, behind_ms)
+    shown = await group.shown()
+
+    assert shown["partitions"]["problems"] == ([problem] if problem else [])
+    assert level(shown, "partitions") == ("warning" if problem else "ok")
+    assert shown["partitions"]["missing"] == ("partition 1" if problem else None)
+
+
 async def test_a_partition_that_moves_here_counts_once(group: TwoWorkers) -> None:
     """From the moment on in which this worker owns it, it is shown from memory."""
     await group.shown()
@@ -335,7 +356,7 @@ async def test_a_new_owner_is_not_taken_for_the_one_before(group: TwoWorkers) ->
         "partition 1: it is not known which worker works on it: it has just begun, or is of an "
         "earlier release"
     ]
-    await group.store.heartbeat(1, b"another", "worker-9:9464")
+    await group.store.heartbeat(1, b"another", "worker-9:9464", 0)
     await group.after(6, group.one)
     shown = await group.shown()
     assert shown["partitions"]["shares"][1]["worker"] == "worker-9:9464"

@@ -16,6 +16,7 @@ from stream_metrics.adapters.page.conditions import (
     WARNING,
     Finding,
 )
+from stream_metrics.adapters.page.group import Coverage
 from stream_metrics.adapters.page.operating import History, Operating
 from stream_metrics.adapters.page.rules import RULES, Rule, judge, verdict
 from stream_metrics.adapters.page.worker import Worker
@@ -302,6 +303,51 @@ def test_a_window_that_is_not_kept_is_not_judged(rule: Rule) -> None:
     assert rule.of_agent({"7d": srr(9_000, 9_000)}).level == UNKNOWN
 
 
+def test_a_rule_that_lacks_a_window_never_finds_all_well() -> None:
+    """It finds what the windows that are kept can tell, and says which one is not kept."""
+    usual = with_day(dict.fromkeys(("1m", "5m", "30m", "1h"), srr(9_000, 900)), srr(9_000, 900))
+    spike = usual | dict.fromkeys(("1m", "5m", "30m"), srr(9_000, 8_000))
+
+    def found(sums: dict[str, Sums], left_out: str) -> Finding:
+        judge_agent = BY_NAME["srr_spike"].of_agent
+        assert judge_agent is not None
+        return judge_agent({name: of for name, of in sums.items() if name != left_out})
+
+    assert found(usual, "").level == OK
+    assert found(spike, "1m").level == CRITICAL
+    for sums, window in ((spike, "5m"), (usual, "5m"), (usual, "1m")):
+        assert found(sums, window).level == UNKNOWN
+        assert found(sums, window).why.endswith(f"; the window {window} is not kept")
+
+
+@pytest.mark.parametrize("window", ["1h", "24h"])
+def test_labels_are_not_judged_without_their_windows(window: str) -> None:
+    """A window that is not kept is named, and not taken for one without labels."""
+    judge_agent = BY_NAME["labels_missing"].of_agent
+    assert judge_agent is not None
+    sums = {name: {"u": 9_000, "l": 9_000} for name in ("1h", "24h") if name != window}
+
+    assert judge_agent(sums) == Finding(UNKNOWN, f"the window {window} is not kept")
+
+
+def test_reranking_is_not_fine_before_it_is_known_what_is_usual() -> None:
+    """An hour in which it helped does not say whether it helped more on the day before."""
+    helped = {"kc": 500, "ks|shown": 1_100, "ks|baseline": 1_000}
+    found = agent("reranking_worse", {}, m5=helped, h1=helped)
+
+    assert found.level == UNKNOWN
+    assert found.why.startswith("NDCG after reranking is 110% of that before in 1h; 0 reranked")
+
+
+def test_partitions_are_not_all_there_before_their_number_is_known() -> None:
+    """No problem is known of partitions that nobody has counted."""
+    rule = BY_NAME["partitions"].of_worker
+    assert rule is not None
+    uncounted = Worker(Operating(0), History(), {}, coverage=Coverage((), None))
+
+    assert rule(uncounted).level == UNKNOWN
+
+
 def test_a_worker_that_is_not_ready_says_why() -> None:
     """Each reason of ``/readyz`` is in the sentence."""
     found = worker("not_ready", Operating(0), redis="cannot be reached")
@@ -378,7 +424,7 @@ def test_an_offset_gap_is_told_for_a_quarter_of_an_hour() -> None:
 
 
 def test_a_rule_has_the_worst_level_of_its_agents() -> None:
-    """Every agent's finding is there, the worst first; ``other`` is nobody and is left out."""
+    """Every agent's finding is there, the worst first; ``other`` is nobody and is not judged."""
     usual = srr(9_000, 900)
     good = with_day(dict.fromkeys(("1m", "5m", "30m", "1h"), usual), usual)
     bad = with_day({**good, "1m": srr(500, 400), "5m": srr(500, 400)}, usual)
@@ -388,7 +434,28 @@ def test_a_rule_has_the_worst_level_of_its_agents() -> None:
 
     spike = next(state for state in states if state["name"] == "srr_spike")
     assert spike["level"] == CRITICAL
-    assert [found["agent"] for found in spike["findings"]] == ["bad", "good"]
+    assert [(found["agent"], found["level"]) for found in spike["findings"]] == [
+        ("bad", CRITICAL),
+        ("other", UNKNOWN),
+        ("good", OK),
+    ]
+
+
+def test_results_of_agents_that_are_not_judged_keep_the_page_from_green() -> None:
+    """Agents without series of their own may be at fault, whatever is found for the others."""
+    usual = srr(9_000, 900)
+    good = with_day(dict.fromkeys(("1m", "5m", "30m", "1h"), usual), usual)
+    now, history = Operating(600, 0.0, 0.0, events=10, memory_bytes=1), History()
+    history.add(Operating(0))
+    rules = [rule for rule in RULES if rule.name in ("srr_spike", "dead_letters", "lag")]
+
+    def level(**agents: Any) -> str:
+        return verdict(judge(agents, Worker(now, history, {}), rules), {})["level"]
+
+    assert level(good=good) == OK
+    assert level(good=good, other={}) == UNKNOWN
+    assert level(good=good, other=good) == UNKNOWN
+    assert level(good=good, other={name: {} for name in good}) == OK
 
 
 def test_without_an_agent_rules_know_nothing() -> None:

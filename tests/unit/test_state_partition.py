@@ -491,22 +491,21 @@ async def test_markers_move_the_offset_alone() -> None:
 
 
 async def test_an_idle_partition_sends_heartbeats() -> None:
-    """Each look at its state tells the store who works on it, until another owner does."""
+    """They tell the store who works on it and how far behind, until another owner does."""
     store, letters = MemoryStore(), MemoryDeadLetters()
     store.clock = lambda: 1_000
     state = await opened(store, letters, 1_000, worker="host:9464")
-    await state.check(once)
+    await state.beat(once, None)
     first = await store.describe(0)
     store.clock = lambda: 6_000
-    await state.check(once)
+    await state.beat(once, 700)
     second = await store.describe(0)
     await store.claim(0, b"another", IDENTITY, {})
-    with pytest.raises(Lost, match="fenced"):
-        await state.check(once)
+    await state.beat(once, 0)
 
-    assert [(s.worker, s.beat_ms) for s in (first, second)] == [
-        ("host:9464", 1_000),
-        ("host:9464", 6_000),
+    assert [(s.worker, s.beat_ms, s.behind_ms) for s in (first, second)] == [
+        ("host:9464", 1_000, None),
+        ("host:9464", 6_000, 700),
     ]
     assert (await store.describe(0)).worker == ""
 

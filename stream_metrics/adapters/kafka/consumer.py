@@ -485,6 +485,9 @@ class LiveConsumer:
             async with self._answered(partition):
                 await self._hear_time(number)
                 await partition.check(self._patience)
+                await partition.beat(
+                    self._patience, self._lag.behind_ms(number, partition.positions)
+                )
                 await partition.advance(await self._passed(number), self._patience)
 
     async def _hear_time(self, number: int) -> None:

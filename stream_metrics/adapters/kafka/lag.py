@@ -118,6 +118,11 @@ class Lag:
             times.append(self._read_up_to_ms(place, position))
         return min(times, default=None)
 
+    def behind_ms(self, number: int, positions: Mapping[str, Position]) -> int | None:
+        """How long ago it was up to which every topic has been read; None if that is not known."""
+        read_up_to_ms = self.read_up_to_ms(number, positions)
+        return max(0, self._now_ms() - read_up_to_ms) if read_up_to_ms else None
+
     def _read_up_to_ms(self, place: TopicPartition, position: Position) -> int:
         """The same of one log: by the newest end that was passed, or by what was read since.
 

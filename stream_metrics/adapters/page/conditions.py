@@ -134,6 +134,7 @@ def rule(measure: Measure, conditions: Sequence[Condition]) -> AgentRule:
     """A rule of ``conditions``, the worst first: the first that is met is what it finds."""
     longest = conditions[-1].windows[-1]
     windows = {window for condition in conditions for window in condition.windows}
+    asked = windows | {c.labels for c in conditions if c.labels is not None}
 
     def judge(sums: ByWindow) -> Finding:
         for window in (longest, BASELINE, RECENT):
@@ -164,7 +165,12 @@ def rule(measure: Measure, conditions: Sequence[Condition]) -> AgentRule:
             return Finding(chosen.level, why)
         if certain:
             return Finding(UNKNOWN, f"{why}, but few labels have come in {chosen.labels}")
-        return Finding(OK, f"{why}, which may be chance" if met else why)
+        why = f"{why}, which may be chance" if met else why
+        if usual is None:  # the other conditions were not asked
+            return Finding(UNKNOWN, f"{why}; {_needed(measure, known)}")
+        if left_out := sorted(asked - sums.keys()):
+            return Finding(UNKNOWN, f"{why}; the window {left_out[0]} is not kept")
+        return Finding(OK, why)
 
     return judge
 
@@ -173,10 +179,7 @@ def _without_usual(
     measure: Measure, conditions: Sequence[Condition], sums: ByWindow, known: int
 ) -> Finding:
     """What can be said without knowing what is usual: whether fixed thresholds are exceeded."""
-    needed = (
-        f"{known} {measure.what} in {DAY_BEFORE}, {measure.enough_usual} are needed to know "
-        "what is usual"
-    )
+    needed = _needed(measure, known)
     limited = [
         (condition, condition.limit)
         for condition in conditions
@@ -195,6 +198,14 @@ def _without_usual(
         f"{why}, which is above {measure.say(limit)}; whether that is unusual cannot be told yet: "
         f"{needed}",
         above=True,
+    )
+
+
+def _needed(measure: Measure, known: int) -> str:
+    """How much the day before has, and how much would tell what is usual."""
+    return (
+        f"{known} {measure.what} in {DAY_BEFORE}, {measure.enough_usual} are needed to know "
+        "what is usual"
     )
 
 
@@ -375,9 +386,12 @@ reranking_worse: Final = rule(
 
 def labels_missing(sums: ByWindow) -> Finding:
     """Far fewer documents of an hour have a label than usual; no alert asks this."""
-    now = figures.coverage(sums.get(COVERED, {}))
+    for window in (COVERED, BASELINE):
+        if window not in sums:
+            return Finding(UNKNOWN, f"the window {window} is not kept")
+    now = figures.coverage(sums[COVERED])
     usual = figures.coverage(figures.day_before(sums))
-    if COVERED in sums and not now["whole"]:
+    if not now["whole"]:
         return Finding(NONE, f"no documents in {COVERED}")
     if not now["part"] and not usual["part"]:
         return Finding(UNKNOWN, f"no label has come in {BASELINE}")

@@ -18,6 +18,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import structlog
 
+from stream_metrics.adapters.page.thresholds import LAG_SECONDS
 from stream_metrics.adapters.redis.errors import StoreRefused
 from stream_metrics.engine.codec import decode_sums
 from stream_metrics.engine.config import WINDOW_BUCKETS, EngineConfig
@@ -150,10 +151,12 @@ class _Standing(NamedTuple):
 
     own: bool
     worker: str = ""
-    kind: Literal["current", "unread", "old", "replaced", "unnamed", "left"] = "current"
+    kind: Literal[
+        "current", "unread", "old", "replaced", "unnamed", "left", "unheard", "behind"
+    ] = "current"
     why: str = ""
 
-    def problem(self, age: float, silent: float) -> str:
+    def problem(self, age: float, silent: float, behind: float) -> str:
         """Why the figures are not there, or not as of now; empty if they are."""
         why = f" ({self.why})" if self.why else ""
         return {
@@ -165,6 +168,8 @@ class _Standing(NamedTuple):
             "earlier release",
             "left": f"no worker has worked on it for {_duration(silent)}; the last one was "
             f"{self.worker}",
+            "unheard": f"{self.worker} does not know yet how many records are left to read",
+            "behind": f"{self.worker} has read it only up to {_duration(behind)} ago",
         }[self.kind]
 
 
@@ -183,7 +188,7 @@ class _Held:
     silent_seconds: float | None = None
 
 
-WHOLE: Final = Coverage((), None)
+WHOLE: Final = Coverage((), 0)
 
 
 @dataclass(slots=True)
@@ -296,13 +301,18 @@ class Group:
             return _Standing(False, worker, "unnamed")
         if held.silent_seconds + now - held.at > OLD_SECONDS:
             return _Standing(False, worker, "left")
+        if held.state.behind_ms is None:
+            return _Standing(False, worker, "unheard")
+        if held.state.behind_ms > 1000 * LAG_SECONDS:
+            return _Standing(False, worker, "behind")
         return _Standing(False, worker)
 
     def _share(self, standing: _Standing, numbers: Sequence[int], now: float) -> Share:
         found = [self._held[n] for n in numbers if n in self._held and not standing.own]
         age = max((now - held.at for held in found), default=0.0)
         silent = max((now - held.at + (held.silent_seconds or 0) for held in found), default=0.0)
-        problem = standing.problem(age, silent)
+        behind = max((held.state.behind_ms or 0 for held in found), default=0) / 1000
+        problem = standing.problem(age, silent, behind)
         return Share(
             tuple(numbers),
             standing.worker,

@@ -158,7 +158,8 @@ RULES: Final = (
     Rule("not_ready", "Worker not ready", None, "/readyz gives a reason",
         'docs/guides/troubleshooting.md says what each reason means.', of_worker=worker.not_ready),
     Rule("partitions", "Partitions missing", None,
-        f"no worker works on a partition, or its figures could not be read for {OLD_SECONDS:.0f} s",
+        f"no worker works on a partition, its worker is more than {LAG_SECONDS} s behind, or its "
+        f"figures could not be read for {OLD_SECONDS:.0f} s",
         "Is the worker up that had it? /readyz of each worker says what it waits for.",
         of_worker=worker.partitions),
     Rule(
@@ -273,8 +274,10 @@ def _findings(rule: Rule, agents: Mapping[str, ByWindow], now: Worker) -> Iterat
         yield rule.of_worker(now)
     elif rule.of_agent is not None:
         for agent, sums in agents.items():
-            if agent != OTHER:  # a mixture has no usual behaviour
-                yield _without(now.coverage.missing, replace(rule.of_agent(sums), agent=agent))
+            found = replace(rule.of_agent(sums), agent=agent)
+            if agent == OTHER and found.level != NONE:  # a mixture has no usual behaviour
+                found = Finding(UNKNOWN, "agents without series of their own are not judged", agent)
+            yield _without(now.coverage.missing, found)
 
 
 def _without(missing: str, found: Finding) -> Finding:

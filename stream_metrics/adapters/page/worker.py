@@ -58,6 +58,8 @@ def not_ready(worker: Worker) -> Finding:
 def partitions(worker: Worker) -> Finding:
     """The figures are not of all partitions as of now."""
     problems = worker.coverage.problems
+    if worker.coverage.total is None and not problems:
+        return Finding(UNKNOWN, "it is not known yet how many partitions there are")
     if not problems:
         return Finding(OK, "figures are of all partitions")
     return Finding(WARNING, "; ".join(problems))

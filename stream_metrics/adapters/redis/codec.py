@@ -116,7 +116,7 @@ def _read_state(meta: Meta) -> PartitionState:
             int(event_time),
         )
     last_batch = meta.get(names.BATCH_ID, b"")
-    beat_ms, _, token = meta.get(names.BEAT, b"").partition(b" ")
+    beat_ms, behind_ms, token = (*meta.get(names.BEAT, b"").split(b" ", 2), b"", b"")[:3]
     alive = token == meta[names.TOKEN] and beat_ms.isdigit()
     return PartitionState(
         identity,
@@ -126,6 +126,7 @@ def _read_state(meta: Meta) -> PartitionState:
         frozen=names.FROZEN in meta,
         worker=meta.get(names.WORKER, b"").decode("utf-8", "replace") if alive else "",
         beat_ms=int(beat_ms) if alive else 0,
+        behind_ms=int(behind_ms) if alive and behind_ms.isdigit() else None,
     )
 
 

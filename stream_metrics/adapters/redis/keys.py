@@ -41,7 +41,7 @@ RETIRED: Final = b"retired:"  # + tag
 # fields of ``meta``
 TOKEN: Final = b"token"
 BATCH_ID: Final = b"batch"
-BEAT: Final = b"beat"  # time of the owner's last heartbeat, in ms, and its token
+BEAT: Final = b"beat"  # of the owner's last heartbeat: time, how far it is behind, its token
 WORKER: Final = b"worker"  # the name that came with it
 FROZEN: Final = b"frozen"  # the mark of who holds the namespace
 WIPING: Final = b"wiping"  # beside window names all that a wipe leaves there until its end

@@ -108,12 +108,15 @@ class RedisStore:
             state.buckets = await self._buckets(keys, meta)
             return state
 
-    async def heartbeat(self, partition: int, token: bytes, worker: str) -> None:
+    async def heartbeat(
+        self, partition: int, token: bytes, worker: str, behind_ms: int | None = None
+    ) -> None:
         """See ``StateStore.heartbeat``."""
         async with self._translating():
             keys = await self._keys(partition)
             if keys is not None:
-                arguments = [token, codec.text_bytes(worker)]
+                behind = b"" if behind_ms is None else b"%d" % behind_ms
+                arguments = [token, codec.text_bytes(worker), behind]
                 await self._heartbeat.run(self.client, [keys.meta], arguments)
 
     async def load(

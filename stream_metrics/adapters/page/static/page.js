@@ -125,6 +125,13 @@ function connection() {
   else if (!stream || stream.readyState === EventSource.CLOSED) text = `every ${ASK_SECONDS} s`;
   $("connection").dataset.state = state;
   if ($("connection-text").textContent !== text) $("connection-text").textContent = text;
+  if (shown && lost) showVerdict({ ...shown, verdict: lostVerdict(shown.verdict) });
+}
+
+/** What is wrong now is not known without an answer; what was wrong is still shown. */
+function lostVerdict({ level, title }) {
+  return { level: level === "ok" ? "unknown" : level, title: "This worker does not answer",
+    text: `What is below is as of ${clock(arrived / 1000, true)}. It said then: ${title}.` };
 }
 
 // -- what is shown --------------------------------------------------------------------------------

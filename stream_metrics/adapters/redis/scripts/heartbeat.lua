@@ -1,13 +1,13 @@
 -- The owner says that it works on the state partition now, by the server's clock.
 -- KEYS: meta
--- ARGV: token, the worker's name
+-- ARGV: token, the worker's name, by how many ms it is behind or ''
 -- Returns 1, or 0 without a write if the token is not the owner's. The note names the token, so that
 -- it is void as soon as another owner has claimed the partition.
 
 local NEEDED = {'HDEL', 'HGET', 'HSET'}
 local WITHOUT_KEY = {'TIME'}
 
-if #KEYS ~= 1 or #ARGV ~= 2 or ARGV[1] == '' then
+if #KEYS ~= 1 or #ARGV ~= 3 or ARGV[1] == '' then
   return redis.error_reply('ERR heartbeat: wrong arguments')
 end
 local refusal = denied(NEEDED, KEYS[1]) or denied(WITHOUT_KEY)
@@ -21,5 +21,5 @@ end
 local now = redis.call('TIME')
 local ms = string.format('%d%03d', now[1], math.floor(now[2] / 1000))
 redis.call('HDEL', KEYS[1], '') -- so that a full Redis takes the next write, too: see hold.lua
-redis.call('HSET', KEYS[1], 'beat', ms .. ' ' .. ARGV[1], 'worker', ARGV[2])
+redis.call('HSET', KEYS[1], 'beat', ms .. ' ' .. ARGV[3] .. ' ' .. ARGV[1], 'worker', ARGV[2])
 return 1
