@@ -113,6 +113,7 @@ def failing(lock: IO[str], helper: ThreadPoolExecutor, done: Path) -> None:
         raise ValueError("the merge fails")
 
 
+@pytest.mark.slow
 def test_after_an_error_nothing_more_is_begun(tmp_path: Path) -> None:
     """What a merge has given to processes is not worked off when the merge has failed."""
     done = tmp_path / "done"
