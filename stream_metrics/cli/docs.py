@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
+from stream_metrics.adapters.prometheus.catalogue import MOST_FIELDS
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.adapters.prometheus.windows import PREFIX
 from stream_metrics.cli.generation_docs import generation_section
@@ -122,9 +123,9 @@ def metrics_page() -> str:
 def prometheus_page() -> str:
     """The page about all that ``/metrics`` has."""
     head = (
-        "# Metrics in Prometheus\n\nWhat `/metrics` of a worker exports: window sums of the "
-        "quality metrics, and metrics of the worker's own work. "
-        "[Prometheus and Grafana](../guides/prometheus.md) shows how to use them.\n"
+        "# Metrics in Prometheus\n\nA worker exports window sums of the quality metrics and "
+        "metrics about itself on `/metrics`. To use them, see "
+        "[Prometheus and Grafana](../guides/prometheus.md).\n"
     )
     return _page(head, _series_section(), _queries_section(), _operations_section())
 
@@ -143,7 +144,7 @@ def _metric(metric: Metric) -> str:
         "",
         f"    {metric.formula}",
         "",
-        f"- in a row: `{where}`",
+        f"- field: `{where}`",
         f"- range: {metric.low:g} to {high}{'' if metric.unit == '1' else f', in {metric.unit}'}; "
         f"{metric.better} is better",
         f"- `null` when: {metric.none_means}",
@@ -201,9 +202,9 @@ def _example() -> str:
         lines.append(f"| {title} | " + " | ".join(_number(value) for value in row) + " |")
     lines += [
         "",
-        "The document with gain 1 in iteration 2 is labelled but not good: it adds to UR and "
-        "nothing to G.",
-        f"All good documents are there after {needed} iterations.",
+        "The document with gain 1 in iteration 2 is labelled but not good, so it counts in UR "
+        "but not in G.",
+        f"All good documents are retrieved after {needed} iterations.",
         "",
     ]
     return "\n".join(lines)
@@ -225,7 +226,7 @@ def _window_ratio(above: str, below: str, window: str = "5m") -> str:
 QUERIES: Final = (
     ("SRR", _window_ratio("duplicate_results", "results")),
     ("SRE, of settled iterations", _window_ratio("settled_good_results", "settled_results")),
-    ("Good gain an iteration", _window_ratio("settled_gain", "settled_iterations")),
+    ("Good gain per iteration", _window_ratio("settled_gain", "settled_iterations")),
     ("Share of documents with a label", _window_ratio("labelled_results", "unique_results")),
     (
         "Mean SRR over turns",
@@ -259,7 +260,7 @@ def _queries_section() -> str:
     lines = [
         "## Ratios in PromQL",
         "",
-        "Sums of several workers add up, because each partition has one owner.",
+        "Sums of several workers can be added, because each partition has one owner.",
         "",
     ]
     for title, query in QUERIES:
@@ -272,31 +273,31 @@ def _series_section() -> str:
     lines = [
         "## Window series in Prometheus",
         "",
-        "The worker exports sums over sliding windows of event time, as gauges. Each has the "
-        f"labels `agent` and `window` ({windows}; `metrics.windows` changes that) and those in the "
-        "table. A late label or a late search corrects the past, so that a gauge may fall.",
+        "The worker exports sums over sliding windows of event time as gauges. Each has the "
+        f"labels `agent` and `window` ({windows}; set by `metrics.windows`) and those in the "
+        "table. Late labels and searches correct the past, so a gauge can fall.",
         "",
-        f"Names begin with `{PREFIX}`. Make ratios from sums in PromQL; never average ratios.",
+        f"Names begin with `{PREFIX}`. Compute ratios from sums; never average ratios.",
         "",
-        "| name | more labels | windows | is |",
+        "| name | more labels | windows | meaning |",
         "|---|---|---|---|",
     ]
     lines += [_series_row(series) for series in CODES.values()]
     lines += [
         "",
-        "- **Billionths.** Real values are kept as whole numbers of 10⁻⁹: divide "
+        "- **Billionths.** Real values are stored as integers in units of 10⁻⁹. Divide "
         f"`{PREFIX}turn_metric_sum`, `{PREFIX}rerank_ndcg_sum` and `{PREFIX}retrieval_sum` by 1e9.",
-        "- **Zeros.** Every known agent has all its series from the start, with 0, in every window "
-        "of the table; `routed_searches` for the routes that it has taken. (Where that would be "
-        "more than the limit below, series other than those with `all` windows appear once they "
-        "are not 0.)",
-        "- **Settled** is an iteration of whose unique documents at least 90% are labelled. Use "
-        "the settled series for SRE and gain of the last minutes, so that a slow labeller does not "
-        "look like a bad search.",
-        "- **other.** At most 50 agents and 20 routes have series of their own; the rest is added "
-        "up under `other`.",
-        f"- A worker exports at most 20,000 window series. `{PREFIX}series` says how many there "
-        f"are; `streammetrics_agents_folded` and `{PREFIX}series_cut` say what that has cost.",
+        "- **Zeros.** A known agent has all its series from the start, at 0; `routed_searches` has "
+        "the routes it has taken. If that would exceed the limit below, only series with `all` "
+        "windows are exported at 0.",
+        "- **Settled** iterations have labels for at least 90% of their unique documents. Use the "
+        "settled series for recent SRE and gain, so that slow labelling does not look like bad "
+        "searches.",
+        "- **other.** At most 50 agents and 20 routes have their own series; the rest are summed "
+        "under `other`.",
+        f"- **Limit.** A worker exports at most 20,000 window series. `{PREFIX}series` is their "
+        f"number. `streammetrics_agents_folded` and `{PREFIX}series_cut` are above 0 if the limit "
+        "was reached.",
         "",
     ]
     return "\n".join(lines)
@@ -308,12 +309,13 @@ def _operations_section() -> str:
     lines = [
         "## Operational metrics",
         "",
-        "What the worker says of its own work. They begin at 0 with the process, and counters are "
-        "at-least-once: work that is done twice counts twice. Every label set is closed; only "
-        "`topic` and `partition` come from the settings. `/metrics` has `process_*` (CPU, memory, "
-        "start time) beside them.",
+        "Metrics about the worker itself. They start at 0 with the process. Counters are "
+        "at-least-once: repeated work is counted again. Label values are a fixed set, except that "
+        "`topic`, `partition` and `window` follow from the settings, and `field` has at most "
+        f"{MOST_FIELDS} names from events. `/metrics` also has `process_*` (CPU, memory, start "
+        "time).",
         "",
-        "| name | type | labels | is |",
+        "| name | type | labels | meaning |",
         "|---|---|---|---|",
     ]
     for family in registry.collect():
@@ -352,7 +354,7 @@ def settings_page() -> str:
     return "\n".join(parts)
 
 
-_HEAD: Final = ("| setting | environment | default | is |", "|---|---|---|---|")
+_HEAD: Final = ("| setting | environment | default | meaning |", "|---|---|---|---|")
 
 
 def settings() -> Iterator[tuple[str, FieldInfo]]:

@@ -11,32 +11,30 @@ from stream_metrics.metrics.words import ARTICLES, WORDS_VERSION
 _LANGUAGES: Final = ", ".join(f"`{language}`" for language in sorted(ARTICLES))
 
 _INTRO: Final = f"""\
-Metrics of a turn's answer, from recorded events: `turn_completed` brings answer, reference answers
-and question, and the searches bring the retrieved texts. `stream-metrics replay` computes them; the
-worker, which keeps no texts, does not. Rows are in `turns.jsonl`, one a turn with an answer, means
-over turns in `report.json`, with intervals by resampling conversations.
+Metrics of a turn's answer. `stream-metrics replay` computes them from recorded events:
+`turn_completed` has the answer, the reference answers and the question, and searches have the
+retrieved texts. The worker stores no texts and does not compute them. `turns.jsonl` has one row per
+turn with an answer; `report.json` has means over turns, with intervals that resample conversations.
 
-- **Tokens.** Lower case, without punctuation and articles, split at white space, as in SQuAD.
-  Punctuation is taken out and not replaced: `6,650` is one token. Chinese, Japanese and Korean
-  characters are a token each.
-- **Language.** That of `dimensions.language`, without its region; default English. There are
-  articles and stopwords of {_LANGUAGES},
-  and none of other languages. They are part of the definitions: `words_version` is {WORDS_VERSION}.
-- **Retrieved texts.** Of each unique result of the turn its title, and its content or else its
-  snippet. Of a document that was found several times, the first occurrence counts.
-- **Content words** are tokens that are no stopwords.
-- **Several reference answers.** Each metric takes the one where it is highest.
-- **Empty.** If answer and reference both have no token, they are the same: 1. Otherwise an answer
-  without tokens scores 0, and has no hallucination rate.
-- Support is overlap of words. It does not know whether a text says what the answer says.
+- **Tokens** are lower-case words without punctuation and articles, as in SQuAD. Punctuation is
+  removed, not replaced by a space: `6,650` is one token. Each Chinese, Japanese or Korean character
+  is a token.
+- **Language** is `dimensions.language` without its region, by default English. Articles and
+  stopwords exist for {_LANGUAGES}. Their version is `words_version`, now {WORDS_VERSION}.
+- **Retrieved texts** are the title and the content (or else the snippet) of each unique result of
+  the turn. Only a document's first occurrence counts.
+- **Content words** are tokens that are not stopwords.
+- **Several reference answers:** each metric is the highest value over them.
+- **Empty answers:** an answer without tokens scores 0 and has no hallucination rate. If the
+  reference has no tokens either, the score is 1.
 """
 
 _SEMANTIC: Final = """\
-SBERT and cross-encoder similarity are computed where `--sbert` or `--cross-encoder` names the
-folder of a model on this machine; they need `pip install 'stream-metrics[semantic]'`. Nothing is
-fetched. Texts go to the model as they are, in batches, an empty answer too. Values are rounded to
-six decimals, as the last bits depend on which texts a model gets at a time. That makes a replay's
-bytes the same in practice; unlike for all other figures it is no guarantee.
+For SBERT and cross-encoder similarity, pass the folder of a local model with `--sbert` or
+`--cross-encoder` and install the extra `stream-metrics[semantic]`. Nothing is downloaded. The model
+gets the original texts, including empty answers. Values are rounded to six decimals because a
+model's last bits depend on how texts are batched. Unlike all other figures, they are not guaranteed
+to be identical in each replay.
 """
 
 

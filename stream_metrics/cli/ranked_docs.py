@@ -11,21 +11,19 @@ from stream_metrics.metrics.ranking.names import Definition, Option, Value
 from stream_metrics.metrics.ranking.registry import CUTOFFS, DEEPER, DEFINITIONS, RANKED, SUITES
 
 _INTRO: Final = """\
-Metrics of rankings with judged results. [Evaluate a retriever](../guides/evaluation.md) says how to
-compute them. A metric's name may have options and a cut-off, as in `precision(rel=2)@5`.
-`precision_at_5` means `precision@5`, and case does not matter. Printed names omit options that have
-their default, and can be typed again.
+Metrics of ranked results with relevance judgements. To compute them, see
+[Evaluate a retriever](../guides/evaluation.md). A metric name can have options and a cut-off, as in
+`precision(rel=2)@5`. `precision_at_5` means `precision@5`, and case does not matter. Printed names
+omit default options and are valid input.
 
-- A document is *relevant* if its grade is at least 1 in qrels, or at least `metrics.good_gain` in
-  labels of results. The option `rel` changes that.
-- Grades below 0 count as 0. An unjudged result has gain 0 and keeps its rank.
-- A repeat of a document in the same ranking keeps its rank, has gain 0, and counts in denominators.
-- If nothing is relevant, or nothing was retrieved, the value is 0, unless the metric says `null`.
-- If relevance is estimated by overlap with a reference answer, the ground truth contains only what
-  was retrieved: metrics that need all of it are `null`, and NDCG is too high.
+- A document is *relevant* if its grade is at least `rel`.
+- Negative grades count as 0. An unjudged result has gain 0 and keeps its rank.
+- A repeated document keeps its rank, has gain 0, and counts in denominators.
+- If nothing is relevant or nothing was retrieved, the value is 0 unless the metric says `null`.
+- If relevance is estimated by overlap with a reference answer, only retrieved documents are known.
+  Metrics that need the full ground truth are `null`, and NDCG is too high.
 
-Out of scope: models of learning to rank, of clicks and dwell time; image, cross-modal and temporal
-metrics.
+Learning to rank, click models, and image, cross-modal and temporal metrics are out of scope.
 """
 
 SHARED: Final = ("rel", "judged_only")  # options that nearly all metrics take, explained once
@@ -33,23 +31,22 @@ SHARED: Final = ("rel", "judged_only")  # options that nearly all metrics take, 
 _LIVE: Final = f"""\
 ## Ranked metrics, live
 
-Each search is a ranking of its results. `metrics.retrieval` names metrics that the worker sums up
-over searches, such as `["ndcg@10", "recall@10", "mrr", "judged@10"]`: at most {MAX_RETRIEVAL}, by
-default none. The names of suites may stand among them.
+The worker treats each search as a ranking of its results and sums the metrics in
+`metrics.retrieval` over searches. List up to {MAX_RETRIEVAL} metrics or suites, such as
+`["ndcg@10", "recall@10", "mrr", "judged@10"]`. The default is none.
 
-- **Means.** Divide `{PREFIX}retrieval_sum` by 1e9 and by `{PREFIX}retrieval_count`: the mean over
-  searches. A search for which a metric is undefined is in neither.
-- **What is relevant** is the same for all searches of a turn. If the end of the turn brought
-  `relevant`, that is the whole ground truth, and results are found in it by `doc_id`. Otherwise it
-  is every document of the turn with a label, whichever search returned it. With neither of them the
-  turn's searches are not counted.
-- **Late labels.** A label or a ground truth that comes late, is revised or withdrawn corrects the
-  scores of all the turn's searches, in the windows that hold their time.
-- **Repeats.** A result repeats one above it if it is the same document, or has the same `doc_id`.
-- **Not live** are `max_ont_sim`, `fa=collection(N)`, a `max_grade` below {LARGEST_GRADE} or above
-  {LARGEST_NUMBER:,}, and a `beta` above {LARGEST_NUMBER:,}: settings with them are refused.
-- **Cost.** None unless a metric is named. Each has six series an agent. Redis holds one more digest
-  of each result, and a label makes the worker score all searches of its turn anew, once a batch.
+- **Means.** The mean over searches is `{PREFIX}retrieval_sum` / 1e9 / `{PREFIX}retrieval_count`.
+  Searches for which a metric is undefined are in neither.
+- **Ground truth** is shared by all searches of a turn. If `turn_completed` has `relevant`, that is
+  the full ground truth, matched by `doc_id`. Otherwise it is every labelled document of the turn,
+  whichever search returned it. Without either, the turn's searches are not counted.
+- **Late labels.** A late, revised or withdrawn label or ground truth corrects the scores of all
+  searches of the turn, in the windows that contain them.
+- **Repeats.** A result repeats an earlier one if it is the same document or has the same `doc_id`.
+- **Not available live:** `max_ont_sim`, `fa=collection(N)`, `max_grade` below {LARGEST_GRADE} or
+  above {LARGEST_NUMBER:,}, and `beta` above {LARGEST_NUMBER:,}. Settings with these are rejected.
+- **Cost.** Each metric adds six series per agent. Redis stores one more digest per result, and a
+  batch with labels rescores all searches of the labelled turns.
 """
 
 
@@ -63,7 +60,7 @@ def _shared() -> str:
     """The options that are explained once; a test holds that they are the same everywhere."""
     options = {option.name: option for one in DEFINITIONS for option in one.options}
     lines = [f"- option `{name}`: {_option(options[name])}" for name in SHARED]
-    return "\n".join(["Most metrics take these options:", "", *lines, ""])
+    return "\n".join(["Most metrics have these options:", "", *lines, ""])
 
 
 def _definition(definition: Definition) -> str:
@@ -83,11 +80,11 @@ def _definition(definition: Definition) -> str:
             for option in definition.options
             if option.name not in SHARED
         ),
-        *([f"- options as above: {', '.join(shared)}"] if shared else []),
+        *([f"- common options: {', '.join(shared)}"] if shared else []),
         f"- range: {metric.low:g} to {high}; {metric.better} is better",
         f"- `null` when: {metric.none_means}",
         *(
-            [f"- printed with it: {', '.join(f'`{name}`' for name in definition.beside)}"]
+            [f"- printed together with: {', '.join(f'`{name}`' for name in definition.beside)}"]
             if definition.beside
             else []
         ),
@@ -107,8 +104,10 @@ def _names(definition: Definition) -> str:
 
 
 def _option(option: Option) -> str:
-    default = "" if option.default is None else f", default {_value(option.default)}"
-    return f"{option.help} {option.takes()[0].upper()}{option.takes()[1:]}{default}."
+    words = ", ".join(f"`{choice}`" for choice in option.choices)
+    takes = "one of " + words + ", `collection(N)`" * option.collection if words else option.takes()
+    default = "" if option.default is None else f"; default `{_value(option.default)}`"
+    return f"{option.help} Takes {takes}{default}."
 
 
 def _value(value: Value) -> str:
@@ -122,7 +121,7 @@ def _suites() -> str:
     lines = [
         "## Suites",
         "",
-        "Names that stand for several metrics. Usual cut-offs are "
+        "A suite is a name for several metrics. Its usual cut-offs are "
         f"{cutoffs}, and {', '.join(map(str, DEEPER))} for precision and recall.",
         "",
         "| suite | metrics |",

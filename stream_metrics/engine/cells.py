@@ -56,67 +56,68 @@ _ORIGIN: Final = ("5m", "1h")
 
 # Series codes are ``CODE`` or ``CODE|label|label``. They are part of the stored format.
 CODES: Final[dict[str, Series]] = {
-    "r": Series("results", help="Results that searches returned"),
+    "r": Series("results", help="Results returned by searches"),
     "u": Series("unique_results", help="Results that were the first of their document in the turn"),
-    "d": Series("duplicate_results", help="Results whose document the turn had seen before"),
-    "g": Series("good_results", help="Unique documents whose label is good"),
+    "d": Series("duplicate_results", help="Results whose document the turn had already returned"),
+    "g": Series("good_results", help="Unique documents labelled good"),
     "l": Series("labelled_results", help="Unique documents that have a label"),
-    "i": Series("iterations", help="Iterations that searched"),
-    "s": Series("searches", help="Searches made"),
-    "t": Series("turns", help="Turns that searched, each at its last iteration"),
+    "i": Series("iterations", help="Iterations with a search"),
+    "s": Series("searches", help="Searches"),
+    "t": Series("turns", help="Turns with a search, each at its last iteration"),
     "G": Series("gain", help="Gain of good documents, each counted once"),
-    "si": Series("settled_iterations", help="Iterations whose documents are labelled but for few"),
+    "si": Series("settled_iterations", help="Iterations with labels for at least 90% of documents"),
     "sr": Series("settled_results", help="Results of settled iterations"),
     "sg": Series("settled_good_results", help="Good unique documents of settled iterations"),
     "sG": Series("settled_gain", help="Gain of settled iterations"),
     "ts": Series(
         "turn_metric_sum", ("metric",), _MACRO,
-        "A metric at the last iteration, summed over turns, in billionths", (TURN_METRICS,),
+        "Sum of a metric over turns, at their last iteration, in billionths", (TURN_METRICS,),
     ),
     "tc": Series(
-        "turn_metric_count", ("metric",), _MACRO, "Turns for which a metric is defined",
+        "turn_metric_count", ("metric",), _MACRO, "Turns for which the metric is defined",
         (TURN_METRICS,),
     ),
     "ir": Series(
-        "iteration_results", ("iteration",), _CURVE, "Results, by the iteration that returned them",
+        "iteration_results", ("iteration",), _CURVE, "Results by the iteration that returned them",
         (ITERATIONS,),
     ),
     "id": Series(
         "iteration_duplicate_results", ("iteration",), _CURVE,
-        "Duplicate results, by the iteration that returned them", (ITERATIONS,),
+        "Duplicate results by the iteration that returned them", (ITERATIONS,),
     ),
     "iG": Series(
         "iteration_gain", ("iteration",), _CURVE,
-        "Gain, by the iteration that first returned the document", (ITERATIONS,),
+        "Gain by the iteration that first returned the document", (ITERATIONS,),
     ),
     "D": Series(
         "duplicates", ("entity_type", "evidence", "span"), _ORIGIN,
-        "Duplicate results, by what proves them and where the document was seen first",
+        "Duplicate results by evidence and by where the document was first returned",
         (DUPLICATE_TYPES, EVIDENCE, SPANS),
     ),
     "q": Series(
         "gate_decisions", ("decision", "needed"), _MACRO,
-        "Decisions to search or to skip, by whether a search was needed", (GATES, ANSWERS),
+        "Decisions to search or skip, by whether a search was needed", (GATES, ANSWERS),
     ),
     "R": Series(
         "routed_searches", ("route", "correct"), _MACRO,
-        "Searches sent down a route, by whether it was the best one", (None, ANSWERS),
+        "Searches by route and by whether it was the best one", (None, ANSWERS),
     ),
     "ks": Series(
         "rerank_ndcg_sum", ("order",), _MACRO,
-        "NDCG of the order shown and of the one before reranking, summed, in billionths",
+        "Sum of NDCG over searches, after or before reranking, in billionths",
         (ORDERS,),
     ),
     "kc": Series(
-        "rerank_ndcg_count", (), _MACRO, "Searches whose two orders could be compared"
+        "rerank_ndcg_count", (), _MACRO,
+        "Searches whose orders before and after reranking could be compared",
     ),
     "rs": Series(
         "retrieval_sum", ("metric",), _MACRO,
-        "A metric of `metrics.retrieval`, summed over searches, in billionths", (None,),
+        "Sum over searches of a metric in `metrics.retrieval`, in billionths", (None,),
     ),
     "rc": Series(
         "retrieval_count", ("metric",), _MACRO,
-        "Searches for which a metric of `metrics.retrieval` is defined", (None,),
+        "Searches for which the metric is defined", (None,),
     ),
 }  # fmt: skip
 

@@ -226,7 +226,7 @@ _SQUAD: Final = (
     "Rajpurkar et al., SQuAD: 100,000+ questions for machine comprehension of text, EMNLP 2016."
 )
 _BEST: Final = "; the highest over the reference answers"
-_SUPPORT: Final = "This project's own: overlap with what was retrieved, whatever the answer means."
+_SUPPORT: Final = "This project's own. It compares words, not meaning."
 
 
 def _metric(
@@ -258,63 +258,63 @@ def _metric(
 
 DEFINITIONS: Final[tuple[Definition, ...]] = (
     Definition(
-        _metric("exact_match", "Exact match", "Whether the answer is a reference answer.",
+        _metric("exact_match", "Exact match", "Whether the answer equals a reference answer.",
                 "1 if the tokens are the same, else 0" + _BEST, _NO_REFERENCE, _SQUAD),
         exact_match,
     ),
     Definition(
-        _metric("token_f1", "Token F1", "Tokens that the answer shares with a reference answer.",
+        _metric("token_f1", "Token F1", "F1 of the tokens that answer and reference share.",
                 "2 * shared / (tokens of answer + tokens of reference)" + _BEST, _NO_REFERENCE,
                 _SQUAD),
         token_f1,
     ),
     Definition(
-        _metric("rouge_l", "ROUGE-L F1", "Tokens shared with a reference answer, in its order.",
-                "2 * LCS / (tokens of answer + tokens of reference), LCS the length of the "
-                "longest common subsequence" + _BEST, _NO_REFERENCE,
+        _metric("rouge_l", "ROUGE-L F1", "F1 of the longest common subsequence of tokens.",
+                "2 * LCS / (tokens of answer + tokens of reference)" + _BEST, _NO_REFERENCE,
                 "Lin, ROUGE: a package for automatic evaluation of summaries, ACL workshop, 2004; "
-                "precision and recall weigh the same."),
+                "precision and recall have equal weight."),
         rouge_l,
     ),
     Definition(
-        _metric("answer_relevance", "Answer relevance", "Whether the answer is about the question.",
+        _metric("answer_relevance", "Answer relevance",
+                "F1 of the tokens that answer and question share.",
                 "2 * shared / (tokens of answer + tokens of question)",
                 "there is no answer, or no question",
-                "Token F1 as above, between answer and question."),
+                "This project's own."),
         answer_relevance,
     ),
     Definition(
         _metric("support_coverage", "Support coverage",
-                "Share of the answer's distinct content words that were retrieved.",
+                "Share of the answer's distinct content words that occur in retrieved texts.",
                 "distinct content words in the retrieved texts / distinct content words of the "
                 "answer",
-                f"{_NO_TEXT}; or the answer has stopwords only", _SUPPORT),
+                f"{_NO_TEXT}, or the answer has only stopwords", _SUPPORT),
         support_coverage,
     ),
     Definition(
         _metric("support_density", "Support density",
-                "Share of all tokens of the answer that were retrieved.",
+                "Share of the answer's tokens that occur in retrieved texts.",
                 "tokens in the retrieved texts / tokens of the answer", _NO_TEXT, _SUPPORT),
         support_density,
     ),
     Definition(
         _metric("hallucination_rate", "Hallucination rate",
-                "Share of all tokens of the answer that were not retrieved.",
-                "1 - support density", f"{_NO_TEXT}; or the answer is empty", _SUPPORT,
+                "Share of the answer's tokens that do not occur in retrieved texts.",
+                "1 - support density", f"{_NO_TEXT}, or the answer is empty", _SUPPORT,
                 better="lower"),
         hallucination_rate,
     ),
     Definition(
         _metric("sbert_similarity", "SBERT similarity",
-                "How near the answer's meaning is to that of a reference answer.",
+                "How close in meaning answer and reference answer are, by their embeddings.",
                 "cosine of the two sentence embeddings" + _BEST, _NO_REFERENCE,
                 "Reimers and Gurevych, Sentence-BERT, EMNLP 2019.", low=-1.0),
     ),
     Definition(
         _metric("cross_encoder_similarity", "Cross-encoder similarity",
-                "The same by a model that reads both texts at once.",
+                "The same, by a model that reads both texts together.",
                 "the model's score of (answer, reference)" + _BEST, _NO_REFERENCE,
-                "The scale is the model's own.", low=float("-inf"), high=None),
+                "The model defines the scale.", low=float("-inf"), high=None),
     ),
 )  # fmt: skip
 

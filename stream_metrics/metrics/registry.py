@@ -46,56 +46,59 @@ class Metric:
 
 
 _DISCOUNT: Final = (
-    "Discount 1 / log2(i + 1): Järvelin and Kekäläinen, Cumulated gain-based evaluation of IR "
-    "techniques, ACM TOIS 20(4), 2002, taken over iterations instead of ranks."
+    "Järvelin and Kekäläinen, Cumulated gain-based evaluation of IR techniques, ACM TOIS 20(4), "
+    "2002; here the discount applies to iterations instead of ranks."
 )
 _NDCG: Final = (
-    "NDCG: Järvelin and Kekäläinen, Cumulated gain-based evaluation of IR techniques, "
-    "ACM TOIS 20(4), 2002; linear gains."
+    "Järvelin and Kekäläinen, Cumulated gain-based evaluation of IR techniques, ACM TOIS 20(4), "
+    "2002; NDCG with linear gains."
 )
-_RATIO_NONE: Final = "nothing to divide by"
+_RATIO_NONE: Final = "the denominator is 0"
 
 METRICS: Final[tuple[Metric, ...]] = (
-    Metric("cg", "CG", "Good gain that the turn has gathered so far.", "sum of G_k, k = 1..i",
+    Metric("cg", "CG", "Total gain of the good documents found so far.", "sum of G_k, k = 1..i",
            "gain", "higher"),
-    Metric("rg", "RG", "Good gain an iteration.", "CG@i / i", "gain", "higher", high=None,
+    Metric("rg", "RG", "Good gain per iteration.", "CG@i / i", "gain", "higher", high=None,
            turn_windows=True),
-    Metric("dcg", "DCG", "Good gain, worth less the later it comes.",
+    Metric("dcg", "DCG", "CG in which later iterations count less.",
            "sum of G_k / log2(k + 1), k = 1..i", "gain", "higher",
            reference=_DISCOUNT),
-    Metric("drg", "DRG", "Discounted good gain an iteration.", "DCG@i / i", "gain", "higher",
+    Metric("drg", "DRG", "Discounted good gain per iteration.", "DCG@i / i", "gain", "higher",
            turn_windows=True,
            reference=_DISCOUNT),
-    Metric("avg_gain", "AvgGain", "Good gain a result, of one iteration; 0 without results.",
+    Metric("avg_gain", "AvgGain", "Good gain per result of one iteration; 0 without results.",
            "G_i / R_i", "gain", "higher", high=4.0),
-    Metric("rag", "RAG", "Mean over the iterations of good gain a result.",
+    Metric("rag", "RAG", "Mean of AvgGain over the iterations.",
            "(sum of AvgGain_k, k = 1..i) / i", "gain", "higher", high=4.0, turn_windows=True),
-    Metric("drag", "DRAG", "The same, worth less the later it comes.",
+    Metric("drag", "DRAG", "RAG in which later iterations count less.",
            "(sum of AvgGain_k / log2(k + 1), k = 1..i) / i", "gain", "higher", high=4.0,
            turn_windows=True,
            reference=_DISCOUNT),
-    Metric("sre", "SRE", "Search result efficiency: share of results that were new and good.",
+    Metric("sre", "SRE", "Search result efficiency: share of results that are new and good.",
            "GR@i / R@i", "1", "higher", high=1.0, turn_windows=True),
-    Metric("sre_upper", "SRE upper bound", "Where SRE can still rise to as labels come.",
+    Metric("sre_upper", "SRE upper bound",
+           "What SRE would be if every unlabelled document were good.",
            "(GR@N + unlabelled unique documents) / R@N", "1", "higher", high=1.0),
-    Metric("srr", "SRR", "Search result redundancy: share of results seen before in the turn.",
+    Metric("srr", "SRR",
+           "Search result redundancy: share of results that repeat a document of the turn.",
            "DupR@i / R@i", "1", "lower", high=1.0, turn_windows=True),
     Metric("iterations_for_all_good_results", "Iterations for all good results",
-           "Iterations until every good document had been retrieved, at most 100.",
+           "Number of iterations until all good documents were retrieved, at most 100.",
            "min(k, 100), k the smallest i at which all are retrieved", "iterations", "lower",
            low=1.0, high=100.0, turn_windows=True,
-           none_means="no good document is known, or no result carries a doc_id (qrels)"),
+           none_means="no good document is known, or, with qrels, no result has a `doc_id`"),
     Metric("gate_efficiency", "Gate efficiency",
-           "Share of labelled gate decisions that rightly skipped a search.",
+           "Share of labelled gate decisions that correctly skipped a search.",
            "correct skips / labelled decisions", "1", "higher", high=1.0,
            family=ROUTING_AND_GATING, none_means=_RATIO_NONE),
-    Metric("gate_accuracy", "Gate accuracy", "Share of labelled gate decisions that were right.",
+    Metric("gate_accuracy", "Gate accuracy", "Share of labelled gate decisions that were correct.",
            "(correct skips + correct searches) / labelled decisions", "1", "higher", high=1.0,
            family=ROUTING_AND_GATING, none_means=_RATIO_NONE),
-    Metric("skip_precision", "Skip precision", "Share of labelled skips that missed nothing.",
+    Metric("skip_precision", "Skip precision",
+           "Share of labelled skips where no search was needed.",
            "correct skips / (correct skips + missed)", "1", "higher", high=1.0,
            family=ROUTING_AND_GATING, none_means=_RATIO_NONE),
-    Metric("skip_recall", "Skip recall", "Share of needless searches that the gate avoided.",
+    Metric("skip_recall", "Skip recall", "Share of unneeded searches that the gate skipped.",
            "correct skips / (correct skips + wasted)", "1", "higher", high=1.0,
            family=ROUTING_AND_GATING, none_means=_RATIO_NONE),
     Metric("routing_accuracy", "Routing accuracy",
@@ -103,8 +106,7 @@ METRICS: Final[tuple[Metric, ...]] = (
            "searches with selected = optimal / labelled routed searches", "1", "higher", high=1.0,
            family=ROUTING_AND_GATING, none_means=_RATIO_NONE),
     Metric("reranking_improvement", "Reranking improvement",
-           "How much the order shown gains over the order before reranking; blind to what the "
-           "reranker cut.",
+           "Relative change of NDCG by reranking. Results that the reranker removed do not count.",
            "(mean NDCG shown - mean NDCG baseline) / mean NDCG baseline", "1", "higher",
            low=-1.0, family=ROUTING_AND_GATING,
            none_means="no search has two ranked results and a label, or the baseline is 0",

@@ -25,28 +25,27 @@ _ANSWERED: Final = "~yes|no"
 DECISIONS = Board(
     "stream-metrics-decisions",
     "stream-metrics / Gating and routing",
-    "Whether searches are made when they are needed, and where they go.",
+    "Whether the gate searches when it should, and which routes searches take.",
     [
         Row(
             "Gate, by agent",
             [
                 Panel(
-                    "Skip rate", "Share of the gate's decisions that skip the search.",
+                    "Skip rate", "Share of gate decisions that skip the search.",
                     [Query(share(_gate(decision="skip"), _gate()), AGENT)], "percentunit",
                     maximum=1,
                 ),
                 Panel(
                     "Missed searches",
-                    "Share of the labelled decisions in which the gate skipped a search that was "
-                    "needed.",
+                    "Share of labelled decisions that skipped a search that was needed.",
                     [Query(
                         share(_gate(decision="skip", needed="yes"), _gate(needed=_ANSWERED)), AGENT
                     )],
                     "percentunit", thresholds=(MISSED["5m"],), maximum=1,
                 ),
                 Panel(
-                    "Needless searches",
-                    "Share of the labelled decisions in which the gate searched without need.",
+                    "Unneeded searches",
+                    "Share of labelled decisions that searched when no search was needed.",
                     [Query(
                         share(_gate(decision="search", needed="no"), _gate(needed=_ANSWERED)), AGENT
                     )],
@@ -54,14 +53,15 @@ DECISIONS = Board(
                 ),
                 Panel(
                     "Gate efficiency",
-                    "Share of the labelled decisions that skip a search which is not needed.",
+                    "Share of labelled decisions that correctly skipped a search.",
                     [Query(
                         share(_gate(decision="skip", needed="no"), _gate(needed=_ANSWERED)), AGENT
                     )],
                     "percentunit", width=12, maximum=1,
                 ),
                 Panel(
-                    "Gate decisions", "Decisions, by what they say and what was needed.",
+                    "Gate decisions",
+                    "Decisions to search or skip, by whether a search was needed.",
                     [Query(
                         window("gate_decisions", "decision, needed"),
                         "{{decision}}, needed: {{needed}}",
@@ -74,7 +74,7 @@ DECISIONS = Board(
             "Routes",
             [
                 Panel(
-                    "Routing rate by route", "Share of the routed searches that took the route.",
+                    "Routing rate by route", "Share of routed searches that took each route.",
                     [Query(
                         f"{_routes('route')} / on() group_left() ({_routes('')} > 0)", "{{route}}"
                     )],
@@ -82,7 +82,7 @@ DECISIONS = Board(
                 ),
                 Panel(
                     "Routing accuracy by agent",
-                    "Share of the labelled routed searches that took the best route.",
+                    "Share of labelled, routed searches that took the best route.",
                     [Query(
                         share(_routes("agent", correct="yes"), _routes("agent", correct=_ANSWERED)),
                         AGENT,
@@ -91,7 +91,7 @@ DECISIONS = Board(
                 ),
                 Panel(
                     "Routing accuracy by route",
-                    "Share of the labelled searches of the route for which it was the best.",
+                    "Share of labelled searches on each route for which it was the best route.",
                     [Query(
                         share(_routes("route", correct="yes"), _routes("route", correct=_ANSWERED)),
                         "{{route}}",

@@ -19,24 +19,24 @@ DEDUPLICATION = Board(
             "Duplicates in the window",
             [
                 Panel(
-                    "By evidence", "Duplicate results, by what proves them.",
+                    "By evidence", "Duplicate results by the evidence that identified them.",
                     [Query(window("duplicates", "evidence"), "{{evidence}}")],
                     "short", stacked=True,
                 ),
                 Panel(
-                    "By where the document was seen first",
-                    "In the same iteration (overlapping queries or indexes), or in an earlier one "
-                    "(the agent asks again).",
+                    "By first occurrence",
+                    "Whether the document was first returned in the same iteration (overlapping "
+                    "queries or indexes) or in an earlier one (the agent repeats itself).",
                     [Query(window("duplicates", "span"), "{{span}}")], "short", stacked=True,
                 ),
                 Panel(
-                    "By type of entity", "Duplicate results, by the type of what was found.",
+                    "By entity type", "Duplicate results by entity type.",
                     [Query(window("duplicates", "entity_type"), "{{entity_type}}")],
                     "short", stacked=True,
                 ),
                 Panel(
-                    "Share found earlier, by agent",
-                    "Share of the duplicates whose document an earlier iteration had found.",
+                    "Share from earlier iterations, by agent",
+                    "Share of duplicates whose document an earlier iteration had returned.",
                     [Query(
                         share(
                             window("duplicates", "agent", span="earlier_iteration"),
@@ -53,12 +53,12 @@ DEDUPLICATION = Board(
             [
                 Panel(
                     "Candidates by key",
-                    "Pairs of results a second that share a candidate key, by its kind.",
+                    "Pairs of results per second that share a candidate key, by kind of key.",
                     [Query(rate("streammetrics_dedup_candidates_total", "key"), "{{key}}")], "ops",
                 ),
                 Panel(
                     "Verdicts by step",
-                    "Pairs compared a second, by the step that decided and what it said.",
+                    "Pairs compared per second, by deciding step and verdict.",
                     [Query(
                         rate("streammetrics_dedup_verdicts_total", "step, verdict"),
                         "{{step}}: {{verdict}}",
@@ -66,7 +66,8 @@ DEDUPLICATION = Board(
                     "ops",
                 ),
                 Panel(
-                    "Verdicts by type of entity", "Pairs compared a second.",
+                    "Verdicts by entity type",
+                    "Pairs compared per second, by entity type and verdict.",
                     [Query(
                         rate("streammetrics_dedup_verdicts_total", "entity_type, verdict"),
                         "{{entity_type}}: {{verdict}}",
@@ -74,17 +75,17 @@ DEDUPLICATION = Board(
                     "ops",
                 ),
                 Panel(
-                    "What looks wrong",
-                    "A second: results with more candidates than are compared, documents matched "
-                    "in one member and contradicted in another, duplicates whose text differs, and "
-                    "URLs that could not be parsed.",
+                    "Anomalies",
+                    "Per second: results with too many candidates to compare all, documents of "
+                    "which a result matched one member and contradicted another, duplicates whose "
+                    "texts differ, and invalid URLs.",
                     [
                         Query(rate("streammetrics_dedup_truncated_total"), "too many candidates"),
                         Query(rate("streammetrics_dedup_contradictions_total"), "contradictions"),
                         Query(
                             rate("streammetrics_same_document_other_text_total"), "text differs"
                         ),
-                        Query(rate("streammetrics_urls_unparsed_total"), "URL not parsed"),
+                        Query(rate("streammetrics_urls_unparsed_total"), "invalid URL"),
                     ],
                     "ops", width=24,
                 ),

@@ -23,22 +23,22 @@ _LAST_GOOD: Final = "iterations_for_all_good_results_"
 ITERATIONS = Board(
     "stream-metrics-iterations",
     "stream-metrics / Iterations",
-    "Which iteration stops paying, and how many are needed.",
+    "Up to which iteration searching pays off, and how many a turn needs.",
     [
         Row(
-            "By number of the iteration",
+            "By iteration number",
             [
                 Panel(
                     "SRR by iteration",
-                    "Share of the results of the first, second, … iteration of turns that the turn "
-                    "had seen before.",
+                    "Share of results of the first, second, … iteration whose document the turn "
+                    "had already returned.",
                     [_SRR_BY_ITERATION],
                     "percentunit", "bargauge", 12, 9, maximum=1,
                 ),
                 Panel(
-                    "Gain a result by iteration",
-                    "Gain of good documents first found by the first, second, … iteration, by its "
-                    "results. Where it falls to nothing, further iterations do not pay.",
+                    "Gain per result by iteration",
+                    "Gain of good documents first found in the first, second, … iteration, divided "
+                    "by its results. Near zero, more iterations do not pay off.",
                     [Query(
                         ratio(_by_iteration("gain"), _by_iteration("results")),
                         "iteration {{iteration}}",
@@ -46,18 +46,19 @@ ITERATIONS = Board(
                     "short", "bargauge", 12, 9, decimals=3,
                 ),
                 Panel(
-                    "SRR by iteration over time", "As above, over time.",
+                    "SRR by iteration over time",
+                    "SRR of the first, second, … iteration over time.",
                     [_SRR_BY_ITERATION],
                     "percentunit", width=12,
                 ),
                 Panel(
                     "Gain by iteration over time",
-                    "Gain of good documents, by the iteration that first found them.",
+                    "Gain of good documents by the iteration that first found them.",
                     [Query(_by_iteration("gain"), "iteration {{iteration}}")],
                     "short", width=12, stacked=True,
                 ),
                 Panel(
-                    "Results by iteration", "Results, by the iteration that returned them.",
+                    "Results by iteration", "Results by the iteration that returned them.",
                     [Query(_by_iteration("results"), "iteration {{iteration}}")],
                     "short", width=24, stacked=True,
                 ),
@@ -67,27 +68,28 @@ ITERATIONS = Board(
             "Turns, by agent",
             [
                 Panel(
-                    "Iterations a turn", "Iterations that searched, by turns that searched.",
+                    "Iterations per turn",
+                    "Iterations with a search, divided by turns with a search.",
                     [Query(ratio(window("iterations", "agent"), window("turns", "agent")), AGENT)],
                     "short", decimals=2,
                 ),
                 Panel(
-                    "Iterations to all good results (known by qrels)",
-                    "Mean number of the iteration by which a turn had found every good document "
-                    "that its qrels name; turns that found them all.",
+                    "Iterations for all good results (in qrels)",
+                    "Mean number of iterations until a turn had found all good documents in its "
+                    "qrels, over turns that found them all.",
                     [turn_mean(_LAST_GOOD + "qrels", "$window")], "short", decimals=2,
                 ),
                 Panel(
-                    "Iterations to all good results (of those found)",
-                    "Mean number of the iteration that brought a turn's last good document.",
+                    "Iterations for all good results (retrieved)",
+                    "Mean number of iterations until a turn's last good document.",
                     [turn_mean(_LAST_GOOD + "retrieved", "$window")], "short", decimals=2,
                 ),
                 Panel(
-                    "RG", "Good gain an iteration; mean over turns.",
+                    "RG", "Good gain per iteration, averaged over turns.",
                     [turn_mean("rg", "$window")], "short", width=12,
                 ),
                 Panel(
-                    "DRG", "As RG, an iteration worth less the later it comes; mean over turns.",
+                    "DRG", "RG in which later iterations count less, averaged over turns.",
                     [turn_mean("drg", "$window")], "short", width=12,
                 ),
             ],

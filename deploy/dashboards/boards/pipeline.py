@@ -13,31 +13,31 @@ _LAG: Final = "streammetrics_consumer_lag_seconds"
 PIPELINE = Board(
     "stream-metrics-pipeline",
     "stream-metrics / Pipeline health",
-    "Whether the workers keep up, what they wait for, and what they set aside.",
+    "Whether workers keep up, what they wait for, and what they reject.",
     [
         Row(
             "Now",
             [
                 Panel(
-                    "Workers ready", "Workers that read and write.",
+                    "Workers ready", "Workers that are reading and writing.",
                     [Query(total("streammetrics_ready"))], "short", "stat", 4, 4, decimals=0,
                 ),
                 Panel(
-                    "Oldest record unread", "Age of the oldest record that is not read yet.",
+                    "Oldest unread record", "Age of the oldest unread record.",
                     [Query(f"max({select(_LAG)})")], "s", "stat", 4, 4, thresholds=(LAG_SECONDS,),
                 ),
                 Panel(
-                    "Partitions owned", "State partitions that some worker owns.",
+                    "Partitions owned", "State partitions owned by a worker.",
                     [Query(total("streammetrics_assigned_partitions"))], "short", "stat", 4, 4,
                     decimals=0,
                 ),
                 Panel(
-                    "Partitions halted", "State partitions that stand still by policy.",
+                    "Partitions halted", "State partitions that are halted.",
                     [Query(total("streammetrics_halted_partitions"))], "short", "stat", 4, 4,
                     thresholds=(1,), decimals=0,
                 ),
                 Panel(
-                    "Redis memory", "Share of Redis's memory limit that is used; none without one.",
+                    "Redis memory", "Share of Redis's memory limit in use. Empty without a limit.",
                     [Query(
                         f"max({select('streammetrics_redis_memory_bytes')} / "
                         f"({select('streammetrics_redis_memory_limit_bytes')} > 0))"
@@ -45,7 +45,7 @@ PIPELINE = Board(
                     "percentunit", "stat", 4, 4, thresholds=(MEMORY_SHARE,), maximum=1,
                 ),
                 Panel(
-                    "Versions", "Releases that run.",
+                    "Versions", "Running releases.",
                     [Query(
                         f"count by (version) ({select('streammetrics_build_info')})", "{{version}}"
                     )],
@@ -57,17 +57,16 @@ PIPELINE = Board(
             "Input",
             [
                 Panel(
-                    "Events", "Valid events read a second, by type.",
+                    "Events", "Valid events read per second, by type.",
                     [Query(rate("streammetrics_events_total", "type"), "{{type}}")], "ops",
                 ),
                 Panel(
-                    "What became of events",
-                    "Valid events a second, by outcome: applied, or a reason why they change "
-                    "nothing.",
+                    "Event outcomes",
+                    "Valid events per second, by outcome: applied, or why they change nothing.",
                     [Query(rate("streammetrics_events_total", "outcome"), "{{outcome}}")], "ops",
                 ),
                 Panel(
-                    "Dead letters", "Share of the records that were set aside.",
+                    "Dead letters", "Share of records rejected as dead letters.",
                     [Query(
                         f"{rate('streammetrics_dead_letters_total')} / "
                         f"({rate('streammetrics_dead_letters_total')} + "
@@ -77,12 +76,12 @@ PIPELINE = Board(
                     "percentunit", thresholds=(DEAD_LETTER_SHARE,),
                 ),
                 Panel(
-                    "Dead letters by reason", "Records set aside a second.",
+                    "Dead letters by reason", "Dead letters per second, by reason.",
                     [Query(rate("streammetrics_dead_letters_total", "reason"), "{{reason}}")],
                     "ops",
                 ),
                 Panel(
-                    "Lag in records", "Records behind the end of the partition.",
+                    "Lag in records", "Unread records of each partition.",
                     [Query(
                         "max by (topic, partition) ("
                         + select("streammetrics_consumer_lag_records") + ")",
@@ -98,7 +97,8 @@ PIPELINE = Board(
                     "s", thresholds=(LAG_SECONDS,),
                 ),
                 Panel(
-                    "Event to metric", "Time from a record's timestamp until the windows count it.",
+                    "Event-to-metric latency",
+                    "Time from a record's timestamp until the windows include it.",
                     [
                         Query(
                             quantile(q, "streammetrics_event_to_metric_latency_seconds"), f"p{name}"
@@ -113,7 +113,8 @@ PIPELINE = Board(
             "Labels",
             [
                 Panel(
-                    "Label delay", "Event time from a search to a label for one of its results.",
+                    "Label delay",
+                    "Event time between a search and a label for one of its results.",
                     [
                         Query(quantile(q, "streammetrics_label_delay_seconds"), f"p{name}")
                         for q, name in ((0.5, 50), (0.95, 95))
@@ -121,12 +122,12 @@ PIPELINE = Board(
                     "s",
                 ),
                 Panel(
-                    "Labels that wait",
-                    "Labels a second that came before their result, whose result then came, that "
-                    "replaced an earlier one, and whose result never came.",
+                    "Label matching",
+                    "Labels per second that arrived before their result, were then matched, "
+                    "replaced an earlier label, or expired without a result.",
                     [
-                        Query(rate("streammetrics_labels_waiting_total"), "came before"),
-                        Query(rate("streammetrics_labels_found_total"), "found their result"),
+                        Query(rate("streammetrics_labels_waiting_total"), "early"),
+                        Query(rate("streammetrics_labels_found_total"), "matched"),
                         Query(rate("streammetrics_labels_revised_total"), "revised"),
                         Query(rate("streammetrics_labels_orphan_total"), "orphan"),
                     ],
@@ -134,7 +135,7 @@ PIPELINE = Board(
                 ),
                 Panel(
                     "Late changes",
-                    "Iterations and turns a second that changed after a window had passed them.",
+                    "Iterations and turns per second that changed too late to count in a window.",
                     [Query(rate("streammetrics_late_changes_total", "window"), "{{window}}")],
                     "ops",
                 ),
@@ -144,12 +145,12 @@ PIPELINE = Board(
             "Work and state",
             [
                 Panel(
-                    "Time by stage", "Seconds a second that workers spend in each stage.",
+                    "Time by stage", "Seconds per second that workers spend in each stage.",
                     [Query(rate("streammetrics_batch_seconds_sum", "stage"), "{{stage}}")],
                     "percentunit", stacked=True,
                 ),
                 Panel(
-                    "Batch", "Records in a batch, median and 95th percentile.",
+                    "Batch size", "Records per batch, median and 95th percentile.",
                     [
                         Query(quantile(q, "streammetrics_batch_records"), f"p{name}")
                         for q, name in ((0.5, 50), (0.95, 95))
@@ -157,7 +158,7 @@ PIPELINE = Board(
                     "short",
                 ),
                 Panel(
-                    "Redis round trip", "Time until Redis answers a call.",
+                    "Redis round trip", "Time until Redis replies to a call.",
                     [
                         Query(quantile(q, "streammetrics_redis_round_trip_seconds"), f"p{name}")
                         for q, name in ((0.5, 50), (0.95, 95), (0.99, 99))
@@ -166,22 +167,22 @@ PIPELINE = Board(
                 ),
                 Panel(
                     "Conversations opened",
-                    "Conversations a second that a batch needed, by where they were.",
+                    "Conversations per second needed by batches, by where they were found.",
                     [Query(rate("streammetrics_conversations_opened_total", "found"), "{{found}}")],
                     "ops", stacked=True,
                 ),
                 Panel(
-                    "Redis memory over time", "Memory that Redis uses.",
+                    "Redis memory over time", "Memory used by Redis.",
                     [Query(f"max({select('streammetrics_redis_memory_bytes')})", "used")], "bytes",
                 ),
                 Panel(
-                    "Memory of workers", "Resident memory.",
+                    "Worker memory", "Resident memory.",
                     [Query(select("process_resident_memory_bytes"), "{{instance}}")], "bytes",
                 ),
                 Panel(
-                    "What went wrong",
-                    "A second: writes refused because another worker owns the partition, "
-                    "partitions read again, offset gaps, rebalances, calls that Redis refused.",
+                    "Errors and recoveries",
+                    "Per second: writes refused because another worker owns the partition, "
+                    "partitions re-read, offset gaps, rebalances, and failed Redis calls.",
                     [
                         Query(rate("streammetrics_fenced_writes_total"), "fenced writes"),
                         Query(rate("streammetrics_rewinds_total"), "rewinds"),
@@ -192,7 +193,8 @@ PIPELINE = Board(
                     "ops", width=12,
                 ),
                 Panel(
-                    "What workers wait for", "1 while this keeps a worker from its work.",
+                    "Reasons for not being ready",
+                    "1 while this reason keeps a worker from reading and writing.",
                     [Query(
                         f"max by (instance, reason) ({select('streammetrics_obstacles')})",
                         "{{instance}}: {{reason}}",
@@ -200,14 +202,14 @@ PIPELINE = Board(
                     "short", width=12, maximum=1,
                 ),
                 Panel(
-                    "Series", "Window series that workers export; 20,000 each at most.",
+                    "Window series", "Window series exported, at most 20,000 per worker.",
                     [Query(select("streammetrics_window_series"), "{{instance}}")],
                     "short", width=12,
                 ),
                 Panel(
-                    "Beyond the limits",
-                    "Agents counted as other in a scrape, and window series left out: 0 unless a "
-                    "worker has more than it may export.",
+                    "Series limit reached",
+                    "Agents folded into other, and window series dropped. 0 unless a worker "
+                    "reaches its limit.",
                     [
                         Query(total("streammetrics_agents_folded"), "agents folded"),
                         Query(total("streammetrics_window_series_cut"), "series cut"),

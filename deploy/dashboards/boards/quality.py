@@ -49,13 +49,13 @@ def _macro(metric: str, title: str, description: str, unit: str = "short") -> Pa
     return Panel(title, description, [turn_mean(metric, TURNS_LENGTH)], unit, width=6)
 
 
-SRR = "Share of the results whose document the turn had seen before (search result redundancy)."
+SRR = "Share of results whose document the turn had already returned (search result redundancy)."
 SRE = (
-    "Share of the results of settled iterations that are good and new (search result efficiency). "
-    "An iteration is settled when at least 90% of its documents have a label."
+    "Share of results in settled iterations that are new and good (search result efficiency). An "
+    "iteration is settled when at least 90% of its documents have a label."
 )
-GAIN = "Gain of good documents that an iteration brings on average; settled iterations only."
-JUDGED = "Share of the documents found that have a label. SRE and gain rest on these."
+GAIN = "Average gain of good documents per settled iteration."
+JUDGED = "Share of retrieved documents that have a label. SRE and gain depend on these labels."
 
 QUALITY = Board(
     "stream-metrics-quality",
@@ -63,7 +63,7 @@ QUALITY = Board(
     "How much of what agents find is new, and how much is good.",
     [
         Row(
-            "Now, over the chosen agents",
+            "Now, over the selected agents",
             [
                 _overall(
                     "SRR", SRR, "duplicate_results", "results",
@@ -71,18 +71,18 @@ QUALITY = Board(
                 ),
                 _overall("SRE", SRE, "settled_good_results", "settled_results", maximum=1),
                 _overall(
-                    "Gain an iteration", GAIN, "settled_gain", "settled_iterations",
+                    "Gain per iteration", GAIN, "settled_gain", "settled_iterations",
                     unit="short", decimals=2,
                 ),
                 _overall("Judged share", JUDGED, "labelled_results", "unique_results", maximum=1),
                 Panel(
-                    "Results", "Results that searches returned in the window.",
+                    "Results", "Results returned in the window.",
                     [Query(window("results"))], "short", "stat", 4, 4, decimals=0,
                 ),
                 Panel(
-                    "Input read up to",
-                    "How far behind now the workers have read. A window shorter than this is not "
-                    "silent: its events are not read yet.",
+                    "Input delay",
+                    "How far the workers are behind the current time. A shorter window is empty "
+                    "because its events have not been read yet.",
                     [Query(
                         "time() - min("
                         + select("streammetrics_complete_until_timestamp_seconds") + " > 0)"
@@ -102,7 +102,7 @@ QUALITY = Board(
                     "SRE by agent", SRE, "settled_good_results", "settled_results", width=12,
                 ),
                 _by_agent(
-                    "Gain an iteration by agent", GAIN, "settled_gain", "settled_iterations",
+                    "Gain per iteration by agent", GAIN, "settled_gain", "settled_iterations",
                     unit="short", width=12,
                 ),
                 _by_agent(
@@ -110,26 +110,26 @@ QUALITY = Board(
                     width=12,
                 ),
                 Panel(
-                    "Results by agent", "Results that searches returned in the window.",
+                    "Results by agent", "Results returned in the window.",
                     [Query(window("results", "agent"), AGENT)], "short", width=12, stacked=True,
                 ),
                 Panel(
-                    "Good documents by agent", "Documents found whose label is good.",
+                    "Good documents by agent", "Good documents retrieved in the window.",
                     [Query(window("good_results", "agent"), AGENT)], "short", width=8,
                     stacked=True,
                 ),
                 Panel(
-                    "Searches by agent", "Searches made in the window.",
+                    "Searches by agent", "Searches in the window.",
                     [Query(window("searches", "agent"), AGENT)], "short", width=8, stacked=True,
                 ),
                 Panel(
-                    "Gain by agent", "Gain of the good documents found in the window.",
+                    "Gain by agent", "Gain of good documents retrieved in the window.",
                     [Query(window("gain", "agent"), AGENT)], "short", width=8, stacked=True,
                 ),
                 Panel(
                     "Settled share",
-                    "Share of the iterations whose documents are labelled but for few. Where it is "
-                    "low, SRE and gain speak of few iterations.",
+                    "Share of iterations with labels for at least 90% of their documents. If it is "
+                    "low, SRE and gain describe only a few iterations.",
                     [Query(
                         ratio(window("settled_iterations", "agent"), window("iterations", "agent")),
                         AGENT,
@@ -143,20 +143,20 @@ QUALITY = Board(
             [
                 _macro(
                     "srr", "SRR of a turn",
-                    "Mean over the turns of the last hour: a long turn weighs no more than a short "
-                    "one.", "percentunit",
+                    "Mean over turns of the last hour; every turn has the same weight.",
+                    "percentunit",
                 ),
                 _macro(
                     "sre", "SRE of a turn",
-                    "Mean over the turns of the last hour: a long turn weighs no more than a short "
-                    "one.", "percentunit",
+                    "Mean over turns of the last hour; every turn has the same weight.",
+                    "percentunit",
                 ),
                 _macro(
                     "rag", "RAG",
-                    "Mean over iterations of good gain a result; mean over the turns of the last "
-                    "hour.",
+                    "Good gain per result, averaged over iterations and then over turns of the "
+                    "last hour.",
                 ),
-                _macro("drag", "DRAG", "As RAG, an iteration worth less the later it comes."),
+                _macro("drag", "DRAG", "RAG in which later iterations count less."),
             ],
         ),
         Row(
@@ -164,8 +164,8 @@ QUALITY = Board(
             [
                 Panel(
                     "NDCG of the order shown",
-                    "Mean NDCG of the order shown, over the searches of the last hour whose order "
-                    "before reranking is known.",
+                    "Mean NDCG of the order shown, over searches of the last hour that also have "
+                    "the order before reranking.",
                     [Query(
                         ratio(
                             window("rerank_ndcg_sum", "agent", TURNS_LENGTH, order="shown")
@@ -177,8 +177,8 @@ QUALITY = Board(
                     "percentunit", width=12, maximum=1,
                 ),
                 Panel(
-                    "NDCG shown by NDCG before reranking",
-                    "Below 1 the reranker makes the order worse.",
+                    "NDCG shown / NDCG before reranking",
+                    "Below 1, reranking makes the order worse.",
                     [Query(
                         ratio(
                             window("rerank_ndcg_sum", "agent", TURNS_LENGTH, order="shown"),
@@ -196,15 +196,15 @@ QUALITY = Board(
             [
                 Panel(
                     "NDCG",
-                    "Mean over the searches of the last hour that labels or a ground truth judge. "
-                    "Empty unless the settings name an NDCG.",
+                    "Mean over searches of the last hour with labels or ground truth. Empty unless "
+                    "metrics.retrieval includes an NDCG.",
                     [_search_mean("agent, metric", f"{AGENT} {METRIC}", "~ndcg.*")],
                     "percentunit", width=12, maximum=1,
                 ),
                 Panel(
                     "Ranked metrics",
-                    "Mean over the judged searches of the last hour, for each metric that the "
-                    "settings name; over the chosen agents.",
+                    "Mean over searches of the last hour with labels or ground truth, for each "
+                    "metric in metrics.retrieval.",
                     [_search_mean("metric", METRIC, "~.+")],
                     "none", width=12, decimals=3, minimum=None,
                 ),

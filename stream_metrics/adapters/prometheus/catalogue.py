@@ -23,48 +23,48 @@ MOST_FIELDS: Final = 50  # unknown fields that have series of their own
 COUNTS: Final[dict[str, tuple[str, str]]] = {
     "empty": (
         "empty_events",
-        "Valid events that say nothing: neither searches nor a gate decision, or no label at all.",
+        "Valid events without content: no searches and no gate decision, or no label.",
     ),
-    "stale": ("stale_events", "Events of a turn below the conversation's highest."),
-    "expired": ("expired_events", "Events of a conversation that had expired; it starts afresh."),
-    "over_limit": ("over_limit", "Items refused because the conversation or turn was full."),
+    "stale": ("stale_events", "Events of a turn before the conversation's latest."),
+    "expired": ("expired_events", "Events of an expired conversation, which starts anew."),
+    "over_limit": ("over_limit", "Items rejected because the conversation or turn was full."),
     "version_conflicts": (
         "version_conflicts",
-        "Items sent under a time and event id that another content already had.",
+        "Items with the time and event id of an earlier item but other content.",
     ),
     "result_id_conflicts": (
         "result_id_conflicts",
-        "Results whose result_id an earlier result of the turn already held.",
+        "Results with the result_id of an earlier result of the turn.",
     ),
-    "gate_conflicts": ("gate_conflicts", "Searches of an iteration whose gate says skip."),
+    "gate_conflicts": ("gate_conflicts", "Searches in an iteration whose gate decided to skip."),
     "routing_labels_unrouted": (
         "routing_labels_unrouted",
-        "Routing labels of searches that took no route; they count nowhere else.",
+        "Routing labels for searches without a route; they have no other effect.",
     ),
-    "labels_waiting": ("labels_waiting", "Labels that came before the result they name."),
-    "labels_found": ("labels_found", "Labels that waited, and whose result came."),
+    "labels_waiting": ("labels_waiting", "Labels that arrived before their result."),
+    "labels_found": ("labels_found", "Early labels whose result then arrived."),
     "labels_revised": ("labels_revised", "Labels that replaced an earlier one."),
-    "labels_orphan": ("labels_orphan", "Labels whose result had not come when they expired."),
+    "labels_orphan": ("labels_orphan", "Labels that expired before their result arrived."),
     "label_conflicts": (
         "label_conflicts",
-        "Documents whose occurrences came to be labelled differently.",
+        "Documents whose occurrences have different labels.",
     ),
     "urls_unparsed": (
         "urls_unparsed",
-        "Results whose URL could not be parsed; it counts as absent.",
+        "Results with an invalid URL, which is ignored.",
     ),
     "partitioner_mismatches": (
         "partitioner_mismatch",
-        "New conversations on another partition than Kafka's default partitioner chooses.",
+        "New conversations on another partition than Kafka's default partitioner would choose.",
     ),
-    "rebuilds": ("rebuilds", "Turns derived anew because an event changed their past."),
+    "rebuilds": ("rebuilds", "Turns recomputed because an event changed their past."),
     "agents_beyond_limit": (
         "agents_beyond_limit",
-        "Iterations and turns of agents (or releases) that are other because places are taken.",
+        "Iterations and turns counted under other because of the limit on agents or releases.",
     ),
     "routes_beyond_limit": (
         "routes_beyond_limit",
-        "Iterations with a route that is other because places are taken.",
+        "Iterations with a route counted under other because of the limit on routes.",
     ),
 }
 

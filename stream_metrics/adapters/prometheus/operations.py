@@ -80,25 +80,27 @@ class Operations:
 
     def _count_events(self, windows: Iterable[str]) -> None:
         counter = self._counter
-        events = counter("events", "Valid events read, by what became of them.", "type", "outcome")
+        events = counter("events", "Valid events read, by outcome.", "type", "outcome")
         self._events = {
             pair: events.labels(*pair) for pair in product(EVENT_TYPES.values(), (*OUTCOMES, OTHER))
         }
-        dead = counter("dead_letters", "Records set aside, by the reason.", "reason")
+        dead = counter("dead_letters", "Records rejected as dead letters, by reason.", "reason")
         self._dead = {reason: dead.labels(reason) for reason in (*REASONS, OTHER)}
         output = counter(
             "output_messages",
-            "Messages to the output topic: rows of conversations, and nulls for forgotten ones.",
+            "Messages sent to the output topic: rows, and nulls for forgotten conversations.",
             "type",
         )
         self._output = {name: output.labels(name) for name in ("row", "null")}
         candidates = counter(
-            "dedup_candidates", "Pairs of results that share a candidate key, by its kind.", "key"
+            "dedup_candidates",
+            "Pairs of results that share a candidate key, by kind of key.",
+            "key",
         )
         self._candidates = {kind: candidates.labels(kind) for kind in KEY_KINDS}
         verdicts = counter(
             "dedup_verdicts",
-            "Pairs of results compared, by the step that decided and what it said.",
+            "Pairs of results compared, by deciding step and verdict.",
             "entity_type", "step", "verdict",
         )  # fmt: skip
         self._verdicts = {
@@ -108,32 +110,31 @@ class Operations:
             for kind, verdict in product(ENTITY_TYPES, VERDICTS)
         }
         self._truncated = counter(
-            "dedup_truncated", "Results with more candidates than are compared."
+            "dedup_truncated", "Results with too many candidates to compare all."
         )
         self._contradictions = counter(
             "dedup_contradictions",
-            "Documents that a result matched in one member and contradicted in another.",
+            "Documents of which a result matched one member and contradicted another.",
         )
         self._other_text = counter(
-            "same_document_other_text", "Duplicates by identifier or URL whose text differs."
+            "same_document_other_text", "Duplicates by identifier or URL whose texts differ."
         )
         self._unknown = counter(
             "unknown_fields",
-            "Valid events with a field that the contract does not name, by its path; other stands "
-            "for unusual names, and for those beyond the first that this worker saw.",
+            "Valid events with a field that is not in the schema, by path; other counts unusual "
+            f"names and names after the first {MOST_FIELDS}.",
             "field",
         )
         self._fields = {OTHER: self._unknown.labels(OTHER)}
         self._counts = {key: counter(name, help) for key, (name, help) in COUNTS.items()}
         self._label_delay = FastHistogram(
             PREFIX + "label_delay_seconds",
-            "Event time from a search to a label for one of its results.",
+            "Event time between a search and a label for one of its results.",
             DELAY_BOUNDS, self._registry,
         )  # fmt: skip
         late = counter(
             "late_changes",
-            "Iterations and turns that changed after the window had passed them, so that its sums "
-            "did not.",
+            "Iterations and turns that changed too late to count in the window.",
             "window",
         )
         self._late = {window: late.labels(window) for window in windows}
@@ -141,17 +142,19 @@ class Operations:
     def _count_delivery(self, topics: Iterable[str]) -> None:
         counter, gauge = self._counter, self._gauge
         self._lag_records = gauge(
-            "consumer_lag_records", "Records behind the end of the partition.", "topic", "partition"
+            "consumer_lag_records", "Unread records of the partition.", "topic", "partition"
         )
         self._lag_seconds = gauge(
             "consumer_lag_seconds", "Age of the next record to read.", "topic", "partition"
         )
         self._assigned = gauge("assigned_partitions", "State partitions that this worker owns.")
-        self._rebalances = counter("rebalances", "Rebalances of the consumer group seen.")
-        self._fenced = counter("fenced_writes", "Writes refused because another worker is owner.")
-        self._rewinds = counter("rewinds", "Partitions read again because stored state was older.")
+        self._rebalances = counter("rebalances", "Rebalances of the consumer group.")
+        self._fenced = counter(
+            "fenced_writes", "Writes refused because another worker owns the partition."
+        )
+        self._rewinds = counter("rewinds", "Partitions re-read because the stored state was older.")
         self._gaps = counter(
-            "offset_gaps", "Times that records between state and log were gone.", "topic"
+            "offset_gaps", "Times that records needed next were missing from the log.", "topic"
         )
         self._repartitioned = counter(
             "repartitioned_records", "Records copied to the internal topic.", "topic"
@@ -161,61 +164,66 @@ class Operations:
             self._repartitioned.labels(topic)
         self._keyed_differently = gauge(
             "topics_keyed_differently",
-            "1 if two input topics are known to be keyed by different partitioners, else 0.",
+            "1 if input topics are keyed by different partitioners, else 0.",
         )
-        self._holes = counter("offset_holes", "Offsets without a record, which is normal.")
-        self._state_bytes = gauge("redis_memory_bytes", "Memory that Redis uses, all of it.")
-        self._state_limit = gauge("redis_memory_limit_bytes", "Redis's maxmemory; 0: no limit.")
-        self._redis_errors = counter("redis_errors", "Calls that Redis did not answer or refused.")
-        self._written = counter("state_written_bytes", "Bytes of state sent to Redis, about.")
+        self._holes = counter(
+            "offset_holes", "Offsets without a record; normal with compaction and transactions."
+        )
+        self._state_bytes = gauge("redis_memory_bytes", "Memory used by Redis.")
+        self._state_limit = gauge(
+            "redis_memory_limit_bytes", "maxmemory of Redis; 0 means no limit."
+        )
+        self._redis_errors = counter("redis_errors", "Redis calls that failed or were refused.")
+        self._written = counter("state_written_bytes", "Approximate bytes of state sent to Redis.")
 
     def _measure_batches(self) -> None:
         histogram = self._histogram
-        self._batch = histogram("batch_records", "Records in a batch.", BATCH_BOUNDS)
+        self._batch = histogram("batch_records", "Records per batch.", BATCH_BOUNDS)
         stages = histogram(
-            "batch_seconds", "Time that a batch spends in a stage.", STAGE_BOUNDS, "stage"
+            "batch_seconds", "Time a batch spends in each stage.", STAGE_BOUNDS, "stage"
         )
         self._stages = {name: stages.labels(name) for name in STAGES}
         self._latency = FastHistogram(
             PREFIX + "event_to_metric_latency_seconds",
-            "Time from a record's timestamp until the windows count it.",
+            "Time from a record's timestamp until the windows include it.",
             LATENCY_BOUNDS, self._registry,
         )  # fmt: skip
         self._redis = histogram(
-            "redis_round_trip_seconds", "Time until Redis answers a call.", STAGE_BOUNDS
+            "redis_round_trip_seconds", "Time until Redis replies to a call.", STAGE_BOUNDS
         )
 
     def _describe_worker(self) -> None:
         gauge = self._gauge
         found = self._counter(
             "conversations_opened",
-            "Conversations that a batch needed, by where they were: in the cache, in the store (or "
-            "there with a part that the cache lacked), or nowhere, because they are new.",
+            "Conversations needed by a batch, by where they were found: cache, store (in whole or "
+            "in part), or nowhere (new).",
             "found",
         )
         self._opened = {where: found.labels(where) for where in FOUND}
         self._conversations = gauge("open_conversations", "Conversations in this worker's cache.")
-        self._results = gauge(
-            "open_results", "What the conversations in the cache weigh, in results."
-        )
+        self._results = gauge("open_results", "Size of the conversations in the cache, in results.")
         self._complete_until = gauge(
             "complete_until_timestamp_seconds",
-            "Up to when all partitions of this worker have been read; 0 until known.",
+            "Time up to which all partitions of this worker have been read; 0 if unknown.",
         )
         self._progress = gauge(
             "last_progress_timestamp_seconds",
-            "When the worker's loop last came round, with records or without; 0 before.",
+            "Time of the worker loop's last pass, with or without records; 0 before the first.",
         )
-        self._ready = gauge("ready", "1 if this worker reads and writes, else 0.")
+        self._ready = gauge("ready", "1 if this worker is reading and writing, else 0.")
         self._stuck = gauge(
-            "stuck", "1 if nothing moves though there is lag and nothing to wait for, else 0."
+            "stuck",
+            "1 if the worker makes no progress despite lag and no known reason to wait, else 0.",
         )
         obstacles = gauge(
-            "obstacles", "1 if this keeps the worker from reading and writing, else 0.", "reason"
+            "obstacles",
+            "1 if this reason keeps the worker from reading and writing, else 0.",
+            "reason",
         )
         self._obstacles = {reason: obstacles.labels(reason) for reason in OBSTACLES}
-        self._halted = gauge("halted_partitions", "State partitions that stand still by policy.")
-        Info(PREFIX + "build", "What runs here.", registry=self._registry).info(
+        self._halted = gauge("halted_partitions", "State partitions that are halted.")
+        Info(PREFIX + "build", "Version and build of this worker.", registry=self._registry).info(
             {
                 "version": __version__,
                 "python": platform.python_version(),

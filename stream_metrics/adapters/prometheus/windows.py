@@ -336,11 +336,11 @@ def _about(chosen: Selection) -> Iterator[GaugeMetricFamily]:
     yield GaugeMetricFamily(PREFIX + "series", "Window series in this scrape.", chosen.size)
     yield GaugeMetricFamily(
         PREFIX + "series_cut",
-        "Window series left out because even without agents there were too many.",
+        "Window series left out because folding agents into other was not enough.",
         chosen.cut,
     )
     yield GaugeMetricFamily(
         "streammetrics_agents_folded",
-        "Agents counted as other in this scrape, to keep within the limit of window series.",
+        "Agents counted as other in this scrape to stay within the limit of window series.",
         chosen.folded,
     )

@@ -12,27 +12,26 @@ from stream_metrics.metrics.registry import Metric
 RANKED: Final = "Ranked retrieval"
 
 _JUDGED_ONLY: Final = Option(
-    "judged_only", "Take out the results without a judgement first; the others move up.", False
+    "judged_only", "Remove unjudged results first; the others move up.", False
 )
 _REL: Final = Option(
     "rel",
-    "The grade from which a document is relevant; by default 1 for qrels, the good gain for "
-    "labels.",
+    "The lowest relevant grade. Defaults to 1 for qrels and to `metrics.good_gain` for labels.",
     low_open=True,
 )
-_MAX_GRADE: Final = Option("max_grade", "The largest grade there is.", 4.0, low_open=True)
-_BETA: Final = Option("beta", "What a false alarm costs, measured by a miss.", 40.0)
+_MAX_GRADE: Final = Option("max_grade", "The highest possible grade.", 4.0, low_open=True)
+_BETA: Final = Option("beta", "The cost of a false alarm relative to a miss.", 40.0)
 _FA: Final = Option(
     "fa",
-    "Of what false alarms are a share: of the results in the top k, or of the documents of the "
-    "collection that are not relevant.",
+    "The denominator of P_FA: the results in the top k, or the non-relevant documents of a "
+    "collection of N.",
     "retrieved",
     choices=("retrieved",),
     collection=True,
 )
-_P: Final = Option("p", "The probability that a reader goes on to the next rank.", 0.8, high=1.0)
+_P: Final = Option("p", "The probability that a reader continues to the next rank.", 0.8, high=1.0)
 
-_NO_TRUTH: Final = "the whole ground truth is not known (token overlap)"
+_NO_TRUTH: Final = "the full ground truth is unknown (token overlap)"
 _EMPTY: Final = "nothing was retrieved"
 
 
@@ -67,14 +66,14 @@ def _metric(
 _CRANFIELD: Final = "Cleverdon, The Cranfield tests on index language devices, Aslib 19(6), 1967."
 _TREC: Final = "Buckley and Voorhees, Retrieval system evaluation, in TREC, MIT Press, 2005."
 _MATERIAL: Final = (
-    "The MATERIAL programme's AQWV; without a detection threshold: the top k are the detections."
+    "The MATERIAL programme's AQWV, with the top k as detections instead of a threshold."
 )
 
 DEFINITIONS: Final[tuple[Definition, ...]] = (
     Definition(
         _metric("hit", "Hit@k", "Whether a relevant result is in the top k.",
                 "1 if a relevant result is in the top k, else 0",
-                "Also called hit rate, and success (TREC)."),
+                "Also known as hit rate, and as success in TREC."),
         scores.hit, (_REL, _JUDGED_ONLY), aliases=("hr", "hit_rate", "success"),
     ),
     Definition(
@@ -82,7 +81,7 @@ DEFINITIONS: Final[tuple[Definition, ...]] = (
                 "relevant in top k / k", _CRANFIELD),
         scores.precision,
         (
-            Option("denominator", "What is divided by: k, or how many results the top k has.",
+            Option("denominator", "The denominator: k, or the number of results in the top k.",
                    "k", choices=("k", "retrieved")),
             _REL,
             _JUDGED_ONLY,
@@ -90,24 +89,24 @@ DEFINITIONS: Final[tuple[Definition, ...]] = (
         aliases=("p",),
     ),
     Definition(
-        _metric("recall", "Recall@k", "Share of all relevant documents that the top k has.",
+        _metric("recall", "Recall@k", "Share of all relevant documents that are in the top k.",
                 "relevant in top k / all relevant", _CRANFIELD, none_means=_NO_TRUTH),
         scores.recall, (_REL, _JUDGED_ONLY), aliases=("r",),
     ),
     Definition(
-        _metric("mrr", "MRR, MRR@k", "How high the first relevant result stands.",
-                "1 / rank of the first relevant result, 0 without one (in the top k)",
+        _metric("mrr", "MRR, MRR@k", "Reciprocal rank of the first relevant result.",
+                "1 / rank of the first relevant result (in the top k), 0 if there is none",
                 "Voorhees, The TREC-8 question answering track report, 1999."),
         scores.mrr, (_REL, _JUDGED_ONLY), cutoff="optional", aliases=("rr",),
         in_full=("mean_reciprocal_rank", "reciprocal_rank"),
     ),
     Definition(
-        _metric("map", "MAP, MAP@k", "Precision at the ranks of all relevant documents.",
+        _metric("map", "MAP, MAP@k", "Mean precision at the ranks of all relevant documents.",
                 "(sum of precision@i over relevant ranks i, up to k) / all relevant", _TREC,
                 none_means=_NO_TRUTH),
         scores.average_precision,
         (
-            Option("normalise", "What is divided by: all relevant, or the smaller of that and k.",
+            Option("normalise", "The denominator: all relevant, or the smaller of that and k.",
                    "relevant", choices=("relevant", "min_k")),
             _REL,
             _JUDGED_ONLY,
@@ -116,15 +115,15 @@ DEFINITIONS: Final[tuple[Definition, ...]] = (
         in_full=("mean_average_precision", "average_precision"),
     ),
     Definition(
-        _metric("ndcg", "NDCG, NDCG@k", "Gain, worth less the lower it ranks, against the best "
-                "order of the whole ground truth.",
+        _metric("ndcg", "NDCG, NDCG@k", "Discounted gain relative to the best order of the full "
+                "ground truth.",
                 "DCG@k / IDCG@k, DCG@k = sum of gain_i / log2(i + 1), i = 1..k",
                 "Järvelin and Kekäläinen, Cumulated gain-based evaluation of IR techniques, "
                 "ACM TOIS 20(4), 2002; gains=exponential: Burges et al., ICML 2005."),
         scores.ndcg,
         (
-            Option("gains", "Gain of a grade g: g, 1 from the threshold on, or 2^g - 1; by default "
-                   "linear for qrels and labels, binary for the other strategies.",
+            Option("gains", "The gain of a grade g: g, 1 if relevant, or 2^g - 1. Defaults to "
+                   "linear for qrels and labels, otherwise to binary.",
                    choices=("linear", "binary", "exponential")),
             _REL,
             _JUDGED_ONLY,
@@ -134,13 +133,13 @@ DEFINITIONS: Final[tuple[Definition, ...]] = (
                  "normalised_discounted_cumulative_gain"),
     ),
     Definition(
-        _metric("aqwv", "AQWV@k", "What misses and false alarms leave of a perfect answer.",
+        _metric("aqwv", "AQWV@k", "1 minus weighted misses and false alarms.",
                 "1 - P_miss - beta * P_FA", _MATERIAL, low=-40.0,
                 none_means=f"nothing is relevant, or {_NO_TRUTH}"),
         scores.aqwv, (_BETA, _FA, _REL, _JUDGED_ONLY), beside=("p_miss", "p_fa"),
     ),
     Definition(
-        _metric("p_miss", "P_miss@k", "Share of the relevant documents that the top k lacks.",
+        _metric("p_miss", "P_miss@k", "Share of the relevant documents that are not in the top k.",
                 "(all relevant - relevant in top k) / all relevant", _MATERIAL, better="lower",
                 none_means=f"nothing is relevant, or {_NO_TRUTH}"),
         scores.p_miss, (_REL, _JUDGED_ONLY),
@@ -149,24 +148,24 @@ DEFINITIONS: Final[tuple[Definition, ...]] = (
         _metric("p_fa", "P_FA@k", "Share of false alarms; 0 if nothing was retrieved.",
                 "non-relevant in top k / results in top k; with fa=collection(N): "
                 "non-relevant in top k / (N - all relevant)", _MATERIAL, better="lower",
-                none_means=f"with fa=collection(N): {_NO_TRUTH}"),
+                none_means=f"{_NO_TRUTH}, with `fa=collection(N)`"),
         scores.p_fa, (_FA, _REL, _JUDGED_ONLY),
     ),
     Definition(
-        _metric("err", "ERR@k", "Reciprocal rank at which a reader is expected to be satisfied.",
+        _metric("err", "ERR@k", "Expected reciprocal rank of the result that satisfies a reader.",
                 "sum of R_r / r * product of (1 - R_j), j < r; R = (2^g - 1) / 2^max_grade",
                 "Chapelle et al., Expected reciprocal rank for graded relevance, CIKM 2009."),
         scores.err, (_MAX_GRADE, _JUDGED_ONLY), cutoff="optional", relevant_by="grade",
     ),
     Definition(
-        _metric("rbp", "RBP", "Gain met by a reader who goes on to the next rank with "
-                "probability p.",
+        _metric("rbp", "RBP", "Gain per rank read, for a reader who continues to the next "
+                "rank with probability p.",
                 "(1 - p) * sum of x_i * p^(i - 1); x is 0 or 1, with gains=linear g / max_grade",
                 "Moffat and Zobel, Rank-biased precision, ACM TOIS 27(1), 2008."),
         scores.rbp,
         (
             _P,
-            Option("gains", "x of a grade g: 1 from the threshold on, or g / max_grade.", "binary",
+            Option("gains", "The x of a grade g: 1 if relevant, or g / max_grade.", "binary",
                    choices=("binary", "linear")),
             _MAX_GRADE,
             _REL,
@@ -176,33 +175,33 @@ DEFINITIONS: Final[tuple[Definition, ...]] = (
         beside=("rbp_residual",),
     ),
     Definition(
-        _metric("rbp_residual", "RBP residual", "How much RBP could rise by what nobody judged.",
-                "(1 - p) * sum of p^(i - 1) over unjudged ranks, and over all ranks behind the "
-                "last",
+        _metric("rbp_residual", "RBP residual",
+                "How much RBP could rise if unjudged documents were relevant.",
+                "(1 - p) * sum of p^(i - 1) over unjudged ranks and all ranks after the last",
                 "Moffat and Zobel, Rank-biased precision, ACM TOIS 27(1), 2008.",
                 better="neither"),
         scores.rbp_residual, (_P, _JUDGED_ONLY), cutoff="optional", relevant_by="none",
     ),
     Definition(
-        _metric("q_measure", "Q-measure", "Average precision that also weighs grades.",
+        _metric("q_measure", "Q-measure", "Average precision for graded relevance.",
                 "(sum over relevant ranks r of (C(r) + beta * cg(r)) / (r + beta * cg*(r))) / "
                 "all relevant; C counts relevant results, cg sums grades, cg* those of the best "
                 "order",
                 "Sakai, Ranking the NTCIR systems based on multigrade relevance, AIRS 2004.",
                 none_means=_NO_TRUTH),
         scores.q_measure,
-        (Option("beta", "The weight of grades; 0 makes it average precision.", 1.0), _JUDGED_ONLY),
+        (Option("beta", "The weight of grades; 0 gives average precision.", 1.0), _JUDGED_ONLY),
         cutoff="none", aliases=("q",), relevant_by="grade",
     ),
     Definition(
-        _metric("alpha_ndcg", "α-NDCG@k", "NDCG in which each repeat of a document (or subtopic) "
-                "is worth less.",
-                "sum of (1 - alpha)^c / log2(i + 1) over relevant ranks / the same of the best "
-                "order; c: how often the document came before",
+        _metric("alpha_ndcg", "α-NDCG@k", "NDCG in which repeats of a document (or subtopic) "
+                "count less.",
+                "sum of (1 - alpha)^c / log2(i + 1) over relevant ranks / the same for the best "
+                "order; c: earlier occurrences of the document",
                 "Clarke et al., Novelty and diversity in information retrieval evaluation, "
                 "SIGIR 2008."),
         scores.alpha_ndcg,
-        (Option("alpha", "How much of its worth a repeat loses.", 0.5, high=1.0), _REL,
+        (Option("alpha", "The share of gain lost by each repeat.", 0.5, high=1.0), _REL,
          _JUDGED_ONLY),
         cutoff="optional",
     ),
@@ -221,21 +220,21 @@ DEFINITIONS: Final[tuple[Definition, ...]] = (
         scores.redundancy, (_JUDGED_ONLY,), relevant_by="none",
     ),
     Definition(
-        _metric("max_ont_sim", "MaxOntSim@k", "How near the nearest retrieved term comes to an "
-                "expected one in an ontology; 1 for an exact match.",
+        _metric("max_ont_sim", "MaxOntSim@k", "Highest ontology similarity between a retrieved and "
+                "an expected term; 1 for an exact match.",
                 "largest similarity of an expected term to a term in the top k, 0 if none was "
                 "retrieved",
-                "The similarity's own: Lin, ICML 1998, and others.",
+                "That of the similarity, such as Lin, ICML 1998.",
                 none_means="no term is expected"),
         scores.max_ont_sim,
-        (Option("formula", "The similarity, by its name in the ontology.", "lin", word=True),
+        (Option("formula", "The name of the similarity in the ontology.", "lin", word=True),
          _JUDGED_ONLY),
         relevant_by="none",
     ),
     Definition(
-        _metric("judged", "Judged@k", "Share of the top k that has a judgement: how far the other "
-                "scores can be trusted.",
-                "judged in top k / results in top k", "ir-measures has it as Judged@k.",
+        _metric("judged", "Judged@k", "Share of the top k that is judged. Trust the other scores "
+                "less where this is low.",
+                "judged in top k / results in top k", "Judged@k in ir-measures.",
                 better="neither", none_means=_EMPTY),
         scores.judged, (_JUDGED_ONLY,), relevant_by="none",
     ),
