@@ -224,7 +224,7 @@ def publish(tables: Tables) -> None:
         if len(kind.code) != 1 or not kind.code.isascii() or not kind.code.isprintable():
             raise ValueError(f"{kind.name}: its stored code must be one ASCII character")
         if codes.setdefault(kind.name, kind.code) != kind.code:
-            raise ValueError(f"{kind.name}: its stored code is {codes[kind.name]!r} for ever")
+            raise ValueError(f"{kind.name}: its stored code must remain {codes[kind.name]!r}")
         if names.setdefault(kind.code, kind.name) != kind.name:
             raise ValueError(f"{kind.name}: the stored code {kind.code!r} is taken")
         for name in (kind.name, *kind.aliases):

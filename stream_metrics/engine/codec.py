@@ -234,7 +234,7 @@ def decode_conversation(
         elif name[:1] == b"t":
             number, *rest = _read(_TURN, value, "a turn's header")
             if name != turn_field(number):
-                raise DamagedState(f"the header of turn {number} stands under another's name")
+                raise DamagedState(f"the header of turn {number} is stored under another name")
             turn = _turn(conversation, number)
             turn.over_limit, turn.refused, turn.ghost, turn.qrels = rest
         elif name[:1] == b"d":
@@ -316,7 +316,7 @@ def _whole(stored: object) -> str:
     if type(stored) is str:
         return stored
     if type(stored) is not bytes or len(stored) != _UUID_BYTES:
-        raise DamagedState("an id is neither a text nor a UUID")
+        raise DamagedState("an id is neither text nor a UUID")
     digits = stored.hex()
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
@@ -332,7 +332,7 @@ def _decode_carrier(conversation: Conversation, digest: bytes, value: bytes) -> 
     mark = value[1:2]  # a carrier is a short array that begins with its kind, a small number
     decoder = _CARRIERS.get(mark[0]) if mark else None
     if decoder is None:
-        raise DamagedState("an event is of no known kind")
+        raise DamagedState("an event has an unknown kind")
     stored = _read(decoder, value, "an event")
     kind, number, occurred_us, event_id = stored[:4]
     carrier = Carrier(kind, number, (occurred_us, _whole(event_id), digest))
@@ -377,7 +377,7 @@ def _decode_search(carrier: Carrier, parts: _SearchPart) -> Search:
     try:
         search.evidence = [_EVIDENCE_BACK[code] for code in parts[6]]
     except KeyError:
-        raise DamagedState("a search has results of no known evidence") from None
+        raise DamagedState("a search has results with unknown evidence") from None
     try:
         search.types = [_TYPES_BACK[code] for code in parts[7]]
     except KeyError as error:
@@ -389,7 +389,7 @@ def _decode_search(carrier: Carrier, parts: _SearchPart) -> Search:
     search.gains, search.baseline = parts[8], parts[9]
     results = len(search.result_ids)
     if any(len(part) != results for part in parts[5:] if part is not None):
-        raise DamagedState("a search's results are not whole")
+        raise DamagedState("a search's results are incomplete")
     return search
 
 

@@ -134,8 +134,8 @@ class History:
         try:
             if header["schema_version"] != SCHEMA_VERSION:
                 raise UnfitHistory(
-                    f"schema version {header['schema_version']!r} is not {SCHEMA_VERSION}: it was "
-                    "written by another release; replay with this one"
+                    f"schema version {header['schema_version']!r} is not {SCHEMA_VERSION}: another "
+                    "release wrote it. Replay again with this release"
                 )
             found = cls(
                 map(parse_window, header["windows"]),
@@ -145,7 +145,7 @@ class History:
             )
             found.last_event_us = header["last_event_us"]
         except (KeyError, TypeError, ValueError) as error:
-            raise UnfitHistory("the first line is no header of a replay's buckets") from error
+            raise UnfitHistory("the first line is not a header of a replay's buckets") from error
         return found
 
     def join(self, header: Any) -> None:
@@ -155,8 +155,8 @@ class History:
         for name in ("windows", "dimension", "agents", "routes"):
             if ours[name] != theirs[name]:
                 raise UnfitHistory(
-                    f"{name} are {theirs[name]}, and {ours[name]} in the first directory: these "
-                    "are of different settings"
+                    f"{name} are {theirs[name]}, but {ours[name]} in the first directory: the "
+                    "replays were run with different settings"
                 )
         self.last_event_us = max(self.last_event_us, other.last_event_us)
 
@@ -168,7 +168,7 @@ class History:
             if not all(code.partition("|")[0] in CODES for code in sums):
                 raise ValueError
         except (KeyError, TypeError, ValueError, AttributeError, DamagedState) as error:
-            raise UnfitHistory("no line of a replay's buckets") from error
+            raise UnfitHistory("not a line of a replay's buckets") from error
         self._add(place, sums)
 
     # -- through time

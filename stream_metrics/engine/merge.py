@@ -36,7 +36,7 @@ def merge(step: Step, into: Conversation, other: Conversation) -> Changes:
     _forget(step, other, into.forgotten)  # so that its marks of limits go with what is erased
     if into.turns and other.turns and into.key_id != other.key_id:
         raise DamagedState(
-            "its pieces lie on several state partitions and were digested with different keys"
+            "its parts are on several state partitions and were digested with different keys"
         )
     if not into.turns:
         into.key_id = other.key_id or into.key_id

@@ -59,8 +59,7 @@ class Recorded:
         if event is None:
             raise MissingEvent(
                 f"conversation {self._conversation.conversation_id!r}, turn {turn.number}: "
-                f"event {carrier.event_id!r} is not among the events; read all that the "
-                "conversation was made of"
+                f"event {carrier.event_id!r} is missing; read all events of the conversation"
             )
         return event.payload
 

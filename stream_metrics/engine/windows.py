@@ -76,7 +76,7 @@ def parse_window(name: str) -> Window:
     seconds = length_us // MICROS
     usual = next(f"{seconds // size}{unit}" for unit, size in _WINDOW_UNITS if not seconds % size)
     if name != usual:
-        raise ValueError(f"window {name!r} is written {usual!r}")
+        raise ValueError(f"window {name!r}: write it as {usual!r}")
     return Window(name, length_us)
 
 

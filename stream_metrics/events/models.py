@@ -41,19 +41,19 @@ def _date_time(text: str) -> str:
 
 def _without_doc_id(ids: dict[str, Any]) -> dict[str, Any]:
     if ids.get("doc_id") is not None:
-        raise ValueError("doc_id has a field of its own")
+        raise ValueError("doc_id belongs in its own field, not in ids")
     return ids
 
 
 def _without_repeats(documents: list[str]) -> list[str]:
     if len(set(documents)) != len(documents):
-        raise ValueError("a document stands twice")
+        raise ValueError("a document is listed twice")
     return documents
 
 
 def _document_keys(grades: dict[str, Any]) -> dict[str, Any]:
     if any(not 1 <= len(d) <= _DOC_ID_LENGTH and g is not None for d, g in grades.items()):
-        raise ValueError(f"a doc_id has 1 to {_DOC_ID_LENGTH} characters")
+        raise ValueError(f"a doc_id must have 1 to {_DOC_ID_LENGTH} characters")
     return grades
 
 
@@ -91,7 +91,8 @@ class Result(_Model):
     """One hit of a search. Its rank is its place in `results`, counted from 1."""
 
     result_id: Handle = Field(examples=["r1"])
-    """Handle by which labels name this result; unique in the turn. Never used to find repeats."""
+    """Handle by which labels refer to this result; unique in the turn. Not used for
+    deduplication."""
     entity_type: Name | None = Field(None, examples=["File", "Email"])
     """Kind of document; absent means `Document`."""
     ids: Ids | None = Field(
@@ -102,10 +103,11 @@ class Result(_Model):
             **_limit(_LIMITS.ids_per_result, "names; lists hold up to 64 values"),
         },
     )
-    """Identifiers of the document in its own system, by component name. Must not hold `doc_id`."""
+    """Identifiers of the document in its own system, by component name. Must not contain
+    `doc_id`."""
     doc_id: DocId | None = Field(None, examples=["doc-4711"])
-    """General identifier of the retrieved unit (a chunk's id where chunks are retrieved); relevance
-    judgements name documents by it."""
+    """General identifier of the retrieved unit (a chunk's id if chunks are retrieved); relevance
+    judgements refer to documents by it."""
     url: str | None = Field(
         None,
         examples=["https://intranet.example/policies/travel"],
@@ -123,13 +125,13 @@ class Result(_Model):
         examples=[{"file_name": "travel.pdf", "author": ["Ann", "Bo"], "pages": 12}],
         json_schema_extra=_limit(_LIMITS.fields_per_result, "names; lists hold up to 64 values"),
     )
-    """Further properties that go with the entity type, in snake_case: scalars or flat lists."""
+    """Further properties of the entity type, in snake_case: scalars or flat lists."""
     score: float | None = Field(None, examples=[0.83])
-    """The retriever's own score; any unit."""
+    """The retriever's own score, on any scale."""
     baseline_rank: Count | None = Field(None, examples=[3])
-    """Rank before the reranker, from 1."""
+    """Rank before reranking, from 1."""
     gain: Gain | None = Field(None, examples=[3])
-    """Relevance known when searching, 0 (useless) to 4; any label event overrules it."""
+    """Relevance known at search time, from 0 (useless) to 4; any label event overrides it."""
 
 
 class Routing(_Model):
@@ -138,24 +140,24 @@ class Routing(_Model):
     selected: Name = Field(examples=["tickets"])
     """The route taken."""
     scores: dict[str, float | None] | None = Field(None, examples=[{"tickets": 0.7, "mail": 0.2}])
-    """What the router gave each route; any unit."""
+    """The router's score for each route, on any scale."""
 
 
 class Search(_Model):
     """One search call with what it returned."""
 
     search_id: Handle = Field(examples=["s1"])
-    """Names the search within its turn; a later event with this id replaces it."""
+    """Identifies the search within its turn; a later event with this id replaces it."""
     ordinal: Ordinal | None = Field(None, examples=[0])
-    """Place among the searches of the iteration; absent counts as 0."""
+    """Position among the searches of the iteration; absent counts as 0."""
     query: str | None = Field(None, examples=["travel policy 2024"])
-    """What was searched for."""
+    """The query."""
     routing: Routing | None = None
-    """The route, where there is a choice."""
+    """The route, if there is a choice."""
     results: list[Result] | None = Field(
         None, json_schema_extra=_limit(_LIMITS.results_per_event, "results in one event")
     )
-    """Hits in the order shown; empty or absent: the search found nothing."""
+    """Hits in the order shown; empty or absent means that the search found nothing."""
 
 
 class Gate(_Model):
@@ -164,7 +166,7 @@ class Gate(_Model):
     decision: Literal["search", "skip"]
     """What was decided."""
     score: float | None = Field(None, examples=[0.41])
-    """How sure the gate was; any unit."""
+    """How certain the gate was, on any scale."""
 
 
 class Label(_Model):
@@ -173,7 +175,7 @@ class Label(_Model):
     result_id: Handle = Field(examples=["r1"])
     """The result that is judged."""
     gain: Gain | None = Field(examples=[4, None])
-    """0 to 4; null takes an earlier judgement back. Must be written either way."""
+    """From 0 to 4; null withdraws an earlier judgement. Required in both cases."""
 
 
 class RoutingLabel(_Model):
@@ -182,7 +184,8 @@ class RoutingLabel(_Model):
     search_id: Handle = Field(examples=["s1"])
     """The search that is judged."""
     optimal: str | None = Field(examples=["tickets", None])
-    """The route that would have been best; null takes back. Must be written either way."""
+    """The route that would have been best; null withdraws an earlier judgement. Required in both
+    cases."""
 
 
 class GateLabel(_Model):
@@ -191,16 +194,16 @@ class GateLabel(_Model):
     iteration: Count = Field(examples=[1])
     """The iteration that is judged."""
     search_needed: bool | None = Field(examples=[True, None])
-    """Whether a search was needed; null takes back. Must be written either way."""
+    """Whether a search was needed; null withdraws an earlier judgement. Required in both cases."""
 
 
 class _Envelope(_Model):
     version: Version | None = None
     """Version of this contract; absent means 1."""
     event_id: Handle = Field(examples=["0190f5fe-7c00-7a00-8000-0123456789ab"])
-    """Unique for each event, and the same when a producer sends the event again."""
+    """Unique for each event; stays the same when a producer sends the event again."""
     occurred_at: DateTime | float = Field(examples=["2024-06-10T09:15:25.5+02:00", 1718010925.5])
-    """When it happened: RFC 3339 with an offset, or Unix time in seconds; kept in microseconds.
+    """Time of the event: RFC 3339 with an offset, or Unix time in seconds; kept to the microsecond.
     From 2000-01-01 up to one day after the record's timestamp."""
     conversation_id: Handle = Field(examples=["conv-42"])
     """The conversation; the record's key is this text in UTF-8."""
@@ -230,7 +233,7 @@ class SearchIteration(_TurnEnvelope):
 
 
 class RelevanceLabels(_TurnEnvelope):
-    """Judgements, in any order relative to what they judge."""
+    """Judgements; they may come before or after what they judge."""
 
     type: Literal["relevance_labels"]
     labels: list[Label] | None = Field(
@@ -246,7 +249,7 @@ class RelevanceLabels(_TurnEnvelope):
 
 
 class TurnCompleted(_TurnEnvelope):
-    """What is known at the end of a turn; a later one replaces an earlier one whole."""
+    """What is known at the end of a turn; a later event replaces an earlier one completely."""
 
     type: Literal["turn_completed"]
     answer: str | None = None

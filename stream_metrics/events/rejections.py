@@ -29,13 +29,13 @@ REJECTIONS: Final[dict[str, Rejection]] = {
         "Write with a JSON library, in UTF-8, one object for each record.",
     ),
     "too_deep": Rejection(
-        f"Objects and lists stand more than {_LIMITS.json_levels} deep in each other, be it in a"
-        " field that nobody reads.",
-        "Flatten what you add of your own.",
+        f"Objects and lists are nested more than {_LIMITS.json_levels} levels deep, even if only in"
+        " a field that the worker ignores.",
+        "Flatten the fields that you add.",
     ),
     "unknown_type": Rejection(
-        "`type` is missing or none of the four event types.",
-        "Check the spelling; a newer producer may be ahead of this worker.",
+        "`type` is missing or is not one of the four event types.",
+        "Check the spelling. If the producer is newer than the worker, upgrade the worker.",
     ),
     "unknown_version": Rejection(
         "`version` is an integer other than 1.",
@@ -44,17 +44,17 @@ REJECTIONS: Final[dict[str, Rejection]] = {
     "invalid": Rejection(
         "A required field is missing or null, or a known field has another type or is out of"
         " range, at any depth. Often: `1.0` or `true` for an integer, a number for an id, an empty"
-        " id, `doc_id` inside `ids`, a document twice in `relevant`, a label without `gain`, a"
-        " time without an offset, a number that no double can hold.",
+        " id, `doc_id` inside `ids`, the same document twice in `relevant`, a label without"
+        " `gain`, a time without an offset, a number too large for a double.",
         "The message says where. Check events against `contract/events.schema.json`.",
     ),
     "over_limit": Rejection(
         f"More than {_LIMITS.searches_per_event:,} searches, {_LIMITS.results_per_event:,} results,"
         f" {_LIMITS.labels_per_event:,} labels or {_LIMITS.relevant_per_event:,} `relevant` in one"
         f" event; {_LIMITS.ids_per_result} `ids` or {_LIMITS.fields_per_result} `fields` in a"
-        f" result (null ones do not count); {_LIMITS.values_per_list} values in a list of those"
-        f" (null ones count); a URL of more than {_LIMITS.url_bytes:,} bytes.",
-        "Send several events; or raise the limit in the worker's settings and re-submit.",
+        f" result (nulls do not count); {_LIMITS.values_per_list} values in a list inside them"
+        f" (nulls count); a URL of more than {_LIMITS.url_bytes:,} bytes.",
+        "Send several events, or raise the limit in the worker's settings and resubmit.",
     ),
     "time_out_of_range": Rejection(
         "`occurred_at` is before the year 2000 or more than a day after the record's own timestamp"
@@ -63,16 +63,16 @@ REJECTIONS: Final[dict[str, Rejection]] = {
         " nanoseconds. Otherwise set the producer's clock.",
     ),
     "missing_key": Rejection(
-        "The record has no key, so its partition says nothing about its conversation.",
-        "Send `conversation_id` in UTF-8 as the key, not an empty one.",
+        "The record has no key, so it may not be on its conversation's partition.",
+        "Send `conversation_id` in UTF-8 as the key; the key must not be empty.",
     ),
     "key_mismatch": Rejection(
-        "The key is not the bytes of `conversation_id`.",
-        "Use the same text for both, without quotes or a serializer's prefix around the key.",
+        "The key is not `conversation_id` in UTF-8.",
+        "Use the same text for both, without quotes or a serializer's prefix in the key.",
     ),
     "internal_error": Rejection(
-        "The event is fine and the worker is not: it met a bug of its own.",
-        "Report the bug with the message; produce the record again after the fix.",
+        "The event may be valid: a bug in the worker prevented it from processing the event.",
+        "Report the bug with the message, and resubmit the record once it is fixed.",
     ),
 }
 
@@ -80,10 +80,11 @@ REJECTIONS: Final[dict[str, Rejection]] = {
 def rejections() -> str:
     """The table as Markdown."""
     about = (
-        "A record that is no valid event goes to the dead-letter topic of its topic, key and value"
-        " as they came, and the worker reads on. The header `stream-metrics.error.class` holds the"
-        " reason, `stream-metrics.error.message` the place; neither quotes the record. An event is"
-        " taken whole or not at all. Numbers are the defaults of the settings."
+        "A record that is not a valid event goes to the dead-letter topic of its topic, with its"
+        " key and value unchanged, and the worker continues with the next record. The header"
+        " `stream-metrics.error.class` holds the reason, and `stream-metrics.error.message` says"
+        " where the error is; neither quotes the record. An event is accepted or rejected as a"
+        " whole. Numbers are the defaults of the settings."
     )
     lines = [
         "# Rejected records",

@@ -50,7 +50,7 @@ _ABOUT_ROWS: Final = (
 _OUTPUT_HEADERS: Final = {
     "stream-metrics.version": "A whole number in decimal digits. It grows from message to message"
     " of a conversation; of two messages the one with the larger version holds. One that is not"
-    " larger than the version that a reader has is a copy.",
+    " larger than the version that a reader already has is a copy.",
 }
 
 EXAMPLES: Final[dict[str, dict[str, Any]]] = {
@@ -120,11 +120,11 @@ DEAD_LETTER_HEADERS: Final = {
     "stream-metrics.offset": "Its offset there, in decimal digits. Topic, partition and offset"
     " identify the record: after a crash a dead letter may be written twice.",
     "stream-metrics.timestamp": "The record's timestamp, if any: Unix milliseconds, in digits.",
-    "stream-metrics.error.class": "Why it was turned away, one word.",
+    "stream-metrics.error.class": "Why it was rejected, in one word.",
     "stream-metrics.error.message": "Where and what to change. Never quotes the record.",
-    "stream-metrics.truncated": "Bytes that the whole value had, in decimal digits; there only when"
-    " the value was cut because the topic takes no record of that size.",
-    "stream-metrics.value_sha256": "SHA-256 of the whole value, in hexadecimal digits; there only"
+    "stream-metrics.truncated": "Size of the whole value in bytes, in decimal digits; present only"
+    " if the value was cut because it was too large for the topic.",
+    "stream-metrics.value_sha256": "SHA-256 of the whole value, in hexadecimal digits; present only"
     " when the value was cut.",
 }
 _OPTIONAL_HEADERS: Final = frozenset(
@@ -198,7 +198,7 @@ def asyncapi() -> dict[str, Any]:
         operations[f"write{dead[0].upper()}{dead[1:]}"] = {
             "action": "send",
             "channel": {"$ref": f"#/channels/{dead}"},
-            "summary": "The worker writes a record that it turns away, before it moves on.",
+            "summary": "The worker writes a record that it rejects, before it commits its offset.",
         }
     channels["conversationRows"] = _channel(
         OUTPUT_TOPIC,
@@ -301,7 +301,7 @@ def _headers(
 def _dead_letter() -> dict[str, Any]:
     return {
         "name": "dead_letter",
-        "summary": "A record that was turned away.",
+        "summary": "A record that was rejected.",
         "contentType": "application/octet-stream",
         "headers": _headers(DEAD_LETTER_HEADERS, _OPTIONAL_HEADERS),
         "payload": {"description": "The value as it came: any bytes, or none."},

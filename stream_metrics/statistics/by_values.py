@@ -89,7 +89,7 @@ def paired_bootstrap_test(
         ValueError: There are no values, or not as many of both.
     """
     if len(values_a) != len(values_b):
-        raise ValueError(f"{len(values_a)} and {len(values_b)} values: give a pair a query")
+        raise ValueError(f"{len(values_a)} and {len(values_b)} values: give one pair per query")
     found = compare(
         _units(values_a), _units(values_b), "plain_bootstrap", resample_count=n_bootstrap
     )

@@ -145,7 +145,7 @@ def tail_of(confidence: float) -> float:
     0.025
     """
     if not 0 < confidence < 1:
-        raise ValueError(f"confidence={confidence}: it is between 0 and 1, as in 0.95")
+        raise ValueError(f"confidence={confidence}: it must be between 0 and 1, as in 0.95")
     return round((1 - confidence) / 2, 15)
 
 
@@ -183,11 +183,11 @@ def _note(units: Units, method: Method) -> str | None:
     means = units.means
     if (means != means[0]).any():
         if method == "t" and units.binary and units.single:
-            return "the values are 0 and 1: the Wilson interval holds the true share more often"
+            return "the values are 0 and 1: the Wilson interval covers the true share more often"
         return None
     if units.binary and units.single:
-        return "all values are equal, so that no spread is seen; the Wilson interval sees one"
-    return "all values are equal, so that no spread is seen"
+        return "all values are equal, so the interval has no width; the Wilson interval has one"
+    return "all values are equal, so the interval has no width"
 
 
 def _standard_error(units: Units) -> float:
@@ -219,7 +219,7 @@ def _bca_tails(units: Units, figures: Floats, tail: float) -> tuple[float, float
 
 def _wilson(units: Units, tail: float) -> tuple[float, float]:
     if not (units.binary and units.single):
-        raise ValueError("the Wilson interval takes values 0 and 1, one a unit; choose another")
+        raise ValueError("the Wilson interval needs values 0 and 1, one per unit; choose another")
     n, share = units.size, fsum(units.sums) / units.size
     z2 = NormalDist().inv_cdf(tail) ** 2
     middle = (share + z2 / (2 * n)) / (1 + z2 / n)

@@ -159,7 +159,7 @@ def test_replays_with_other_windows_do_not_add_up(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         write_buckets(tmp_path / name, replayed([], windows=[parse_window(name)]).history())
 
-    with pytest.raises(UnfitHistory, match=r"windows are \['5m'\], and \['1m'\] in the first"):
+    with pytest.raises(UnfitHistory, match=r"windows are \['5m'\], but \['1m'\] in the first"):
         read_buckets([tmp_path / "1m", tmp_path / "5m"])
 
 
@@ -170,14 +170,14 @@ HEADER = json.dumps(History([parse_window("1m")]).header()).encode() + b"\n"
     ("content", "why"),
     [
         (b"", "is empty; replay again"),
-        (b"{}\n", "line 1: the first line is no header"),
-        (b"[]\n", "line 1: the first line is no header"),
+        (b"{}\n", "line 1: the first line is not a header"),
+        (b"[]\n", "line 1: the first line is not a header"),
         (b'{"schema_version":2}\n', "line 1: schema version 2 is not 1"),
         (HEADER + b'{"bucket":1,"agent":"a"', "line 2: .*; replay again"),
         (HEADER + b'{"bucket":1,"agent":"\xff","sums":{}}\n', "line 2: .*; replay again"),
-        (HEADER + b'{"bucket":1,"agent":"a"}\n', "line 2: no line of a replay's buckets"),
-        (HEADER + b'{"bucket":1,"agent":"a","sums":{"r":"1"}}\n', "line 2: no line of a replay"),
-        (HEADER + b'{"bucket":1,"agent":"a","sums":{"nobody":1}}\n', "line 2: no line of a replay"),
+        (HEADER + b'{"bucket":1,"agent":"a"}\n', "line 2: not a line of a replay's buckets"),
+        (HEADER + b'{"bucket":1,"agent":"a","sums":{"r":"1"}}\n', "line 2: not a line of a replay"),
+        (HEADER + b'{"bucket":1,"agent":"a","sums":{"nobody":1}}\n', "line 2: not a line of a replay"),
     ],
 )
 def test_what_is_no_such_file_is_refused(tmp_path: Path, content: bytes, why: str) -> None:

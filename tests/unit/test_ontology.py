@@ -76,7 +76,7 @@ def test_nothing_retrieved_is_far_and_nothing_expected_is_undefined() -> None:
 
 def test_values_outside_of_the_range_are_refused() -> None:
     """Unless the ontology says that a formula has none; what is no number never passes."""
-    with pytest.raises(ValueError, match=r"of abcd and abxx is 1.5, outside of \[0, 1\]"):
+    with pytest.raises(ValueError, match=r"of abcd and abxx is 1.5, which is not in \[0, 1\]"):
         nearest(Liar(), ["abcd"], ["abxx"], "lin")
     with pytest.raises(ValueError, match="is nan"):
         nearest(Letters(), ["abcd"], ["abxx"], "nan")

@@ -401,11 +401,11 @@ def test_what_is_no_predicate_is_refused_at_the_start(
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("text_total", "total(query) gave '7' for {}; it must be a count from 0 on, or None"),
-        ("true_total", "total(query) gave True for {}; it must be a count from 0 on, or None"),
-        ("negative", "total(query) gave -1 for {}; it must be a count from 0 on, or None"),
-        ("small", "found 2 relevant documents for {}, and its total says that there are 1"),
-        ("one", "of the result 'a1' gave 1 for {}; it must be True or False"),
+        ("text_total", "total(query) gave '7' for {}; expected an integer from 0 on, or None"),
+        ("true_total", "total(query) gave True for {}; expected an integer from 0 on, or None"),
+        ("negative", "total(query) gave -1 for {}; expected an integer from 0 on, or None"),
+        ("small", "found 2 relevant documents for {}, but its total is 1"),
+        ("one", "of the result 'a1' gave 1 for {}; expected True or False"),
         (
             "failing",
             "of the result 'a1' raised KeyError: 'no such title' (rules.py, line 35) for {}",

@@ -85,8 +85,8 @@ def test_names_are_kept_as_they_print() -> None:
     [
         ("ndgc@10", "did you mean ndcg"),
         ("recall", "needs a cut-off, as in recall@10"),
-        ("max_ont_sim@3", "no event says which terms are expected"),
-        ("ontology", "no event says which terms are expected"),
+        ("max_ont_sim@3", "events do not contain the expected terms"),
+        ("ontology", "events do not contain the expected terms"),
         ("err(max_grade=2)@3", "take max_grade=4 or more"),
         ("rbp(max_grade=5000,gains=linear)", "take max_grade=1000 or less"),
         ("aqwv(beta=1e9)@5", "take beta=1000 or less"),

@@ -166,7 +166,7 @@ def test_equal_values_suggest_wilson(method: Method) -> None:
 def test_wilson_is_for_single_zeros_and_ones() -> None:
     """Other values, or several of one unit, are refused."""
     for rows in ([("a", 0.5), ("b", 1.0)], [("a", 1.0), ("a", 0.0), ("b", 1.0)]):
-        with pytest.raises(ValueError, match="Wilson interval takes values 0 and 1"):
+        with pytest.raises(ValueError, match="Wilson interval needs values 0 and 1"):
             estimate(Units.of_values(rows), "wilson")
 
 

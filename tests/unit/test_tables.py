@@ -183,7 +183,7 @@ FILE = newest().types[0]
     [
         (newest().types, 1, "the next tables are number 2, not 1"),
         (newest().types, 3, "the next tables are number 2, not 3"),
-        ((replace(FILE, code="Z"),), 2, "File: its stored code is 'B' for ever"),
+        ((replace(FILE, code="Z"),), 2, "File: its stored code must remain 'B'"),
         ((EntityType("New", (), (), code="B"),), 2, "New: the stored code 'B' is taken"),
         ((EntityType("New", (), (), code="A"),), 2, "New: the stored code 'A' is taken"),
         ((EntityType("New", (), ()),), 2, "New: its stored code must be one ASCII character"),

@@ -135,7 +135,7 @@ def _mean(name: str, relevant: Sequence[Ids], predicted: Sequence[Ids]) -> float
     if len(relevant) != len(predicted):
         raise ValueError(
             f"{len(relevant)} lists of relevant ids and {len(predicted)} of predicted ids: "
-            "give one of each a query"
+            "give one of each per query"
         )
     rows = [_judged(*pair) for pair in zip(relevant, predicted, strict=True)]
     return fsum(score(rows, [parse(name)]).values[:, 0]) / len(rows) if rows else 0.0
@@ -166,7 +166,7 @@ def evaluate_retrieval_batch(
     if not queries or len(queries) != len(retrieval_results):
         raise ValueError(
             f"{len(queries)} queries and {len(retrieval_results)} lists of results: "
-            "give one query or more, and a list of results for each"
+            "give at least one query, and one list of results per query"
         )
     rows = [
         _judged(query["relevant_docs"], [one["id"] for one in found], query.get("relevance_grades"))

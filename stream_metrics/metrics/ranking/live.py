@@ -39,7 +39,7 @@ def live_metrics(names: Iterable[str]) -> tuple[RankedMetric, ...]:
 def _check(metric: RankedMetric) -> None:
     if not is_live(metric.definition):
         raise MetricNameError(
-            f"{metric} cannot be computed live: no event says which terms are expected"
+            f"{metric} cannot be computed live: events do not contain the expected terms"
         )
     for option in metric.definition.options:
         value = metric.option(option.name)

@@ -203,7 +203,7 @@ def read(text: str, definitions: Mapping[str, Definition]) -> RankedMetric:
     match = _NAME.fullmatch(text)
     if match is None:
         raise MetricNameError(
-            f"{text!r} is no metric: write name@k or name(option=value)@k, as in ndcg@10"
+            f"{text!r} is not a metric: write name@k or name(option=value)@k, as in ndcg@10"
         )
     name, inside, k = match[1].lower(), match[2], match[3]
     definition = definitions.get(name)

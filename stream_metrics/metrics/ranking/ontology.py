@@ -47,7 +47,7 @@ def nearest(
         for one, value in zip(expected, values, strict=True):
             if not 0.0 <= value <= 1.0 and (value != value or formula not in ontology.unbounded):
                 raise ValueError(
-                    f"the similarity {formula!r} of {one} and {term} is {value:g}, outside of "
+                    f"the similarity {formula!r} of {one} and {term} is {value:g}, which is not in "
                     "[0, 1]; choose another formula, or declare it as unbounded"
                 )
         found.append(max(values))

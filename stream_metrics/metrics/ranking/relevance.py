@@ -180,7 +180,9 @@ class Relevance:
         if found is None:
             return None
         if isinstance(found, bool) or not isinstance(found, int | np.integer) or found < 0:
-            raise self._unfit(f"total(query) gave {found!r}", query, "a count from 0 on, or None")
+            raise self._unfit(
+                f"total(query) gave {found!r}", query, "an integer from 0 on, or None"
+            )
         return int(found)
 
     def _relevant(self, query: Query, result: Retrieved, predicate: Predicate) -> float:
@@ -199,9 +201,7 @@ class Relevance:
             ) from error
 
     def _unfit(self, what: str, query: Query, needed: str) -> PredicateError:
-        return PredicateError(
-            f"{self.predicate_name}: {what} for {query.place}; it must be {needed}"
-        )
+        return PredicateError(f"{self.predicate_name}: {what} for {query.place}; expected {needed}")
 
     def _by_predicate(self, query: Query, predicate: Predicate, total: int) -> Judged:
         grades = [self._relevant(query, one, predicate) for one in query.results]
@@ -209,8 +209,8 @@ class Relevance:
         found = sum(grade for at, grade in enumerate(grades) if earlier is None or not earlier[at])
         if found > total:
             raise PredicateError(
-                f"{self.predicate_name} found {found:g} relevant documents for {query.place}, and "
-                f"its total says that there are {total}; let total count every relevant document"
+                f"{self.predicate_name} found {found:g} relevant documents for {query.place}, but "
+                f"its total is {total}; total must count every relevant document"
             )
         return Judged(
             grades=grades,

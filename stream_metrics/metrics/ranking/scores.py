@@ -130,8 +130,8 @@ def p_fa(batch: Rankings, metric: RankedMetric) -> Floats:
     others = collection - all_relevant(batch, metric)
     if (others < np.maximum(false, 1)).any():
         raise ValueError(
-            f"{metric}: a collection of {collection:,} documents is too small for what was "
-            "retrieved and is relevant; give the size of the whole collection"
+            f"{metric}: a collection of {collection:,} documents is too small for the documents "
+            "retrieved and relevant; give the size of the whole collection"
         )
     return _where_known(batch, false / others)
 
@@ -220,7 +220,7 @@ def _max_grade(batch: Rankings, metric: RankedMetric) -> float:
     if largest > most:
         raise ValueError(
             f"{metric}: a grade of {largest:g} is above max_grade={most:g}; "
-            f"give the largest grade there is, as in {metric.name}(max_grade={largest:g})"
+            f"give the largest possible grade, as in {metric.name}(max_grade={largest:g})"
         )
     return most
 
