@@ -82,7 +82,7 @@ async def _purge(settings: Settings, namespace: str, yes: bool, force: bool) -> 
         where = f"namespace {namespace!r} in {mask_url(settings.redis.url)}"
         if not holding.partitions:
             await _dissolve(store, where)
-            console.print(f"{where} holds no state")
+            console.print(f"{where} has no state")
             return 0
         console.print(f"{where} holds")
         console.print(f"  partitions     {len(holding.partitions)}")

@@ -136,7 +136,7 @@ def check_hold(mark: bytes, command: str) -> None:
     """Raise ``ValueError`` for a hold that no store may take."""
     _check_token(mark)
     if not mark.isalnum() or not command.isprintable() or not command:
-        raise ValueError("a mark is letters and digits, and a command a line of text")
+        raise ValueError("a mark must be letters and digits, and a command one line of text")
 
 
 def check_positions(positions: Mapping[str, Position]) -> None:
@@ -153,11 +153,11 @@ def check_positions(positions: Mapping[str, Position]) -> None:
 def _check_conversation(conversation: ConversationWrite) -> None:
     _check_types("a conversation's key", (conversation.key,), _BYTES)
     if not 0 < len(conversation.key) <= KEY_BYTES:
-        raise ValueError(f"a conversation's key has 1 to {KEY_BYTES} bytes")
+        raise ValueError(f"a conversation's key must have 1 to {KEY_BYTES} bytes")
     _check_number("a conversation's last record time", conversation.last_record_ms, low=-EXACT)
     for parts in (conversation.hot, conversation.fingerprints):
         if parts and conversation.delete:
-            raise ValueError("a deleted conversation has no parts to write")
+            raise ValueError("a deleted conversation must have no parts to write")
         _check_types("a part's name", parts, _BYTES)
         _check_types("a part", parts.values(), _BYTES_OR_NONE)
 
@@ -169,13 +169,13 @@ def _check_token(token: bytes) -> None:
 def _check_bytes(what: str, value: bytes) -> None:
     _check_types(what, (value,), _BYTES)
     if not value:
-        raise ValueError(f"{what} has at least one byte")
+        raise ValueError(f"{what} must have at least one byte")
 
 
 def _check_number(what: str, value: int, *, low: int) -> None:
     _check_types(what, (value,), _NUMBER)
     if not low <= value <= EXACT:
-        raise ValueError(f"{what} is not from {low} to 2**53")
+        raise ValueError(f"{what} must be from {low} to 2**53")
 
 
 def _check_types(what: str, values: Iterable[object], allowed: frozenset[type]) -> None:

@@ -29,9 +29,9 @@ class Replaced(Exception):
 
     def __init__(self, partition: int) -> None:
         super().__init__(
-            f"state partition {partition} was replaced while it was read (migrate, reshard, "
-            "rebuild, purge, or a Redis that went back), so that what was read is of two states. "
-            "Run it again"
+            f"state partition {partition} was replaced while it was being read (by migrate, "
+            "reshard, rebuild or purge, or because Redis lost writes), so the output would mix two "
+            "states. Run the command again"
         )
 
 
@@ -75,9 +75,9 @@ class Export:
                 first = now // window.bucket_us - WINDOW_BUCKETS + 1
                 if first < oldest_bucket(window, self.record_time_ms * 1000):
                     raise NowTooEarly(
-                        f"--now {now}: window {window.name} at that time needs buckets that are "
-                        f"gone; the input has been read up to {self.record_time_ms * 1000} "
-                        "(microseconds). Take a later time, or replay the topics"
+                        f"--now {now}: window {window.name} at that time needs buckets that have "
+                        f"expired; the input has been read up to {self.record_time_ms * 1000} "
+                        "(microseconds). Choose a later time, or replay the topics"
                     )
         sums = [entry for windows in self.windows for entry in windows.sums_at(now)]
         return windows_document(sums, now, self.dimension)

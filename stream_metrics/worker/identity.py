@@ -43,7 +43,7 @@ UNNAMED: Final[dict[str, Any]] = {"dedup.tables": 1, "metrics.retrieval": []}
 
 _REBUILD: Final = (
     "`stream-metrics rebuild`, which wipes the state and reads the topics again, as far back as "
-    "Kafka has them"
+    "Kafka retains them"
 )
 
 
@@ -97,9 +97,9 @@ def check_identity(stored: Identity | None, ours: Identity, partition: int) -> N
     where = f"state partition {partition} of group {ours.group!r}"
     if stored.schema_version not in SCHEMAS:
         raise OtherIdentity(
-            f"{where} is stored by schema {stored.schema_version}, and this release reads "
-            f"{schemas_text()}. Take the release that wrote it, or a later one; to go back to this "
-            "release, stop all workers and let that one run `stream-metrics migrate` with "
+            f"{where} is stored in schema {stored.schema_version}, but this release reads "
+            f"{schemas_text()}. Use the release that wrote it, or a later one; to go back to this "
+            "release, stop all workers and, with that release, run `stream-metrics migrate` with "
             f"state.write_schema={SCHEMAS[-1]}"
         )
     if replace(stored, schema_version=ours.schema_version) == ours:
@@ -107,25 +107,25 @@ def check_identity(stored: Identity | None, ours: Identity, partition: int) -> N
     before, now = dict(stored.partition_counts), dict(ours.partition_counts)
     if before != now and before.keys().isdisjoint(now):
         raise OtherIdentity(
-            f"{where} was built from {', '.join(before)}, and what is read now is "
-            f"{', '.join(now)}. If kafka.repartition_topic was set, or taken away, choose another "
+            f"{where} was built from {', '.join(before)}, but the worker now reads "
+            f"{', '.join(now)}. If kafka.repartition_topic was added or removed, choose another "
             'kafka.group_id (docs/guides/partitions.md, "Producers that hash keys differently"). '
             "If producers write to other topics, stop all workers and run `stream-metrics reshard` "
-            '("Changing partition counts"). Or name the topics again that it was built from'
+            '("Changing partition counts"). Otherwise configure the topics that it was built from'
         )
     if before != now:
         raise OtherIdentity(
-            f"{where} was built for {before} (topic: partitions), and they are {now} now: a "
-            "conversation's next records come to another partition than its state. Stop all "
+            f"{where} was built for {before} (topic: partitions), but they are {now} now, so a "
+            "conversation's next records go to another partition than its state. Stop all "
             "workers and run `stream-metrics reshard` "
-            '(docs/guides/partitions.md, "Changing partition counts"); or name the topics again '
+            '(docs/guides/partitions.md, "Changing partition counts"), or configure the topics '
             "that it was built for"
         )
     if stored.fingerprint != ours.fingerprint:
         raise OtherIdentity(f"{where} was built with other settings: {_way_out(stored, ours)}")
     raise OtherIdentity(
-        f"{where} belongs to group {stored.group!r}; this worker is group {ours.group!r}. Use a "
-        "namespace of its own for each group"
+        f"{where} belongs to group {stored.group!r}, but this worker is in group {ours.group!r}. "
+        "Use a separate namespace (redis.namespace) for each group"
     )
 
 
@@ -136,7 +136,7 @@ def _way_out(stored: Identity, ours: Identity) -> str:
         listed = f"fingerprint {stored.fingerprint}, now {ours.fingerprint}"
     if tables_of(stored) not in published():
         return (
-            f"{listed}. A newer release built it, and this release has dedup.tables "
+            f"{listed}. A newer release built it, but this release has only dedup.tables "
             f"{tables_text()}. Use that release, or a later one. Or stop all workers and run "
             f"{_REBUILD}"
         )

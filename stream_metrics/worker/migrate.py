@@ -33,7 +33,7 @@ from stream_metrics.worker.partition import PartitionOptions
 from stream_metrics.worker.publish import publish, shut_out
 from stream_metrics.worker.stored import Stored, stored_state
 
-REBUILD = "`stream-metrics rebuild` reads the topics again under them"
+REBUILD = "`stream-metrics rebuild` reads the topics again with the new settings"
 
 
 class Migrate:
@@ -75,8 +75,8 @@ class Migrate:
         changes = changed_settings(stored.identity, ours)
         if not changes and stored.identity.fingerprint != ours.fingerprint:
             raise Unmovable(
-                "nobody noted which settings the state was built with, so that nobody can tell "
-                f"what to apply; {REBUILD}"
+                "the state does not record the settings that it was built with, so it is unknown "
+                f"which changes to apply; {REBUILD}"
             )
         _check_changes(stored, changes, self._options, await self._now_ms(stored))
         return stored, changes
@@ -94,7 +94,7 @@ class Migrate:
             await publish(
                 self._store, mark, self._outputs, options.engine, options.turn_scope, self._sent
             )
-            self._say("all rows are on the output topic as they are now")
+            self._say("the output topic has the current version of all rows")
 
     async def _replace(self, mark: bytes, stored: Stored, target: Identity) -> None:
         convert = recoding(self._options)
@@ -106,7 +106,7 @@ class Migrate:
         if self._outputs is not None:
             await shut_out(self._outputs, stored.positions)
         await switch(self._store, mark, tuple(stored.positions), drafted)
-        self._say(f"{len(stored.positions)} state partitions are migrated")
+        self._say(f"migrated {len(stored.positions)} state partitions")
 
     async def _now_ms(self, stored: Stored) -> int:
         """Up to when conversations may have expired: the later of this clock and the store's.
@@ -129,7 +129,7 @@ def _check_changes(
 ) -> None:
     if fixed := [change for change in changes if change.name not in MIGRATABLE]:
         listed = "; ".join(map(str, fixed))
-        raise Unmovable(f"{listed}: this cannot be applied to stored state. {REBUILD}")
+        raise Unmovable(f"{listed}: this change cannot be applied to stored state. {REBUILD}")
     for change in changes:
         if change.name == "metrics.windows":
             added = [window for window in options.windows if window.name not in change.before]
@@ -155,13 +155,13 @@ def _check_windows(
         if window.length_us > kept_us or _filled_us(window, full_us) > read_us
     ]
     if long:
-        alone = "to that state.ttl alone now, and " if since_us > full_us else ""
+        alone = "only state.ttl now, and " if since_us > full_us else ""
         at_ms = bounded_timestamp(max(_filled_us(window, since_us) for window in long) // 1000)
         at = datetime.fromtimestamp(-(-at_ms // 1000), UTC)
         raise Unmovable(
             f"windows {', '.join(window.name for window in long)} are longer than conversations "
-            f"have been kept so far (state.ttl), so that their sums cannot be told. Migrate {alone}"
-            f"to these windows once records of {at:%FT%TZ} have been read. Or {REBUILD}"
+            f"have been kept so far (state.ttl), so their sums are unknown. Migrate {alone}"
+            f"these windows once records of {at:%FT%TZ} have been read. Or {REBUILD}"
         )
 
 

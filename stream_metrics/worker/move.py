@@ -81,9 +81,9 @@ class WentBack(Unmovable):
 
     def __init__(self, number: int) -> None:
         super().__init__(
-            f"the store has lost writes to the new state partition {number} that it had "
-            "acknowledged, as after a restart or a fail-over. The old partitions are still in "
-            "force; run this again once it is stable"
+            f"the store has lost acknowledged writes to the new state partition {number}, as can "
+            "happen after a restart or failover. The old partitions are still in use; run this "
+            "command again once the store is stable"
         )
 
 
@@ -133,7 +133,7 @@ def naming(key: ConversationKey, parts: StoredConversation) -> Iterator[None]:
     try:
         yield
     except DamagedState as damage:
-        name = f"the one under the key {urlsafe_b64encode(key).rstrip(b'=').decode()}"
+        name = f"with the key {urlsafe_b64encode(key).rstrip(b'=').decode()}"
         with suppress(DamagedState):
             known = stored_header(parts.hot).conversation_id
             name = repr(known) if known else name

@@ -47,7 +47,7 @@ class Pace:
 
     def __init__(self, speed: Fraction | None, begin_us: int | None = None) -> None:
         if speed is None and begin_us is not None:
-            raise ValueError("without pauses there is no time to move to")
+            raise ValueError("at speed max there is no time to move records to")
         self._speed = speed
         self._begin_us = begin_us
         self._first_us: int | None = None

@@ -814,7 +814,7 @@ class StatePartition:
             if key is None:
                 raise OtherIdentity(
                     f"a conversation was digested with key {key_id!r}, which is not configured; "
-                    "set `state.digest_key` to the key that the namespace began with"
+                    "set `state.digest_key` to the original key of the namespace"
                 )
             options = self._options
             made = self._dedups[key_id] = options.dedups.of(options.engine.rules, key)

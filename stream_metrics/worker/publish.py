@@ -33,8 +33,8 @@ class Unsent(OutputUnavailable):
 
     def __init__(self, why: OutputUnavailable) -> None:
         super().__init__(
-            f"{why}. The new state partitions are in force, but not all their rows are on the "
-            "output topic; workers are refused until they are"
+            f"{why}. The new state partitions are in use, but some of their rows are not yet on "
+            "the output topic; no worker can start until all are"
         )
 
 

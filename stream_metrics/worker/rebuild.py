@@ -103,7 +103,7 @@ class Rebuild:
         """
         extents = await self._logs.extents(self._places())
         for topic in sorted(await self._check(extents)):
-            self._say(f"{topic}: made anew since it got more partitions, so that all of it is read")
+            self._say(f"{topic}: recreated since partitions were added, so all of it is read")
         cut = [place for place, extent in extents.items() if extent.first > 0]
         oldest = await self._logs.oldest_ms(cut)
         begins = {place: oldest.get(place, MAX_TIMESTAMP_MS) for place in cut}
@@ -147,7 +147,7 @@ class Rebuild:
         move = Move(self._options.identity, (), starts, lambda _, home: home)
         drafted = await draft(self._store, mark, move, self._options, lambda _: None)
         await switch(self._store, mark, sorted(old), drafted)
-        self._say(f"{len(starts)} state partitions begin anew, where the logs begin")
+        self._say(f"reset {len(starts)} state partitions to the beginning of the logs")
 
     async def _check(self, extents: Mapping[Place, Extent]) -> set[str]:
         """Raise like ``reach``; the topics for which an earlier count does not matter any more."""
@@ -163,17 +163,17 @@ class Rebuild:
                 continue
             if stored.group != ours.group:
                 raise OtherIdentity(
-                    f"state partition {number} belongs to group {stored.group!r}, and the settings "
-                    f"are those of group {ours.group!r}. Use a namespace of its own for each group"
+                    f"state partition {number} belongs to group {stored.group!r}, but the settings "
+                    f"name group {ours.group!r}. Use a separate namespace for each group"
                 )
             for topic, count in ours.partition_counts.items():
                 before = stored.partition_counts.get(topic, count)
                 if before < count:
                     raise Unmovable(
-                        f"topic {topic} had {before} partitions and has {count}: its older records "
-                        "lie where the old count put them, so that conversations would be torn "
-                        "apart. Run `stream-metrics reshard`, which moves the state, and merges "
-                        f"conversations that are in pieces by now. Or start anew: {REPARTITION}"
+                        f"topic {topic} had {before} partitions and has {count} now: its older "
+                        "records are on the partitions of the old count, so a rebuild would split "
+                        "conversations. Run `stream-metrics reshard`, which moves the state and "
+                        f"merges conversations that are already split. Or start over: {REPARTITION}"
                     )
             _refuse_outgrown(stored, extents, anew)
         return anew
@@ -249,9 +249,9 @@ def _refuse_outgrown(
             extent = extents.get((topic, number))
             if extent is not None and extent.first < min(end, extent.end):
                 raise Unmovable(
-                    f"topic {topic} got more partitions when its partition {number} ended at "
-                    f"offset {end}, and it still begins at {extent.first}: records between "
-                    "lie where an earlier count put them, so that conversations would be torn "
-                    "apart. Wait until Kafka has deleted them; or delete them "
-                    f"(kafka-delete-records.sh), and their figures are lost. {REPARTITION}"
+                    f"partitions were added to topic {topic} when its partition {number} ended at "
+                    f"offset {end}, and it still begins at {extent.first}: the records between "
+                    "are on the partitions of an earlier count, so a rebuild would split "
+                    "conversations. Wait until Kafka has deleted them, or delete them "
+                    f"(kafka-delete-records.sh), which loses their figures. {REPARTITION}"
                 )

@@ -186,15 +186,15 @@ class Reshard:
         new_astray = astray.found.keys() - {*stored.places}
         if new_astray and not catch_up:
             raise Unmovable(
-                f"{astray.found.total():,} records on new partitions or topics lie where an "
-                f"earlier partition count put their keys ({_listed(astray.found)}), and nobody "
-                "will look for them there: take them along with --catch-up"
+                f"{astray.found.total():,} records on new partitions or topics are where an "
+                f"earlier partition count put their keys ({_listed(astray.found)}), where no "
+                "worker would look for them: include them with --catch-up"
             )
         left |= {place: ends[place] - starts[place] for place in new_astray}
         if found.apart:
             self._say(
-                f"{found.apart:,} conversations lie where another partition count put them: each "
-                "is merged with what is elsewhere of it"
+                f"{found.apart:,} conversations are where another partition count put them: "
+                "merging each with its parts on other partitions"
             )
         notes = Merged()
         merge = merging(self._options, stored.identity.schema_version, notes)
@@ -220,13 +220,13 @@ class Reshard:
             async for record in self._logs.records(_starts(stored, extents, left), ends):
                 await late.take(record)
             drafted = await late.finish(ends)
-            self._say(f"{late.taken:,} records that were unread are taken along")
+            self._say(f"included {late.taken:,} unread records")
         await self._refuse_astray(extents.keys(), extents, partitioner)
         if self._outputs is not None:
             way = partial(_number, partitioner, stored.count)
             await publish_gone(self._store, mark, self._outputs, notes.gone, way)
         await switch(self._store, mark, move.retired, drafted)
-        self._say(f"{len(move.retired)} state partitions are replaced by {len(move.starts)}")
+        self._say(f"replaced {len(move.retired)} state partitions by {len(move.starts)}")
         if notes.rows or owed:
             await self._publish(mark, None if owed else notes.rows)
 
@@ -239,7 +239,7 @@ class Reshard:
             engine, scope = self._options.engine, self._options.turn_scope
             await publish(self._store, mark, self._outputs, engine, scope, lambda _: None, names)
             which = "all rows" if names is None else "the rows of merged conversations"
-            self._say(f"{which} are on the output topic as they are now")
+            self._say(f"the output topic has the current version of {which}")
 
     async def _check_topics(self, stored: Stored) -> int:
         """The largest count that topics of the state have by now."""
@@ -247,13 +247,13 @@ class Reshard:
         for topic, count in stored.identity.partition_counts.items():
             if topic not in counts:
                 raise Unmovable(
-                    f"topic {topic} does not exist any more, so that nobody can tell whether it "
-                    "was read to its end. Keep it until this is done"
+                    f"topic {topic} no longer exists, so it is unknown whether it was read to its "
+                    "end. Keep a topic until reshard is done"
                 )
             if counts[topic] < count:
                 raise Unmovable(
-                    f"topic {topic} has {counts[topic]} partitions and had {count}: it was made "
-                    "anew, and what was not read of it is gone. Give the new topic another name"
+                    f"topic {topic} has {counts[topic]} partitions and had {count}: it was "
+                    "recreated, and its unread records are gone. Give the new topic another name"
                 )
         return max(counts.values())
 
@@ -265,10 +265,11 @@ class Reshard:
         found = gaps_in(stored, extents)
         told = [f"partition {n}: {gap.message}" for n, gaps in found.items() for gap in gaps]
         if told and self._policy != "continue":
-            more = f" (and {len(told) - 1} more such gaps)" if len(told) > 1 else ""
+            more = f" (and {len(told) - 1} more offset gaps)" if len(told) > 1 else ""
             raise Unmovable(
-                f"{told[0]}{more}. To go on without what is gone, from the nearest offset, run "
-                f"this with kafka.on_offset_gap continue. Or start anew: {REPARTITION}"
+                f"{told[0]}{more}. To continue from the nearest offset, without the records that "
+                "are gone, run this with kafka.on_offset_gap continue. "
+                f"Or start over: {REPARTITION}"
             )
         for gap in told:
             self._say(f"offset gap, passed over: {gap}")
@@ -287,9 +288,9 @@ class Reshard:
                 found[record.topic, record.partition] += 1
         if found:
             raise Unmovable(
-                f"{found.total():,} records are unread ({_listed(found)}). Let the workers read "
-                "them and stop them again; where they cannot, because partitions were added, take "
-                "the records along with --catch-up"
+                f"{found.total():,} records are unread ({_listed(found)}). Start the workers until "
+                "they have read them, and stop them again. If they cannot, because partitions were "
+                "added, include the records with --catch-up"
             )
 
     async def _astray(
@@ -301,10 +302,10 @@ class Reshard:
         astray = await find_astray(records, starts, counts, partitioner, limits)
         if astray.alien:
             raise Unmovable(
-                f"{astray.alien.total():,} records lie where the conversations' partitioner puts "
-                f"their key by no partition count ({_listed(astray.alien)}). Producers choose "
-                "partitions in different ways, and nobody can tell where a conversation's next "
-                f"records will come. {REPARTITION}"
+                f"{astray.alien.total():,} records are where the conversations' partitioner does "
+                f"not put their key under any partition count ({_listed(astray.alien)}). Producers "
+                "use different partitioners, so it is unknown where a conversation's next records "
+                f"will arrive. {REPARTITION}"
             )
         return astray
 
@@ -321,9 +322,9 @@ class Reshard:
         found = (await self._astray(starts, ends, partitioner)).found
         if found:
             raise Unmovable(
-                f"producers have just written {found.total():,} records to where nobody will look "
-                f"for them ({_listed(found)}): not all have the new topics or partition count. "
-                "Restart those that do not, then run this again with --catch-up"
+                f"producers have just written {found.total():,} records where no worker would look "
+                f"for them ({_listed(found)}): some still use the old topics or partition count. "
+                "Restart those, then run this again with --catch-up"
             )
 
 

@@ -18,7 +18,7 @@ from stream_metrics.worker.takeover import Extent
 REPARTITION: Final = (
     "Let workers repartition, in a new group: set kafka.repartition_topic and another "
     'kafka.group_id (docs/guides/partitions.md, "Producers that hash keys differently"). It reads '
-    "all records that Kafka has, wherever they lie"
+    "all records that Kafka retains, whatever partition they are on"
 )
 
 
@@ -56,8 +56,8 @@ async def stored_state(store: StateStore) -> Stored:
     """What the namespace holds; raises ``Unmovable`` unless it is whole."""
     if unfinished := await store.unfinished():
         raise Unmovable(
-            f"the state partitions {unfinished} are being wiped, and somebody has to end that: "
-            "start the workers, or run `stream-metrics rebuild`"
+            f"wiping of the state partitions {unfinished} was interrupted. To complete it, start "
+            "the workers or run `stream-metrics rebuild`"
         )
     identities: list[Identity] = []
     positions = {}
@@ -67,13 +67,15 @@ async def stored_state(store: StateStore) -> Stored:
         positions[number] = state.positions
         identities.append(state.identity)
     if not identities:
-        raise Unmovable("the namespace holds no state; is redis.namespace the workers'?")
+        raise Unmovable(
+            "the namespace has no state. Set redis.namespace to the one that the workers use"
+        )
     schema = max(identity.schema_version for identity in identities)
     whole = [replace(identity, schema_version=schema) for identity in identities]
     if any(identity != whole[0] for identity in whole):
         raise Unmovable(
-            "state partitions were built for different groups, settings or partition counts, which "
-            "no worker and no command leaves behind: somebody has restored or copied some of them. "
+            "state partitions were built for different groups, settings or partition counts. No "
+            "worker or command does that, so some of them must have been restored or copied. "
             "Restore all from one backup, or run `stream-metrics rebuild`"
         )
     return Stored(whole[0], positions)
@@ -137,20 +139,20 @@ async def partitioner_in_use(
         return InUse(fit[0], apart[fit[0]])
     if fit:
         raise Unmovable(
-            f"{total:,} conversations on {stored.count} partitions do not tell how producers "
-            f"choose partitions: {', '.join(fit)} put all of them where they are. Name theirs with "
-            "--partitioner (murmur2: Java, aiokafka; crc32: librdkafka unless configured; fnv1a: "
-            "Sarama, kafka-go); by another one conversations would be torn apart"
+            f"{total:,} conversations on {stored.count} partitions do not show which partitioner "
+            f"the producers use: {', '.join(fit)} would all put them where they are. Name it with "
+            "--partitioner (murmur2: Java, aiokafka; crc32: librdkafka by default; fnv1a: "
+            "Sarama, kafka-go); a wrong one would split conversations"
         )
     listed = ", ".join(f"{kind} {wrong:,}" for kind, wrong in elsewhere.items())
     whose = "Producers"
     if len(partitioners) > 1 and raised > stored.count + 1:
         whose = (
-            "If the topics had other partition counts in between, name the producers' with "
-            "--partitioner: then each of those counts may have put them there. Otherwise producers"
+            "If the topics had other partition counts in between, name the producers' partitioner "
+            "with --partitioner, so that those counts are considered too. Otherwise producers"
         )
     raise Unmovable(
-        f"of {total:,} conversations so many lie on another partition than a partitioner puts "
-        f"their key on: {listed}. {whose} choose partitions in different ways, and nobody can "
-        f"tell where a conversation's next records will come. {REPARTITION}"
+        f"of {total:,} conversations, these are not on the partition that each partitioner "
+        f"chooses for their key: {listed}. {whose} use different partitioners, so it is unknown "
+        f"where a conversation's next records will arrive. {REPARTITION}"
     )

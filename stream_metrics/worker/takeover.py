@@ -113,7 +113,7 @@ def beginnings(
         if not extent.fresh:
             message = (
                 f"the group has committed offset {extent.commit} of {topic}, but the store "
-                "has no state for it: the state is lost, or the namespace is another one"
+                "has no state for it: the state is lost, or redis.namespace is wrong"
             )
             gaps.append(OffsetGap(topic, extent.nearest(extent.commit), message))
     return positions, gaps
@@ -126,14 +126,14 @@ def gaps_between(positions: Positions, extents: Mapping[str, Extent]) -> list[Of
         offset = positions[topic].offset
         if offset < extent.first:
             message = (
-                f"{topic} begins at offset {extent.first}, the state needs {offset}: records were "
-                "deleted before they were read"
+                f"{topic} begins at offset {extent.first}, but the state needs {offset}: records "
+                "were deleted before they were read"
             )
             gaps.append(OffsetGap(topic, extent.first, message))
         if offset > extent.end:
             message = (
-                f"{topic} ends at offset {extent.end}, the state has read up to {offset}: the "
-                "topic was made anew or has lost records"
+                f"{topic} ends at offset {extent.end}, but the state has read up to {offset}: the "
+                "topic was recreated or has lost records"
             )
             gaps.append(OffsetGap(topic, extent.end, message))
     return gaps
@@ -143,7 +143,7 @@ def other_record(topic: str, offset: int) -> OffsetGap:
     """The record before ``offset`` is not the one that was read there."""
     message = (
         f"the record at offset {offset - 1} of {topic} is not the one that was read there: the "
-        "topic was made anew"
+        "topic was recreated"
     )
     return OffsetGap(topic, offset, message, another=True)
 
@@ -170,9 +170,9 @@ def _torn(identity: Identity, extents: Mapping[str, Extent]) -> list[OffsetGap]:
         OffsetGap(
             topic,
             extent.first,
-            f"{topic} has got more partitions: where an earlier count put records, a rebuild of "
-            "one partition would tear conversations apart. Restore a backup; or stop all workers "
-            "and run `stream-metrics rebuild`",
+            f"partitions were added to {topic}: records are where an earlier count put them, so a "
+            "rebuild of one partition would split conversations. Restore a backup, or stop all "
+            "workers and run `stream-metrics rebuild`",
         )
         for topic, extent in extents.items()
         if topic in identity.outgrown

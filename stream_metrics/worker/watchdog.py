@@ -79,7 +79,7 @@ class Watchdog:
             return None
         silent = now - self._since
         if silent >= self.seconds:
-            return f"no progress for {silent:.0f} s, {_left(standing)}, and nothing to wait for"
+            return f"no progress for {silent:.0f} s: {_left(standing)}, and nothing to wait for"
         stuck = [
             place
             for place, still in self._still.items()
@@ -88,7 +88,7 @@ class Watchdog:
         if not stuck:
             return None
         named = ", ".join(f"partition {number} of {topic}" for number, topic in sorted(stuck))
-        return f"nothing comes of {named} for {self.seconds:.0f} s, though records are there"
+        return f"nothing read from {named} for {self.seconds:.0f} s, although it has more records"
 
     def _note_places(self, now: float, standing: Standing) -> None:
         if standing.excused:
@@ -105,4 +105,4 @@ class Watchdog:
 
 def _left(standing: Standing) -> str:
     behind = sum(standing.behind.values())
-    return f"{behind} records are left" if behind else "partitions are being taken over"
+    return f"{behind} records left to read" if behind else "still taking over partitions"

@@ -184,7 +184,7 @@ async def test_a_topic_made_anew_halts_where_it_was_read(
     before = await group.positions()
 
     await group.make_events_anew()
-    await until_held(worker, (0, 1, 2), "made anew")
+    await until_held(worker, (0, 1, 2), "recreated")
     await group.produce(traffic(2))
     await group.at_ends(without=(0, 1, 2))
 

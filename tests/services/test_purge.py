@@ -185,7 +185,7 @@ async def test_an_empty_namespace_is_no_error(abandoned: Abandoned) -> None:
 
     code, said = await abandoned.purge("--yes")
 
-    assert (code, "holds no state" in said) == (0, True)
+    assert (code, "has no state" in said) == (0, True)
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,7 @@ async def test_partitions_are_added_under_running_workers(
 
     assert code == 0, said
     assert "partitioner: murmur2" in said
-    assert "is merged with what is elsewhere of it" in " ".join(said.split())
+    assert "merging each with its parts on other partitions" in " ".join(said.split())
     async with group.working():
         await group.produce(records[2 * third :])
     await group.same_as_replay()

@@ -111,7 +111,7 @@ async def test_state_of_an_unknown_schema_is_refused(
     group.system.workers.clear()
 
     assert worker.exit_code == 2
-    assert "is stored by schema 3, and this release reads 1 and 2" in worker.log.read_text()
+    assert "is stored in schema 3, but this release reads 1 and 2" in worker.log.read_text()
     async with group.store() as store:
         assert await store.describe(0) == before
     code, said = await group.run("audit")

@@ -177,7 +177,10 @@ HEADER = json.dumps(History([parse_window("1m")]).header()).encode() + b"\n"
         (HEADER + b'{"bucket":1,"agent":"\xff","sums":{}}\n', "line 2: .*; replay again"),
         (HEADER + b'{"bucket":1,"agent":"a"}\n', "line 2: not a line of a replay's buckets"),
         (HEADER + b'{"bucket":1,"agent":"a","sums":{"r":"1"}}\n', "line 2: not a line of a replay"),
-        (HEADER + b'{"bucket":1,"agent":"a","sums":{"nobody":1}}\n', "line 2: not a line of a replay"),
+        (
+            HEADER + b'{"bucket":1,"agent":"a","sums":{"nobody":1}}\n',
+            "line 2: not a line of a replay",
+        ),
     ],
 )
 def test_what_is_no_such_file_is_refused(tmp_path: Path, content: bytes, why: str) -> None:

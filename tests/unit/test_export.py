@@ -50,7 +50,7 @@ async def test_an_export_of_two_states_is_an_error(change: Change) -> None:
     """Wherever the state is replaced, half of what was there is not taken for all of it."""
     group = await halfway()
 
-    with pytest.raises(Replaced, match="Run it again"):
+    with pytest.raises(Replaced, match="Run the command again"):
         await exported(group, change)
 
 

@@ -101,7 +101,7 @@ async def test_state_without_noted_settings_is_refused() -> None:
     group = await halfway()
     object.__setattr__(group.store._partitions[0].identity, "settings", "")  # type: ignore[attr-defined]
 
-    with pytest.raises(Unmovable, match=r"nobody noted .* rebuild"):
+    with pytest.raises(Unmovable, match=r"does not record the settings .* rebuild"):
         await group.migrate(NEW)
 
 
@@ -114,7 +114,7 @@ async def test_the_time_is_told_from_which_on_a_longer_window_will_do() -> None:
     group = Configured({"events": 1}, settings=short)
     group.send([search("c-1", 1, NOON_S, "document")])
     await group.read()
-    with pytest.raises(Unmovable, match=r"to that state\.ttl alone now, and") as first:
+    with pytest.raises(Unmovable, match=r"Migrate only state\.ttl now, and") as first:
         await group.migrate(long)
     await group.migrate(kept)
     await group.reshard({"events": 2}, partitioners={"crc32": partition_of})

@@ -130,7 +130,9 @@ async def test_a_draft_that_went_back_is_told_of() -> None:
     assert isinstance(store, MemoryStore)
     group.store = GoesBack(store, 1, 1)
 
-    with pytest.raises(WentBack, match=r"lost writes .* state partition 0 .* run this again"):
+    with pytest.raises(
+        WentBack, match=r"lost acknowledged writes .* state partition 0.* run this command again"
+    ):
         await command(group)
 
     assert await store.held_by() is None

@@ -100,7 +100,7 @@ def test_an_audit_of_nothing_is_an_error(
     """A namespace without state is a slip in the settings."""
     monkeypatch.setenv("STREAM_METRICS_REDIS__NAMESPACE", "nobody-is-here")
 
-    with pytest.raises(UsageError, match="holds no state"):
+    with pytest.raises(UsageError, match="has no state"):
         CliRunner().invoke(app, ["audit"], catch_exceptions=False)
 
 

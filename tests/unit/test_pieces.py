@@ -65,7 +65,7 @@ async def test_pieces_become_one() -> None:
 
     said = await group.reshard(NEW)
 
-    assert f"{len(TORN)} conversations lie where another partition count put them" in said[1]
+    assert f"{len(TORN)} conversations are where another partition count put them" in said[1]
     assert {message.conversation_id for message in group.topic.messages[before:]} == {*TORN}
     assert sound(await group.audit())
     assert await whole(group)

@@ -90,7 +90,7 @@ async def unsent() -> Configured:
     """A group whose migration has switched, and could not send the rows."""
     group = await halfway()
     without_topic_after_switch(group)
-    with pytest.raises(Unsent, match=r"in force, but not all their rows .* workers are refused"):
+    with pytest.raises(Unsent, match=r"in use, but some of their rows .* no worker can start"):
         await group.migrate(NEW)
     assert group.topic is not None
     group.topic.available = True
@@ -124,7 +124,7 @@ async def test_a_refusal_does_not_forget_rows_that_were_not_sent() -> None:
     """A command that has taken the hold over, and gives up, leaves it."""
     group = await unsent()
 
-    with pytest.raises(Unmovable, match="made anew"):
+    with pytest.raises(Unmovable, match="recreated"):
         await group.reshard({"events": 1})
 
     assert await group.store.held_by() == "reshard"

@@ -164,7 +164,11 @@ def damage(old: bytes, new: bytes) -> Callable[[bytes], bytes]:
     ("name", "change", "message"),
     [
         ("buckets.jsonl", damage(b'"default"', b'"\xff"'), "line 2: no UTF-8"),
-        ("buckets.jsonl", damage(b'"bucket":', b'"bucket":"1","b":'), "line 2: not a line of a rep"),
+        (
+            "buckets.jsonl",
+            damage(b'"bucket":', b'"bucket":"1","b":'),
+            "line 2: not a line of a rep",
+        ),
         ("conversations.jsonl", damage(b'"default"', b'"\xff"'), "line 1: no UTF-8"),
         ("queries.jsonl", damage(b'"default"', b'"\xff"'), "line 1: no UTF-8"),
     ],

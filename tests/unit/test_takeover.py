@@ -322,7 +322,7 @@ def lost(world: World) -> Sequence[OffsetGap]:
 
 
 KINDS = (made_anew, made_anew_and_short, deleted, lost)
-NEEDLES = ("is not the one", "made anew or has lost", "deleted before", "no state for it")
+NEEDLES = ("is not the one", "recreated or has lost", "deleted before", "no state for it")
 BY_KIND = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 
 

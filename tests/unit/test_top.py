@@ -222,4 +222,4 @@ def test_an_empty_namespace_is_refused(namespace: RedisOptions) -> None:
     done = run()
 
     assert isinstance(done.exception, UsageError)
-    assert "holds no state" in str(done.exception)
+    assert "has no state" in str(done.exception)

@@ -105,7 +105,7 @@ def test_the_alarm_names_what_is_stuck() -> None:
 
     assert said == [
         None,
-        "nothing comes of partition 1 of events for 60 s, though records are there",
+        "nothing read from partition 1 of events for 60 s, although it has more records",
     ]
 
 

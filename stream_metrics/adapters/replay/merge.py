@@ -340,7 +340,7 @@ def _buckets(path: Path) -> Iterator[Bucket]:
                 found = decode(line)
                 yield found.bucket, found.name, found.sums
         except (*NO_JSON, KeyError, TypeError, ValueError) as error:
-            raise BadRows(f"{path}, line {number}: no line of a replay's buckets") from error
+            raise BadRows(f"{path}, line {number}: not a line of a replay's buckets") from error
 
 
 @lru_cache(maxsize=4)
