@@ -70,7 +70,7 @@ def check_users(users: Mapping[str, str]) -> None:
     """Raise ``ValueError``, which quotes no hash, unless every user has a name and a hash."""
     for user, stored in users.items():
         if not user or ":" in user:
-            raise ValueError("web.users: a name must not be empty or hold a colon")
+            raise ValueError("web.users: a name must not be empty or contain a colon")
         if not _HASH.fullmatch(stored):
             raise ValueError(
                 f"web.users: what stands for {user!r} is no hash; `stream-metrics hash-password` "

@@ -52,8 +52,8 @@ class Health:
             silent = self._clock() - self._last_beat
             if silent > self.bound_seconds:
                 failures["loop"] = (
-                    f"the worker's loop has not come round for {silent:.0f} s, "
-                    f"at most {self.bound_seconds:.0f} s are expected"
+                    f"the worker's loop has not completed a round for {silent:.0f} s; "
+                    f"expected at most {self.bound_seconds:.0f} s"
                 )
         return failures
 

@@ -53,8 +53,8 @@ class HostNames:
         if request.path not in OPEN and not self.ours(_host(request)):
             return web.Response(
                 status=403,
-                text="This page is not served under the name that was asked for. Whoever runs it "
-                "can add the name to `web.allowed_hosts`, or set `web.users`.\n",
+                text="This page is not served under the requested host name. Its operator can add "
+                "the name to `web.allowed_hosts`, or set `web.users`.\n",
             )
         return await handler(request)
 

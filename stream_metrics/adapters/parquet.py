@@ -60,7 +60,7 @@ def read_parquet(path: str) -> Iterator[Record]:
         except (arrow.ArrowException, OSError) as error:
             reason = " ".join(str(error).split()).removesuffix(".")
             raise ParquetError(
-                f"not whole, or no Parquet file ({reason}); copy it again, or record it again"
+                f"incomplete, or not a Parquet file ({reason}); copy it again, or record it again"
             ) from error
 
 

@@ -129,11 +129,11 @@ class WebOptions:
             return []
         if not self.users:
             return [
-                f"everybody who reaches {self.host}, port {self.port}, sees the pages; "
-                "set `web.users` or `web.users_file`, or keep others out by the network"
+                f"anyone who can reach {self.host}, port {self.port}, can see the pages; "
+                "set `web.users` or `web.users_file`, or restrict access in the network"
             ]
         if self.tls_certificate is None:
-            return ["passwords of `web.users` go over the network in the clear; set TLS"]
+            return ["passwords of `web.users` are sent over the network unencrypted; set up TLS"]
         return []
 
 

@@ -60,7 +60,7 @@ def audit(
         raise UsageError(str(error)) from error
     if not found.partitions and not found.busy:
         raise UsageError(
-            f"namespace {settings.namespace!r} has no state. Set redis.namespace to the worker's"
+            f"namespace {settings.namespace!r} has no state. Use the worker's redis.namespace"
         )
     if format_ == "json":
         for difference in found.differences:

@@ -271,7 +271,7 @@ async def _export(settings: Settings, scope: str, now_us: int | None, out: Path)
         windows = found.windows_document(now_us)
         if not found.windows:
             raise UsageError(
-                f"namespace {settings.namespace!r} has no state. Set redis.namespace to the worker's"
+                f"namespace {settings.namespace!r} has no state. Use the worker's redis.namespace"
             )
         make_directory(out)
         with SortedRows(out) as rows:

@@ -136,7 +136,7 @@ async def _top(settings: Settings, request_at: Any, rankings: tuple[str, ...]) -
         last_us = _end_us(states.values())
         if last_us is None:
             raise UsageError(
-                f"namespace {settings.namespace!r} has no state. Set redis.namespace to the worker's"
+                f"namespace {settings.namespace!r} has no state. Use the worker's redis.namespace"
             )
         agents = settings.metrics.agents
         found = await whole(store, settings.engine_config(), agents, request_at(last_us))

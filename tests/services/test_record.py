@@ -125,7 +125,7 @@ async def test_topics_that_are_not_there_are_named(system: LiveSystem) -> None:
     """One line, exit code 2, and no file."""
     code, text = await said(system, "record", "--topic", "nobody", "--out", "nothing.jsonl")
 
-    assert (code, text) == (2, "error: topics do not exist: nobody; look at their names")
+    assert (code, text) == (2, "error: topics do not exist: nobody; check their names")
 
 
 @pytest.fixture

@@ -172,9 +172,9 @@ async def test_another_database_needs_select(
         ({"SSL_CA_FILE": None}, "certificate verify failed"),
         ({"URL": "rediss://127.0.0.1:1/0"}, "Connect call failed"),
         ({"URL": "redis://{tls}/0", "SSL_CA_FILE": None}, "Redis is unavailable"),
-        ({"URL": f"rediss://worker:{PASSWORD}/x@127.0.0.1:1/0"}, "`redis.url` is not understood"),
-        ({"URL": f"rediss://:{PASSWORD}"}, "`redis.url` is not understood"),
-        ({"URL": "http://127.0.0.1"}, "`redis.url` is not understood"),
+        ({"URL": f"rediss://worker:{PASSWORD}/x@127.0.0.1:1/0"}, "`redis.url` is not valid"),
+        ({"URL": f"rediss://:{PASSWORD}"}, "`redis.url` is not valid"),
+        ({"URL": "http://127.0.0.1"}, "`redis.url` is not valid"),
     ],
     ids=str,
 )

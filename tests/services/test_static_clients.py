@@ -184,5 +184,5 @@ async def test_brokers_that_are_too_old_are_named_as_the_cause(kafka: Kafka) -> 
         for connection in client._client._conns.values():
             connection._versions = {**connection._versions, 8: (0, 6), 12: (0, 2)}
 
-        with pytest.raises(KafkaRefused, match=r"group_instance_id.* brokers from 2\.3 on"):
+        with pytest.raises(KafkaRefused, match=r"group_instance_id.* brokers 2\.3 or later"):
             await client.commit(dict.fromkeys(client.assignment(), 0))

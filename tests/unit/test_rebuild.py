@@ -277,7 +277,7 @@ async def test_it_says_that_a_topic_was_made_anew() -> None:
 
     await Rebuild(group.store, Kept(group), group.options, said.append).reach()
 
-    assert [line.startswith("events: made anew") for line in said] == [True]
+    assert [line.startswith("events: recreated") for line in said] == [True]
 
 
 @pytest.mark.parametrize("settings", [settings_with({}), NEW], ids=["same", "changed"])

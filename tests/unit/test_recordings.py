@@ -182,13 +182,13 @@ def many(path: Path) -> Path:
 BROKEN: dict[str, tuple[Callable[[Path], Any], str]] = {
     "truncated.jsonl.gz": (lambda p: cut(many(p), 0.7), "the gzip data ends in the middle"),
     "truncated.jsonl.zst": (lambda p: cut(many(p), 0.7), "the zstd data ends in the middle"),
-    "truncated.parquet": (lambda p: cut(many(p), 0.7), "not whole, or no Parquet file"),
+    "truncated.parquet": (lambda p: cut(many(p), 0.7), "incomplete, or not a Parquet file"),
     "empty.gz": (lambda p: cut(many(p), 0), "the gzip data ends in the middle"),
     "empty.zst": (lambda p: cut(many(p), 0), "the zstd data ends in the middle"),
-    "empty.parquet": (lambda p: cut(many(p), 0), "not whole, or no Parquet file"),
+    "empty.parquet": (lambda p: cut(many(p), 0), "incomplete, or not a Parquet file"),
     "text.gz": (lambda p: p.write_bytes(b"{}\n"), "damaged, or no gzip file"),
     "text.zst": (lambda p: p.write_bytes(b"{}\n{}\n{}\n"), "damaged, or no zstd file"),
-    "text.parquet": (lambda p: p.write_bytes(b"{}\n"), "not whole, or no Parquet file"),
+    "text.parquet": (lambda p: p.write_bytes(b"{}\n"), "incomplete, or not a Parquet file"),
     "missing.parquet": (
         lambda p: pq.write_table(table(value=None, body=pa.array([b"{}"])), p),
         "value is missing. There are: topic, partition, offset, timestamp, key, body. Rename",

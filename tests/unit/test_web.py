@@ -390,9 +390,9 @@ def test_the_server_listens_on_localhost_unless_told() -> None:
         (WebOptions(), ""),
         (WebOptions("localhost"), ""),
         (WebOptions("::1"), ""),
-        (WebOptions("0.0.0.0"), "everybody who reaches 0.0.0.0"),
-        (WebOptions("", 0), "everybody"),
-        (WebOptions("0.0.0.0", users=USERS), "in the clear"),
+        (WebOptions("0.0.0.0"), "anyone who can reach 0.0.0.0"),
+        (WebOptions("", 0), "anyone"),
+        (WebOptions("0.0.0.0", users=USERS), "unencrypted"),
         (WebOptions("0.0.0.0", tls_certificate=Path("crt"), users=USERS), ""),
     ],
 )

@@ -81,8 +81,8 @@ class KafkaDeadLetters:
             topics = sorted({letter.record.topic for letter in letters})
             names = ", ".join(topic + self._settings.dead_letter_suffix for topic in topics)
             raise DeadLettersUnavailable(
-                f"cannot write dead letters to {names}: {type(error).__name__}; the topic must "
-                "exist, have room, and the worker needs the right to write to it"
+                f"cannot write dead letters to {names}: {type(error).__name__}. The topic must "
+                "exist and have room, and the worker needs permission to write to it"
             ) from error
 
     async def _send(self, letter: DeadLetter) -> None:

@@ -219,8 +219,8 @@ class KafkaInputs:
         why = (
             f"partition {place.partition} of {place.topic} has the offsets {extent.first} to "
             f"{extent.end}, and the group {self._settings.repartition_group} has read up to "
-            f"{offset}: records were deleted before they were read, or the topic was made anew. "
-            "With `kafka.on_offset_gap` continue it is read on from the nearest offset"
+            f"{offset}: records were deleted before they were read, or the topic was recreated. "
+            "To continue from the nearest offset, set `kafka.on_offset_gap` to continue"
         )
         action = "continue" if goes_on else "halt"
         log.error("offset gap", partition=place.partition, action=action, reason=why)

@@ -92,16 +92,16 @@ class KafkaInternal:
 
     def _why(self, error: Exception) -> str:
         if isinstance(error, MessageSizeTooLargeError):
-            why = "a record is larger than the topic takes; raise its `max.message.bytes`"
+            why = "a record is too large for the topic; raise its `max.message.bytes`"
         elif isinstance(error, InvalidTimestampError):
             why = (
-                "it refuses a record's time; raise its `message.timestamp.before.max.ms` and "
+                "it rejects a record's time; raise its `message.timestamp.before.max.ms` and "
                 "`message.timestamp.after.max.ms` to those of the input topics"
             )
         else:
             why = (
-                f"{type(error).__name__}; the topic must exist and have room, and the worker needs "
-                "the right to write to it"
+                f"{type(error).__name__}. The topic must exist and have room, and the worker needs "
+                "permission to write to it"
             )
         return f"cannot write to the internal topic {self._topic}: {why}"
 

@@ -96,11 +96,11 @@ class KafkaOutputs:
     def unavailable(self, error: Exception) -> OutputUnavailable:
         """What to say about ``error``."""
         if isinstance(error, MessageSizeTooLargeError):
-            why = "a row is larger than the topic takes; raise its `max.message.bytes`"
+            why = "a row is too large for the topic; raise its `max.message.bytes`"
         else:
             why = (
-                f"{type(error).__name__}; the topic must exist and have room, and the worker needs "
-                "the right to write to it, and to use transactional ids that begin with "
+                f"{type(error).__name__}. The topic must exist and have room, and the worker needs "
+                "permission to write to it, and to use transactional ids that begin with "
                 f"{transactional_prefix(self.settings.group_id)}"
             )
         return OutputUnavailable(f"cannot write to the output topic {self.topic}: {why}")

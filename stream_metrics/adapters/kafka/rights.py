@@ -77,9 +77,7 @@ def refusal(settings: KafkaSettings, missing: Iterable[Right]) -> str:
     user = settings.sasl_username
     named = f"user {user!r}" if user and settings.security_protocol[:4] == "SASL" else "this client"
     rights = ", ".join(map(str, missing))
-    return (
-        f"Kafka does not let {named}: {rights}. Grant it (docs/guides/security.md has the commands)"
-    )
+    return f"Kafka denies {named}: {rights}. Grant it (docs/guides/security.md has the commands)"
 
 
 async def missing_rights(settings: KafkaSettings, rights: Sequence[Right]) -> list[Right]:
@@ -196,12 +194,12 @@ async def _why_not(settings: KafkaSettings) -> Exception | None:
             connection = await create_conn(host, port, **shared)
         except SaslAuthenticationFailed as error:
             raise KafkaRefused(
-                f"Kafka turns user {settings.sasl_username!r} away: it does not know the user, or "
-                "the password is another one. Look at `kafka.sasl_username` and its password"
+                f"Kafka rejects user {settings.sasl_username!r}: the user is unknown, or the "
+                "password is wrong. Check `kafka.sasl_username` and its password"
             ) from error
         except UnsupportedSaslMechanismError as error:
             raise KafkaRefused(
-                f"Kafka does not take {settings.sasl_mechanism}; look at `kafka.sasl_mechanism`"
+                f"Kafka does not accept {settings.sasl_mechanism}; check `kafka.sasl_mechanism`"
             ) from error
         except (KafkaError, OSError, TimeoutError) as error:
             found = found or error

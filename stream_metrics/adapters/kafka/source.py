@@ -63,7 +63,7 @@ class KafkaSource:
         counts = await partition_counts(settings, self._topics)
         missing = [topic for topic in self._topics if topic not in counts]
         if missing:
-            raise TopicsMissing(f"topics do not exist: {', '.join(missing)}; look at their names")
+            raise TopicsMissing(f"topics do not exist: {', '.join(missing)}; check their names")
         fetch_bytes = partition_fetch_bytes(sum(counts.values()))
         try:
             async with reading(settings, fetch_bytes) as consumer:

@@ -23,9 +23,7 @@ from stream_metrics.adapters.kafka.rights import KafkaRefused
 
 FENCED_INSTANCE_ID: Final = 82  # as brokers number it; the library has no name for it
 
-TOO_OLD: Final = (
-    "`kafka.group_instance_id` needs brokers from 2.3 on, and these are older: leave it out"
-)
+TOO_OLD: Final = "`kafka.group_instance_id` needs brokers 2.3 or later; leave it unset"
 
 
 class FencedInstance(KafkaError):  # type: ignore[misc]
@@ -34,9 +32,9 @@ class FencedInstance(KafkaError):  # type: ignore[misc]
     def __init__(self, group: str, instance_id: str) -> None:
         self.message = (
             f"another worker has joined group {group!r} as {instance_id!r} "
-            "(kafka.group_instance_id), and Kafka gave it the partitions of this one, which stops. "
-            "If it was meant to replace this one, all is well; else give each worker an id of its "
-            "own, and start this one again"
+            "(kafka.group_instance_id), and Kafka gave it the partitions of this worker, which "
+            "stops. If it was not meant to replace this one, give each worker a unique id and "
+            "start this one again"
         )
         super().__init__(self.message)
 

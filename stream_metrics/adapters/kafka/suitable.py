@@ -11,12 +11,12 @@ Config = Mapping[str, str]
 _CREATE_TIME: Final = "CreateTime"
 # What may be no less than on the input topics, and what happens otherwise. -1 is without a bound.
 _AT_LEAST: Final = {
-    "retention.ms": "copies keep their records' times, so that Kafka would delete them early",
-    "max.message.bytes": "it would not take the largest records",
+    "retention.ms": "copies keep their records' times, so Kafka would delete them early",
+    "max.message.bytes": "the topic would reject the largest records",
 }
 _TIMES_AT_LEAST: Final = dict.fromkeys(
     ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms"),
-    "it would refuse some records' times",
+    "the topic would reject some records' times",
 )
 
 
@@ -24,23 +24,24 @@ def problems_of(internal: Config, inputs: Sequence[Config]) -> list[str]:
     """What to change in the internal topic's configuration, given that of the input topics.
 
     >>> problems_of({"cleanup.policy": "compact"}, [])
-    ['cleanup.policy is compact, and keeps one event of each conversation; set it to delete']
+    ['cleanup.policy is compact, which keeps one event of each conversation; set it to delete']
     """
     problems = []
     policy = internal.get("cleanup.policy", "delete")
     if policy != "delete":
         problems.append(
-            f"cleanup.policy is {policy}, and keeps one event of each conversation; set it to "
+            f"cleanup.policy is {policy}, which keeps one event of each conversation; set it to "
             "delete"
         )
     stamps = internal.get("message.timestamp.type", _CREATE_TIME)
     if stamps != _CREATE_TIME:
         problems.append(
-            f"message.timestamp.type is {stamps}, and stamps records anew; set it to {_CREATE_TIME}"
+            f"message.timestamp.type is {stamps}, which replaces records' times; set it to "
+            f"{_CREATE_TIME}"
         )
     if _bound(internal, "retention.bytes") < math.inf:
         problems.append(
-            "retention.bytes is set, and may delete records before they are read; set it to -1"
+            "retention.bytes is set, which may delete records before they are read; set it to -1"
         )
     stamped = [c for c in inputs if c.get("message.timestamp.type", _CREATE_TIME) == _CREATE_TIME]
     problems += _lower(internal, inputs, _AT_LEAST)

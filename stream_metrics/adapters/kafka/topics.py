@@ -45,20 +45,20 @@ def check_state_topics(settings: KafkaSettings, counts: Mapping[str, int]) -> No
     missing = [topic for topic in settings.state_topics if topic not in counts]
     if missing and settings.repartition_topic is not None:
         raise TopicsMissing(
-            f"the internal topic does not exist: {settings.repartition_topic}. Create it, or name "
-            "another in `kafka.repartition_topic`"
+            f"the internal topic does not exist: {settings.repartition_topic}. Create it, or set "
+            "`kafka.repartition_topic` to another topic"
         )
     if missing:
         raise TopicsMissing(
             f"input topics do not exist: {', '.join(missing)}. Create them with "
-            "`stream-metrics topics create`, or name others in `kafka.topics`"
+            "`stream-metrics topics create`, or correct `kafka.topics`"
         )
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{topic}: {count}" for topic, count in counts.items())
         raise TopicsUnfit(
             f"input topics have different partition counts ({listed}); a conversation's events and "
-            f"labels would land on different partition numbers. Give all {max(counts.values())} "
-            "partitions (kafka-topics --alter --partitions); if the group has state by then, run "
+            f"labels would be on different partition numbers. Give each {max(counts.values())} "
+            "partitions (kafka-topics --alter --partitions). If the group already has state, run "
             "`stream-metrics reshard` before its workers start again"
         )
 
@@ -69,7 +69,7 @@ def check_input_topics(settings: KafkaSettings, counts: Mapping[str, int]) -> No
     if missing:
         raise TopicsMissing(
             f"input topics do not exist: {', '.join(missing)}. Create them with "
-            "`stream-metrics topics create`, or name others in `kafka.topics`"
+            "`stream-metrics topics create`, or correct `kafka.topics`"
         )
 
 

@@ -44,8 +44,8 @@ async def check(store: RedisStore) -> list[Problem]:
         if not info.get("aof_enabled"):
             problems.append(
                 Problem(
-                    f"{node} keeps no append-only file; a restart takes state back to its last "
-                    "snapshot, and Kafka is read again from there. Set `appendonly yes`",
+                    f"{node} has no append-only file, so after a restart state goes back to the "
+                    "last snapshot and Kafka is read again from there. Set `appendonly yes`",
                     fatal=False,
                 )
             )

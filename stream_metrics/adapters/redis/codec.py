@@ -55,7 +55,7 @@ def read_bucket(field: bytes) -> tuple[int, str]:
     try:
         return int(bucket), bytes_text(agent)
     except ValueError as error:
-        raise DamagedState("a window bucket stands under a name that is none") from error
+        raise DamagedState("a window bucket is stored under an invalid name") from error
 
 
 def identity_fields(identity: Identity) -> list[bytes]:
@@ -90,7 +90,7 @@ def read_state(meta: Meta) -> PartitionState:
         return _read_state(meta)
     except (KeyError, ValueError, RecursionError) as error:
         raise DamagedState(
-            "what Redis holds of a state partition's identity and offsets cannot be read "
+            "the identity and offsets of a state partition in Redis cannot be read "
             f"({type(error).__name__})"
         ) from error
 

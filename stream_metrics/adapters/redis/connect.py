@@ -94,11 +94,11 @@ def _address(options: RedisOptions) -> dict[str, Any]:
     if given and not tls:
         raise ValueError("certificates need a `redis.url` that begins with rediss://")
     if options.cluster and options.sentinels:
-        raise ValueError("a Redis Cluster has no Sentinels; configure one of the two")
+        raise ValueError("a Redis Cluster has no Sentinels; configure only one of the two")
     if options.cluster and "path" in address:
         raise ValueError("a Redis Cluster needs hosts and ports, not a Unix socket")
     if options.cluster and address.get("db"):
-        raise ValueError("a Redis Cluster has the database 0 only")
+        raise ValueError("a Redis Cluster has only database 0")
     if tls:
         _check_files(options)
         address |= {"ssl": True, **given}
@@ -116,7 +116,7 @@ def _parsed(url: str) -> dict[str, Any]:
         return dict(parse_url(url))
     except (ValueError, RedisError):  # what they say may quote a password with a '/' or a '#' in it
         raise ValueError(
-            "`redis.url` is not understood; write redis://host:port/0, rediss://host:port/0 or "
+            "`redis.url` is not valid; write redis://host:port/0, rediss://host:port/0 or "
             "unix:///path, and the password percent-encoded or in `redis.password`"
         ) from None
 
@@ -159,5 +159,5 @@ def _hosts(sentinels: Iterable[str]) -> Iterable[tuple[str, int]]:
     for sentinel in sentinels:
         place = urlsplit(f"//{sentinel}")
         if not place.hostname:
-            raise ValueError(f"{sentinel!r} is no host:port of a Sentinel")
+            raise ValueError(f"{sentinel!r} is not the host:port of a Sentinel")
         yield place.hostname, place.port or SENTINEL_PORT

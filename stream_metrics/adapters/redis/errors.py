@@ -62,7 +62,7 @@ def translated(error: Exception) -> Exception:
     if isinstance(error, redis.ResponseError) and _CODE.search(str(error)):
         return StoreUnavailable(f"Redis cannot take commands now: {_reason(error)}")
     if isinstance(error, redis.ResponseError) and _OTHER_TYPE in str(error):
-        return DamagedState("a key holds another type of value than any release writes")
+        return DamagedState("a key has a type of value that no release writes")
     return error
 
 

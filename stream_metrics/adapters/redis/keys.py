@@ -65,7 +65,7 @@ class Keys:
     def __init__(self, namespace: str) -> None:
         if not _NAMESPACE.match(namespace):
             raise ValueError(
-                f"{namespace!r} is no namespace; write up to 64 letters, digits, '.', '_' or '-'"
+                f"{namespace!r} is not a namespace; write up to 64 letters, digits, '.', '_' or '-'"
             )
         self.prefix = f"{PREFIX}:{namespace}:{LAYOUT_VERSION}"
         self.layout = f"{self.prefix}:layout".encode()

@@ -175,7 +175,7 @@ def _run(task: Task, folder: Path, progress: Progress) -> Finished:
                 return _from_spool(task, work, manifest, progress, pool)
     with several(task.scale.processes) as pool:
         if not manifest.whole:
-            progress.note(f"going on after {manifest.records:,} records that were read before")
+            progress.note(f"continuing after {manifest.records:,} records that were read before")
             with closing(_dealt(task, manifest.records, progress)) as records:
                 _spool(task, work, manifest, records)
         return _from_spool(task, work, manifest, progress, pool)
@@ -188,8 +188,8 @@ def _unfinished(task: Task, work: Work, progress: Progress) -> Manifest | None:
         return None
     if manifest.fingerprint != work.fingerprint:
         progress.note(
-            "an unfinished replay is here, of other input, other settings or another version; "
-            "beginning anew"
+            "the directory has an unfinished replay of other input, with other settings or by "
+            "another version; starting over"
         )
         return None
     return manifest
