@@ -152,7 +152,7 @@ async def partitioner_in_use(
             "with --partitioner, so that those counts are considered too. Otherwise producers"
         )
     raise Unmovable(
-        f"of {total:,} conversations, these are not on the partition that each partitioner "
-        f"chooses for their key: {listed}. {whose} use different partitioners, so it is unknown "
+        f"of {total:,} conversations, the number that is not on the partition chosen by each "
+        f"partitioner is: {listed}. {whose} use different partitioners, so it is unknown "
         f"where a conversation's next records will arrive. {REPARTITION}"
     )
