@@ -115,7 +115,7 @@ def failing(lock: IO[str], helper: ThreadPoolExecutor, done: Path) -> None:
 
 @pytest.mark.slow
 def test_after_an_error_nothing_more_is_begun(tmp_path: Path) -> None:
-    """What a merge has given to processes is not worked off when the merge has failed."""
+    """When a merge fails, the calls that wait are cancelled, and the processes have ended."""
     done = tmp_path / "done"
     done.mkdir()
     with (tmp_path / "lock").open("w") as lock, ThreadPoolExecutor(1) as helper:
@@ -124,3 +124,4 @@ def test_after_an_error_nothing_more_is_begun(tmp_path: Path) -> None:
             failing(lock, helper, done)
 
     assert len(list(done.iterdir())) < WAITING
+    assert multiprocessing.active_children() == []

@@ -86,7 +86,9 @@ def several(processes: int) -> Iterator[Pool]:
         try:
             yield Pool(executor)
         except BaseException:
-            executor.shutdown(wait=False, cancel_futures=True)
+            # It waits: leaving the executor's block shuts down once more, without cancelling, and
+            # would undo the request before the executor's thread has seen it.
+            executor.shutdown(cancel_futures=True)
             raise
 
 
