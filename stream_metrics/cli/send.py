@@ -87,9 +87,10 @@ def send(
             f"--topic {topic}: workers do not read this topic; `kafka.topics` has "
             f"{', '.join(settings.kafka.topics)}"
         )
-    now_us = time.time_ns() // 1000
     source = "standard input" if file == "-" else file
-    events = _checked(_read(file), source, settings, topic, now_us, move=now)
+    data = _read(file)
+    now_us = time.time_ns() // 1000
+    events = _checked(data, source, settings, topic, now_us, move=now)
     _note_old(events, settings, now_us)
     with reading_kafka(settings):
         asyncio.run(_send(settings, events))
@@ -125,18 +126,22 @@ def _checked(
             records.append(Record(value.text))
     except NotJson as error:
         problems.append((error.line, str(error)))
-    if move:
-        records = moved(records, now_us)
-    limits = settings.engine_config().limits
-    events: list[Outgoing] = []
-    for line, record in zip(lines, records, strict=True):
-        found = checked(record.value or b"", limits, now_us)
-        if isinstance(found, BadRecord):
-            problems.append((line, f"{found.reason}: {found.message}"))
-            continue
-        topics = settings.kafka.topics
-        to = topic or (topics[-1] if is_labels(record.value) else topics[0])
-        events.append(found._replace(topic=to))
+    limits, topics = settings.engine_config().limits, settings.kafka.topics
+
+    def events_of(records: list[Record], stamp_us: int | None) -> list[Outgoing]:
+        events: list[Outgoing] = []
+        for line, record in zip(lines, records, strict=True):
+            found = checked(record.value or b"", limits, stamp_us)
+            if isinstance(found, BadRecord):
+                problems.append((line, f"{found.reason}: {found.message}"))
+                continue
+            to = topic or (topics[-1] if is_labels(record.value) else topics[0])
+            events.append(found._replace(topic=to))
+        return events
+
+    events = events_of(records, None if move else now_us)
+    if move and not problems:  # a time that is wrong would move all others by as much
+        events = events_of(moved(records, now_us), now_us)
     if problems:
         raise InputError(_refusal(source, sorted(problems)))
     if not events:
@@ -158,9 +163,13 @@ def moved(records: list[Record], now_us: int) -> list[Record]:
     return [pace.as_sent(record) for record in records]
 
 
-def checked(value: bytes, limits: Limits, now_us: int) -> Outgoing | BadRecord:
-    """An event without its topic, or why a worker would reject a record with this value."""
-    found = decode(value, timestamp_ms=now_us // 1000, limits=limits)
+def checked(value: bytes, limits: Limits, stamp_us: int | None) -> Outgoing | BadRecord:
+    """An event without its topic, or why a worker would reject a record with this value.
+
+    ``stamp_us`` is the record's timestamp; None: it has none yet.
+    """
+    timestamp_ms = None if stamp_us is None else stamp_us // 1000
+    found = decode(value, timestamp_ms=timestamp_ms, limits=limits)
     if isinstance(found, BadRecord):
         return found
     return Outgoing("", found.conversation_id.encode(), value, found.occurred_us)

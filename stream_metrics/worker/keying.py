@@ -108,7 +108,7 @@ class KeySample:
         self._partitions = partitions
         self._partitioners = partitioners
         self._size = size
-        self._partition: dict[int, int] = {}  # by a hash of the key, where it lay first
+        self._partition: dict[int, int] = {}  # by a hash of the key, where it lay last
         self._agreeing: dict[int, tuple[bool, ...]] = {}
         self._scattered: set[int] = set()
         self.without_key = 0
@@ -127,10 +127,10 @@ class KeySample:
         name = hash(key)
         if self._partition.get(name) == record.partition or is_everywhere(record):
             return
-        if name in self._partition:
+        if name in self._partition:  # where it lies now counts: its producer may have been mended
             self._scattered.add(name)
-            return
-        if self.full:
+            del self._partition[name], self._agreeing[name]
+        elif self.full:
             oldest = next(iter(self._partition))
             del self._partition[oldest], self._agreeing[oldest]
             self._scattered.discard(oldest)

@@ -149,6 +149,16 @@ def test_a_full_sample_follows_the_producer() -> None:
     assert found.keying.fitting == {"murmur2"}
 
 
+def test_a_key_counts_where_it_lies_now() -> None:
+    """A mended producer is seen even where the same conversations go on for ever."""
+    found = sample(4, placed("crc32", 4, keys(100)))
+
+    for record in placed("murmur2", 4, keys(100)):
+        found.add(record)
+
+    assert (found.keying.keys, found.keying.fitting) == (100, {"murmur2"})
+
+
 def test_a_worker_says_once_that_topics_differ_and_once_that_they_agree_again() -> None:
     """However often it looks, and although labels are few."""
     told: list[bool] = []

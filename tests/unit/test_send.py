@@ -155,7 +155,7 @@ def test_a_topic_that_no_worker_reads_is_refused(tmp_path: Path) -> None:
 
 def test_an_event_of_the_future_is_refused_unless_it_is_moved(tmp_path: Path) -> None:
     """Workers reject an event that happens more than a day after it was sent."""
-    event = json.dumps(searched(1, "2999-01-01T00:00:00Z"))
+    event = json.dumps(searched(1, "2099-01-01T00:00:00Z"))
 
     said = send(tmp_path, event)
 
@@ -164,3 +164,14 @@ def test_an_event_of_the_future_is_refused_unless_it_is_moved(tmp_path: Path) ->
     sent = checked(record.value or b"", Limits(), NOW_US)
     assert isinstance(sent, Outgoing)
     assert (sent.key, sent.occurred_us) == (b"c-1", NOW_US)
+
+
+@pytest.mark.parametrize("time", [1_742_288_400_000, -5, "1999-12-31T23:59:59Z"])
+def test_a_time_that_is_wrong_is_refused_and_not_moved(tmp_path: Path, time: Any) -> None:
+    """Moved with ``--now`` it would seem to be right, and the times of all others would be off."""
+    events = [searched(1), searched(2, time), searched(3)]
+
+    said = send(tmp_path, "\n".join(map(json.dumps, events)), "--now")
+
+    lines = [line.strip() for line in said.splitlines()]
+    assert [line[:25] for line in lines[1:]] == ["line 2: time_out_of_range"]
