@@ -164,9 +164,9 @@ def validate(
     if not findings.records:
         raise UsageError(f"{', '.join(source.names)}: no record to validate")
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    bad = findings.found["bad_record"]
-    console.print(f"{findings.records:,} records, {bad:,} of them bad")
-    for kind, count in findings.not_listed.items():
-        console.print(f"not listed: {count:,} of kind {kind}; --limit lists more")
+    bad, count = findings.found["bad_record"], findings.records
+    console.print(f"{count:,} {'record' if count == 1 else 'records'}, {bad:,} of them bad")
+    for kind, more in findings.not_listed.items():
+        console.print(f"not listed: {more:,} of kind {kind}; --limit lists more")
     if findings.errors:
         raise typer.Exit(2)

@@ -25,10 +25,31 @@ _SHOWN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """The names that an object may have, and the fields of the objects inside it by name."""
+    """The names that an object may have, and by name their types and the fields inside them."""
 
     names: frozenset[str]
     inside: Mapping[str, Fields] = field(default_factory=dict)
+    types: Mapping[str, Any] = field(default_factory=dict)
+
+    def could_be(self, name: str, value: Any) -> bool:
+        """Whether ``value`` is of the kind that the known field ``name`` takes.
+
+        Lists and objects are one kind, whatever is in them; null is of no kind. Fields that may be
+        anything take no part in the event.
+        """
+        if value is None or self.types[name] is Any:
+            return False
+        if isinstance(value, list | dict):
+            return self.holds_more(name)
+        try:
+            msgspec.convert(value, self.types[name])
+        except msgspec.ValidationError:
+            return False
+        return True
+
+    def holds_more(self, name: str) -> bool:
+        """Whether the known field ``name`` takes lists or objects."""
+        return _holds_more(self.types[name])
 
 
 class UnknownField(NamedTuple):
@@ -102,9 +123,17 @@ def _known(value: Any, fields: Fields, place: str, unknown: list[UnknownField]) 
 
 
 def _fields(struct: type[msgspec.Struct]) -> Fields:
-    found = {one.name: _struct_in(one.type) for one in msgspec.structs.fields(struct)}
+    types = {one.name: one.type for one in msgspec.structs.fields(struct)}
+    found = {name: _struct_in(kind) for name, kind in types.items()}
     inside = {name: _fields(inner) for name, inner in found.items() if inner is not None}
-    return Fields(frozenset(found), inside)
+    return Fields(frozenset(types), inside, types)
+
+
+def _holds_more(kind: Any) -> bool:
+    """Whether values of this type may be lists or objects."""
+    if get_origin(kind) in (list, dict) or _struct_in(kind) is not None:
+        return True
+    return any(map(_holds_more, get_args(kind)))
 
 
 def _struct_in(kind: Any) -> type[msgspec.Struct] | None:

@@ -33,6 +33,8 @@ ALIASES: Final = {
     "relevant": ("qrels",),
 }
 """Other names that producers use for a field."""
+OWN_WORDS: Final = frozenset({"context", "contest"})
+"""Similar to a known name, but fields of their own; so are participles, such as ``searched``."""
 _MEANT: Final = {alias: name for name, aliases in ALIASES.items() for alias in aliases}
 
 _WORDS: Final = re.compile(r"[_\W]+|(?<=[a-z0-9])(?=[A-Z])")
@@ -90,10 +92,18 @@ def judge(
 def meant(field: UnknownField) -> str | None:
     """The known field that an unknown one is probably meant to be; None if there is none.
 
-    Only what its object could have and does not have comes into question.
+    Only what its object could have and does not have comes into question, and what its value could
+    be. But one search or label in place of a list of them is a slip whatever its value is.
     """
-    lacking = (name for name in field.known.names if field.owner.get(name) is None)
-    return _nearest(field.name, frozenset(lacking))
+    value, known = field.owner[field.name], field.known
+    if value is None:
+        return None
+    lacking = (name for name in known.names if field.owner.get(name) is None)
+    found = _nearest(field.name, frozenset(lacking))
+    if found is None or known.could_be(found, value):
+        return found
+    singular = f"{'_'.join(_words(field.name))}s" == found and known.holds_more(found)
+    return found if singular else None
 
 
 @lru_cache(4_096)
@@ -107,13 +117,14 @@ def _nearest(sent: str, lacking: frozenset[str]) -> str | None:
     for known in sorted(lacking):
         if known.replace("_", "") == joined:
             return known
-    if len(name) < LEAST_LENGTH:
+    if len(name) < LEAST_LENGTH or name in OWN_WORDS:
         return None
     forms = {
         form: known
         for known in sorted(lacking)
         for form in (known, known.removesuffix("s"))
         if known.count("_") == name.count("_") and len(form) >= LEAST_LENGTH
+        if known.endswith("ed") or not name.endswith("ed")
     }
     swapped = [form for form in forms if sorted(form) == sorted(name)]
     close = swapped or get_close_matches(name, forms, 1, LEAST_RATIO)
@@ -136,7 +147,7 @@ def _fields(value: bytes) -> list[Finding]:
 
 
 def _empty(kind: str, what: str) -> Finding:
-    return Finding("empty_event", kind, f"a `{kind}` with {what} has no effect")
+    return Finding("empty_event", kind, f"a `{kind}` with {what} says nothing")
 
 
 def _words(name: str) -> list[str]:
