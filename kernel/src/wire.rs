@@ -197,7 +197,7 @@ impl<'a> SearchIteration<'a> {
             && event.iteration > 0
             && tape.is_at_end();
         event.sent = reading.sent;
-        event.unknown = tape.unknown;
+        event.unknown = tape.unknown_paths();
         complete.then_some(event)
     }
 }
@@ -267,7 +267,7 @@ impl<'a> RelevanceLabels<'a> {
             && event.turn > 0
             && count <= bounds.labels
             && tape.is_at_end();
-        event.unknown = tape.unknown;
+        event.unknown = tape.unknown_paths();
         certain.then_some(event)
     }
 }
@@ -277,7 +277,24 @@ struct Tape<'a> {
     text: &'a str,
     tokens: &'a [Token],
     at: usize,
-    unknown: Vec<String>,
+    unknown: Vec<Path<'a>>,
+    /// Which of them the next unknown field probably is.
+    likely: usize,
+}
+
+/// Of an unknown field: its name, and before it the names of those around it, each with a dot.
+type Path<'a> = (&'a str, &'static str); // compared in this order: most names differ
+
+/// Stands for names that are not fit to be shown, and for those that are too many.
+const OTHER: Path = ("other", "");
+
+fn is_shown(name: &str) -> bool {
+    let letter = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
+    let fit = |byte: &u8| letter(*byte) || byte.is_ascii_digit() || *byte == b'-';
+    let name = name.as_bytes();
+    name.len() <= NAME
+        && (name.first()).map_or(false, |first| letter(*first))
+        && name.iter().all(fit)
 }
 
 impl<'a> Tape<'a> {
@@ -288,6 +305,7 @@ impl<'a> Tape<'a> {
             tokens: found.tokens(),
             at: 0,
             unknown: Vec::new(),
+            likely: 0,
         }
     }
 
@@ -309,27 +327,43 @@ impl<'a> Tape<'a> {
         Some(())
     }
 
-    /// Notes the field whose name was read last, and skips its value; None if its name is not fit
-    /// to be shown, or too many are noted.
+    /// Notes the field whose name was read last, and skips its value; None if its name is escaped.
     #[cold]
-    fn unknown(&mut self, place: &str) -> Option<()> {
+    fn unknown(&mut self, place: &'static str) -> Option<()> {
         let name = match *self.tokens.get(self.at.checked_sub(1)?)? {
             Token::Name { start, end, .. } => self.span(start, end)?,
             _ => return None,
         };
-        let (first, rest) = name.as_bytes().split_first()?;
-        let letter = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
-        let shown = letter(*first)
-            && rest.len() < NAME
-            && (rest.iter()).all(|byte| letter(*byte) || byte.is_ascii_digit() || *byte == b'-');
-        let path = format!("{place}{name}");
-        if !self.unknown.contains(&path) {
-            if !shown || self.unknown.len() == MOST_NAMED {
-                return None;
-            }
-            self.unknown.push(path);
+        if name.contains('\\') {
+            return None;
         }
+        let path = (name, place);
+        if self.unknown.get(self.likely) != Some(&path) {
+            self.likely = self.noted(path);
+        }
+        self.likely += 1; // objects of a list mostly have the same fields in the same order
         self.skip()
+    }
+
+    /// Where the path is among those of unknown fields, or what stands for it.
+    fn noted(&mut self, path: Path<'a>) -> usize {
+        let place_of = |noted: &[Path], path| noted.iter().position(|one| *one == path);
+        if let Some(at) = place_of(&self.unknown, path) {
+            return at;
+        }
+        let named = is_shown(path.0) && self.unknown.len() < MOST_NAMED;
+        let path = if named { path } else { OTHER };
+        place_of(&self.unknown, path).unwrap_or_else(|| {
+            self.unknown.push(path);
+            self.unknown.len() - 1
+        })
+    }
+
+    /// The paths of unknown fields, each once.
+    fn unknown_paths(&self) -> Vec<String> {
+        (self.unknown.iter())
+            .map(|(name, place)| format!("{place}{name}"))
+            .collect()
     }
 
     #[inline]
@@ -421,7 +455,7 @@ impl<'a> Tape<'a> {
     /// A list of objects, each with what a label names and, maybe null, what it says of that.
     fn labels<N, V>(
         &mut self,
-        place: &str,
+        place: &'static str,
         name: Known,
         read_name: impl Fn(&mut Self) -> Option<N>,
         value: Known,

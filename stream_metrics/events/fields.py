@@ -18,7 +18,7 @@ from stream_metrics.events.wire import PAYLOADS, Payload
 OTHER: Final = "other"
 """Stands for names that are not shown, and for those beyond ``MOST_NAMED``."""
 MOST_NAMED: Final = 16
-"""Unknown fields of one event that are named; the kernel leaves events with more to Python."""
+"""Unknown fields of one event that are named."""
 
 _SHOWN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", re.ASCII)
 
@@ -100,6 +100,8 @@ def paths(unknown: Iterable[UnknownField]) -> tuple[str, ...]:
     """The distinct paths in the order given: ``MOST_NAMED``, and ``OTHER`` if there are more."""
     found: dict[str, None] = {}
     for one in unknown:
+        if len(found) > MOST_NAMED:  # names, and the one for all others
+            break
         path = one.path
         if path not in found:
             found[path if len(found) < MOST_NAMED else OTHER] = None

@@ -84,6 +84,24 @@ def test_events_with_unknown_fields_stay_on_the_fast_path(kind: str) -> None:
     assert len(taken.unknown) == 2 * len(PLACES[kind])
 
 
+@pytest.mark.skipif(kernel is None, reason="there is no kernel")
+@pytest.mark.parametrize("kind", ["search_iteration", "relevance_labels"])
+@pytest.mark.parametrize(
+    "names", [[f"x{n}" for n in range(3 * MOST_NAMED)], ["x.y"], ["\u00e4", "x" * 65, ""]]
+)
+def test_events_with_many_or_unusual_fields_stay_on_the_fast_path(
+    kind: str, names: list[str]
+) -> None:
+    """They are counted as the slow way counts them."""
+    extra = dict.fromkeys(names, 1)
+    value = json.dumps(planted(FULL[kind], FIELDS[kind], extra), ensure_ascii=False).encode()
+
+    taken = INTAKE.take_fast(value, None, None)
+
+    assert taken is not None
+    assert taken.unknown == counted(value)
+
+
 @pytest.mark.parametrize("kind", ["relevance_labels", "turn_completed"])
 def test_agent_and_release_are_known_everywhere(kind: str) -> None:
     """The envelope has them; of types that do not use them they may be anything."""
