@@ -115,7 +115,7 @@ $(KERNEL): $(KERNEL_SOURCES) | $(READY)
 		kernel/target/wheels/*.whl
 	@touch $@
 
-# DEMO has options, such as DEMO=--keep, which leaves the page open after the day.
+# DEMO has options, such as DEMO="--port 0", which picks a free port.
 demo: $(RUNTIME) ## Play a recorded day; watch it in the terminal and in the browser
 	@STREAM_METRICS_KERNEL=python $(BIN)/stream-metrics demo $(DEMO)
 

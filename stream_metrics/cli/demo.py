@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import importlib.resources
+import os
+import sys
+import termios
 import time
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final
 
 import typer
 from aiohttp import web
@@ -26,7 +31,7 @@ from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.adapters.prometheus.windows import WindowCollector
 from stream_metrics.adapters.web import Pages, WebOptions, make_app, serve
 from stream_metrics.cli.common import UsageError
-from stream_metrics.cli.view import DayView
+from stream_metrics.cli.view import LEGEND, DayView
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.windows import DEFAULT_WINDOWS, Windows
 from stream_metrics.ports import Identity, Position, Record
@@ -36,6 +41,8 @@ from stream_metrics.worker.partition import PartitionOptions, SharedNames, State
 TICK_SECONDS = 0.1
 PAGE_SECONDS = 1.0
 PLAIN_EVERY_SECONDS = 5.0
+INCIDENT_US: Final = int(datetime(2025, 3, 18, 14, 30, tzinfo=UTC).timestamp() * 1e6)
+"""A moment of the recorded day at which the incident is plain to see in all windows."""
 IDENTITY = Identity("demo", 1, "demo", {})
 RULES = tuple(rule for rule in rules.RULES if rule.name not in ("lag", "memory", "offset_gaps"))
 """What the page judges: all but Kafka and Redis, which the demo does not use."""
@@ -104,11 +111,6 @@ class Day:
         """All partitions."""
         return Owned(sorted(self._partitions), len(self._partitions))
 
-    @property
-    def over(self) -> bool:
-        """Whether the whole day was played."""
-        return self.played == len(self.records)
-
 
 def demo(
     seconds: Annotated[float, typer.Option(min=1, help="How many seconds the day takes.")] = 45.0,
@@ -116,8 +118,13 @@ def demo(
         bool, typer.Option("--forever", help="Repeat the day until Ctrl-C.")
     ] = False,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Keep serving the page after the day until Ctrl-C.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            help="Stop the clock at 14:30, during the incident, and keep serving the page until "
+            "Ctrl-C; Enter plays the rest of the day. Default: yes in a terminal, otherwise no.",
+            show_default=False,
+        ),
+    ] = None,
     port: Annotated[
         int, typer.Option(help="Port of the page and of /metrics on localhost; 0 picks one.")
     ] = 9464,
@@ -134,7 +141,7 @@ def demo(
         return
 
 
-async def _demo(seconds: float, port: int, *, forever: bool, keep: bool) -> None:
+async def _demo(seconds: float, port: int, *, forever: bool, keep: bool | None) -> None:
     recording = importlib.resources.files("stream_metrics") / "data" / "day.jsonl.gz"
     with importlib.resources.as_file(recording) as path:
         records = list(read_records([str(path)]))
@@ -160,22 +167,33 @@ async def _demo(seconds: float, port: int, *, forever: bool, keep: bool) -> None
     page = PageServer(board, WorstConversations(source, owned, now_us, kept_seconds=PAGE_SECONDS))
     runner, port = await _serve(port, pages, page)
     console = Console()
+    url = f"http://localhost:{port}/"
     if not console.is_terminal:
-        console.print(f"The page of the day: http://localhost:{port}/", soft_wrap=True)
+        console.print(f"Page: {url}\n{LEGEND}", soft_wrap=True)
+    if keep is None:
+        keep = console.is_terminal and not forever
     try:
         while True:
             day = Day(records, operations)
             await day.open()
             playing.append(day)
             del playing[:-1]
-            await _play(day, seconds, DayView(day.start_us, day.end_us, port), health, console)
+            show = Show(day, seconds, DayView(day.start_us, day.end_us, port), health, console)
+            if keep:
+                await show.play(INCIDENT_US)
+                listening = _in_foreground()
+                rest = " Enter plays the rest of the day." if listening else ""
+                console.print(
+                    f"The clock stops here, during the incident: see {url}", soft_wrap=True
+                )
+                console.print(f"The page stays open.{rest} Ctrl-C ends the demo.")
+                await _serving(health, until_enter=listening)
+            await show.play(day.end_us)
             if not forever:
                 break
         if keep:
-            console.print(f"The page stays open: http://localhost:{port}/   Ctrl-C ends it.")
-            while True:  # the page asks whether anybody is there
-                health.beat()
-                await asyncio.sleep(TICK_SECONDS)
+            console.print(f"The page stays open: {url}   Ctrl-C ends the demo.", soft_wrap=True)
+            await _serving(health, until_enter=False)
     finally:
         await runner.cleanup()
 
@@ -187,33 +205,69 @@ async def _serve(port: int, pages: Pages, page: PageServer) -> tuple[web.AppRunn
         runner = await serve(WebOptions(port=port), app)
     except OSError as error:
         raise UsageError(
-            f"port {port} on localhost is taken ({error.strerror}); use --port 0"
+            f"port {port} on localhost is in use ({error.strerror}). Choose another with --port; "
+            'with 0 the demo picks one: make demo DEMO="--port 0"'
         ) from error
     return runner, runner.addresses[0][1]
 
 
-async def _play(day: Day, seconds: float, view: DayView, health: Health, console: Console) -> None:
-    live = Live(view.render(console.width), console=console, refresh_per_second=10, transient=True)
-    plain = not console.is_terminal
-    if not plain:
-        live.start()
-    started = time.monotonic()
-    said = 0.0
+def _in_foreground() -> bool:
+    """Whether somebody at a terminal can press Enter."""
+    return sys.stdin.isatty() and os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+
+
+async def _serving(health: Health, *, until_enter: bool) -> None:
+    """Let the page be read until Enter is pressed, or until the demo is ended."""
+    loop, pressed = asyncio.get_running_loop(), asyncio.Event()
+    if until_enter:
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)  # what was typed earlier does not count
+        loop.add_reader(sys.stdin, pressed.set)
     try:
-        while not day.over:
-            elapsed = time.monotonic() - started
-            share = min(1.0, elapsed / seconds)
-            await day.play_until(day.start_us + int(share * (day.end_us - day.start_us)))
-            health.beat()
-            view.update(day.windows, day.now_us, day.played, len(day.letters.letters))
-            if plain and elapsed - said >= PLAIN_EVERY_SECONDS:
-                said = elapsed
-                console.print(view.line(), soft_wrap=True)
-            elif not plain:
-                live.update(view.render(console.width))
+        while not pressed.is_set():
+            health.beat()  # the page asks whether anybody is there
             await asyncio.sleep(TICK_SECONDS)
     finally:
+        if until_enter:
+            loop.remove_reader(sys.stdin)
+    sys.stdin.readline()
+
+
+@dataclass(frozen=True, slots=True)
+class Show:
+    """A day, and the terminal that shows it. The whole day takes ``seconds``."""
+
+    day: Day
+    seconds: float
+    view: DayView
+    health: Health
+    console: Console
+
+    async def play(self, until_us: int) -> None:
+        """Go on with the day up to ``until_us``, and print how it stands then."""
+        day, view, console = self.day, self.view, self.console
+        live = Live(
+            view.render(console.width), console=console, refresh_per_second=10, transient=True
+        )
+        plain = not console.is_terminal
         if not plain:
-            live.stop()
-    console.print(view.render(console.width))
-    console.print(view.closing())
+            live.start()
+        first_us, started = day.now_us, time.monotonic()
+        speed = (day.end_us - day.start_us) / self.seconds
+        said = 0.0
+        try:
+            while day.now_us < until_us:
+                elapsed = time.monotonic() - started
+                await day.play_until(min(until_us, first_us + int(elapsed * speed)))
+                self.health.beat()
+                view.update(day.windows, day.now_us, day.played, len(day.letters.letters))
+                if plain and elapsed - said >= PLAIN_EVERY_SECONDS:
+                    said = elapsed
+                    console.print(view.line(), soft_wrap=True)
+                elif not plain:
+                    live.update(view.render(console.width))
+                await asyncio.sleep(TICK_SECONDS)
+        finally:
+            if not plain:
+                live.stop()
+        console.print(view.render(console.width))
+        console.print(view.closing())

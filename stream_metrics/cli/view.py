@@ -21,6 +21,9 @@ from stream_metrics.engine.windows import DEFAULT_WINDOWS, Sums, Windows, add
 SHORT: Final = "30m"
 STEPS: Final = 48
 WIDE: Final = 110
+LEGEND: Final = (
+    "SRR of the last 30 minutes by agent; ? means that there is too little data to judge it."
+)
 _BARS: Final = "▁▂▃▄▅▆▇█"
 
 
@@ -79,7 +82,7 @@ class DayView:
         wide = width >= WIDE
         table = Table(expand=True, box=None, pad_edge=False)
         table.add_column("agent", no_wrap=True)
-        titles = ("results", "SRR 30m", "usually", "SRE 30m", "labelled", "gain a result")
+        titles = ("results", "SRR 30m", "usually", "SRE 30m", "labelled", "gain per result")
         for title in titles[: 6 if wide else 4]:
             table.add_column(title, justify="right")
         table.add_column("SRR over the day", no_wrap=True)
@@ -89,7 +92,7 @@ class DayView:
         share = (self._now_us - self._start_us) / max(1, self._end_us - self._start_us)
         head = Text.assemble(
             (f"{self._clock(self._now_us)} UTC", "bold"),
-            f"   {self._played:,} records, {self._rejected} dead letters   ",
+            f"   {self._played:,} records, {self._rejected} rejected   ",
             (f"http://localhost:{self._port}/", "cyan"),
         )
         bar = ProgressBar(total=1.0, completed=share)
@@ -148,10 +151,7 @@ class DayView:
             f"{agent} {_shown(_ratio(self._now[agent][SHORT], 'd', 'r'))}{self._mark(agent)}"
             for agent in self._agents()
         ]
-        return (
-            f"{self._clock(self._now_us)}  {self._played:,} records  "
-            f"SRR(30m; ?: too little data to judge): {', '.join(parts)}"
-        )
+        return f"{self._clock(self._now_us)}  {self._played:,} records  SRR: {', '.join(parts)}"
 
     def _mark(self, agent: str) -> str:
         """What stands behind an agent's SRR; nothing only where the rule finds no fault."""
@@ -162,10 +162,17 @@ class DayView:
     def closing(self) -> Text:
         """What there was to see, and what to do next."""
         lines = [
-            f"{agent}: SRR spiked from {self._clock(first)} to {self._clock(last)}, "
-            f"up to {worst:.2f}."
+            f"{agent}: the SRR alarm fired from {self._clock(first)} to {self._clock(last)}; SRR "
+            f"reached {worst:.2f}."
+            if last < self._now_us
+            else f"{agent}: the SRR alarm has been firing since {self._clock(first)}; SRR "
+            f"reached {worst:.2f}."
             for agent, (first, last, worst) in sorted(self._spikes.items())
         ]
+        if self._rejected:
+            lines.append(
+                f"The recording has bad records on purpose: {self._rejected} were rejected."
+            )
         lines.append("Next: `make stack` runs the live system (Kafka, Redis, Prometheus) here.")
         return Text("\n".join(lines))
 

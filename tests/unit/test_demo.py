@@ -1,0 +1,132 @@
+"""``stream-metrics demo`` in a terminal and without one."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+COMMAND = [str(Path(sys.executable).with_name("stream-metrics")), "demo"]
+WITHIN_SECONDS = 60.0
+
+
+class Terminal:
+    """A demo in a terminal of its own."""
+
+    def __init__(self, pid: int, descriptor: int) -> None:
+        self.pid = pid
+        self._descriptor = descriptor
+        self._said = ""
+
+    def wait_for(self, pattern: str) -> re.Match[str]:
+        """The first match in what it says from here on."""
+        end = time.monotonic() + WITHIN_SECONDS
+        while (found := re.search(pattern, self._said)) is None:
+            left = end - time.monotonic()
+            assert left > 0, f"{pattern!r} does not come: {self._said[-2000:]}"
+            if select.select([self._descriptor], [], [], left)[0]:
+                self._said += os.read(self._descriptor, 65536).decode()
+        self._said = self._said[found.end() :]
+        return found
+
+    def press(self, keys: str) -> None:
+        """Type something."""
+        os.write(self._descriptor, keys.encode())
+
+    def exit_code(self) -> int:
+        """How it ended; reads on meanwhile, so that it can."""
+        try:
+            while os.read(self._descriptor, 65536):
+                pass
+        except OSError:  # Linux says that the other end is closed
+            pass
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+@contextmanager
+def demo_in_a_terminal(*options: str) -> Iterator[Terminal]:
+    pid, descriptor = pty.fork()
+    if pid == 0:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.environ["TERM"] = "xterm"
+        os.execv(COMMAND[0], [*COMMAND, *options])  # noqa: S606
+    terminal = Terminal(pid, descriptor)
+    try:
+        yield terminal
+    finally:
+        try:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        except (ProcessLookupError, ChildProcessError):
+            pass
+        os.close(descriptor)
+
+
+def srr_spike(url: str) -> str:
+    """The level of the rule for SRR on the page."""
+    with urllib.request.urlopen(f"{url}api/state", timeout=10) as answer:  # noqa: S310
+        levels = {rule["name"]: rule["level"] for rule in json.load(answer)["rules"]}
+    return str(levels["srr_spike"])
+
+
+def wait_for_level(url: str, *levels: str) -> None:
+    """The page, which is worked out once a second, comes to show one of the levels."""
+    end = time.monotonic() + WITHIN_SECONDS
+    while srr_spike(url) not in levels:
+        assert time.monotonic() < end, f"the page shows {srr_spike(url)}"
+
+
+@pytest.mark.slow
+def test_in_a_terminal_the_page_stays_at_the_incident_and_enter_plays_the_rest() -> None:
+    """The clock stops while the alarm fires; after Enter the day ends and the page stays."""
+    with demo_in_a_terminal("--seconds", "3", "--port", "0") as terminal:
+        url = terminal.wait_for(r"during the incident: see .*?(http://localhost:\d+/)")[1]
+        terminal.wait_for("Enter plays the rest of the day")
+        wait_for_level(url, "critical")
+
+        terminal.press("\n")
+        terminal.wait_for("17:56 UTC")
+        terminal.wait_for("The page stays open: ")
+        wait_for_level(url, "ok", "unknown")
+
+        terminal.press("\x03")
+        assert terminal.exit_code() == 0
+
+
+@pytest.mark.slow
+def test_without_a_terminal_the_demo_plays_the_day_and_ends() -> None:
+    """It prints lines, says what the alarm did and why records were rejected."""
+    found = subprocess.run(
+        [*COMMAND, "--seconds", "1", "--port", "0"],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=WITHIN_SECONDS,
+    )  # fmt: skip
+
+    assert found.returncode == 0
+    assert "17:56 UTC" in found.stdout
+    assert "bad records on purpose: 40 were rejected" in found.stdout
+    assert "stays open" not in found.stdout
+
+
+@pytest.mark.slow
+def test_a_port_in_use_is_answered_with_a_line_to_type() -> None:
+    """``make demo`` passes options on by DEMO, and the error shows how."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        found = subprocess.run([*COMMAND, "--port", port], capture_output=True, text=True)
+
+    assert found.returncode == 2
+    assert f"port {port} on localhost is in use" in found.stderr
+    assert 'make demo DEMO="--port 0"' in found.stderr
