@@ -71,7 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
     asyncio.run(run_rounds(many, say, note))
     say("\n" + "\n\n".join(pages(done, names)))
     if chosen.publish:
-        write(chosen.publish, ["# The last full run of the fault campaign", *pages(done, names)])
+        write(chosen.publish, ["# Last full run of the fault campaign", *pages(done, names)])
     return int(len(done) < len(many) or any(outcome.failed for outcome in done))
 
 
@@ -80,9 +80,9 @@ def pages(outcomes: Sequence[Outcome], names: Sequence[str]) -> list[str]:
     day = datetime.now(UTC).date()
     return [
         f"{day}, {os.cpu_count()} processors. {verdict(outcomes)}",
-        "## Every fault that struck",
+        "## Faults",
         table(outcomes),
-        "## How often each fault landed",
+        "## By kind of fault",
         coverage(outcomes, names),
     ]
 

@@ -197,7 +197,7 @@ def woken_for_others(drill: Drill) -> list[Firing]:
 def catch_table(found: Sequence[Caught]) -> list[str]:
     """The rows of the table of what was caught."""
     lines = [
-        "| what goes wrong | strength | traffic enough | in time | minutes, median (90%) | "
+        "| incident | strength | enough traffic | in time | minutes, median (90%) | "
         "plain rule in time | median (90%) | less traffic | in time | plain rule in time |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
@@ -235,7 +235,7 @@ def late_table(found: Sequence[Caught]) -> list[str]:
         for one in late
     ]
     head = [
-        "| what went wrong | strength | agent | turns in ten minutes | due after | alert after | "
+        "| incident | strength | agent | turns in ten minutes | due after | alert after | "
         "plain rule after |",
         "|---|---|---|---|---|---|---|",
     ]
@@ -257,8 +257,8 @@ def _plain(one: Caught) -> bool:
 def alarm_table(found: Sequence[FalseAlarms]) -> list[str]:
     """The rows of the table of false alarms."""
     lines = [
-        "| alert | severity | false alarms | about an agent: a month and agent | "
-        "about no agent: a month |",
+        "| alert | severity | false alarms | about an agent, per month and agent | "
+        "about no agent, per month |",
         "|---|---|---|---|---|",
     ]
     for one in found:

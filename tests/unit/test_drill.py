@@ -176,7 +176,7 @@ def test_the_page_says_whether_the_promises_were_kept() -> None:
     assert not group.kept
     assert good.kept
     assert (
-        "traffic enough: 2. Caught within 10 minutes of labelled data: 50.0% "
+        "with enough traffic: 2. Caught within 10 minutes of labelled data: 50.0% "
         "(95% CI 9.5% to 90.5%; plain rules: 0.0%)" in text
     )
     assert (
