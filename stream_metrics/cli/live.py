@@ -105,7 +105,7 @@ def check(
     findings = asyncio.run(_check(settings, keys=topics))
     if format_ == "json":
         for finding in findings:
-            typer.echo(json.dumps(asdict(finding), ensure_ascii=False))
+            typer.echo(json.dumps(asdict(finding)))
     else:
         colours = {"ok": "green", "warning": "yellow", "error": "red"}
         table = Table(box=None, show_header=False, pad_edge=False)

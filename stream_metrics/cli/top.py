@@ -121,7 +121,7 @@ def top(
     except OtherIdentity as error:
         raise UsageError(str(error)) from error
     if format_ == "json":
-        typer.echo(json.dumps(document, ensure_ascii=False))
+        typer.echo(json.dumps(document))
         return
     _show(document, settings.metrics.dimension, _CHOSEN[by])
 

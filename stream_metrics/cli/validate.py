@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import closing
@@ -160,7 +161,7 @@ def validate(
             progress.note(line)
     for told in findings.all_listed:
         as_json = format_ == "json"
-        typer.echo(msgspec.json.encode(told).decode() if as_json else printable(str(told)))
+        typer.echo(json.dumps(msgspec.to_builtins(told)) if as_json else printable(str(told)))
     if not findings.records:
         raise UsageError(f"{', '.join(source.names)}: no record to validate")
     console = Console(stderr=True, highlight=False, soft_wrap=True)

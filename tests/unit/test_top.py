@@ -127,6 +127,18 @@ def test_json_has_the_ranking_asked_for(namespace: RedisOptions) -> None:
     assert "highest_srr" not in document
 
 
+def test_json_is_ascii_whatever_the_terminal_takes(namespace: RedisOptions) -> None:
+    """Names in other alphabets, or of bytes that are no UTF-8, are escaped and come back."""
+    fill(namespace, searched("größe", 1, ["a", "a"], agent="first"))
+
+    named = run("--format", "json")
+    of_bytes = run("--format", "json", "--agent", "caf\udce9")
+
+    assert named.stdout.isascii()
+    assert json.loads(named.stdout)["highest_srr"][0]["conversation_id"] == "größe"
+    assert json.loads(of_bytes.stdout)["agent"] == "caf\udce9"
+
+
 def test_an_empty_ranking_says_whether_there_was_enough_to_judge(namespace: RedisOptions) -> None:
     """Conversations that are too short, or without labels, are not called good."""
     fill(namespace, searched("c-1", 1, ["a", "a"]), searched("c-2", 1, ["a", "b"]))

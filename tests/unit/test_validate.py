@@ -67,6 +67,18 @@ def test_findings_for_programs(tmp_path: Path) -> None:
     assert found.stderr.strip() == "3 records, 0 of them bad"
 
 
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_a_file_name_that_is_no_utf_8_is_escaped(tmp_path: Path, form: str) -> None:
+    """Names of files are bytes; what is printed about them is text."""
+    (tmp_path / "caf\udce9.jsonl").write_text("no json\n")
+
+    found = command(tmp_path, "validate", "caf\udce9.jsonl", "--format", form)
+
+    assert found.returncode == 2
+    assert "caf\\udce9.jsonl" in found.stdout
+    assert found.stderr.strip() == "1 records, 1 of them bad"
+
+
 def test_warnings_alone_end_with_0(tmp_path: Path) -> None:
     """Empty events and fields that resemble no known one are allowed."""
     (tmp_path / "events.jsonl").write_text(lines({**ITERATION, "trace_id": 1}))
