@@ -5,8 +5,11 @@ Settings have the templates, once ``checked``; the page, ``top`` and reports fil
 
 from __future__ import annotations
 
+import re
 from typing import Final
 from urllib.parse import quote, urlsplit
+
+_HOST: Final = re.compile(r"[\w.-]*|[0-9a-f:.]+")  # a name, or an address of IPv6
 
 CONVERSATION: Final = "conversation_id"
 ALERT: Final = "alert"
@@ -27,6 +30,8 @@ def checked(template: str, name: str) -> str:
     parts = urlsplit(template)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"{template!r} is not an http or https link; {example}")
+    if not _HOST.fullmatch(parts.hostname.replace(place, "")) or parts.port == 0:
+        raise ValueError(f"{template!r} does not name a host; {example}")
     if parts.username is not None:
         raise ValueError(
             "the link contains a user name, which everyone who sees the page would see"

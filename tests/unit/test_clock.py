@@ -173,3 +173,14 @@ def test_without_an_end_nothing_expires() -> None:
     new.heard({EVENTS: 10}, TRUE_MS)
 
     assert new.read_up_to_ms(0, read(10, 5)) is None
+
+
+def test_how_far_a_worker_is_behind_grows_while_the_brokers_are_away() -> None:
+    """It is told by the topic that is read least far, and not before every end was heard."""
+    made = lag()
+    made.heard({EVENTS: 10, LABELS: 5}, TRUE_MS - HOUR_MS)
+
+    assert made.behind_ms(0, read(10, 5)) == HOUR_MS
+    assert made.behind_ms(0, read(10, 4)) is None
+    assert lag().behind_ms(0, read(10, 5)) is None
+    assert behind().behind_ms(0, read(9_000, 8_999)) == 50 * HOUR_MS

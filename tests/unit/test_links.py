@@ -27,6 +27,10 @@ TEMPLATE = "https://traces.example.org/project/{conversation_id}/view?tab=1"
         ("https://{conversation_id}/{conversation_id}", "must contain {conversation_id} after"),
         ("https://example.org/{conversation_id}/{turn}", "contains a brace outside"),
         ("https://me:secret@example.org/{conversation_id}", "contains a user name"),
+        ("https://exam<ple.org/{conversation_id}", "does not name a host"),
+        ("https://example.org\\x/{conversation_id}", "does not name a host"),
+        ("https://example.org:99999/{conversation_id}", "out of range"),
+        ("https://example.org:abc/{conversation_id}", "Port could not be cast"),
         ("https://example.org/a b/{conversation_id}", "contains a space or a control character"),
     ],
 )
@@ -36,6 +40,16 @@ def test_a_template_that_makes_no_link_is_refused(template: str, why: str) -> No
         checked(template, CONVERSATION)
 
     assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "host", ["traces.example.org", "traces_2:8443", "10.0.0.1", "[fe80::1]:80", "größe.example"]
+)
+def test_a_host_may_be_a_name_or_an_address(host: str) -> None:
+    """With a port or without one."""
+    template = f"https://{host}/{{conversation_id}}"
+
+    assert checked(template, CONVERSATION) == template
 
 
 @pytest.mark.parametrize("name", ["conversation_url", "runbook_url"])
