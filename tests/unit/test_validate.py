@@ -76,7 +76,7 @@ def test_a_file_name_that_is_no_utf_8_is_escaped(tmp_path: Path, form: str) -> N
 
     assert found.returncode == 2
     assert "caf\\udce9.jsonl" in found.stdout
-    assert found.stderr.strip() == "1 records, 1 of them bad"
+    assert found.stderr.strip() == "1 record, 1 of them bad"
 
 
 def test_warnings_alone_end_with_0(tmp_path: Path) -> None:
