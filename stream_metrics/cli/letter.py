@@ -19,6 +19,8 @@ from stream_metrics.cli.common import (
     time_text,
 )
 from stream_metrics.cli.dlq import Listed, Pile, in_kafka, parse_place, read_pile
+from stream_metrics.events.decode import levels
+from stream_metrics.events.limits import Limits
 from stream_metrics.settings import Settings
 
 SHOWN_CHARACTERS: Final = 100_000  # of a key or value, for people
@@ -60,7 +62,7 @@ def dlq_show(
 
 
 async def _find(settings: Settings, wanted: Place) -> tuple[Pile, Letter]:
-    """The letter with its value, and the marks about it; the copy that was written last."""
+    """The letter with its value, and the marks about it; of several copies the listed one."""
     pile = await read_pile(settings, [wanted[0]])
     if wanted not in pile.letters:
         raise UsageError(
@@ -137,7 +139,12 @@ def _shown(data: bytes) -> tuple[list[str], bool]:
 
 
 def _indented(data: bytes) -> bytes:
-    """JSON with line breaks, every token as it was sent; anything else unchanged."""
+    """JSON with line breaks, every token as it was sent; anything else unchanged.
+
+    So is JSON that is nested more deeply than any event: it would become a thousand times as long.
+    """
+    if levels(data, Limits().json_levels) > Limits().json_levels:
+        return data
     try:
         return msgspec.json.format(data, indent=2)
     except (msgspec.DecodeError, RecursionError):

@@ -195,7 +195,7 @@ def decode_slow(
     except (msgspec.DecodeError, ValueError) as error:
         return BadRecord("not_json", f"not JSON in UTF-8: {_without_values(error)}")
     openers = value.count(b"[") + value.count(b"{")
-    if openers > limits.json_levels and _levels(value, limits.json_levels) > limits.json_levels:
+    if openers > limits.json_levels and levels(value, limits.json_levels) > limits.json_levels:
         return BadRecord("too_deep", f"more than {limits.json_levels} levels of nested JSON")
     return _decode_object(obj, delicate, key, timestamp_ms, limits, require_key)
 
@@ -318,13 +318,13 @@ _NOT_STRUCTURE: Final = bytes(set(range(256)) - set(b'[]{}"'))
 _ONE_KIND: Final = bytes.maketrans(b"{}", b"[]")
 
 
-def _levels(raw: bytes, bound: int) -> int:
+def levels(raw: bytes, bound: int) -> int:
     """Levels of nesting in ``raw``, which is JSON, counted up to ``bound + 1``.
 
     The text is measured and not what was read from it, where a key that stands twice hides the
     first value. Each round takes the innermost pairs away.
 
-    >>> _levels(b'{"a": [[]], "a": "[[[{"}', 64)
+    >>> levels(b'{"a": [[]], "a": "[[[{"}', 64)
     3
     """
     if b"\\" in raw:

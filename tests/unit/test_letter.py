@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from base64 import b64decode
 from dataclasses import replace
 from io import StringIO
@@ -64,6 +65,19 @@ def test_bytes_that_are_no_text_are_hexadecimal() -> None:
         "00000000  ff 00 41 00 00 00 00 00 00 00 00 00 00 00 00 00  ..A.............",
         f"00000010  {'00':48} .",
     ]
+
+
+def test_hostile_nesting_takes_no_memory() -> None:
+    """A million characters, each on a line of its own behind a thousand spaces, are a gigabyte."""
+    value = b"[" * 900 + b",".join([b"1"] * 100_000) + b"]" * 900
+
+    tracemalloc.start()
+    shown, cut = page(holding(value), "")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert (sum(map(len, shown)) < 200_000, cut) == (True, ["value"])
+    assert peak < 20 * len(value)
 
 
 @pytest.mark.parametrize("byte", [b"x", b"\xff"])

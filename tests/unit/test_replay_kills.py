@@ -14,7 +14,7 @@ from stream_metrics.adapters.files import read_records
 from stream_metrics.adapters.recording import recording
 from stream_metrics.adapters.replay.merge import MERGING
 from stream_metrics.adapters.replay.parts import PARTS, merge
-from stream_metrics.adapters.replay.run import FOLDER, Scale, run
+from stream_metrics.adapters.replay.run import FOLDER, Scale, StrictlyBad, run
 from stream_metrics.ports import Record
 from tests.helpers import rest_long
 from tests.killed import Work, killed_at, moments_of
@@ -64,6 +64,18 @@ def test_a_replay_may_be_killed_at_every_moment(tmp_path: Path, first: int) -> N
         assert killed_at(moment, replaying(records, out, scale), out)
         assert replayed(records, out, SPOOLED, evaluation=FEW_DRAWS) == whole
         assert {path.name for path in out.iterdir()} == {*FILES}
+
+
+@pytest.mark.slow
+def test_a_strict_replay_does_not_go_on_from_a_lenient_one(tmp_path: Path) -> None:
+    """It would pass over the bad records that were read before."""
+    records, scale = [Record(b"bad"), *traffic(12)], Scale(small_records=0, note_bytes=5_000)
+    lenient = replaying(records, tmp_path, scale)
+    assert killed_at(moments_of(lenient, tmp_path) - 3, lenient, tmp_path)
+    assert (tmp_path / FOLDER).exists()
+
+    with pytest.raises(StrictlyBad):
+        run(task(records, tmp_path, scale, strict=True), Told())
 
 
 @pytest.mark.slow

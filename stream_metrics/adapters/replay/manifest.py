@@ -33,9 +33,16 @@ class Manifest(msgspec.Struct):
 
 
 def fingerprint(
-    identity: Any, config: dict[str, Any], options: Options, member: tuple[int, int] | None
+    identity: Any,
+    config: dict[str, Any],
+    options: Options,
+    member: tuple[int, int] | None,
+    *,
+    strict: bool,
 ) -> str:
     """A digest of input and settings; ``identity`` tells one input from another.
+
+    A strict replay does not go on from one that passed over bad records.
 
     It changes with the machine's start, where that can be told: what a killed process has written
     is all there, what a machine that went down had not put on its disk is not.
@@ -50,6 +57,7 @@ def fingerprint(
         [window.name for window in options.windows],
         options.models,
         member,
+        strict,
         _boot(),
     ]
     return hashlib.sha256(canonical(told).encode()).hexdigest()

@@ -159,7 +159,8 @@ def run(task: Task, progress: Progress) -> Finished:
 
 def _run(task: Task, folder: Path, progress: Progress) -> Finished:
     known = os.urandom(16).hex() if task.source.identity is None else task.source.identity
-    work = Work(folder, task.options, fingerprint(known, task.config, task.options, task.member))
+    told = fingerprint(known, task.config, task.options, task.member, strict=task.strict)
+    work = Work(folder, task.options, told)
     manifest = _unfinished(task, work, progress)
     if manifest is None:
         _clear(folder)
