@@ -21,13 +21,7 @@ ROOT: Final = Path(__file__).parents[2]
 RULES: Final = ROOT / "deploy" / "prometheus"
 RUNBOOKS: Final = ROOT / "docs" / "runbooks"
 ALERTMANAGER: Final = ROOT / "deploy" / "alertmanager" / "alertmanager.yml"
-HEADINGS: Final = (
-    "What has happened",
-    "What it does to the figures",
-    "Look",
-    "Do",
-    "When it is no incident",
-)
+HEADINGS: Final = ("What it means", "First look", "Likely causes and what to do", "When it ends")
 FILES: Final = {path.name: path.read_text("utf-8") for path in RULES.glob("*.rules.yml")}
 
 _ALERT: Final = re.compile(
