@@ -27,6 +27,7 @@ from stream_metrics.cli.common import (
     parse_time,
     printable,
 )
+from stream_metrics.engine.config import OTHER
 from stream_metrics.engine.worst import RANKINGS
 from stream_metrics.ports import PartitionState, StoreUnavailable
 from stream_metrics.runtime import for_state, identity, redis_options
@@ -139,13 +140,30 @@ async def _top(settings: Settings, request_at: Any, rankings: tuple[str, ...]) -
                 f"namespace {settings.namespace!r} has no state. Use the worker's redis.namespace"
             )
         agents = settings.metrics.agents
-        found = await whole(store, settings.engine_config(), agents, request_at(last_us))
+        engine, request = settings.engine_config(), request_at(last_us)
+        found = await whole(store, engine, agents, request)
+        if request.agent is not None and not found.worst.results:
+            known = await store.admit(f"{engine.dimension}s", (), agents, engine.max_names)
+            _note_unknown(request.agent, known, settings)
         link = partial(filled, settings.web.conversation_url, CONVERSATION)
         document = found.document(rankings, link)
         document["partitions"]["total"] = _total(states.values())
         return document
     finally:
         await store.close()
+
+
+def _note_unknown(agent: str, known: Collection[str], settings: Settings) -> None:
+    """Say on standard error if workers do not know the agent that was asked for."""
+    if agent in known or agent == OTHER:
+        return
+    dimension = settings.metrics.dimension
+    listed = ", ".join(sorted(map(printable, known))) or "none"
+    typer.echo(
+        f"note: namespace {settings.namespace!r} has no {dimension} '{printable(agent)}' with "
+        f"series of its own. It has: {listed}.",
+        err=True,
+    )
 
 
 def _total(states: Collection[PartitionState]) -> int:
@@ -218,9 +236,11 @@ def _nothing(document: dict[str, Any], ranking: str) -> str:
 def _heading(document: dict[str, Any], dimension: str) -> Text:
     name = document[dimension]
     whose = f"all {dimension}s" if name is None else f"{dimension} {printable(name)}"
+    conversations = document["conversations"]
+    counted = f"{conversations:,} {'conversation' if conversations == 1 else 'conversations'}"
     return Text(
         f"{whose}, window {document['window']}, {_time(document['from_us'])} to "
-        f"{_time(document['to_us'])}\n{document['conversations']:,} conversations, "
+        f"{_time(document['to_us'])}\n{counted}, "
         f"{document['results']:,} results in {len(document['partitions']['read'])} of "
         f"{document['partitions']['total']} partitions"
     )

@@ -139,6 +139,27 @@ def test_json_is_ascii_whatever_the_terminal_takes(namespace: RedisOptions) -> N
     assert json.loads(of_bytes.stdout)["agent"] == "caf\udce9"
 
 
+def test_an_agent_that_is_not_there_is_named_with_those_that_are(namespace: RedisOptions) -> None:
+    """A misspelt name is not answered like an agent whose window is empty."""
+    fill(namespace, *EVENTS)
+
+    misspelt = run("--agent", "frist")
+    quiet = run("--agent", "first", "--now", "2024-06-10T14:00:00Z")
+
+    assert (
+        f"namespace {namespace.namespace!r} has no agent 'frist' with series of its own. "
+        "It has: first, second."
+    ) in " ".join(misspelt.stderr.split())
+    assert quiet.stderr == run("--agent", "other").stderr == ""
+
+
+def test_one_conversation_is_no_plural(namespace: RedisOptions) -> None:
+    """The heading counts as people do."""
+    fill(namespace, *EVENTS)
+
+    assert "1 conversation, 3 results" in run("--agent", "second").stdout
+
+
 def test_an_empty_ranking_says_whether_there_was_enough_to_judge(namespace: RedisOptions) -> None:
     """Conversations that are too short, or without labels, are not called good."""
     fill(namespace, searched("c-1", 1, ["a", "a"]), searched("c-2", 1, ["a", "b"]))
