@@ -520,7 +520,7 @@ def gated(conversation: str, decision: str, *, needed: bool) -> list[dict[str, A
 
 
 async def test_gate_efficiency_says_how_much_could_have_been_saved(browser: Browser) -> None:
-    """One of five labelled decisions saved a search; two could have, as two were not needed."""
+    """One of five labelled decisions skipped a search; two searches were not needed."""
     decided = [
         gated("g-1", "skip", needed=False),
         gated("g-2", "search", needed=False),
@@ -531,10 +531,10 @@ async def test_gate_efficiency_says_how_much_could_have_been_saved(browser: Brow
         tile = looked.page.locator("#tile-gate_efficiency")
         await expect(tile.locator(".value")).to_have_text("20\u202f%")
         await expect(tile.locator(".about")).to_have_text(
-            "1 of 5 labelled decisions saved a search"
+            "1 of 5 labelled decisions correctly skipped a search"
         )
         await expect(tile.locator(".usual")).to_have_text(
-            "2 could have: 50\u202f% of those were saved"
+            "2 searches were not needed; 50\u202f% of them skipped"
         )
 
 

@@ -341,7 +341,7 @@ sre_drop: Final = rule(
 gain_drop: Final = rule(
     Measure(
         figures.gain, "labelled iterations", ITERATIONS, USUAL_ITERATIONS,
-        "good gain an iteration is {} in {}", "{:.2f}".format, _whole(figures.gain),
+        "good gain per iteration is {} in {}", "{:.2f}".format, _whole(figures.gain),
         mean_below(4, 6), "iterations", _count("i", "si"),
     ),
     _drops(WARNING),

@@ -61,7 +61,7 @@ def sre(sums: Mapping[str, int]) -> Figure:
 
 
 def gain(sums: Mapping[str, int]) -> Figure:
-    """Good gain an iteration, of settled iterations."""
+    """Good gain per iteration, of settled iterations."""
     return figure(sums.get("sG", 0), sums.get("si", 0))
 
 

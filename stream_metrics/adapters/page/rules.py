@@ -117,7 +117,7 @@ RULES: Final = (
     ),
     Rule(
         "gain_drop", "Gain drop", "StreamMetricsGainDrop",
-        f"good gain an iteration {_DROP}, settled iterations only, from {ITERATIONS} on "
+        f"good gain per iteration {_DROP}, settled iterations only, from {ITERATIONS} on "
         f"({USUAL_ITERATIONS} in the day before), while labels come",
         'Do later iterations bring less? The worst conversations show wasted ones.',
         of_agent=conditions.gain_drop,

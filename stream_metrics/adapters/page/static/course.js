@@ -10,7 +10,7 @@ const CHARTS = {
   results: new Chart({ title: "Results", about: "New and repeated ones, as they came.", kind: "bars", whole: true, format: count }),
   sre: new Chart({ title: "Efficiency (SRE)", about: "Share of results that are new and good, where labels are there. Higher is better.",
     limit: 1, format: percent }),
-  gain: new Chart({ title: "Good gain an iteration", about: "What an iteration adds, where labels are there. Higher is better.", format: mean, axis: (value) => value.toFixed(1) }),
+  gain: new Chart({ title: "Good gain per iteration", about: "Gain of the good documents that are new, in labelled iterations. Higher is better.", format: mean, axis: (value) => value.toFixed(1) }),
   gate: new Chart({ title: "Gate", about: "Searches skipped, and rightly skipped of labelled decisions.", limit: 1, format: percent }),
   routes: new Chart({ title: "Routes", about: "Share of searches by route.", kind: "bars", limit: 1, format: percent }),
   routing: new Chart({ title: "Routing accuracy", about: "Labelled searches that took the best route. Higher is better.", limit: 1, format: percent }),

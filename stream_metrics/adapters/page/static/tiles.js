@@ -28,12 +28,13 @@ function ratioTile(name, title, full, figure, format, part, whole, none, level) 
 /** Gate efficiency, with how many of the searches could have been saved. */
 function gateTile(gate, other, level) {
   const tile = ratioTile("gate_efficiency", "Gate efficiency",
-    "Searches rightly skipped, of labelled gate decisions", gate?.efficiency, percent, "", "",
+    "Share of labelled gate decisions that correctly skipped a search", gate?.efficiency, percent, "", "",
     gate?.skips.whole ? "no labelled decisions yet" : "no gate decisions", level);
   if (tile.exact !== null) {
-    tile.about = `${count(gate.efficiency.part)} of ${count(gate.efficiency.whole)} labelled decisions saved a search${other}`;
-    tile.usual = gate.saved.whole ? `${count(gate.saved.whole)} could have: ${percent(gate.saved.value)} of those were saved`
-      : "none could have: every search was needed";
+    tile.about = `${count(gate.efficiency.part)} of ${count(gate.efficiency.whole)} labelled decisions correctly skipped a search${other}`;
+    tile.usual = gate.saved.whole
+      ? `${plural(gate.saved.whole, "search was", "searches were")} not needed; ${percent(gate.saved.value)} of them skipped`
+      : "every search was needed";
   }
   return tile;
 }
@@ -45,16 +46,16 @@ function tiles(state) {
   const other = decisions && decisions.window !== state.window ? ` in ${decisions.window}` : "";
   const gate = decisions?.gate;
   const routing = decisions?.routing;
-  const perIteration = ratioTile("gain", "Good gain", "Good gain an iteration, of settled iterations",
+  const perIteration = ratioTile("gain", "Good gain", "Gain of the good new documents per iteration. Counted are iterations whose documents are labelled",
     figures.gain, mean, "", "", noLabels, fault(state, "gain_drop"));
   if (perIteration.exact !== null) {
-    perIteration.about = `an iteration; ${count(figures.gain.part)} in ${plural(figures.gain.whole, "settled iteration")}`;
+    perIteration.about = `per iteration; ${count(figures.gain.part)} in ${plural(figures.gain.whole, "labelled iteration")}`;
   }
   return [
-    ratioTile("srr", "Redundancy (SRR)", "Search result redundancy: results that repeat what the turn had",
+    ratioTile("srr", "Redundancy (SRR)", "Search result redundancy: share of results that repeat an earlier result of their turn",
       figures.srr, percent, " repeat", "results", noTraffic, fault(state, "srr_spike")),
-    ratioTile("sre", "Efficiency (SRE)", "Search result efficiency: results that are new and good, of settled iterations",
-      figures.sre, percent, " are new and good", "results", noLabels, fault(state, "sre_drop")),
+    ratioTile("sre", "Efficiency (SRE)", "Search result efficiency: share of results that are new and good. Counted are iterations whose documents are labelled",
+      figures.sre, percent, " of labelled iterations are new and good", "results", noLabels, fault(state, "sre_drop")),
     perIteration,
     ratioTile("coverage", "Labelled", "Unique documents that have a label",
       figures.coverage, percent, " have a label", "documents", noTraffic, fault(state, "labels_missing")),
