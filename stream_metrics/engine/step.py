@@ -521,6 +521,7 @@ class _Batch(Watcher):
             standing = labels.setdefault(result_id, carrier)
             if standing is not carrier:
                 if not self._beats(standing, carrier.version):
+                    self._seen.counts["labels_superseded"] += 1
                     del mine[result_id]
                     continue
                 self._seen.counts["labels_revised"] += 1

@@ -47,6 +47,7 @@ FIGURES: Final = (
             Edit(
                 STEP,
                 "                if not self._beats(standing, carrier.version):\n"
+                '                    self._seen.counts["labels_superseded"] += 1\n'
                 "                    del mine[result_id]\n"
                 "                    continue\n"
                 '                self._seen.counts["labels_revised"] += 1\n',

@@ -143,6 +143,20 @@ def test_a_label_in_its_results_batch_has_a_delay() -> None:
     assert fed.seen.counts["labels_waiting"] == 0
 
 
+def test_a_label_that_comes_after_a_later_one_is_counted() -> None:
+    """It changes nothing; repeating an event is no such case."""
+    fed = Fed()
+    fed.take(fed.search("s", "D", "E"))
+    earlier, later = fed.labels(s_1=4, s_2=4), fed.labels(s_1=0)
+    fed.take(later)
+    fed.take(later)
+    assert fed.seen.counts["labels_superseded"] == 0
+    fed.take(earlier)
+    assert fed.seen.counts["labels_superseded"] == 1
+    assert fed.seen.counts["labels_revised"] == 0
+    assert fed.conversation.turns[1].iterations[1].gain == 4
+
+
 @pytest.mark.slow
 def test_what_is_dropped_is_free_at_once() -> None:
     """Nothing refers in a circle, so that nothing waits for the collector."""

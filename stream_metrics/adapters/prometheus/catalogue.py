@@ -44,6 +44,10 @@ COUNTS: Final[dict[str, tuple[str, str]]] = {
     "labels_waiting": ("labels_waiting", "Labels that arrived before their result."),
     "labels_found": ("labels_found", "Early labels whose result then arrived."),
     "labels_revised": ("labels_revised", "Labels that replaced an earlier one."),
+    "labels_superseded": (
+        "labels_superseded",
+        "Labels without effect, because a later label of the same result had arrived.",
+    ),
     "labels_orphan": ("labels_orphan", "Labels that expired before their result arrived."),
     "label_conflicts": (
         "label_conflicts",
