@@ -82,12 +82,12 @@ build: $(READY)
 	elif ! command -v $${CC:-cc} >/dev/null; then \
 		echo "no C compiler found: modules run as Python, not compiled"; \
 	elif $(MAKE) $(COMPILED); then :; \
-	else echo "modules could not be compiled: they run as Python"; fi
+	else echo "compilation of modules failed: they run as Python"; fi
 	@if $(MAKE) --question $(KERNEL); then exit; fi; \
 	if ! $(TOOLS) sh -c 'command -v cargo' >/dev/null; then \
-		echo "no Rust compiler found: Python code runs in place of the compiled kernel (make kernel installs a compiler)"; \
+		echo "no Rust compiler found: Python code runs instead of the compiled kernel (make kernel installs a compiler)"; \
 	elif $(MAKE) $(KERNEL); then exit; \
-	else echo "the kernel could not be built: Python code runs in its place"; fi; \
+	else echo "the kernel build failed: Python code runs instead"; fi; \
 	if [ -e $(KERNEL) ]; then \
 		$(BIN)/python -m pip uninstall --quiet --yes stream-metrics-kernel; rm $(KERNEL); \
 	fi
@@ -153,10 +153,10 @@ check: setup ## Check formatting, lint, types and import rules
 	@$(BIN)/lint-imports
 	@cd kernel; if $(TOOLS) cargo fmt --version >/dev/null 2>&1; then \
 		$(TOOLS) cargo fmt --check || { echo "run: make format" >&2; exit 1; }; \
-	else echo "left out: cargo fmt, which is not here"; fi
+	else echo "skipped: cargo fmt is not installed"; fi
 	@cd kernel; if $(TOOLS) cargo clippy --version >/dev/null 2>&1; then \
 		$(TOOLS) cargo clippy --quiet --locked -- -D warnings; \
-	else echo "left out: cargo clippy, which is not here"; fi
+	else echo "skipped: cargo clippy is not installed"; fi
 
 format: setup ## Format the code, and fix what the linter can fix
 	@$(BIN)/ruff format $(CODE)

@@ -16,10 +16,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m deploy.local", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     installing = commands.add_parser("install", help="install the servers that are missing")
-    installing.add_argument("--tests", action="store_true", help="what only tests need, too")
+    installing.add_argument(
+        "--tests", action="store_true", help="also install what only the tests need"
+    )
     commands.add_parser("compiler", help="install the compilers that are missing")
-    commands.add_parser("faketime", help="install what the fault campaign sets clocks wrong with")
-    commands.add_parser("doctor", help="say what is there, what is missing and how to get it")
+    commands.add_parser(
+        "faketime", help="install the tool with which the fault campaign changes clocks"
+    )
+    commands.add_parser(
+        "doctor", help="list what is installed, what is missing and how to install it"
+    )
     commands.add_parser("stack", help="run the whole live system until Ctrl-C")
     chosen = parser.parse_args()
     if chosen.command == "install":

@@ -156,7 +156,7 @@ class ChildProcess(Served):
     async def start(self, deadline_seconds: float | None = None) -> Self:
         """Start, and return when it answers."""
         if self.running:
-            raise ServerFailed(f"{self.name} runs already")
+            raise ServerFailed(f"{self.name} is already running")
         self.folder.mkdir(parents=True, exist_ok=True)
         await self.prepare()
         self.launch()
@@ -189,7 +189,7 @@ class ChildProcess(Served):
     async def ended(self, deadline_seconds: float) -> None:
         """Return when the process is gone."""
         await wait_until(
-            lambda: not self.running, deadline_seconds, f"{self.name} {self.pid} still runs"
+            lambda: not self.running, deadline_seconds, f"{self.name} {self.pid} is still running"
         )
 
     def kill9(self) -> None:

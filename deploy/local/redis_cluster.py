@@ -52,9 +52,9 @@ class RedisCluster(Served):
         )  # fmt: skip
         said, _ = await process.communicate()
         if process.returncode != 0:
-            raise ServerFailed(f"the Cluster could not be made:\n{said.decode()}")
+            raise ServerFailed(f"the Cluster could not be created:\n{said.decode()}")
         for server in self.servers:
-            await wait_until(partial(whole, server.url), 30, "the Cluster is not whole")
+            await wait_until(partial(whole, server.url), 30, "the Cluster is incomplete")
         return self
 
     async def stop(self) -> None:

@@ -73,8 +73,8 @@ def check_users(users: Mapping[str, str]) -> None:
             raise ValueError("web.users: a name must not be empty or contain a colon")
         if not _HASH.fullmatch(stored):
             raise ValueError(
-                f"web.users: what stands for {user!r} is no hash; `stream-metrics hash-password` "
-                "makes one of a password"
+                f"web.users: the value for {user!r} is not a hash; `stream-metrics hash-password` "
+                "makes one from a password"
             )
 
 
@@ -94,7 +94,7 @@ def read_users(path: Path) -> dict[str, str]:
             raise ValueError(f"web.users_file {path}, line {number}: write name:hash, each once")
         users[user] = stored
     if not users:
-        raise ValueError(f"web.users_file {path} names nobody: write name:hash, or leave it unset")
+        raise ValueError(f"web.users_file {path} has no users: write name:hash, or leave it unset")
     return users
 
 

@@ -333,7 +333,7 @@ class MemoryStore:
             raise ValueError(f"the drafts are {sorted(content.drafts)}, not {sorted(drafted)}")
         staying = content.partitions.keys() - set(retired)
         if taken := staying & content.drafts.keys():
-            raise ValueError(f"partition {min(taken)} is in force and was not retired")
+            raise ValueError(f"partition {min(taken)} is in use and was not retired")
         for number in content.partitions.keys() - staying:
             content.retired.append(content.partitions.pop(number))
         content.partitions |= content.drafts

@@ -35,7 +35,7 @@ class OwnCertificate:
         except (ssl.SSLError, ValueError) as error:
             raise ValueError(
                 f"{certificate} {self.certificate}: {_reason(error)}; certificate and key must be "
-                f"PEM and belong together, and `{password}` must fit a key that is encrypted"
+                f"PEM and match, and an encrypted key needs the right `{password}`"
             ) from None
 
 

@@ -160,6 +160,6 @@ def _summary(found: Audit, console: Console, wait: float) -> None:
     if found.busy:
         numbers = ", ".join(map(str, found.busy))
         console.print(
-            f"not compared: partitions {numbers}, written to all the time for {wait:g} seconds. "
-            "Try --wait with more, at a quieter time, or on a copy of this Redis (redis.url)"
+            f"not compared: partitions {numbers}, which were being written for {wait:g} seconds. "
+            "Try a longer --wait, a quieter time, or a copy of this Redis (redis.url)"
         )

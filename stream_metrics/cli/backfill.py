@@ -71,14 +71,14 @@ def backfill(
         history = read_buckets(directories)
     except FileNotFoundError as error:
         raise UsageError(
-            f"{error.filename}: not there; `stream-metrics replay` writes {BUCKETS} to its --out"
+            f"{error.filename}: no such file; `stream-metrics replay` writes {BUCKETS} to its --out"
         ) from error
     except OSError as error:
         raise UsageError(f"{error.filename}: {error.strerror}") from error
     except UnfitHistory as error:
         raise UsageError(str(error)) from error
     if clash := named.keys() & {history.dimension, "window"}:
-        raise UsageError(f"--label {min(clash)}: the series have that label already")
+        raise UsageError(f"--label {min(clash)}: the series already have that label")
     steps = _steps(history, step, since, until)
     path = directories[0] / OUT if out is None else out
     try:
@@ -126,15 +126,15 @@ def _steps(history: History, step: str, since: str | None, until: str | None) ->
         raise UsageError(f"--step {error}") from error
     first_us = history.first_us
     if first_us is None:
-        raise UsageError("the replay has no sums: there were no searches, and no gates")
+        raise UsageError("the replay has no sums, because it had no searches and no gate decisions")
     begin = first_us if since is None else parse_time("--from", since)
     end = history.last_event_us + step_us if until is None else parse_time("--to", until)
     steps = range(-(-begin // step_us) * step_us, end, step_us)
     if not steps:
-        raise UsageError("there is no time between --from and --to, or no multiple of --step")
+        raise UsageError("--from and --to have no multiple of --step between them")
     if len(steps) > MOST_STEPS:
         raise UsageError(
-            f"{len(steps):,} samples a series are more than {MOST_STEPS:,}: take a larger --step, "
-            "or some of the time with --from and --to"
+            f"{len(steps):,} samples per series are more than {MOST_STEPS:,}: use a larger --step, "
+            "or a shorter time with --from and --to"
         )
     return steps

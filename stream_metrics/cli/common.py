@@ -140,7 +140,9 @@ def confirmed(question: str, purpose: str, *, yes: bool) -> bool:
     if yes:
         return True
     if not sys.stdin.isatty():
-        raise UsageError(f"nobody is there to confirm; give --yes to {purpose} without a question")
+        raise UsageError(
+            f"there is no terminal for confirmation; use --yes to {purpose} without being asked"
+        )
     return typer.confirm(question, err=True)
 
 

@@ -190,14 +190,14 @@ def _check_tested(gates: Sequence[Gate], method: Method) -> None:
     for gate in gates:
         if not method.tested and gate.left.rpartition(".")[2] in TESTED:
             raise UsageError(
-                f"--fail-if {gate.text!r}: nothing is tested, as comparison.significance_testing "
-                "is false"
+                f"--fail-if {gate.text!r}: nothing is tested, because "
+                "comparison.significance_testing is false"
             )
 
 
 def _runs(directories: Sequence[Path]) -> list[Run]:
     if len(directories) < 2:
-        raise UsageError("give two directories or more: the others are compared with the first")
+        raise UsageError("give at least two directories; the others are compared with the first")
     short = [directory.resolve().name for directory in directories]
     names = short if len(set(short)) == len(short) else [str(one) for one in directories]
     if len(set(names)) < len(names):

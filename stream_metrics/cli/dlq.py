@@ -160,7 +160,7 @@ def in_kafka(settings: Settings, work: Coroutine[Any, Any, T]) -> T:
 
 def _topics(settings: Settings, topic: str | None) -> list[str]:
     if topic is not None and topic not in settings.kafka.topics:
-        raise UsageError(f"--topic {topic!r} is no input topic; use one of kafka.topics")
+        raise UsageError(f"--topic {topic!r} is not an input topic; use one of kafka.topics")
     return [topic] if topic else list(settings.kafka.topics)
 
 
@@ -277,7 +277,7 @@ def dlq_resubmit(
     settings = load_settings(config)
     places = {parse_place(text, settings) for text in place or ()}
     if everything == bool(topic or reason or places):
-        raise UsageError("say which letters: --topic, --reason or --place, or else --all")
+        raise UsageError("choose letters with --topic, --reason or --place, or all with --all")
     if reason is not None and reason not in REASONS:
         raise UsageError(f"--reason {reason!r}: use one of {', '.join(REASONS)}")
     topics = _topics(settings, topic)
@@ -298,7 +298,7 @@ def dlq_resubmit(
         for line in refused[:REFUSED_LISTED]:
             typer.echo(f"not sent: {line}", err=True)
         raise UsageError(
-            f"{len(refused):,} letters were not sent; mend what Kafka says, and run this again"
+            f"{len(refused):,} letters were not sent; fix the errors above, and run this again"
         )
 
 
@@ -309,7 +309,7 @@ def parse_place(text: str, settings: Settings, given_as: str = "--place") -> Pla
     if not (topic and rest.isdecimal() and offset.isdecimal()):
         raise UsageError(f"{named}: write TOPIC/PARTITION/OFFSET, as `dlq list` shows it")
     if topic not in settings.kafka.topics:
-        raise UsageError(f"{named}: {topic!r} is no input topic; use one of kafka.topics")
+        raise UsageError(f"{named}: {topic!r} is not an input topic; use one of kafka.topics")
     return topic, int(rest), int(offset)
 
 
@@ -337,13 +337,11 @@ def _say(choice: _Choice) -> None:
         for listed in choice.letters
     )
     for (topic, reason), count in sorted(kinds.items()):
-        typer.echo(f"to re-submit to {topic}, turned away as {printable(reason)}: {count:,}")
+        typer.echo(f"to re-submit to {topic}, rejected as {printable(reason)}: {count:,}")
     if vain := sum(listed.version is None for listed in choice.letters):
-        typer.echo(
-            f"among them still invalid by the settings here, and turned away again: {vain:,}"
-        )
+        typer.echo(f"of these, still invalid under these settings, to be rejected again: {vain:,}")
     for why, count in sorted(choice.passed.items()):
-        typer.echo(f"passed over, {why}: {count:,}")
+        typer.echo(f"skipped, {why}: {count:,}")
     if not choice.letters:
         typer.echo("nothing to re-submit")
 

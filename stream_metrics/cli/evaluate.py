@@ -183,13 +183,13 @@ def evaluate(
     gates = read_gates(fail_if, names, PARTS)
     rule = load_rule(predicate or chosen.predicate)
     if qrels is None and rule is None:
-        raise UsageError("name with --qrels what is relevant, or with --predicate a rule")
+        raise UsageError("give relevance judgements with --qrels, or a rule with --predicate")
     if qrels is None and (split is not None or subtopic_qrels):
-        raise UsageError("--split and --subtopic-qrels go with --qrels")
+        raise UsageError("--split and --subtopic-qrels need --qrels")
     if rule is not None and similarity_formulas(metrics_of(chosen.metrics)):
         raise UsageError(
-            f"--predicate {rule.name}: max_ont_sim needs the terms that are expected, and a "
-            "predicate tells none; leave out one of them"
+            f"--predicate {rule.name}: max_ont_sim needs the expected terms, which a predicate "
+            "does not give; leave out one of them"
         )
     judging = Judging(
         rel=chosen.rel,
@@ -294,7 +294,7 @@ def _read(sources: _Sources, chosen: EvaluationSettings, reading: _Reading) -> _
         found = read_run(run, float32=float32, progress=reading.lines)
     if qrels is not None and not any(query in found for query in truth.collection.queries):
         raise UsageError(
-            f"{run} and {qrels} have no query in common; do their ids look alike? "
+            f"{run} and {qrels} have no query in common. Compare their ids, for example "
             f"{_example(found)} and {_example(truth.collection.queries)}"
         )
     return _Read(metrics, truth, found)

@@ -85,7 +85,7 @@ def forget(
         typer.echo(line)
     question = f"Erase {len(ids):,} conversations, with their events up to {_text(version[0])}?"
     if not confirmed(question, "erase them", yes=yes):
-        typer.echo("nothing is forgotten", err=True)
+        typer.echo("nothing was forgotten", err=True)
         raise typer.Exit(1)
     events = {conversation: _event(conversation, version) for conversation in ids}
     if settings.kafka.output_topic is not None:
@@ -168,7 +168,7 @@ def read_ids(given: list[str], file: Path | None) -> list[str]:
     for conversation in ids:
         if not 1 <= len(conversation) <= LONGEST or not _encodable(conversation):
             raise UsageError(
-                f"{conversation[:40]!r} is no conversation id; one has 1 to {LONGEST} characters"
+                f"{conversation[:40]!r} is not a conversation id (1 to {LONGEST} characters)"
             )
     return ids
 
@@ -187,7 +187,9 @@ def parse_until(text: str | None) -> int:
         return now_us
     instant = parse_time("--until", text)
     if not EARLIEST_US <= instant <= now_us + DAY_US - 60_000_000:
-        raise UsageError(f"--until {text!r}: take a time from 2000 on, at most a day ahead")
+        raise UsageError(
+            f"--until {text!r}: give a time from the year 2000 on, at most a day ahead"
+        )
     return instant
 
 

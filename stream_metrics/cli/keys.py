@@ -81,16 +81,16 @@ def _of_topic(topic: str, keying: Keying) -> Finding:
         return Finding(what, "warning", why)
     if keying.scattered > (1 - FITTING_SHARE) * keys:
         why = (
-            f"{keying.scattered:,} of {keys:,} keys lie on several partitions: a producer does not "
+            f"{keying.scattered:,} of {keys:,} keys are on several partitions: a producer does not "
             "place records by their keys (round-robin), or producers use different partitioners. "
-            "Conversations are torn apart. Give all producers the same partitioner, or set "
+            "This splits conversations. Give all producers the same partitioner, or set "
             "`kafka.repartition_topic`"
         )
         return Finding(what, "error", why)
     counted = ", ".join(f"{name} {n:,}" for name, n in keying.agreeing.items())
     why = (
-        f"placed by no single partitioner that is known: of {keys:,} keys, {counted} lie where "
-        "that one places them. Several producers with different partitioners, a partitioner of "
-        "one's own, or records from before the topic got more partitions look like this"
+        f"no known partitioner explains all keys: of {keys:,} keys, {counted} are where that "
+        "partitioner puts them. Possible reasons: producers with different partitioners, a custom "
+        "partitioner, or records from before partitions were added to the topic"
     )
     return Finding(what, "warning", why)

@@ -166,8 +166,8 @@ async def _check_state(
     if found.unfinished:
         numbers = ", ".join(map(str, found.unfinished))
         why = (
-            f"partitions {numbers} are being wiped. Workers end that, and kafka.on_offset_gap says "
-            "whether they begin these anew"
+            f"wiping of partitions {numbers} was interrupted. Workers complete it, and "
+            "kafka.on_offset_gap decides whether they rebuild these partitions"
         )
         findings.append(Finding("state", "warning", why))
     if not findings:
@@ -218,7 +218,7 @@ async def _check_kafka(settings: Settings, counts: dict[str, int]) -> list[Findi
 
 def _absent(kafka: KafkaSettings, topic: str) -> str:
     if topic == kafka.output_topic:
-        return "does not exist; create it, best with cleanup.policy=compact"
+        return "does not exist; create it, preferably with cleanup.policy=compact"
     if topic in kafka.topics or topic == kafka.repartition_topic:
         return "does not exist; create it"
     return "does not exist; the worker stops at the first bad record. Create it"
@@ -234,7 +234,7 @@ async def _check_internal(kafka: KafkaSettings, counts: Mapping[str, int]) -> li
         configs = await topic_configs(kafka, [*inputs, internal])
     except TopicAuthorizationFailedError:
         right = Right("DESCRIBE_CONFIGS", "topic", ", ".join([*inputs, internal]))
-        why = f"whether its settings fit could not be looked up. {refusal(kafka, [right])}"
+        why = f"its configuration could not be checked. {refusal(kafka, [right])}"
         return [Finding(f"topic {internal}", "warning", why)]
     problems = problems_of(configs[internal], [configs[topic] for topic in inputs])
     return [Finding(f"topic {internal}", "error", problem) for problem in problems]

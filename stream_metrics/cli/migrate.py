@@ -49,8 +49,8 @@ async def _migrate(settings: Settings, *, yes: bool) -> int:
         listed = [str(change) for change in changes]
         schemas = (stored.identity.schema_version, options.identity.schema_version)
         if schemas[0] != schemas[1]:
-            listed.append(f"the stored format was schema {schemas[0]}, is {schemas[1]}")
-        question, unchanged = "Apply this to the state?", "the state is that of these settings"
+            listed.append(f"schema of the state: {schemas[0]} before, {schemas[1]} now")
+        question, unchanged = "Apply this to the state?", "the state already has these settings"
         code = await decided(store, "migrate", listed, question, unchanged, yes=yes)
         if code is not None:
             return code

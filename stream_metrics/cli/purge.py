@@ -64,8 +64,8 @@ def purge(
         code = asyncio.run(_purge(settings, namespace or settings.namespace, yes, force))
     except (StoreUnavailable, StoreRefused) as error:
         raise UsageError(
-            f"redis {mask_url(settings.redis.url)}: {error}. What is deleted stays so; run purge "
-            "again for the rest"
+            f"redis {mask_url(settings.redis.url)}: {error}. Part of the namespace is deleted; run "
+            "purge again for the rest"
         ) from error
     if code:
         raise typer.Exit(code)
@@ -87,15 +87,15 @@ async def _purge(settings: Settings, namespace: str, yes: bool, force: bool) -> 
         console.print(f"{where} holds")
         console.print(f"  partitions     {len(holding.partitions)}")
         console.print(
-            f"  conversations  {sum(holding.conversations.values()):,}, with those of which only a "
-            "note is left"
+            f"  conversations  {sum(holding.conversations.values()):,}, including expired ones of "
+            "which only an entry is left"
         )
         console.print(f"  written by     {', '.join(map(repr, holding.groups))}")
         if holding.unfinished:
             console.print(f"  left over from a wipe that was cut off: {holding.unfinished}")
         await _refuse_if_owned(settings, holding, force, console)
         if not yes and typer.prompt("Type the namespace to delete it", err=True) != namespace:
-            console.print("that is another name; nothing is deleted")
+            console.print("the name is different; nothing was deleted")
             return 1
         with Progress(console=console, transient=True) as progress:
             task = progress.add_task("deleting", total=sum(holding.conversations.values()) or None)
@@ -104,8 +104,10 @@ async def _purge(settings: Settings, namespace: str, yes: bool, force: bool) -> 
         await _dissolve(store, where)
     finally:
         await store.close()
-    console.print(f"{where} is deleted. Offsets that the group committed are Kafka's: delete the")
-    console.print("group there too (kafka-consumer-groups --delete) before you use its name again")
+    console.print(
+        f"{where} is deleted. The group's committed offsets are in Kafka: delete the group"
+    )
+    console.print("there too (kafka-consumer-groups --delete) before you use its name again")
     return 0
 
 
@@ -133,7 +135,7 @@ async def _refuse_if_owned(
     if not why:
         return
     if not force:
-        raise UsageError(f"{why} (--force deletes all the same)")
+        raise UsageError(f"{why} (--force deletes anyway)")
     console.print(f"[yellow]warning:[/yellow] {why}")
 
 
@@ -146,7 +148,7 @@ async def _dissolve(store: StateStore, where: str) -> None:
     except ValueError:
         await store.release(mark)
         raise UsageError(
-            f"{where} has state again: a worker began meanwhile. Stop it and run purge again"
+            f"{where} has state again: a worker started meanwhile. Stop it and run purge again"
         ) from None
 
 

@@ -17,7 +17,7 @@ from stream_metrics.settings import Settings
 from stream_metrics.worker.move import holding
 from stream_metrics.worker.rebuild import Former, Reach, Rebuild
 
-NOTES = "with those of which only a note is left"
+NOTES = "including expired ones of which only an entry is left"
 
 
 def rebuild(
@@ -53,29 +53,28 @@ async def _rebuild(settings: Settings, *, yes: bool) -> int:
             return 1
         async with holding(store, "rebuild") as mark:
             await work.run(mark)
-    console.print("workers may start; the figures are whole once they have caught up")
+    console.print("workers may start; the figures are complete once they have caught up")
     return 0
 
 
 def _told(reach: Reach, held: int) -> str:
     if not reach.deleted:
-        return f"{reach.topic}: kept from its first record on"
-    begins = "holds no records any more"
+        return f"{reach.topic}: complete from its first record"
+    begins = "has no records left"
     if reach.oldest_ms is not None:
         begins = f"begins at {_time(reach.oldest_ms)}"
     return (
-        f"{reach.topic}: {begins}; {reach.deleted:,} records before are gone. Of {held:,} "
-        f"conversations ({NOTES}) {reach.bare:,} have had their last record before that, and lose "
-        "all that came from there; others lose their beginning"
+        f"{reach.topic}: {begins}; {reach.deleted:,} earlier records are gone. Of {held:,} "
+        f"conversations ({NOTES}), {reach.bare:,} had their last record before that and lose all "
+        "records of this topic; others may lose their first records"
     )
 
 
 def _told_former(former: Former, held: int) -> str:
     return (
-        f"records up to {_time(former.read_up_to_ms)} were read from other topics, or before these "
-        f"got more partitions; they are not read again. Of {held:,} conversations ({NOTES}) "
-        f"{former.bare:,} have had their last record before all that is, and are lost; others lose "
-        "what came from there"
+        f"records up to {_time(former.read_up_to_ms)} were read from other topics, or before "
+        f"partitions were added; they are not read again. Of {held:,} conversations ({NOTES}), "
+        f"{former.bare:,} had only such records and are lost; others lose those records"
     )
 
 

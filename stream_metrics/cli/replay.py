@@ -174,13 +174,11 @@ def replay(
     source = Sources(sources, settings, since, until, None if into_kafka else out)
     if into_kafka:
         if gates:
-            raise UsageError("--fail-if: with --into-kafka nothing is computed")
+            raise UsageError("--fail-if cannot be used with --into-kafka, which computes nothing")
         send_again(source, settings, speed, shift=shift)
         return
     if shift or speed != "1x":
-        raise UsageError(
-            "--speed and --shift go with --into-kafka: a replay into files never waits"
-        )
+        raise UsageError("--speed and --shift need --into-kafka: a replay into files never waits")
     models = _models(sbert_similarity=sbert, cross_encoder_similarity=cross_encoder)
     options = Options(
         settings.engine_config(),
@@ -270,7 +268,7 @@ def report(
             (out / PARQUET).unlink(missing_ok=True)  # of other directories
     missing = parts.missing_members(out)
     if missing:
-        Console(stderr=True).print(f"[yellow]not whole:[/yellow] without {', '.join(missing)}")
+        Console(stderr=True).print(f"[yellow]incomplete:[/yellow] without {', '.join(missing)}")
     write_report_page(out, searches, _link(settings))
     _summary(content, out)
     fail_if_crossed(gates, {"": figures_of_report(content)}, PARTS)

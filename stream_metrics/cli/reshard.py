@@ -81,14 +81,14 @@ async def _abort(settings: Settings, *, yes: bool) -> int:
     console = said()
     async with connected(settings) as store:
         if await store.held_by() is None:
-            console.print("nothing has broken off: workers may start")
+            console.print("no command was interrupted: workers may start")
             return 0
         if settings.kafka.output_topic is not None and await store.switched():
             console.print(
-                "the new state partitions are in force already, and their rows may not all be on "
+                "the new state partitions are already in use, but some of their rows may not be on "
                 f"the output topic {settings.kafka.output_topic}. `stream-metrics migrate` sends "
-                "them all, and lets workers start; once workers have started, each is sent when "
-                "its conversation changes, and no sooner",
+                "all rows and lets workers start. Without it, a row is sent only when its "
+                "conversation changes",
                 markup=False,
             )
             if not agreed("Let workers start without that?", None, yes=yes):

@@ -61,8 +61,8 @@ def send_again(source: Sources, settings: Settings, speed: str, *, shift: bool) 
     both = source.topics & set(settings.kafka.topics)
     if both:
         raise UsageError(
-            f"{', '.join(sorted(both))} would be read and written: name other topics in "
-            "`kafka.topics`, or record to a file first"
+            f"{', '.join(sorted(both))} would be both read and written: set `kafka.topics` to "
+            "other topics, or record to a file first"
         )
     pace = Pace(times, time.time_ns() // 1000 if shift else None)
     console = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -154,7 +154,7 @@ class _Sending:
             for topic, count in sorted(self._sent.items()):
                 console.print(f"{topic}: {count:,} records sent")
             if self._empty:
-                console.print(f"{self._empty:,} records without key and value were left out")
+                console.print(f"{self._empty:,} records without key and value were skipped")
             console.print(f"{total:,} records sent in {time.monotonic() - self._started:,.0f} s")
         elif time.monotonic() - self._said > SAY_EVERY_SECONDS:
             self._said = time.monotonic()

@@ -63,7 +63,7 @@ def parse_marks(since: str, until: str) -> tuple[Mark, Mark]:
             raise UsageError(f"{option} {error}") from error
     first, last = marks
     if first.kind == last.kind and first.value > last.value:
-        raise UsageError(f"--from {since} lies behind --to {until}: nothing is between them")
+        raise UsageError(f"--from {since} is after --to {until}: there is nothing between them")
     return first, last
 
 
@@ -75,11 +75,13 @@ def reading_kafka(settings: Settings) -> Iterator[None]:
     except (KafkaRefused, TopicsMissing) as error:
         raise UsageError(str(error)) from error
     except RecordsGone as error:
-        raise UsageError(f"{error}. Run this again, it begins at what is there then") from error
+        raise UsageError(
+            f"{error}. Run this again to start from the earliest record left"
+        ) from error
     except UnreadableBatch as error:
         raise UsageError(
             f"{error.message}. If it is too large and memory allows, raise "
-            "`kafka.max_batch_bytes`; else read on behind it with --from"
+            "`kafka.max_batch_bytes`; otherwise continue after it with --from"
         ) from error
     except (KafkaError, OSError, TimeoutError) as error:
         where = settings.kafka.bootstrap_servers
@@ -161,7 +163,9 @@ class Sources:
                 self._parts += paths
                 self.names += [Path(path).name for path in paths]
         if marks != (EARLIEST, END) and not self._topics:
-            raise UsageError("--from and --to go with topics: give a source such as kafka:TOPIC")
+            raise UsageError(
+                "--from and --to apply only to topics: give a source such as kafka:TOPIC"
+            )
 
     @property
     def _topics(self) -> list[Topics]:

@@ -37,11 +37,11 @@ from stream_metrics.worker.publish import Unsent
 ANSWER_WITHIN_SECONDS: Final = 15
 LISTED: Final = 5
 AGAIN: Final = (
-    "Run this again, it goes on from there; or let workers start with the state that is in force "
+    "Run this again to continue, or let workers start with the current state "
     "(`stream-metrics reshard --abort`)"
 )
 END: Final = "Send all rows to the output topic, if there is one, and let workers start?"
-NOTHING_MOVED: Final = "Nothing has been moved; once that is mended, run this again"
+NOTHING_MOVED: Final = "Nothing has been moved; fix the problem, and run this again"
 
 
 def said() -> Console:
@@ -63,10 +63,10 @@ def run(settings: Settings, work: Coroutine[Any, Any, int]) -> None:
         raise UsageError(f"{error}. {NOTHING_MOVED}") from error
     except UnreadableBatch as error:
         raise UsageError(
-            f"{error.message}. Nothing has been moved, and to run this again changes nothing. If "
-            "it is too large and memory allows, raise `kafka.max_batch_bytes`; else delete it and "
-            "all that lies before it there (kafka-delete-records.sh), and run this again with "
-            "`kafka.on_offset_gap` continue, which goes on behind it"
+            f"{error.message}. Nothing has been moved, and running this again would not help. If "
+            "the batch is too large and memory allows, raise `kafka.max_batch_bytes`. Otherwise "
+            "delete it and the records before it (kafka-delete-records.sh), and run this again "
+            "with `kafka.on_offset_gap` continue, which continues after it"
         ) from error
     except (KafkaError, OSError, TimeoutError) as error:
         raise UsageError(
@@ -139,8 +139,8 @@ def agreed(question: str, held_by: str | None, *, yes: bool) -> bool:
     """
     if held_by is not None:
         said().print(
-            f"`stream-metrics {held_by}` broke off, or is still at work: to go on takes the state "
-            "partitions out of its hands, and deletes what it has prepared"
+            f"`stream-metrics {held_by}` was interrupted or is still running: to continue takes "
+            "the state partitions over from it and deletes what it has prepared"
         )
     return yes or typer.confirm(question, err=True)
 

@@ -54,8 +54,8 @@ def create(
     layout = Layout(partitions, copies, int(keep_days * DAY_MS))
     if layout.keep_ms <= settings.state.ttl_ms:
         raise UsageError(
-            f"--keep-days {keep_days:g} is not longer than state.ttl ({settings.state.ttl}): after "
-            "a loss of Redis the worker could not read again what its figures need"
+            f"--keep-days {keep_days:g} is not longer than state.ttl ({settings.state.ttl}): if "
+            "Redis loses its data, the worker could not read all records that it needs again"
         )
     try:
         lines = asyncio.run(_create(settings.kafka, layout))

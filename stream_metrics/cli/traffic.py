@@ -51,9 +51,9 @@ def generate(
     always gives the same file.
     """
     if to_kafka == (out is not None):
-        raise UsageError("say where to: --out FILE or --to-kafka")
+        raise UsageError("give a destination: --out FILE or --to-kafka")
     if forever and not to_kafka:
-        raise UsageError("--forever goes with --to-kafka")
+        raise UsageError("--forever needs --to-kafka")
     start = int(time.time()) if forever else int(time.time() - hours * 3600)
     if out is not None:
         start = TrafficProfile().start

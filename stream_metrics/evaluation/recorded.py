@@ -50,7 +50,7 @@ class Scoring:
         for metric in metrics:
             if metric.name == ONTOLOGY:
                 raise MetricNameError(
-                    f"{metric} cannot be computed of events: none says which terms are expected; "
+                    f"{metric} cannot be computed of events: they lack the expected terms; "
                     "export run and qrels, and use evaluate"
                 )
         intervals = None

@@ -152,8 +152,8 @@ async def test_resubmitted_after_a_raised_limit(
     raised = LiveSystem(kafka, redis_server, tmp_path / "usual", group, topics, valid)
     await raised.start_workers(1)
     said = await resubmit(raised, "--reason", "over_limit", "--dry-run")
-    assert f"to re-submit to {topics[0]}, turned away as over_limit: {LONG}" in said
-    assert "passed over, cut" in said
+    assert f"to re-submit to {topics[0]}, rejected as over_limit: {LONG}" in said
+    assert "skipped, cut" in said
     assert places(await stored(kafka, topics)) == set()
     said = await resubmit(raised, "--reason", "over_limit", "--yes")
     assert f"{LONG} re-submitted" in said
@@ -167,7 +167,7 @@ async def test_resubmitted_after_a_raised_limit(
         assert (record.key, record.value) == (original.key, original.value)
         assert record.timestamp == original.timestamp_ms
     said = await resubmit(raised, "--reason", "over_limit", "--yes")
-    assert f"passed over, re-submitted before (--again sends them too): {LONG}" in said
+    assert f"skipped, re-submitted before (--again sends them too): {LONG}" in said
     assert len([r for r in await stored(kafka, topics) if r.headers]) == LONG
     await resubmit(raised, "--topic", topics[0], "--reason", "over_limit", "--again", "--yes")
     assert len([r for r in await stored(kafka, topics) if r.headers]) == 2 * LONG

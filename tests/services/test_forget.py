@@ -89,7 +89,7 @@ async def test_forgotten_midway_and_again_after_a_rewind(
     listed = tmp_path / "forgotten.txt"
     listed.write_text("".join(f"{name}\n" for name in sorted(forgotten)))
     code, said = await system.command("forget", "--file", str(listed))
-    assert (code, "give --yes to erase them" in said) == (2, True), said
+    assert (code, "use --yes to erase them" in said) == (2, True), said
     assert len(await recorded(kafka, topics)) == len(early.records)
     code, said = await system.command("forget", "--file", str(listed), "never-seen", "--yes")
     assert code == 0, said

@@ -74,7 +74,7 @@ async def test_settings_that_need_the_events_are_changed_by_a_rebuild(
     code, said = await group.run("rebuild", "--yes")
 
     assert code == 0, said
-    assert "kept from its first record on" in said
+    assert "complete from its first record" in said
     async with group.working(2):
         await group.produce(records[half:])
     await group.same_as_replay()
@@ -96,8 +96,8 @@ async def test_a_rebuild_reaches_as_far_back_as_kafka(
 
     assert code == 0, said
     assert f"{events.topic}: begins at " in said
-    assert f"; {cut:,} records before are gone" in said
-    assert f"{group.system.topics[1]}: kept from its first record on" in said
+    assert f"; {cut:,} earlier records are gone" in said
+    assert f"{group.system.topics[1]}: complete from its first record" in said
     group.system.produced = group.kept({(events.topic, 0): cut})
     async with group.working():
         pass

@@ -85,7 +85,7 @@ async def test_a_rolling_upgrade_and_the_way_back(
 
     code, report = await group.run("migrate", "--yes")
     assert code == 0, report
-    assert "the stored format was schema 2, is 1" in report
+    assert "schema of the state: 2 before, 1 now" in report
     assert await schemas(group) == {1}
     async with group.working():
         await group.produce(parts[4])

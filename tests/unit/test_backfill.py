@@ -251,11 +251,11 @@ def test_labels_of_ones_own_replace_the_usual_ones(directory: Path) -> None:
     ("arguments", "why"),
     [
         (["--label", "a-b=c"], "write NAME=VALUE"),
-        (["--label", "agent=c"], "--label agent: the series have that label already"),
+        (["--label", "agent=c"], "--label agent: the series already have that label"),
         (["--step", "1x"], "is not a duration"),
-        (["--step", "1s", "--from", "1970-01-01T00:00:00Z"], "samples a series are more than"),
+        (["--step", "1s", "--from", "1970-01-01T00:00:00Z"], "samples per series are more than"),
         (["--from", "tomorrow"], "Write RFC 3339, such as 2024-05-01T12:00:00Z"),
-        (["--to", "1970-01-01T00:00:00Z"], "there is no time between"),
+        (["--to", "1970-01-01T00:00:00Z"], "--from and --to have no multiple of --step"),
     ],
 )
 def test_slips_are_told(directory: Path, arguments: list[str], why: str) -> None:

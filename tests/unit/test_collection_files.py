@@ -151,7 +151,7 @@ def test_files_give_what_ir_measures_gives(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (RUN + "1 Q0 a 9 0.1 m\n", "line 4: query 1 has document a a second time"),
+        (RUN + "1 Q0 a 9 0.1 m\n", "line 4: query 1 has document a twice"),
         ("1 Q0 a 1 0.5\n", r"line 1: a line of a TREC run has 6 fields .* this one has 5"),
         ("1 Q0 a 1 high m\n", "line 1: the score 'high' is not a number"),
         ("1 Q0 a 1 nan m\n", "line 1: the score 'nan' is not a number"),
@@ -298,8 +298,8 @@ def test_the_split_is_test_or_the_only_one(tmp_path: Path) -> None:
     [
         ("queries.jsonl", "", "there is no queries.jsonl"),
         ("queries.jsonl", '{"_id": "q 1"}\n', "query q2 of the qrels is not in this file"),
-        ("queries.jsonl", '{"_id": 3}\n', "line 1: the field _id is missing, or no text"),
-        ("queries.jsonl", '{"_id": "q2"}\n' * 2, "line 2: query q2 is there a second time"),
+        ("queries.jsonl", '{"_id": 3}\n', "line 1: the field _id is missing or not text"),
+        ("queries.jsonl", '{"_id": "q2"}\n' * 2, "line 2: query q2 occurs twice"),
         ("queries.jsonl", "{\n", "line 1: no JSON"),
         ("queries.jsonl", "[]\n", "line 1: write one JSON object a line"),
         ("qrels/test.tsv", "q 1\td\t1\n", "begin with the fields query-id, corpus-id, score"),
@@ -366,8 +366,8 @@ def test_the_language_may_come_from_the_folder(tmp_path: Path) -> None:
     ("content", "message"),
     [
         ("{", "no JSON"),
-        ("{}", "the field test_cases is missing, or no list"),
-        ('{"test_cases": {}}', "the field test_cases is missing, or no list"),
+        ("{}", "the field test_cases is missing or not a list"),
+        ('{"test_cases": {}}', "the field test_cases is missing or not a list"),
         (cases({}, {"text": 7}), r"case 1: field text: Input should be a valid string"),
         (cases({"case_id": None}), r"case 0: field case_id: Value error, null is no value"),
         (cases({"difficulty": ""}), "field difficulty: .*'easy', 'medium' or 'hard'"),
@@ -412,7 +412,7 @@ def test_retrieved_lists_are_rankings(tmp_path: Path) -> None:
         ('{"case_id": true, "retrieved": []}', "line 1: the field case_id is missing"),
         ('{"case_id": "a"}', "line 1, case a: the field retrieved must be a list of ids"),
         ('{"case_id": "a", "retrieved": [1]}', "line 1, case a: the field retrieved must be"),
-        ('{"case_id": "a", "retrieved": []}\n' * 2, "line 2: case a is there a second time"),
+        ('{"case_id": "a", "retrieved": []}\n' * 2, "line 2: case a occurs twice"),
         ('{"case_id": "a", ', "line 1: no JSON"),
     ],
 )

@@ -565,7 +565,7 @@ def test_a_condition_about_a_test_that_is_not_made_is_refused(
 
     said = refused(capsys, "compare", "A", "B", "--fail-if", gate)
 
-    assert "nothing is tested, as comparison.significance_testing is false" in said
+    assert "nothing is tested, because comparison.significance_testing is false" in said
 
 
 @pytest.mark.parametrize(("name", "value", "possible"), [
@@ -598,7 +598,7 @@ NO_FIGURES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (("A",), "give two directories or more"),
+    (("A",), "give at least two directories"),
     (("A", "A"), "a directory is given twice"),
     (("A", "none"), "none: no such directory"),
     (("A", "empty"), "empty: no rows. It needs one of conversations.jsonl, queries.jsonl"),

@@ -304,11 +304,11 @@ ERRORS: dict[str, tuple[list[str], str]] = {
     ),
     "repeated document": (
         ["--run", "twice", "--qrels", "qrels"],
-        "twice, line 2: query q1 has document b a second time",
+        "twice, line 2: query q1 has document b twice",
     ),
     "nothing in common": (
         ["--run", "found.jsonl", "--qrels", "qrels"],
-        "have no query in common; do their ids look alike? '0' and 'q1'",
+        "have no query in common. Compare their ids, for example '0' and 'q1'",
     ),
     "grade too large": (
         ["--run", "run", "--qrels", "qrels", "--metric", "err(max_grade=1)@5"],

@@ -22,7 +22,7 @@ def test_nobody_there_to_confirm_is_refused() -> None:
     sure = CliRunner().invoke(app, ["forget", "c", "--yes"])
 
     assert isinstance(unasked.exception, UsageError)
-    assert "give --yes to erase them without a question" in str(unasked.exception)
+    assert "use --yes to erase them without being asked" in str(unasked.exception)
     assert "kafka 127.0.0.1:1" in str(sure.exception)
 
 

@@ -119,7 +119,7 @@ def test_what_is_no_mark_says_what_would_be(text: str) -> None:
 )
 def test_an_end_before_the_beginning_is_a_slip(since: str, until: str) -> None:
     """Nothing would be read, which nobody asks for."""
-    with pytest.raises(UsageError, match="nothing is between them"):
+    with pytest.raises(UsageError, match="there is nothing between them"):
         parse_marks(since, until)
 
 

@@ -233,7 +233,10 @@ def test_check_says_where_it_cannot_tell() -> None:
 
     assert (few.state, few.message[:2]) == ("warning", "11")
     assert "12 are needed" in few.message
-    assert (unknown.state, "no single partitioner" in unknown.message) == ("warning", True)
+    assert (unknown.state, "no known partitioner explains all keys" in unknown.message) == (
+        "warning",
+        True,
+    )
     assert (without_key.state, "1 of the latest" in without_key.message) == ("warning", True)
     assert one.state == "ok"
 

@@ -165,7 +165,7 @@ def test_a_topic_is_not_sent_to_itself() -> None:
     settings = Settings()
     source = Sources(["kafka:"], settings, "earliest", "end")
 
-    with pytest.raises(UsageError, match="would be read and written"):
+    with pytest.raises(UsageError, match="would be both read and written"):
         send_again(source, settings, "max", shift=False)
 
 

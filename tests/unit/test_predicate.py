@@ -438,7 +438,7 @@ def test_neither_qrels_nor_a_rule_is_an_error(
     """The message names both ways."""
     said = refused(capsys, "evaluate", "--run", "run")
 
-    assert "name with --qrels what is relevant, or with --predicate a rule" in said
+    assert "give relevance judgements with --qrels, or a rule with --predicate" in said
 
 
 def test_a_rule_that_applies_to_nothing_is_an_error(
@@ -460,7 +460,7 @@ def test_terms_that_are_expected_come_from_qrels_only(
         capsys, "evaluate", "--run", "run", "--predicate", "rules:ids", "--metric", "max_ont_sim@5"
     )
 
-    assert "max_ont_sim needs the terms that are expected" in said
+    assert "max_ont_sim needs the expected terms" in said
 
 
 def test_a_conversation_without_events_is_no_error(folder: Path) -> None:

@@ -290,7 +290,9 @@ def test_parts_of_another_version_are_refused(tmp_path: Path) -> None:
     content = json.loads((tmp_path / PARTS).read_text())
     (tmp_path / PARTS).write_text(json.dumps({**content, "schema_version": 1}))
 
-    with pytest.raises(BadPart, match="of another version of stream-metrics; replay its input"):
+    with pytest.raises(
+        BadPart, match="written by another version of stream-metrics; replay its input"
+    ):
         merge([tmp_path], tmp_path)
 
 

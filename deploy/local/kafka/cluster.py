@@ -243,7 +243,7 @@ class Kafka(Served):
             async def gone() -> bool:
                 return name not in await client.list_topics()
 
-            await wait_until(gone, 30, f"topic {name} is still there")
+            await wait_until(gone, 30, f"topic {name} still exists")
 
 
 def make_cluster_id() -> str:

@@ -50,7 +50,7 @@ def fetch_jars() -> Path:
 def _download(folder: Path) -> None:
     maven = shutil.which("mvn")
     if maven is None:
-        raise RuntimeError("mvn is missing; `python -m deploy.local doctor` says how to get it")
+        raise RuntimeError("mvn is missing; `python -m deploy.local doctor` says how to install it")
     with tempfile.TemporaryDirectory(dir=folder.parent) as place:
         unfinished = Path(place) / "jars"
         command = [maven, "-q", "-B", "-f", str(POM), "dependency:copy-dependencies"]

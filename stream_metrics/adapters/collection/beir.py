@@ -121,9 +121,9 @@ def _queries(path: Path, progress: Progress | None) -> dict[str, dict[str, str]]
     for line, content in read_objects(path, progress):
         query = content.get("_id")
         if not isinstance(query, str) or not query:
-            raise InputError(f"{place(path, line)}: the field _id is missing, or no text")
+            raise InputError(f"{place(path, line)}: the field _id is missing or not text")
         if query in found:
-            raise InputError(f"{place(path, line)}: query {query} is there a second time")
+            raise InputError(f"{place(path, line)}: query {query} occurs twice")
         found[query] = _words(content.get("metadata"))
     return found
 

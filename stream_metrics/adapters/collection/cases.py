@@ -36,7 +36,7 @@ class _Model(BaseModel):
     def _no_null(cls, value: object) -> object:
         """A field that is there has a value; None is what one is that is not there."""
         if value is None:
-            raise ValueError("null is no value; leave the field out")
+            raise ValueError("null is not a value; leave the field out")
         return value
 
 
@@ -83,8 +83,8 @@ def read_cases(paths: Sequence[Path]) -> Collection:
             name = case.case_id or str(index)
             if name in files:
                 raise InputError(
-                    f"{path}, {_called(index, name)}: {files[name]} has a case {name!r} already; "
-                    "give each case a case_id of its own"
+                    f"{path}, {_called(index, name)}: {files[name]} already has a case {name!r}; "
+                    "give each case its own case_id"
                 )
             files[name] = path
             qrels[name] = dict.fromkeys(case.expected_hpo_ids, 1.0)
@@ -106,7 +106,7 @@ def read_retrieved(path: Path, *, progress: Progress | None = None) -> dict[str,
             name = str(name)  # the index of a case without an id
         if not isinstance(name, str) or not name:
             raise InputError(
-                f"{place(path, line)}: the field case_id is missing, or no text or index"
+                f"{place(path, line)}: the field case_id is missing, or not text or an index"
             )
         ids = content.get("retrieved")
         if not isinstance(ids, list) or not all(isinstance(one, str) for one in ids):
@@ -114,7 +114,7 @@ def read_retrieved(path: Path, *, progress: Progress | None = None) -> dict[str,
                 f"{place(path, line)}, case {name}: the field retrieved must be a list of ids"
             )
         if name in found:
-            raise InputError(f"{place(path, line)}: case {name} is there a second time")
+            raise InputError(f"{place(path, line)}: case {name} occurs twice")
         found[name] = ids
     return found
 
@@ -128,7 +128,7 @@ def _content(path: Path) -> tuple[Metadata, list[Case]]:
     if isinstance(content, dict):
         metadata, content = content.get("metadata", {}), content.get("test_cases")
     if not isinstance(content, list):
-        raise InputError(f"{path}: the field test_cases is missing, or no list")
+        raise InputError(f"{path}: the field test_cases is missing or not a list")
     try:
         about = Metadata.model_validate(metadata)
     except ValidationError as error:

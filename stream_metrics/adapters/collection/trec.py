@@ -43,8 +43,8 @@ def read_run(
         found = scores.setdefault(query, {})
         if document in found:
             raise InputError(
-                f"{place(path, line)}: query {query} has document {document} a second time; "
-                "a run has each document once a query"
+                f"{place(path, line)}: query {query} has document {document} twice; "
+                "a run may have each document once per query"
             )
         found[names.setdefault(document, document)] = _number(path, line, "score", score)
     return {query: by_score(found, float32=float32) for query, found in scores.items()}

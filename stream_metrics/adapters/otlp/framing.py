@@ -58,7 +58,7 @@ def check_signal(head: bytes) -> None:
     """Raises ``OtlpError`` for a file that begins as other OTLP data do."""
     found = other_signal(head)
     if found is not None:
-        raise OtlpError(f"OTLP {found}; searches are told by traces, give a file of these")
+        raise OtlpError(f"OTLP {found}; searches are in traces, give a file of traces")
 
 
 def frames(file: IO[bytes]) -> Iterator[bytes]:

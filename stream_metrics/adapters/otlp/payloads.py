@@ -146,7 +146,7 @@ def _spans_of_json(value: bytes) -> Iterator[Span]:
         raise OtlpError("OTLP JSON with too many levels of nested values") from error
     except (msgspec.DecodeError, ValueError) as error:
         raise OtlpError(
-            f"not whole, or no OTLP traces in JSON ({error}); write it with the Collector's file "
+            f"incomplete, or not OTLP traces in JSON ({error}); write it with the Collector's file "
             "exporter, or copy it again"
         ) from error
 

@@ -37,8 +37,8 @@ def spans_of_protobuf(value: bytes) -> Iterator[Span]:
         traces = message.FromString(value)
     except decode_error as error:
         raise OtlpError(
-            "not whole, or no OTLP traces in protobuf; write it with the Collector's file or Kafka "
-            "exporter, or copy it again"
+            "incomplete, or not OTLP traces in protobuf; write it with the Collector's file or "
+            "Kafka exporter, or copy it again"
         ) from error
     for resource_spans in traces.resource_spans:
         resource = _plain(resource_spans.resource.attributes)

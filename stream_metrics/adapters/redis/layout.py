@@ -98,7 +98,7 @@ class Layout:
             found = sorted(int(number) for number in reply[1:])
             raise ValueError(f"the drafts are {found}, not {sorted(drafted)}")
         if reply[0] == b"taken":
-            raise ValueError(f"partition {int(reply[1])} is in force and was not retired")
+            raise ValueError(f"partition {int(reply[1])} is in use and was not retired")
 
     async def release(self, mark: bytes) -> None:
         """See ``StateStore.release``."""

@@ -305,7 +305,9 @@ def _read(directory: Path) -> tuple[Part, Outcome, dict[str, int]]:
     try:
         content: Any = msgspec.json.decode(path.read_bytes())
         if content["schema_version"] != SCHEMA_VERSION:
-            raise BadPart(f"{path}: of another version of stream-metrics; replay its input again")
+            raise BadPart(
+                f"{path}: written by another version of stream-metrics; replay its input again"
+            )
         part = Part(
             tuple(content["source"]),
             content["config"],
@@ -323,7 +325,7 @@ def _read(directory: Path) -> tuple[Part, Outcome, dict[str, int]]:
     except FileNotFoundError:
         raise BadPart(f"{directory}: no {PARTS} here; name directories that replay wrote") from None
     except (OSError, *NO_JSON, KeyError, ValueError, TypeError) as error:
-        raise BadPart(f"{path}: not what a replay writes: {error}") from error
+        raise BadPart(f"{path}: not written by a replay: {error}") from error
     return part, outcome, lines
 
 

@@ -102,7 +102,7 @@ def _computed(work: Work, piece: Piece) -> Piece:
 
 
 _DIED: Final = (
-    "a process of the replay was killed or crashed, perhaps for want of memory. What is done is "
+    "a process of the replay was killed or crashed, perhaps for lack of memory. What is done is "
     "kept: run the same command again, with fewer --processes if memory is short"
 )
 

@@ -224,7 +224,7 @@ def _strict(options: Options) -> Callable[[int, Record], None]:
             if one.level == "error":
                 reason = f"{one.about}: " if one.kind == "bad_record" else ""
                 raise StrictlyBad(
-                    f"record {number + 1}: {reason}{one.message} (--strict ends here)"
+                    f"record {number + 1}: {reason}{one.message} (--strict stops here)"
                 )
 
     return check
