@@ -266,5 +266,5 @@ def test_slips_are_told(directory: Path, arguments: list[str], why: str) -> None
 
 def test_a_directory_without_buckets_is_named(tmp_path: Path) -> None:
     """With the command that writes them."""
-    with pytest.raises(UsageError, match=r"buckets.jsonl: not there; `stream-metrics replay`"):
+    with pytest.raises(UsageError, match=r"buckets.jsonl: no such file; `stream-metrics replay`"):
         CliRunner().invoke(app, ["backfill", str(tmp_path)], catch_exceptions=False)

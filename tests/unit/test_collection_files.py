@@ -369,7 +369,7 @@ def test_the_language_may_come_from_the_folder(tmp_path: Path) -> None:
         ("{}", "the field test_cases is missing or not a list"),
         ('{"test_cases": {}}', "the field test_cases is missing or not a list"),
         (cases({}, {"text": 7}), r"case 1: field text: Input should be a valid string"),
-        (cases({"case_id": None}), r"case 0: field case_id: Value error, null is no value"),
+        (cases({"case_id": None}), r"case 0: field case_id: Value error, null is not a value"),
         (cases({"difficulty": ""}), "field difficulty: .*'easy', 'medium' or 'hard'"),
         (
             cases({"case_id": "x", "expected_hpo_ids": ["HP:1"]}),
@@ -382,8 +382,8 @@ def test_the_language_may_come_from_the_folder(tmp_path: Path) -> None:
         (cases({}, language="pt"), "metadata: field language: .*'de', 'en'"),
         (json.dumps([7]), "case 0: write an object"),
         (json.dumps([{"text": "no terms"}]), "case 0: field expected_hpo_ids: Field required"),
-        (cases({"case_id": "a"}, {"case_id": "a"}), r"case 1 \(a\): .* has a case 'a' already"),
-        (cases({"case_id": "1"}, {}), r"case 1 \(1\): .* has a case '1' already"),
+        (cases({"case_id": "a"}, {"case_id": "a"}), r"case 1 \(a\): .* already has a case 'a'"),
+        (cases({"case_id": "1"}, {}), r"case 1 \(1\): .* already has a case '1'"),
     ],
 )
 def test_a_case_that_breaks_the_schema_says_where(

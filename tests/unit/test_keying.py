@@ -250,5 +250,5 @@ def test_check_refuses_keys_that_lie_on_several_partitions() -> None:
     torn, fine = judged({"spread": sample(4, spread), "fine": sample(4, strays)})
 
     assert torn.state == "error"
-    assert "61 of 61 keys lie on several partitions" in torn.message
+    assert "61 of 61 keys are on several partitions" in torn.message
     assert fine.state == "ok"

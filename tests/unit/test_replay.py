@@ -121,7 +121,7 @@ def test_of_other_input_or_settings_nothing_is_taken_over(
 
     run(task(traffic(), out, SPOOLED, **others), told)
 
-    assert told.notes[0].startswith("an unfinished replay is here, of other input")
+    assert told.notes[0].startswith("the directory has an unfinished replay of other input")
     assert told.steps[0][0] == 0
     whole = replayed(traffic(), tmp_path / "whole", AT_ONCE, **others)
     assert files_of(out) == whole
