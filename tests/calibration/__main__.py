@@ -70,12 +70,15 @@ def main() -> int:
             tables.append(table(title, rates, sizes))
             print(tables[-1], flush=True)
 
-        run(coverage, SHAPES, SIZES, "Coverage of 95% intervals, a value a unit")
+        run(coverage, SHAPES, SIZES, "Coverage of 95% intervals, one value per unit")
         run(
-            coverage, CLUSTERED, SIZES, "Coverage of 95% intervals, several searches a conversation"
+            coverage,
+            CLUSTERED,
+            SIZES,
+            "Coverage of 95% intervals, several searches per conversation",
         )
         run(of_pairs, every, TEST_SIZES, "False positives at 5%, paired")
-        run(of_others, every, TEST_SIZES, "False positives at 5%, n units against 2 n others")
+        run(of_others, every, TEST_SIZES, "False positives at 5%, n units against 2 n other units")
     spent = resource.getrusage(resource.RUSAGE_CHILDREN)
     minutes = (spent.ru_utime + spent.ru_stime) / 60
     print(f"{minutes:.1f} CPU minutes")

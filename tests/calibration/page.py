@@ -39,16 +39,16 @@ class Run(NamedTuple):
 def page(run: Run, tables: Sequence[str], rates: Sequence[Rate]) -> str:
     """The page of a run."""
     wrong = [rate for rate in rates if missed(rate)]
-    kept = "All of it holds in the run below."
+    kept = "The run below keeps it."
     if wrong:
         listed = "; ".join(f"{r.shape.name}, n = {r.n}, {r.what}: {r.rate:.1%}" for r in wrong)
         kept = f"**Not kept in the run below**: {listed}."
     about = [
         f"- {run.day:%Y-%m-%d}, {run.cpu_minutes:.0f} CPU minutes; {run.versions}.",
-        f"- {run.simulations:,} simulations a cell, so that a rate of 95% is known to "
+        f"- {run.simulations:,} simulations per cell; the error of a rate of 95% is "
         f"± {196 * (0.95 * 0.05 / run.simulations) ** 0.5:.1f} points.",
         *_with_more(run, rates),
-        f"- Intervals of {RESAMPLES:,} resamples, tests of {run.draws:,} draws.",
+        f"- {RESAMPLES:,} resamples per interval, {run.draws:,} draws per test.",
         "",
     ]
     words = _INTRO.format(
@@ -66,8 +66,8 @@ def _with_more(run: Run, rates: Sequence[Rate]) -> list[str]:
             named = f"{rate.shape.name}, n = {rate.n}, {rate.kind}"
             cells.setdefault(rate.simulations, {})[named] = None
     return [
-        "- Where two and a half standard errors would decide whether a promise is kept, "
-        f"{count:,}: {'; '.join(named)}."
+        f"- {count:,} simulations where the result is within two and a half standard errors of a "
+        f"bound: {'; '.join(named)}."
         for count, named in cells.items()
     ]
 
@@ -88,62 +88,59 @@ def table(title: str, rates: Sequence[Rate], sizes: Sequence[int]) -> str:
 
 
 _INTRO: Final = """\
-# How often intervals hold and tests find
+# Calibration of intervals and tests
 
-An interval of 95% is worth its name if it holds the true value 95 times of 100, and a test at 5%
-if it finds a difference between equals in no more than 5 of 100. Here both are counted, over data
-whose true figure is known. `make calibration` draws them again and writes this page; the sources
-are in `tests/calibration`.
+A 95% interval should contain the true value in 95 of 100 cases, and a test at 5% should report a
+difference between equal systems in at most 5 of 100. `make calibration` counts both by simulation
+on data whose true value is known, and writes this page. The sources are in `tests/calibration`.
 
-What is promised:
+The promise:
 
-- From {covered} units on, intervals hold the true value in {low:.0%} to {high:.0%} of all cases.
-- From {sound} units on, a test at 5% finds no more than {false:.0%} where nothing is;
+- From {covered} units on, intervals contain the true value in {low:.0%} to {high:.0%} of cases.
+- From {sound} units on, tests at 5% have at most {false:.0%} false positives;
   `plain_bootstrap` from {plain} units on.
 
-Nothing is promised of intervals of fewer units, of `t` for 0/1 values, and of searches that are
-taken one by one though they come from the same conversation. These are in the tables to be seen.
+There is no promise for intervals of fewer units, for `t` on 0/1 values, and for searches of one
+conversation that are treated as independent. The tables show them for comparison.
 
 {kept}
 
-| data | is |
+| data | distribution |
 |---|---|
-| hit, p = 0.9 | 0 or 1, a value a unit |
+| hit, p = 0.9 | 0 or 1 |
 | reciprocal rank | 1, 1/2, … 1/10 or 0; 42% of the units have 1, 16% have 0 |
 | NDCG | 10% of the units have 0, 15% have 1, the others lie between |
 | SRR, 60% zeros | 60% of the units have 0, the others Beta(2, 5) |
-| hits by conversation | 1 to some 10 searches a conversation, which has a hit rate of its own |
+| hits by conversation | 1 to about 10 searches per conversation, which has its own hit rate |
 | long when bad | the worse the searches of a conversation, the more of them there are |
-| micro SRR | duplicates of 10 to 80 results a conversation, as a quotient of sums |
+| micro SRR | duplicates of 10 to 80 results per conversation, as a ratio of sums |
 
-n is the number of units: conversations, or queries. In the tests two systems are equal: paired,
-half of the units have the same value in both, and the others are drawn anew. The draws of a data
-set come from PCG64 with a seed made of its name, n and the study's name; those of the statistics
-from their default seed, 20,240,501, as in every report. Data sets are computed many at a time;
-`tests/unit/test_calibration.py` holds bounds and p-values of hundreds of them to those of the
-shipped functions, to 1e-12.
+n is the number of units (conversations or queries). Tests compare two equal systems: in pairs, half
+of the units have the same value in both, and the others are drawn independently. PCG64 draws data
+sets, seeded by their name, n and the name of the study. The statistics use their default seed,
+20,240,501. `tests/unit/test_calibration.py` checks the fast, joint computation of many data sets
+against the shipped functions, to 1e-12.
 
 ## The run
 """
 
 _READING: Final = """\
-## What follows
+## Conclusions
 
-- **Few units.** With 9 or 20 units of a 0/1 metric near 1 the percentile interval often has no
-  width at all (every value is 1), and holds far less than it says. Take `wilson` for such
-  metrics; every report says so beside an interval without spread.
-- **`t` for 0/1 values** is too narrow near 0 and 1 still at 200 units, since the error of a share
-  that is near 1 is not symmetric.
-- **Skewed values, few units.** `bca` is nearer to 95% than `percentile` for many zeros or few
-  conversations. For 0/1 values it is not.
-- **Conversations.** Searches of a conversation taken one by one give intervals that hold 49 to
-  86%.
-- **Tests.** The studentised bootstrap finds less than 5% with 20 units: it is careful, where the
-  plain one finds up to 8%.
-- **Chance.** Of a true rate of 5.5%, one run of 10,000 in fifty shows 6% or more; rates so
-  near to a bound are therefore counted over more simulations. For hits the rates of Welch's test
-  can be summed up over all outcomes instead: 1.0% with 20 units against 40, 5.5% with 50 against
-  100 (100,000 simulations show 5.6%), 5.1% with 200 against 400.
+- **Few units.** With 9 or 20 units of a 0/1 metric near 1, all values are often 1, and the
+  percentile interval has no width. Use `wilson` for such metrics; reports say so beside an interval
+  without width.
+- **`t` for 0/1 values** is too narrow near 0 and 1 even with 200 units, because the error of a
+  share near 1 is not symmetric.
+- **Skewed values, few units.** `bca` is closer to 95% than `percentile` for many zeros or few
+  conversations, but not for 0/1 values.
+- **Conversations.** If the searches of a conversation are treated as independent, intervals contain
+  the true value in 49 to 86% of cases.
+- **Tests.** With 20 units the studentised bootstrap stays below 5%, and the plain one reaches 8%.
+- **Chance.** With a true rate of 5.5%, one of fifty runs of 10,000 simulations shows 6% or more, so
+  rates near a bound are simulated more often. The exact rates of Welch's test for hits, summed over
+  all outcomes, are 1.0% with 20 against 40 units, 5.5% with 50 against 100 (100,000 simulations:
+  5.6%) and 5.1% with 200 against 400.
 
 Generated by `make calibration`.
 """

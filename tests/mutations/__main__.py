@@ -1,7 +1,7 @@
 """``python -m tests.mutations``: make all broken builds and check them; 1 if one survives.
 
 ``NAME …`` makes those only, ``--without-services`` leaves out those whose check needs servers, and
-``docs`` writes the page.
+``--page FOLDER`` writes ``mutations.md`` there instead.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from tempfile import TemporaryDirectory
 from tests.mutations.catalogue import MUTATIONS
 from tests.mutations.mutation import Mutation
 from tests.mutations.page import page
-from tests.mutations.run import ROOT, Unsound, caught_by, copy, need_sound
+from tests.mutations.run import Unsound, caught_by, copy, need_sound
 
 
 def main(arguments: list[str]) -> int:
     """Run what is asked for; the exit code."""
-    if arguments == ["docs"]:
-        (ROOT / "docs" / "evidence" / "mutations.md").write_text(page(), encoding="utf-8")
+    if arguments[:1] == ["--page"]:
+        Path(arguments[1], "mutations.md").write_text(page(), encoding="utf-8")
         return 0
     names = {argument for argument in arguments if not argument.startswith("--")}
     if unknown := names - {mutation.name for mutation in MUTATIONS}:

@@ -17,7 +17,7 @@ MEMBERS: Final = "tests/unit/test_replay_answers.py::test_members_merge_to_the_b
 ANSWERS: Final = (
     Mutation(
         "texts of duplicates count",
-        "an answer is supported by results that repeat others, too",
+        "duplicate results also support an answer",
         (
             Edit(
                 PASS,
@@ -30,7 +30,7 @@ ANSWERS: Final = (
     ),
     Mutation(
         "the first reference answer counts",
-        "an answer is compared with one reference answer, not with the best",
+        "an answer is compared with the first reference answer instead of the best",
         (
             Edit(
                 METRICS,
@@ -43,7 +43,7 @@ ANSWERS: Final = (
     ),
     Mutation(
         "answered turns one member after the other",
-        "the rows of a replay group's members are put together out of order",
+        "rows of a replay group's members are merged out of order",
         (
             Edit(
                 MERGE,

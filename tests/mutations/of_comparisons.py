@@ -21,7 +21,7 @@ _STATISTICS: Final = "tests/unit/test_statistics.py"
 COMPARISONS: Final = (
     Mutation(
         "pairs by place",
-        "values are paired as they stand in the files, not by query or conversation",
+        "values are paired by position instead of by query or conversation",
         (
             Edit(
                 UNITS,
@@ -39,7 +39,7 @@ COMPARISONS: Final = (
     ),
     Mutation(
         "pairs taken apart",
-        "units that both runs have are compared as if each run had others",
+        "units that both runs share are compared as independent",
         (
             Edit(
                 VERSUS,
@@ -52,7 +52,7 @@ COMPARISONS: Final = (
     ),
     Mutation(
         "the first less the run",
-        "differences have the other sign",
+        "differences have the wrong sign",
         (
             Edit(
                 VERSUS,
@@ -65,7 +65,7 @@ COMPARISONS: Final = (
     ),
     Mutation(
         "p as it is",
-        "p-values are not adjusted for the other tests of a comparison",
+        "p-values are not adjusted for multiple tests",
         (
             Edit(
                 VERSUS,
@@ -78,7 +78,7 @@ COMPARISONS: Final = (
     ),
     Mutation(
         "a family of what could be tested",
-        "a test that could not be made is left out of the size of its family",
+        "tests that could not be run are not counted in the correction",
         (
             Edit(
                 SEVERAL,
@@ -91,7 +91,7 @@ COMPARISONS: Final = (
     ),
     Mutation(
         "steps that go down",
-        "a larger p may get a smaller adjusted one than a p before it",
+        "adjusted p-values are not monotonic",
         (
             Edit(
                 SEVERAL,
@@ -104,7 +104,7 @@ COMPARISONS: Final = (
     ),
     Mutation(
         "higher is always better",
-        "a run with more redundancy is called better",
+        "a run with more redundancy counts as better",
         (
             Edit(
                 VERSUS,
@@ -117,7 +117,7 @@ COMPARISONS: Final = (
     ),
     Mutation(
         "any change is worse",
-        "`any.worse` fails a build that has made retrieval better",
+        "`any.worse` fails a build that improves retrieval",
         (
             Edit(
                 COMPARE,
@@ -130,7 +130,7 @@ COMPARISONS: Final = (
     ),
     Mutation(
         "undefined passes",
-        "a condition about a figure that is not defined does not hold",
+        "a condition on an undefined figure passes",
         (
             Edit(
                 GATES,
@@ -143,7 +143,7 @@ COMPARISONS: Final = (
     ),
     Mutation(
         "failed with exit code 0",
-        "the condition is said to hold, and the build goes on",
+        "a failed condition exits with 0",
         (Edit(ENDING, "        raise typer.Exit(1)\n", "        raise typer.Exit(0)\n"),),
         f"{_CONDITIONS}::test_compare_fails_by_differences",
         "assert 0 == 1",

@@ -31,7 +31,7 @@ LETTERS: Final = """\
 DELIVERY: Final = (
     Mutation(
         "commit before write",
-        "Kafka's commit says that a batch is done before the state is written",
+        "offsets are committed to Kafka before the state is written",
         (
             Edit(
                 CONSUMER,
@@ -56,7 +56,7 @@ DELIVERY: Final = (
     ),
     Mutation(
         "no fence",
-        "a write is taken whoever the owner is",
+        "a write is accepted from any worker",
         (
             Edit(
                 MEMORY,
@@ -69,7 +69,7 @@ DELIVERY: Final = (
     ),
     Mutation(
         "no expected-offset check",
-        "a write is taken whatever offsets are stored: one that went back leaves a hole",
+        "a write is accepted with any stored offsets, so a rollback leaves a hole",
         (
             Edit(
                 MEMORY,
@@ -85,7 +85,7 @@ DELIVERY: Final = (
     ),
     Mutation(
         "no fence in Redis",
-        "the script writes whoever the owner is",
+        "the script accepts writes from any worker",
         (Edit(WRITE, "if stored[1] ~= ARGV[1] then", "if not stored[1] then"),),
         STORES + "test_a_second_claim_fences_the_first[redis]",
         "assert Written() == Fenced()",
@@ -93,7 +93,7 @@ DELIVERY: Final = (
     ),
     Mutation(
         "no expected-offset check in Redis",
-        "the script writes whatever offsets are stored",
+        "the script accepts writes with any stored offsets",
         (
             Edit(
                 WRITE,
@@ -107,7 +107,7 @@ DELIVERY: Final = (
     ),
     Mutation(
         "half a batch in Redis",
-        "the script looks at the types of keys only when it has begun to write",
+        "the script checks key types only after it has started to write",
         (
             Edit(
                 WRITE,
@@ -121,7 +121,7 @@ DELIVERY: Final = (
     ),
     Mutation(
         "a repeated write is not known",
-        "the store does not compare batch ids: a write whose answer was lost is refused",
+        "the store ignores batch ids, so it refuses the repeat of a write whose answer was lost",
         (
             Edit(
                 MEMORY,
@@ -137,7 +137,7 @@ DELIVERY: Final = (
     ),
     Mutation(
         "a retry counts twice",
-        "each attempt of a write adds to the windows once more",
+        "each attempt of a write adds to the windows again",
         (
             Edit(
                 PARTITION,
@@ -166,7 +166,7 @@ DELIVERY: Final = (
     ),
     Mutation(
         "offsets before the state",
-        "the offsets are written in a step of their own, before the conversations",
+        "offsets are written in a separate step before the conversations",
         (
             Edit(
                 PARTITION,
@@ -189,7 +189,7 @@ DELIVERY: Final = (
     ),
     Mutation(
         "dead letters after the write",
-        "the offsets move before the dead letters are acknowledged",
+        "offsets are written before dead letters are acknowledged",
         (
             Edit(PARTITION, LETTERS, ""),
             Edit(
@@ -203,7 +203,7 @@ DELIVERY: Final = (
     ),
     Mutation(
         "a record between two steps",
-        "what does not fit into one step is cut at a wrong offset: a record is left out",
+        "a batch is split at a wrong offset, so a record is skipped",
         (
             Edit(
                 PARTITION,
@@ -222,14 +222,14 @@ DELIVERY: Final = (
     ),
     Mutation(
         "kept cache",
-        "after a refused write the open conversations are not read again",
+        "after a refused write, cached conversations are not reloaded",
         (Edit(PARTITION, "        self._cache.drop_partition(self.number)\n", ""),),
         SIMULATION,
         "a conversation has no header",
     ),
     Mutation(
         "no seek",
-        "reading goes on from Kafka's commit, or from where it was, not from the stored offsets",
+        "reading continues from Kafka's commit instead of the stored offsets",
         (
             Edit(
                 CONSUMER,
@@ -242,7 +242,7 @@ DELIVERY: Final = (
     ),
     Mutation(
         "commit ahead of the store",
-        "what is committed now and then is one record further than the state",
+        "the periodic commit is one record ahead of the state",
         (
             Edit(
                 CONSUMER,
@@ -255,7 +255,7 @@ DELIVERY: Final = (
     ),
     Mutation(
         "claim without membership",
-        "a worker becomes the owner though the group has given the partition to another",
+        "a worker claims a partition that the group assigned to another",
         (
             Edit(
                 TAKEOVER,
@@ -271,7 +271,7 @@ DELIVERY: Final = (
     ),
     Mutation(
         "some of the topics",
-        "a partition number is started that is held for some of the input topics only",
+        "a partition starts although it is held for only some input topics",
         (
             Edit(
                 CONSUMER,
@@ -284,7 +284,7 @@ DELIVERY: Final = (
     ),
     Mutation(
         "read uncommitted",
-        "records of transactions that were aborted are read, too",
+        "records of aborted transactions are read",
         (Edit(CLUSTER, '"read_committed"', '"read_uncommitted"'),),
         "tests/services/test_transactions.py::test_aborted_records_count_nowhere",
         "assert 2 == 1",
@@ -292,14 +292,14 @@ DELIVERY: Final = (
     ),
     Mutation(
         "expiry by one topic",
-        "a conversation expires by the topic that is read furthest",
+        "conversations expire by the topic that has been read furthest",
         (Edit(LAG, "return min(times, default=None)", "return max(times, default=None)"),),
         SIMULATION,
         WINDOWS,
     ),
     Mutation(
         "expiry by the wall clock",
-        "a topic that is behind counts as read up to now",
+        "a topic with lag counts as read up to the present",
         (
             Edit(
                 LAG,
@@ -318,7 +318,7 @@ DELIVERY: Final = (
     ),
     Mutation(
         "expiry by the newest timestamp",
-        "before the end of a log, the largest timestamp read counts",
+        "with lag, the largest timestamp read counts as the time",
         (
             Edit(
                 LAG,
@@ -331,7 +331,7 @@ DELIVERY: Final = (
     ),
     Mutation(
         "one clock",
-        "the worker's clock alone says what time it is",
+        "only the worker's clock is used",
         (
             Edit(
                 CLOCK,
@@ -344,7 +344,7 @@ DELIVERY: Final = (
     ),
     Mutation(
         "record time goes back",
-        "record time is that of the last batch, not the largest so far",
+        "record time is that of the last batch instead of the maximum",
         (
             Edit(
                 PARTITION,
@@ -357,7 +357,7 @@ DELIVERY: Final = (
     ),
     Mutation(
         "an old owner's rows",
-        "who begins with the output topic does not look whether the partition is still its own",
+        "a worker writes to the output topic without checking that it still owns the partition",
         (
             Edit(
                 PARTITION,
@@ -373,14 +373,14 @@ DELIVERY: Final = (
     ),
     Mutation(
         "no way back after an error",
-        "when the client raises, what it had taken from other partitions is not fetched again",
+        "after a client error, records taken from other partitions are not fetched again",
         (Edit(FETCHING, "            self._seek_back()\n", ""),),
         "tests/unit/test_inputs.py::test_an_error_of_one_partition_loses_nothing_of_another",
         "assert brokers.commits[FIRST].offset <= len(worker.copied)",
     ),
     Mutation(
         "added partitions from their end",
-        "a group that began at the ends leaves out what an added input partition held",
+        "a group that started at the ends skips records of added input partitions",
         (
             Edit(
                 INPUTS,

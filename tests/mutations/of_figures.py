@@ -42,7 +42,7 @@ FIGURES: Final = (
     ),
     Mutation(
         "label precedence by arrival",
-        "of a result's labels the one that arrived last counts",
+        "the label of a result that arrived last counts",
         (
             Edit(
                 STEP,
@@ -59,7 +59,7 @@ FIGURES: Final = (
     ),
     Mutation(
         "gate labels by arrival",
-        "of an iteration's gate labels the one that arrived last counts",
+        "the gate label of an iteration that arrived last counts",
         (
             Edit(
                 STEP,
@@ -74,7 +74,7 @@ FIGURES: Final = (
     ),
     Mutation(
         "a revised label counts twice",
-        "the gain of the label before is not taken back",
+        "the gain of the previous label is not removed",
         (
             Edit(
                 TURN,
@@ -87,7 +87,7 @@ FIGURES: Final = (
     ),
     Mutation(
         "a late label leaves scores",
-        "the searches of a turn keep the scores that they had before a label",
+        "a late label does not change the scores of the turn's searches",
         (
             Edit(
                 TURN,
@@ -100,7 +100,7 @@ FIGURES: Final = (
     ),
     Mutation(
         "a label judges one iteration",
-        "the sums of the turn's other iterations stay as they were before a label",
+        "a label does not change the sums of the turn's other iterations",
         (
             Edit(
                 STEP,
@@ -128,7 +128,7 @@ FIGURES: Final = (
     ),
     Mutation(
         "windows keep what was forgotten",
-        "an iteration that is gone stays in the windows",
+        "a forgotten iteration stays in the windows",
         (
             Edit(
                 STEP,
@@ -141,7 +141,7 @@ FIGURES: Final = (
     ),
     Mutation(
         "no tombstone",
-        "events of a forgotten conversation that come again are taken",
+        "repeated events of a forgotten conversation are accepted",
         (
             Edit(
                 STEP,
@@ -155,7 +155,7 @@ FIGURES: Final = (
     ),
     Mutation(
         "other keys are accepted",
-        "a record counts though its key, and so its partition, is not its conversation's",
+        "a record counts although its key belongs to another conversation",
         (
             Edit(
                 DECODE,

@@ -24,7 +24,7 @@ OUTGROWN: Final = "tests/unit/test_rebuild.py::test_records_of_an_earlier_count_
 MOVES: Final = (
     Mutation(
         "reshard by the old count",
-        "a conversation goes to where its key's records came before, not to where they will come",
+        "a conversation moves to the partition of the old count instead of the new one",
         (
             Edit(
                 RESHARD,
@@ -37,7 +37,7 @@ MOVES: Final = (
     ),
     Mutation(
         "unread records passed by",
-        "`reshard --catch-up` counts the records that are unread as read, and takes none of them",
+        "`reshard --catch-up` marks unread records as read without processing them",
         (
             Edit(
                 CATCH_UP,
@@ -50,7 +50,7 @@ MOVES: Final = (
     ),
     Mutation(
         "migrate as it was",
-        "`migrate` to another schema takes conversations over as they are stored",
+        "`migrate` to another schema copies conversations unchanged",
         (
             Edit(
                 MIGRATE,
@@ -63,7 +63,7 @@ MOVES: Final = (
     ),
     Mutation(
         "rebuild from the end",
-        "after a rebuild reading goes on where the logs end, not where they begin",
+        "a rebuild reads from the end of the logs instead of their beginning",
         (
             Edit(
                 REBUILD,
@@ -76,21 +76,21 @@ MOVES: Final = (
     ),
     Mutation(
         "rebuild behind a reshard",
-        "records are read again that lie where an earlier partition count put them",
+        "a rebuild reads records that an earlier partition count placed elsewhere",
         (Edit(REBUILD, "            _refuse_outgrown(stored, extents, anew)\n", ""),),
         OUTGROWN,
         "DID NOT RAISE",
     ),
     Mutation(
         "rebuild of a cut log",
-        "a topic of which one log has lost records is taken for one that was made anew",
+        "a topic that lost records in one log is mistaken for a new topic",
         (Edit(REBUILD, "return another - known", "return another"),),
         "tests/unit/test_rebuild.py::test_a_log_that_has_lost_records_does_not_make_another_topic",
         "DID NOT RAISE",
     ),
     Mutation(
         "new partitions unseen",
-        "`reshard` leaves records on new partitions to workers, whichever count put them there",
+        "`reshard` leaves all records on new partitions to the workers",
         (
             Edit(
                 RESHARD,
@@ -103,7 +103,7 @@ MOVES: Final = (
     ),
     Mutation(
         "drafts without a look",
-        "drafts take the places of the old partitions though the store has lost writes to them",
+        "drafts replace the old partitions although the store has lost writes to those",
         (
             Edit(
                 MOVE,
@@ -116,7 +116,7 @@ MOVES: Final = (
     ),
     Mutation(
         "workers before rows",
-        "workers may start though rows that a migration has changed are not on the output topic",
+        "workers may start before rows changed by a migration are on the output topic",
         (Edit(MOVE, "        if not await store.switched():\n", "        if True:\n"),),
         "tests/unit/test_publish.py::test_rows_that_were_not_sent_keep_the_workers_out",
         'held_by() == "migrate"',
@@ -144,7 +144,7 @@ MOVES: Final = (
     ),
     Mutation(
         "batches of any size",
-        "a record batch is read however large it is once it is decompressed",
+        "a record batch is read whatever its decompressed size",
         (
             Edit(
                 UNPACKING,
@@ -157,7 +157,7 @@ MOVES: Final = (
     ),
     Mutation(
         "rounds of any size",
-        "one round of fetching decompresses whatever was fetched",
+        "one fetch round decompresses everything fetched",
         (
             Edit(
                 UNPACKING,

@@ -18,14 +18,14 @@ PACE: Final = "stream_metrics/worker/pace.py"
 RECORDINGS: Final = (
     Mutation(
         "merged as fetched",
-        "records of several partitions are put in order as far as the brokers have answered",
+        "records of several partitions are ordered by when brokers answered",
         (Edit(MERGING, "        if self.dry(left):\n            return taken\n", ""),),
         "tests/unit/test_kafka_source.py::test_the_order_does_not_depend_on_how_records_come_in",
         "== merged(found, [100])",
     ),
     Mutation(
         "read past the end",
-        "a replay takes the records behind its end that come along in a fetch",
+        "a replay reads past its end if a fetch returns more records",
         (Edit(READING, " if record.offset < partitions[partition]", ""),),
         "tests/services/test_record.py::test_marks_bound_what_is_read",
         "== expected",
@@ -33,7 +33,7 @@ RECORDINGS: Final = (
     ),
     Mutation(
         "cut off is whole",
-        "packed data that ends in the middle is taken for the end of the file",
+        "truncated compressed data counts as the end of the file",
         (
             Edit(
                 FILES,
@@ -46,7 +46,7 @@ RECORDINGS: Final = (
     ),
     Mutation(
         "written in place",
-        "a recording that breaks off takes the earlier one with it",
+        "an interrupted recording destroys the previous one",
         (
             Edit(
                 WHOLE,
@@ -66,7 +66,7 @@ RECORDINGS: Final = (
     ),
     Mutation(
         "only records move",
-        "a recording that is sent once more has timestamps of now, and events of the past",
+        "a recording sent again has new record timestamps but old event times",
         (
             Edit(
                 PACE,
@@ -79,21 +79,21 @@ RECORDINGS: Final = (
     ),
     Mutation(
         "hexadecimal as base64",
-        "ids of OTLP JSON are read as protobuf reads bytes",
+        "hexadecimal ids in OTLP JSON are read as base64",
         (Edit(SPANS, "if len(value) == 2 * size and _HEX.fullmatch(value):", "if False:"),),
         "tests/unit/test_otlp.py::test_hexadecimal_and_base64_ids_are_the_same_ids",
         "== spans_of(",
     ),
     Mutation(
         "the last copy stays",
-        "of two contents of a span the one that came last stays",
+        "of two versions of a span, the one that arrived last is kept",
         (Edit(TRACES, "WHERE (excluded.end_ns, excluded.digest) > (end_ns, digest)\n", ""),),
         "tests/unit/test_otlp.py::test_a_span_that_comes_twice_counts_once",
         '["doc_id"] == "late"',
     ),
     Mutation(
         "each retriever searches",
-        "a retriever inside another one counts as a search of its own",
+        "a nested retriever counts as a separate search",
         (Edit(TRACES, "if span.span in nested:", "if not span:"),),
         "tests/unit/test_otlp.py::test_the_outermost_retrieval_that_names_documents_is_the_search",
         "== [",

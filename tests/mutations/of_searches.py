@@ -19,7 +19,7 @@ BOUNDS: Final = "tests/unit/test_replay_bounds.py"
 SEARCHES: Final = (
     Mutation(
         "overlap with the first reference answer only",
-        "a text that says what a later reference answer says is not relevant",
+        "a text that matches only a later reference answer is not relevant",
         (
             Edit(
                 RELEVANCE,
@@ -32,7 +32,7 @@ SEARCHES: Final = (
     ),
     Mutation(
         "every search has something relevant",
-        "searches to which nothing is relevant are counted among those that have something",
+        "searches without anything relevant are not counted as such",
         (
             Edit(
                 SCORING,
@@ -45,14 +45,14 @@ SEARCHES: Final = (
     ),
     Mutation(
         "a predicate without texts",
-        "a rule of one's own sees the digests of a labelled turn's results, not the results",
+        "a custom rule gets digests instead of the results of a labelled turn",
         (Edit(SCORED, "whole=wanted is None", "whole=False"),),
         "tests/unit/test_predicate.py::test_a_rule_sees_what_was_recorded",
         "'NoneType' object has no attribute 'fields'",
     ),
     Mutation(
         "searches one member after the other",
-        "the searches of a replay group's members are put together out of order",
+        "searches of a replay group's members are merged out of order",
         (
             Edit(
                 MERGE,
@@ -66,7 +66,7 @@ SEARCHES: Final = (
     ),
     Mutation(
         "records stay in memory",
-        "what was written to the spool is held until it is whole",
+        "records written to the spool stay in memory",
         (
             Edit(
                 SPOOL,
@@ -85,7 +85,7 @@ SEARCHES: Final = (
     ),
     Mutation(
         "rows of searches stay in memory",
-        "a report holds the rows of all searches, not their scores",
+        "a report keeps the rows of all searches instead of their scores",
         (
             Edit(
                 REPORT,

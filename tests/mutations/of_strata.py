@@ -16,7 +16,7 @@ TEST: Final = "tests/property/test_strata.py::test_figures_by_stratum_are_those_
 STRATA: Final = (
     Mutation(
         "searches are resampled",
-        "the interval of a stratum takes the searches of a conversation for independent",
+        "a stratum's interval treats the searches of a conversation as independent",
         (
             Edit(
                 ESTIMATES,
@@ -29,7 +29,7 @@ STRATA: Final = (
     ),
     Mutation(
         "rows are resampled",
-        "so does that of rows with the turns of a conversation",
+        "the interval of rows treats the turns of a conversation as independent",
         (
             Edit(
                 REPORT,
@@ -55,7 +55,7 @@ STRATA: Final = (
     ),
     Mutation(
         "variance of a sample of strata",
-        "the variance across strata has n - 1 below, as if they had been drawn from many",
+        "the variance across strata divides by n - 1 instead of n",
         (
             Edit(
                 SEVERAL,
@@ -68,7 +68,7 @@ STRATA: Final = (
     ),
     Mutation(
         "larger strata count more",
-        "the average over strata is the mean over their rows",
+        "the average over strata is weighted by their rows",
         (
             Edit(
                 ESTIMATES,
@@ -83,7 +83,7 @@ STRATA: Final = (
     ),
     Mutation(
         "the dimension of the next row",
-        "a turn without searches is told apart by what was recorded of the turn after it",
+        "a turn without searches gets the dimension of the next turn",
         (
             Edit(
                 MERGE,
@@ -96,7 +96,7 @@ STRATA: Final = (
     ),
     Mutation(
         "one route a turn",
-        "a row is of the first of its routes, not of all together",
+        "a row counts under its first route instead of all its routes",
         (
             Edit(
                 REPORT,
@@ -109,7 +109,7 @@ STRATA: Final = (
     ),
     Mutation(
         "rows of no stratum",
-        "a row without the dimension is counted in its first stratum",
+        "a row without the dimension counts in the first stratum",
         (
             Edit(
                 REPORT,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.mutations.__main__ import main
 from tests.mutations.catalogue import MUTATIONS
 from tests.mutations.mutation import Edit, Mutation, Stale, edited
 from tests.mutations.page import page
@@ -49,6 +51,20 @@ def test_the_page_is_current() -> None:
     """``docs/evidence/mutations.md`` is what ``make docs`` writes."""
     text = (ROOT / "docs" / "evidence" / "mutations.md").read_text(encoding="utf-8")
     assert page() == text, "run: make docs"
+
+
+def test_make_docs_writes_the_page(tmp_path: Path) -> None:
+    """The command in the Makefile writes it into the folder that it names."""
+    done = subprocess.run(
+        ["make", "--dry-run", "docs"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    asked = re.search(r"-m tests\.mutations (.+)", done.stdout)
+    assert asked
+
+    code = main(asked[1].replace("docs/evidence", str(tmp_path)).split())
+
+    assert code == 0
+    assert (tmp_path / "mutations.md").read_text(encoding="utf-8") == page()
 
 
 @pytest.mark.slow
