@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import secrets
 import shlex
 import signal
@@ -40,6 +41,7 @@ ENVIRONMENT_FILE = Path("out/stack.env")
 DEPLOY = Path(__file__).resolve().parents[1]
 RULES = DEPLOY / "prometheus"
 TARGETS = "/etc/prometheus-targets"
+GRAFANA_LINK = re.compile(r"http://localhost:3000/d/[\w-]+(\?var-instance=\{\{[^}]*\}\})?")
 # What a container's file says of places; here they are others.
 PLACES = frozenset(
     {"advertised.listeners", "controller.quorum.voters", "listeners", "log.dirs", "node.id"}
@@ -121,8 +123,10 @@ async def _run(folder: Path, console: Console) -> int:
     )
     targets = folder / "targets"
     write_targets(targets, workers=addresses, alertmanagers=[alertmanager.address])
+    rules = folder / "rules"
+    write_rules(rules, f"http://{addresses[0]}/")
     prometheus = Prometheus(
-        folder / "prometheus", config=prometheus_config(targets), port=ports["Prometheus"]
+        folder / "prometheus", config=prometheus_config(targets, rules), port=ports["Prometheus"]
     )
     generator = Command(folder / "generator", generator_command(), settings)
     console.print("starting; Ctrl-C stops everything")
@@ -180,10 +184,18 @@ def kafka_properties(file: Path) -> dict[str, str]:
     return {name: value for name, value in pairs.items() if name not in PLACES}
 
 
-def prometheus_config(targets: Path) -> str:
-    """The containers' prometheus.yml, with its rules where they are and its targets in a folder."""
+def prometheus_config(targets: Path, rules: Path) -> str:
+    """The containers' prometheus.yml, with its rules and its targets in these folders."""
     text = (RULES / "prometheus.yml").read_text(encoding="utf-8")
-    return text.replace(TARGETS, str(targets)).replace("'*.rules.yml'", f"'{RULES}/*.rules.yml'")
+    return text.replace(TARGETS, str(targets)).replace("'*.rules.yml'", f"'{rules}/*.rules.yml'")
+
+
+def write_rules(folder: Path, page: str) -> None:
+    """The containers' rules, whose alerts link to a worker's page: there is no Grafana here."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in RULES.glob("*.rules.yml"):
+        text = GRAFANA_LINK.sub(page, file.read_text(encoding="utf-8"))
+        (folder / file.name).write_text(text.replace("?var-agent=", "?agent="), encoding="utf-8")
 
 
 def write_targets(folder: Path, **groups: list[str]) -> None:
@@ -280,6 +292,8 @@ def _next_lines() -> str:
     """What to type to use the commands with the stack."""
     command = os.path.relpath(_stream_metrics())
     return (
+        "\nTraffic is generated. Some of its records are invalid on purpose, so the pages show\n"
+        "dead letters. Alerts that compare an agent with its last day need an hour of traffic.\n"
         "\nTo use the commands with this system, type in another terminal:\n\n"
         f"  . {ENVIRONMENT_FILE}\n  {command} check\n"
     )

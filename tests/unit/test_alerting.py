@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from deploy.dashboards.boards import BOARDS
-from deploy.local.stack import TARGETS, prometheus_config, write_targets
+from deploy.local.stack import TARGETS, prometheus_config, write_rules, write_targets
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.adapters.prometheus.windows import PREFIX, WindowCollector
 from stream_metrics.engine.cells import CODES
@@ -137,10 +137,30 @@ def test_the_local_prometheus_has_the_configuration_of_the_containers(tmp_path: 
     """Only places differ: rules and targets are found where they are here."""
     shipped = (RULES / "prometheus.yml").read_text("utf-8").splitlines()
     write_targets(tmp_path, workers=["127.0.0.1:1"])
-    local = prometheus_config(tmp_path).splitlines()
+    local = prometheus_config(tmp_path, tmp_path / "rules").splitlines()
 
     moved = [now for was, now in zip(shipped, local, strict=True) if was != now]
     assert len(moved) == 3
     assert TARGETS not in "\n".join(local)
-    assert sum(str(tmp_path) in line for line in moved) == 2
+    assert sum(str(tmp_path) in line for line in moved) == 3
     assert (tmp_path / "workers.yml").read_text() == '[{"targets": ["127.0.0.1:1"]}]'
+
+
+def test_local_alerts_link_to_a_page_that_is_there(tmp_path: Path) -> None:
+    """Without Grafana an alert leads to a worker's page, and nothing else differs."""
+    write_rules(tmp_path, "http://127.0.0.1:1/")
+    local = {path.name: path.read_text("utf-8").splitlines() for path in tmp_path.iterdir()}
+
+    assert local.keys() == FILES.keys()
+    changed = [
+        (was.strip(), now.strip())
+        for name, text in FILES.items()
+        for was, now in zip(text.splitlines(), local[name], strict=True)
+        if was != now
+    ]
+    assert {was.partition(":")[0] for was, _ in changed} == {"dashboard_url"}
+    assert {now.partition("{{")[0].strip("'") for _, now in changed} == {
+        "dashboard_url: 'http://127.0.0.1:1/?agent=",
+        "dashboard_url: 'http://127.0.0.1:1/",
+        "dashboard_url: http://127.0.0.1:1/",
+    }
