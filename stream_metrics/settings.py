@@ -272,7 +272,10 @@ class StateSettings(_Part):
         return parse_duration(self.ttl) // 1000
 
     def key(self) -> bytes:
-        """The digest key; empty if none is configured. Raises ``OSError`` for a missing file."""
+        """The digest key; empty if none is configured.
+
+        Raises ``OSError`` for a missing file, and ``ValueError`` for one that is not text.
+        """
         secret = read_secret(self.digest_key, self.digest_key_file)
         return _keyed(secret.encode()) if secret else b""
 
@@ -281,13 +284,18 @@ class StateSettings(_Part):
 
         Raises ``OSError`` for a missing file.
         """
-        return None if self.allow_empty_key or self.key() else NO_DIGEST_KEY
+        return None if self.allow_empty_key or self.key().strip() else NO_DIGEST_KEY
 
 
 def read_secret(secret: SecretStr | None, file: Path | None) -> str | None:
-    """A secret from its setting or from its file; raises ``OSError``."""
+    """A secret from its setting or from its file; raises ``OSError`` and ``ValueError``."""
     if file is not None:
-        return file.read_text(encoding="utf-8").strip()
+        try:
+            return file.read_text(encoding="utf-8").strip()
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{file}: not text in UTF-8. `openssl rand -hex 32` writes a key that is"
+            ) from error
     return secret.get_secret_value() if secret is not None else None
 
 

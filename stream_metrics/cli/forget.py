@@ -83,7 +83,10 @@ def forget(
     version = (parse_until(until), f"forget-{uuid.uuid4().hex}")
     for line in _presence(settings, ids):
         typer.echo(line)
-    question = f"Erase {len(ids):,} conversations, with their events up to {_text(version[0])}?"
+    them = (
+        "1 conversation, with its" if len(ids) == 1 else f"{len(ids):,} conversations, with their"
+    )
+    question = f"Erase {them} events up to {_text(version[0])}?"
     if not confirmed(question, "erase them", yes=yes):
         typer.echo("nothing was forgotten", err=True)
         raise typer.Exit(1)

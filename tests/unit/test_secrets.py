@@ -75,11 +75,11 @@ def test_a_refusal_of_settings_does_not_quote_them(command: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["worker", "faust"])
-@pytest.mark.parametrize("key", ["", None])
+@pytest.mark.parametrize("key", ["", " ", None])
 def test_a_worker_refuses_to_start_without_a_digest_key(
     command: str, key: str | None, tmp_path: Path
 ) -> None:
-    """An empty key, also an empty file, is exit code 2 and a line that says how to make one."""
+    """An empty or blank key, or an empty file, is exit code 2, and a line says how to make one."""
     empty = tmp_path / "digest.key"
     empty.write_text("\n")
     file = {"STREAM_METRICS_STATE__DIGEST_KEY_FILE": str(empty)} if key is None else {}
@@ -88,6 +88,20 @@ def test_a_worker_refuses_to_start_without_a_digest_key(
     assert done.returncode == 2
     assert "openssl rand -hex 32 > digest.key" in done.stderr
     assert "state.allow_empty_key" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["config", "worker", "faust"])
+def test_a_key_that_is_not_text_is_refused_with_its_file(command: str, tmp_path: Path) -> None:
+    """As ``openssl rand 32`` writes one without ``-hex``."""
+    binary = tmp_path / "digest.key"
+    binary.write_bytes(b"\xf8\xff" * 16)
+
+    done = run(command, STREAM_METRICS_STATE__DIGEST_KEY_FILE=str(binary))
+
+    assert done.returncode == 2
+    assert f"{binary}: not text in UTF-8" in done.stderr
     assert "Traceback" not in done.stderr
 
 
