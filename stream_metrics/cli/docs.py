@@ -24,7 +24,7 @@ from stream_metrics.cli.ranked_docs import ranked_section
 from stream_metrics.engine.cells import CODES, Series
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.metrics.gain import Counts, last_good_iteration, through
-from stream_metrics.metrics.registry import METRICS, OWN, Metric
+from stream_metrics.metrics.registry import METRICS, NO_SEARCH, OWN, Metric
 from stream_metrics.settings import Settings
 from stream_metrics.worker.identity import MIGRATABLE
 
@@ -102,9 +102,12 @@ was good. Other pages have the metrics of [retrieval](metrics-retrieval.md) and 
 | DupR@i | duplicates among them: R@i − UR@i |
 | CG@i | G_1 + … + G_i |
 
-An undefined value is `null` in files and has no series in Prometheus. It is never shown as 0. If
-searches ran and found nothing, SRR, SRE and the gains are 0. Metrics without a source are this
-project's own.
+An undefined value is `null` in files and has no series in Prometheus. It is never shown as 0.
+Unless a metric says otherwise, it is undefined if the turn has no search. If searches ran and found
+nothing, SRR, SRE and the gains are 0.
+
+A metric with a Prometheus label is exported as `streammetrics_window_turn_metric_sum` and `_count`,
+taken at the last iteration of each turn. Metrics without a source are this project's own.
 """
 
 
@@ -147,8 +150,9 @@ def _metric(metric: Metric) -> str:
         f"- field: `{where}`",
         f"- range: {metric.low:g} to {high}{'' if metric.unit == '1' else f', in {metric.unit}'}; "
         f"{metric.better} is better",
-        f"- `null` when: {metric.none_means}",
     ]
+    if metric.none_means != NO_SEARCH:
+        lines.append(f"- `null` when: {metric.none_means}")
     if metric.reference != OWN:
         lines.append(f"- source: {metric.reference}")
     if metric.turn_windows:
@@ -156,7 +160,7 @@ def _metric(metric: Metric) -> str:
         if metric.name in _turn_labels():
             labels = [metric.name]
         listed = " and ".join(f'`metric="{label}"`' for label in labels)
-        lines.append(f"- in Prometheus: `{PREFIX}turn_metric_sum` and `_count` with {listed}")
+        lines.append(f"- Prometheus: {listed}")
     return "\n".join([*lines, ""])
 
 

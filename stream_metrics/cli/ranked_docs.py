@@ -9,6 +9,7 @@ from stream_metrics.engine.config import MAX_RETRIEVAL
 from stream_metrics.metrics.ranking.live import LARGEST_GRADE, LARGEST_NUMBER
 from stream_metrics.metrics.ranking.names import Definition, Option, Value
 from stream_metrics.metrics.ranking.registry import CUTOFFS, DEEPER, DEFINITIONS, RANKED, SUITES
+from stream_metrics.metrics.registry import NEVER
 
 _INTRO: Final = """\
 Metrics of ranked results with relevance judgements. To compute them, see
@@ -19,7 +20,8 @@ omit default options and are valid input.
 - A document is *relevant* if its grade is at least `rel`.
 - Negative grades count as 0. An unjudged result has gain 0 and keeps its rank.
 - A repeated document keeps its rank, has gain 0, and counts in denominators.
-- If nothing is relevant or nothing was retrieved, the value is 0 unless the metric says `null`.
+- If nothing is relevant or nothing was retrieved, the value is 0. Only metrics that say so can be
+  `null`.
 - If relevance is estimated by overlap with a reference answer, only retrieved documents are known.
   Metrics that need the full ground truth are `null`, and NDCG is too high.
 
@@ -82,7 +84,7 @@ def _definition(definition: Definition) -> str:
         ),
         *([f"- common options: {', '.join(shared)}"] if shared else []),
         f"- range: {metric.low:g} to {high}; {metric.better} is better",
-        f"- `null` when: {metric.none_means}",
+        *([] if metric.none_means == NEVER else [f"- `null` when: {metric.none_means}"]),
         *(
             [f"- printed together with: {', '.join(f'`{name}`' for name in definition.beside)}"]
             if definition.beside

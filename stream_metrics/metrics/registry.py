@@ -10,6 +10,8 @@ ROUTING_AND_GATING: Final = "Routing accuracy, gate efficiency and reranking imp
 
 
 OWN: Final = "This project's own; docs/reference/metrics.md has the worked example."
+NO_SEARCH: Final = "no iteration searched"
+NEVER: Final = "never"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class Metric:
     formula: str
     unit: str
     better: Literal["higher", "lower", "neither"]
-    none_means: str = "no iteration searched"
+    none_means: str = NO_SEARCH
     low: float = 0.0
     high: float | None = None
     family: str = RETRIEVED_GOOD_GAIN

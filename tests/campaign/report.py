@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 HEADINGS: Final = (
-    "seed", "fault", "landed at", "events", "held s", "outage s", "backlog", "recovery s",
-    "bound s", "went back by", "differences",
+    "seed", "fault", "log share", "events", "held s", "outage s", "backlog", "recovery s",
+    "bound s", "rolled back", "differences",
 )  # fmt: skip
 COVERAGE: Final = ("fault", "times", "seeds", "longest outage s", "longest recovery s")
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from stream_metrics.metrics.ranking import scores
 from stream_metrics.metrics.ranking.names import Definition, Option, RankedMetric, read
-from stream_metrics.metrics.registry import Metric
+from stream_metrics.metrics.registry import NEVER, Metric
 
 RANKED: Final = "Ranked retrieval"
 
@@ -45,7 +45,7 @@ def _metric(
     better: str = "higher",
     low: float = 0.0,
     high: float | None = 1.0,
-    none_means: str = "never",
+    none_means: str = NEVER,
 ) -> Metric:
     assert better in ("higher", "lower", "neither")
     return Metric(
