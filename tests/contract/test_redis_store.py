@@ -25,6 +25,7 @@ from stream_metrics.adapters.redis.codec import write_call
 from stream_metrics.adapters.redis.connect import RedisOptions, connect
 from stream_metrics.adapters.redis.errors import StoreRefused
 from stream_metrics.adapters.redis.keys import Keys, choose_tag
+from stream_metrics.adapters.redis.rights import WORKER
 from stream_metrics.adapters.redis.script import Client, Script
 from stream_metrics.adapters.redis.store import RedisStore
 from stream_metrics.engine.state import DamagedState
@@ -559,12 +560,30 @@ async def test_a_wrong_password_is_no_outage(tmp_path: Path) -> None:
 
 
 @redis_asyncio
+async def test_the_rights_of_a_worker_are_enough_for_its_page(
+    raw: Redis, redis_process: RedisProcess
+) -> None:
+    """It reads others' windows, and the latest conversations for the list of the worst ones."""
+    commands = [f"+{command.lower()}" for command in (*WORKER, "EVALSHA", "EVAL", "INFO")]
+    await raw.acl_setuser("page", True, commands=commands, keys=["sm:*"], passwords=["+pw"])
+    store = connect(options(redis_process.url, username="page", password="pw"))
+    assert await works(store)
+
+    assert await store.recent(0, 0, 1)
+    assert (await store.describe(0)).identity == IDENTITY
+    assert await store.time_ms(0)
+    assert await store.buckets(0, "1h") is not None
+    assert await store.partitions() == [0]
+    await store.close()
+
+
+@redis_asyncio
 async def test_an_acl_user_with_its_prefix_is_enough(
     raw: Redis, redis_process: RedisProcess
 ) -> None:
     """The documented rights suffice; one command less is refused at the claim, not mid-batch."""
     commands = (
-        "hset hget hmget hgetall hdel hexists zadd zrem zrange zrangebyscore zrevrangebyscore "
+        "hset hget hmget hgetall hdel hexists zadd zrem zrange zrangebyscore "
         "zscan zcount zcard unlink type evalsha eval info time"
     )
     allowed = [f"+{command}" for command in commands.split()]

@@ -27,6 +27,7 @@ RIGHTS = worker_acl()
 COMMANDS = {
     "export": ("export", "--out", "{out}"),
     "audit": ("audit",),
+    "top": ("top", "--window", "24h"),
     "purge": ("purge", "--yes", "--force"),
 }
 OF_THE_TEST = {"acl|setuser", "acl|deluser", "auth", "config|resetstat", "hello", "ping"}

@@ -20,6 +20,7 @@ from deploy.local.waiting import wait_until
 from stream_metrics.adapters.auth import hash_password
 from stream_metrics.adapters.page import server, worst
 from stream_metrics.adapters.page.worst import WAITING, Busy
+from stream_metrics.ports import BatchWrite, ConversationWrite
 from stream_metrics.settings import WebSettings
 from tests.page import Showcase
 from tests.unit.test_worst import searched
@@ -335,6 +336,20 @@ async def test_the_worst_conversations_without_a_store_are_a_503() -> None:
     async with asking(showcase) as client, client.get("/api/worst") as answer:
         assert answer.status == 503
         assert "cannot be read" in (await answer.json())["error"]
+
+
+async def test_a_damaged_conversation_is_told_where_the_worst_ones_would_be() -> None:
+    """The list is not shown without it, as if it were one of the good ones."""
+    showcase = await Showcase.new(*EVENTS)
+    partition = showcase.partition
+    damaged = ConversationWrite(b"k" * 16, {b"p": b"\xff"}, last_record_ms=showcase.now_us // 1000)
+    offsets = {topic: position.offset for topic, position in partition.positions.items()}
+    await showcase.store.write(
+        BatchWrite(partition.number, partition.token, b"damage", offsets, {}, [damaged])
+    )
+    async with asking(showcase) as client, client.get("/api/worst") as answer:
+        assert answer.status == 503
+        assert "the state is damaged" in (await answer.json())["error"]
 
 
 async def test_too_many_questions_at_once_are_turned_away() -> None:

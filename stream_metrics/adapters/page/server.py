@@ -21,6 +21,7 @@ from stream_metrics.adapters.page.board import Board, View
 from stream_metrics.adapters.page.operating import SAMPLE_SECONDS
 from stream_metrics.adapters.page.worst import Busy, WorstConversations
 from stream_metrics.adapters.redis.errors import StoreRefused
+from stream_metrics.engine.state import DamagedState
 from stream_metrics.ports import StoreUnavailable
 
 MAX_STREAMS: Final = 20
@@ -131,6 +132,8 @@ class PageServer:
             return _error(503, str(error))
         except (StoreUnavailable, StoreRefused) as error:
             return _error(503, f"the state cannot be read now: {error}")
+        except DamagedState as error:
+            return _error(503, f"the state is damaged: {error}")
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         view = self._view(request)

@@ -208,22 +208,25 @@ class RedisStore:
 
     async def idle(self, partition: int, before_ms: int, limit: int) -> list[ConversationKey]:
         """See ``StateStore.idle``; of equal age in the order of the keys."""
-        return await self._by_age(partition, limit, "ZRANGEBYSCORE", "-inf", f"({before_ms}")
+        return await self._by_age(
+            partition, limit, "ZRANGEBYSCORE", "-inf", f"({before_ms}", "LIMIT", 0, limit
+        )
 
     async def recent(self, partition: int, since_ms: int, limit: int) -> list[ConversationKey]:
         """See ``StateStore.recent``; of equal age against the order of the keys."""
-        return await self._by_age(partition, limit, "ZREVRANGEBYSCORE", "+inf", since_ms)
+        flat = await self._by_age(partition, limit, "ZRANGE", -limit, -1, "WITHSCORES")
+        aged = list(zip(flat[::2], flat[1::2], strict=True))
+        return [key for key, ms in reversed(aged) if float(ms) >= since_ms]
 
-    async def _by_age(
-        self, partition: int, limit: int, command: str, *ages: str | int
-    ) -> list[ConversationKey]:
+    async def _by_age(self, partition: int, limit: int, *command: str | int) -> list[bytes]:
         async with self._translating():
             keys = await self._keys(partition)
             if keys is None or limit <= 0:
                 return []
             pipeline = self._pipeline()
             pipeline.execute_command("HEXISTS", keys.meta, TOKEN)
-            pipeline.execute_command(command, keys.idle, *ages, "LIMIT", 0, limit)
+            name, *arguments = command
+            pipeline.execute_command(name, keys.idle, *arguments)
             owned, found = await pipeline.execute()
             return list(found) if owned else []
 
