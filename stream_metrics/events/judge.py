@@ -28,7 +28,6 @@ ALIASES: Final = {
     "content": ("text", "body"),
     "gain": ("grade", "relevance"),
     "labels": ("judgments", "judgements"),
-    "labeller": ("annotator", "judge"),
     "reference_answers": ("references", "ground_truths"),
     "relevant": ("qrels",),
 }
