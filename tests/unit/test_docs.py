@@ -288,6 +288,17 @@ def test_the_first_events_are_those_that_the_readme_shows() -> None:
     assert [json.loads(line) for line in lines] == shown
 
 
+def test_the_corrected_label_gives_what_the_readme_says() -> None:
+    """``examples/corrected-label.json`` raises the SRE of the first events to 50%."""
+    examples, replay = ROOT / "examples", Replay()
+    for line in (examples / "first-events.jsonl").read_bytes().splitlines():
+        replay.feed(Record(line))
+    replay.feed(Record((examples / "corrected-label.json").read_bytes()))
+    (row,) = replay.rows()
+
+    assert row["sre"] == 0.5
+
+
 def test_the_readme_fits_into_160_lines() -> None:
     """What is longer belongs into a page of its own."""
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 160
