@@ -312,7 +312,7 @@ async def test_a_draft_of_a_taken_place_is_refused(store: StateStore) -> None:
     await filled(store)
     await drafted(store, 2, 3)
 
-    with pytest.raises(ValueError, match="partition 3 is in force"):
+    with pytest.raises(ValueError, match="partition 3 is in use"):
         await store.switch(MARK, [], [2, 3])
 
     assert await store.partitions() == [3]
@@ -396,6 +396,6 @@ async def test_a_namespace_with_leftovers_is_not_dissolved(
 @pytest.mark.parametrize(("mark", "command"), [(b"", "x"), (b"a b", "x"), (b"a", ""), (b"a", "\n")])
 async def test_an_unfit_hold_is_refused(store: StateStore, mark: bytes, command: str) -> None:
     """A mark is letters and digits; a command is a line."""
-    with pytest.raises(ValueError, match=r"has at least|letters and digits"):
+    with pytest.raises(ValueError, match=r"must have at least|letters and digits"):
         await store.hold(mark, command)
     assert await store.held_by() is None

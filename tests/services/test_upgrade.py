@@ -115,4 +115,4 @@ async def test_state_of_an_unknown_schema_is_refused(
     async with group.store() as store:
         assert await store.describe(0) == before
     code, said = await group.run("audit")
-    assert (code, "stored by schema 3" in said) == (2, True), said
+    assert (code, "stored in schema 3" in said) == (2, True), said
