@@ -365,7 +365,7 @@ async def test_a_certificate_logs_in(redis: RedisServer, tmp_path: Path) -> None
         }
         code, text = await said(system, "check")
         assert code == 2
-        assert "`kafka.ssl_key_password` must fit" in text
+        assert "needs the right `kafka.ssl_key_password`" in text
 
         system.settings["STREAM_METRICS_KAFKA__SSL_KEY_PASSWORD"] = PASSWORD
         code, text = await said(system, "check")

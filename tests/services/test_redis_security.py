@@ -220,7 +220,7 @@ async def test_a_certificate_of_its_own(
     }
     if password is not None:
         code, text = await said(system, "check")
-        assert (code, "`redis.ssl_key_password` must fit" in text) == (2, True)
+        assert (code, "needs the right `redis.ssl_key_password`" in text) == (2, True)
         file = tmp_path / "key-password"
         file.write_text(password + "\n")
         system.settings["STREAM_METRICS_REDIS__SSL_KEY_PASSWORD_FILE"] = str(file)
