@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field, replace
@@ -50,6 +51,8 @@ from stream_metrics.settings import Settings
 AT_ONCE: Final = 100
 REFUSED_LISTED: Final = 20
 WIDTH: Final = 250  # a terminal breaks lines itself; nothing is cut in a file
+
+_PLACE: Final = re.compile(r"(.+)/([0-9]{1,10})/([0-9]{1,19})")
 
 T = TypeVar("T")
 
@@ -304,13 +307,13 @@ def dlq_resubmit(
 
 def parse_place(text: str, settings: Settings, given_as: str = "--place") -> Place:
     named = f"{given_as} {text!r}"
-    topic, _, rest = text.rpartition("/")[0].rpartition("/")
-    offset = text.rpartition("/")[2]
-    if not (topic and rest.isdecimal() and offset.isdecimal()):
+    parts = _PLACE.fullmatch(text)
+    if parts is None:
         raise UsageError(f"{named}: write TOPIC/PARTITION/OFFSET, as `dlq list` shows it")
+    topic, number, offset = parts.groups()
     if topic not in settings.kafka.topics:
         raise UsageError(f"{named}: {topic!r} is not an input topic; use one of kafka.topics")
-    return topic, int(rest), int(offset)
+    return topic, int(number), int(offset)
 
 
 def choose(pile: Pile, reason: str | None, places: set[Place], *, again: bool) -> _Choice:

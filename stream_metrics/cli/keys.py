@@ -82,9 +82,9 @@ def _of_topic(topic: str, keying: Keying) -> Finding:
     if keying.scattered > (1 - FITTING_SHARE) * keys:
         why = (
             f"{keying.scattered:,} of {keys:,} keys are on several partitions: a producer does not "
-            "place records by their keys (round-robin), or producers use different partitioners. "
-            "This splits conversations. Give all producers the same partitioner, or set "
-            "`kafka.repartition_topic`"
+            "place records by their keys (round-robin), producers use different partitioners, or "
+            "the topic got more partitions lately. This splits conversations. Give all producers "
+            "the same partitioner, or set `kafka.repartition_topic`"
         )
         return Finding(what, "error", why)
     counted = ", ".join(f"{name} {n:,}" for name, n in keying.agreeing.items())

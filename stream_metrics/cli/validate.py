@@ -137,31 +137,33 @@ def validate(
     source = Sources(sources, settings, since, until)
     topics = source.topics
     findings = Findings(limit)
-    with (
-        shown_progress(lambda: source.offsets) as progress,
-        closing(source.placed()) as placed,
-    ):
-        for name, number, record in placed:
-            live = record.topic in topics
-            found = judge(
-                record.value,
-                key=None if live and copied else record.key,
-                timestamp_ms=record.timestamp_ms,
-                limits=limits,
-                require_key=live and not copied,
-            )
-            if live:
-                place = {"partition": record.partition, "offset": record.offset}
-                findings.add(found, record.topic, **place)
-            else:
-                findings.add(found, name, line=number)
-            if findings.records % SHOW_EVERY == 0:
-                progress.read(findings.records)
-        for line in source.missed:
-            progress.note(line)
-    for told in findings.all_listed:
-        as_json = format_ == "json"
-        typer.echo(json.dumps(msgspec.to_builtins(told)) if as_json else printable(str(told)))
+    try:
+        with (
+            shown_progress(lambda: source.offsets) as progress,
+            closing(source.placed()) as placed,
+        ):
+            for name, number, record in placed:
+                live = record.topic in topics
+                found = judge(
+                    record.value,
+                    key=None if live and copied else record.key,
+                    timestamp_ms=record.timestamp_ms,
+                    limits=limits,
+                    require_key=live and not copied,
+                )
+                if live:
+                    place = {"partition": record.partition, "offset": record.offset}
+                    findings.add(found, record.topic, **place)
+                else:
+                    findings.add(found, name, line=number)
+                if findings.records % SHOW_EVERY == 0:
+                    progress.read(findings.records)
+            for line in source.missed:
+                progress.note(line)
+    finally:  # also what was found before a file that cannot be read
+        for told in findings.all_listed:
+            as_json = format_ == "json"
+            typer.echo(json.dumps(msgspec.to_builtins(told)) if as_json else printable(str(told)))
     if not findings.records:
         raise UsageError(f"{', '.join(source.names)}: no record to validate")
     console = Console(stderr=True, highlight=False, soft_wrap=True)

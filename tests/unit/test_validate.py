@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 from pathlib import Path
@@ -77,6 +78,18 @@ def test_a_file_name_that_is_no_utf_8_is_escaped(tmp_path: Path, form: str) -> N
     assert found.returncode == 2
     assert "caf\\udce9.jsonl" in found.stdout
     assert found.stderr.strip() == "1 record, 1 of them bad"
+
+
+def test_a_damaged_file_hides_nothing_that_was_found_before_it(tmp_path: Path) -> None:
+    """The findings are listed, and then the error that ends it."""
+    (tmp_path / "events.jsonl").write_text(lines(EMPTY_EVENTS[0]))
+    (tmp_path / "damaged.jsonl.gz").write_bytes(gzip.compress(lines(GOOD).encode())[:-5])
+
+    found = command(tmp_path, "validate", "events.jsonl", "damaged.jsonl.gz", "--format", "json")
+
+    assert found.returncode == 2
+    assert told(found)[0]["about"] == "search"
+    assert "error: damaged.jsonl.gz" in found.stderr
 
 
 def test_warnings_alone_end_with_0(tmp_path: Path) -> None:
