@@ -150,7 +150,7 @@ def test_a_mark_lies_beside_its_letter_and_holds_nothing_of_it() -> None:
         "/1/2",
         "a/1/2",
         f"search-iterations/1/{'9' * 5_000}",
-    ],  # fmt: skip
+    ],
 )
 def test_a_place_that_is_none_is_refused(text: str) -> None:
     """The message says how places are written, or which topics there are."""
