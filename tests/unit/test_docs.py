@@ -415,7 +415,7 @@ def test_delivery_has_the_steps_of_the_worker() -> None:
 
     assert steps
     assert steps == re.findall(r"^\| (\d) \| (\w+) \|", text, re.M)
-    assert steps == re.findall(r"^\*\*(\d) (\w+)\.\*\*", text, re.M)
+    assert steps == re.findall(r"^\| (\d) (\w+) \|", text, re.M)
 
 
 @pytest.mark.parametrize("name", pages())
