@@ -107,7 +107,8 @@ Unless a metric says otherwise, it is undefined if the turn has no search. If se
 nothing, SRR, SRE and the gains are 0.
 
 A metric with a Prometheus label is exported as `streammetrics_window_turn_metric_sum` and `_count`,
-taken at the last iteration of each turn. Metrics without a source are this project's own.
+taken at the last iteration of each turn. The sum is in billionths: an SRR of 0.25 adds 250000000.
+Metrics without a source are this project's own.
 """
 
 

@@ -388,7 +388,7 @@ def _summary(report: dict[str, Any], out: Path) -> None:
     table.add_row("rejected", f"{counts['invalid']:,}")
     table.add_row("conversations", f"{counts['conversations']:,}")
     table.add_row("results", f"{counts['results']:,}, of them {counts['duplicates']:,} duplicates")
-    for name, title in (("srr", "SRR"), ("sre", "SRE"), ("avg_gain", "gain a result")):
+    for name, title in (("srr", "SRR"), ("sre", "SRE"), ("avg_gain", "gain per result")):
         value = micro[name]
         table.add_row(title, "-" if value is None else f"{value:.4f}")
     table.add_row("written to", str(out))

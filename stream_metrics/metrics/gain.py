@@ -38,7 +38,7 @@ class Counts(NamedTuple):
 
     @property
     def avg_gain(self) -> float:
-        """Good gain a result, in [0, 4]; 0.0 for an iteration without results."""
+        """Good gain per result, in [0, 4]; 0.0 for an iteration without results."""
         return self.gain / self.results if self.results else 0.0
 
 

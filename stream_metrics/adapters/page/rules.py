@@ -173,7 +173,7 @@ RULES: Final = (
     Rule(
         "dead_letters", "Dead letters", "StreamMetricsDeadLetters",
         f"more than {share(DEAD_LETTER_SHARE)} of the records of the last "
-        f"{DEAD_LETTER_SECONDS // 60} minutes turned away, from {DEAD_LETTER_RECORDS} records on",
+        f"{DEAD_LETTER_SECONDS // 60} minutes rejected, from {DEAD_LETTER_RECORDS} records on",
         'stream-metrics dlq list says which records, and why.',
         of_worker=worker.dead_letters,
     ),

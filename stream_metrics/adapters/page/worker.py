@@ -90,7 +90,7 @@ def lag(worker: Worker) -> Finding:
 
 
 def dead_letters(worker: Worker) -> Finding:
-    """The share of records that were turned away, in the last ten minutes."""
+    """The share of records that were rejected in the last ten minutes."""
     before = worker.history.since(worker.now.at - DEAD_LETTER_SECONDS)
     if before is None:
         return Finding(UNKNOWN, "the worker has just started")
@@ -99,7 +99,7 @@ def dead_letters(worker: Worker) -> Finding:
     minutes = f"the last {DEAD_LETTER_SECONDS // 60} minutes"
     if not records:
         return Finding(NONE, f"no record was read in {minutes}")
-    why = f"{dead:,.0f} of {records:,.0f} records were turned away in {minutes}"
+    why = f"{dead:,.0f} of {records:,.0f} records rejected in {minutes}"
     if dead and records < DEAD_LETTER_RECORDS:
         return Finding(UNKNOWN, f"{why}, and a share is judged from {DEAD_LETTER_RECORDS} on")
     return Finding(WARNING if dead / records > DEAD_LETTER_SHARE else OK, why)
