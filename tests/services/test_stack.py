@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+import aiohttp
 import pytest
 
 from deploy.local.process import ChildProcess
@@ -78,7 +79,8 @@ async def typed(stack: Stack, line: str, given: str = "") -> Done:
 
 async def test_the_commands_work_with_the_settings_that_it_writes(stack: Stack) -> None:
     """check, audit, top, dlq list and send exit with 0 after ``. out/stack.env``; what is sent
-    shows in top; the file, which has the digest key, is the owner's only, and goes with the stack.
+    shows in top; alerts link to a worker's page; the file, which has the digest key, is the
+    owner's only, and goes with the stack.
     """
     file = stack.folder / FILE
     assert file.stat().st_mode & 0o777 == 0o600
@@ -95,8 +97,26 @@ async def test_the_commands_work_with_the_settings_that_it_writes(stack: Stack) 
 
     await wait_until(shown, 60, "the event that was sent does not show in top")
 
+    links = await dashboard_links(stack)
+    page = re.search(r"worker 1, its page +(http://\S+)", stack.said())
+    assert page
+    assert links
+    assert {link for link in links if not link.startswith(page[1])} == set()
+
     assert await stack.stop() == 0
     assert not file.exists()
+
+
+async def dashboard_links(stack: Stack) -> list[str]:
+    """The links of the alerts that Prometheus has loaded."""
+    found = re.search(r"Prometheus +(http://\S+)", stack.said())
+    assert found
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"{found[1]}/api/v1/rules", params={"type": "alert"}) as answer,
+    ):
+        groups = (await answer.json())["data"]["groups"]
+    return [rule["annotations"]["dashboard_url"] for group in groups for rule in group["rules"]]
 
 
 def event(conversation: str) -> dict[str, object]:
