@@ -288,7 +288,7 @@ async def test_a_right_taken_away_is_waited_for(
     ("settings", "sentence"),
     [
         ({"SASL_PASSWORD": "another"}, "the user is unknown, or the password is wrong"),
-        ({"SASL_USERNAME": "nobody"}, "turns user 'nobody' away"),
+        ({"SASL_USERNAME": "nobody"}, "rejects user 'nobody'"),
         ({"SASL_MECHANISM": "PLAIN", "SASL_PASSWORD": "another"}, "the password is wrong"),
         ({"SSL_CA_FILE": ""}, "the brokers' certificate is not trusted"),
         ({"SECURITY_PROTOCOL": "SASL_PLAINTEXT"}, "Connection"),
