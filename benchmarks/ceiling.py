@@ -11,10 +11,14 @@ import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import or_
+from typing import Any, Final
 
 import msgspec
 import uvloop
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from msgspec import NODEFAULT, Struct, defstruct, structs
 
 from benchmarks.workload import EVENTS, LABELS
 from stream_metrics.events import wire
@@ -26,35 +30,18 @@ Offsets = Mapping[str, Sequence[int]]
 """By topic and partition."""
 
 
-class SearchIteration(
-    wire.SearchIteration, tag="search_iteration", kw_only=True, gc=False, frozen=True
-):
-    """The worker's struct, chosen by ``type`` while decoding."""
-
-    occurred_at: str | float
-
-
-class RelevanceLabels(
-    wire.RelevanceLabels, tag="relevance_labels", kw_only=True, gc=False, frozen=True
-):
-    """The same."""
-
-    occurred_at: str | float
+def tagged(name: str, payload: type[Struct]) -> Any:
+    """The worker's struct of a type, chosen by ``type`` while decoding and not by the worker."""
+    fields: list[Any] = [
+        (one.name, one.type) if one.default is NODEFAULT else (one.name, one.type, one.default)
+        for one in structs.fields(payload)
+        if one.name not in ("type", "occurred_at")
+    ]
+    fields.append(("occurred_at", str | float))
+    return defstruct(payload.__name__, fields, tag=name, kw_only=True, gc=False, frozen=True)
 
 
-class TurnCompleted(wire.TurnCompleted, tag="turn_completed", kw_only=True, gc=False, frozen=True):
-    """The same."""
-
-    occurred_at: str | float
-
-
-class Forget(wire.Forget, tag="forget", kw_only=True, gc=False, frozen=True):
-    """The same."""
-
-    occurred_at: str | float
-
-
-Event = SearchIteration | RelevanceLabels | TurnCompleted | Forget
+Event: Final = reduce(or_, (tagged(name, payload) for name, payload in wire.PAYLOADS.items()))
 
 
 async def measure(bootstrap: str, total: int, begin: Offsets | None = None) -> dict[str, float]:

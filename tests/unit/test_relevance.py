@@ -112,7 +112,7 @@ def test_a_total_below_what_is_found_is_an_error() -> None:
     """A rule that finds more than it says there is, would score above 1."""
     relevance = Relevance(predicate=Prefix("a", 1))
 
-    with pytest.raises(ValueError, match=r"found 2 relevant documents.*says that there are 1"):
+    with pytest.raises(ValueError, match=r"found 2 relevant documents.*but its total is 1"):
         relevance.judge(Query(results("a1", "a2")))
     assert relevance.judge(Query(results("a1", "a1"))) is not None
 

@@ -152,7 +152,7 @@ async def test_state_under_later_tables_is_refused_with_the_release_that_is_need
     with pytest.raises(OtherIdentity) as refused:
         check_identity(built, identity(settings, {TOPIC: 1}), 0)
     assert "dedup.tables was 2, is 1. A newer release built it" in str(refused.value)
-    assert "this release has dedup.tables 1. Use that release" in str(refused.value)
+    assert "this release has only dedup.tables 1. Use that release" in str(refused.value)
 
 
 @pytest.mark.slow
