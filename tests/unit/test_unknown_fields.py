@@ -16,7 +16,6 @@ from stream_metrics.engine.taken import Intake, Taken
 from stream_metrics.events import Event, Limits, decode
 from stream_metrics.events.fields import FIELDS, MOST_NAMED, Fields
 from stream_metrics.events.judge import judge
-from stream_metrics.kernel import kernel
 from stream_metrics.ports import Record
 from stream_metrics.worker.replay import Replay
 from tests.corpus import FULL
@@ -72,7 +71,7 @@ def test_an_unknown_field_is_counted_at_every_depth(kind: str) -> None:
     assert sorted(found) == sorted(f"{place}x-1" for place in PLACES[kind])
 
 
-@pytest.mark.skipif(kernel is None, reason="there is no kernel")
+@pytest.mark.kernel
 @pytest.mark.parametrize("kind", ["search_iteration", "relevance_labels"])
 def test_events_with_unknown_fields_stay_on_the_fast_path(kind: str) -> None:
     """A field that a newer producer sends costs no worker the kernel's speed."""
@@ -84,7 +83,7 @@ def test_events_with_unknown_fields_stay_on_the_fast_path(kind: str) -> None:
     assert len(taken.unknown) == 2 * len(PLACES[kind])
 
 
-@pytest.mark.skipif(kernel is None, reason="there is no kernel")
+@pytest.mark.kernel
 @pytest.mark.parametrize("kind", ["search_iteration", "relevance_labels"])
 @pytest.mark.parametrize(
     "names", [[f"x{n}" for n in range(3 * MOST_NAMED)], ["x.y"], ["\u00e4", "x" * 65, ""]]
