@@ -11,6 +11,8 @@ from benchmarks.pacing import Sent, send_evenly
 from benchmarks.workload import traffic
 from stream_metrics.traffic import TrafficRecord
 
+pytestmark = pytest.mark.slow
+
 RATE = 100.0
 STALLED = 30  # the record whose sending takes long
 STALL_SECONDS = 2.0

@@ -106,6 +106,7 @@ def test_kernels_that_know_one_table_are_refused_for_more() -> None:
     assert INTERFACE > 3 or set(published()) == {1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", KERNELS)
 async def test_a_release_with_more_tables_goes_on_by_those_of_the_state(kernel: str) -> None:
     """By default it decides and stores as the release before, and that one goes on with it."""
