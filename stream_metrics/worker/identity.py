@@ -41,6 +41,7 @@ MIGRATABLE: Final = frozenset(
 UNNAMED: Final[dict[str, Any]] = {"dedup.tables": 1, "metrics.retrieval": []}
 
 
+_KEY: Final = "state.digest_key"
 _REBUILD: Final = (
     "`stream-metrics rebuild`, which wipes the state and reads the topics again, as far back as "
     "Kafka retains them"
@@ -140,12 +141,21 @@ def _way_out(stored: Identity, ours: Identity) -> str:
             f"{tables_text()}. Use that release, or a later one. Or stop all workers and run "
             f"{_REBUILD}"
         )
+    same = (
+        f"{listed}. Use the same settings as the workers, for example the environment file or the "
+        "TOML file that they are started with"
+    )
+    # A command without the workers' key must not be told to wipe their state.
+    if any(change.name == _KEY for change in changes):
+        return (
+            f"{same}: the digest key must be the one that the state was built with. If that key "
+            'is lost, see docs/guides/operations.md, "Changing settings"'
+        )
     if changes and all(change.name in MIGRATABLE for change in changes):
         command = "`stream-metrics migrate`, which applies the new settings to the state"
     else:
         command = _REBUILD
     return (
-        f"{listed}. Use the same settings as the workers, for example the environment file or the "
-        "TOML file that they are started with. Only if you want to change the settings of the "
-        f"state, stop all workers and run {command}"
+        f"{same}. Only if you want to change the settings of the state, stop all workers and run "
+        f"{command}"
     )

@@ -53,13 +53,12 @@ def test_every_setting_that_migrates_is_one_of_the_state() -> None:
             {"metrics": {"good_gain": 3}, "limits": {"results_per_turn": 5}},
             "results_per_turn was 2000, is 5; metrics.good_gain .*stream-metrics rebuild",
         ),
-        ({"state": {"digest_key": "another"}}, "state.digest_key was .*stream-metrics rebuild"),
     ],
 )
 def test_a_refusal_names_the_settings_and_the_way_out(
     changes: dict[str, dict[str, Any]], words: str
 ) -> None:
-    """First the workers' settings; then migrate if it can apply all, else rebuild; no secret."""
+    """First the workers' settings; then migrate if it can apply all, else rebuild."""
     stored, ours = (
         Configured({"events": 1}, settings=settings).identity
         for settings in (OLD, settings_with(changes))
@@ -68,9 +67,24 @@ def test_a_refusal_names_the_settings_and_the_way_out(
     with pytest.raises(OtherIdentity, match=words) as raised:
         check_identity(stored, ours, 0)
 
-    assert "a secret of the tests" not in str(raised.value)
     remedies = [str(raised.value).index(words) for words in ("same settings", "stop all workers")]
     assert remedies == sorted(remedies)
+
+
+@pytest.mark.parametrize("others", [{}, {"metrics": {"good_gain": 3}}])
+def test_without_the_workers_digest_key_nobody_is_told_to_rebuild(
+    others: dict[str, dict[str, Any]],
+) -> None:
+    """The workers' settings are the remedy; wiping the state is not. The key itself is not told."""
+    ours = settings_with({"state": {"digest_key": "another"}, **others})
+    stored, mine = (Configured({"events": 1}, settings=each).identity for each in (OLD, ours))
+
+    with pytest.raises(OtherIdentity, match=r"digest_key was .*Use the same settings") as raised:
+        check_identity(stored, mine, 0)
+
+    assert "environment file" in str(raised.value)
+    for unwanted in ("rebuild", "migrate", "wipes", "a secret of the tests", "another"):
+        assert unwanted not in str(raised.value)
 
 
 @pytest.mark.parametrize(
