@@ -248,7 +248,7 @@ def test_giving_up_behind_a_switch_says_what_is_owed(
     done = CliRunner().invoke(app, ["reshard", "--abort", "--yes"])
 
     assert (no.exit_code, still) == (1, "migrate")
-    assert "may not all be on the output topic rows. `stream-metrics migrate` sends" in no.stderr
+    assert "may not be on the output topic rows. `stream-metrics migrate` sends" in no.stderr
     assert (done.exit_code, held_by(namespace)) == (0, None)
 
 
