@@ -115,10 +115,11 @@ def mentions(pattern: re.Pattern[str], whole: bool = False) -> list[Mention]:
 
 
 def events(*documents: Path) -> list[Mention]:
-    """Every example event."""
+    """Every example event; a block may hold several, with an empty line between them."""
     found = []
     for document in documents or DOCUMENTS:
-        found += [Mention(document, block) for block in fences(document, "json")]
+        for block in fences(document, "json"):
+            found += [Mention(document, text) for text in re.split(r"\n\n(?=\{)", block)]
         for block in fences(document, "jsonl"):
             found += [Mention(document, line) for line in block.splitlines()]
     return found
