@@ -94,6 +94,9 @@ def top(
 ) -> None:
     """List the conversations with the highest SRR, lowest SRE and most wasted iterations.
 
+    An iteration is wasted if nearly all its documents are labelled, but none is good and new in
+    its turn.
+
     Also lists their duplicates: which result repeats which, in which iteration, and by what
     evidence. Reads the live state in Redis, one conversation at a time; workers can keep running.
     """
@@ -267,7 +270,7 @@ def _ranking(rows: list[dict[str, Any]], dimension: str, *, wide: bool) -> Table
 
 
 def _pairs(row: dict[str, Any]) -> Table:
-    table = _table(("result", "in", "repeats", "of", "by", "type"), ())
+    table = _table(("result", "in", "repeats", "of", "evidence", "type"), ())
     turns = len(row["turns"]) > 1
     for pair in row["pairs"]:
         turn = f"turn {pair['turn']}, " if turns else ""

@@ -84,6 +84,7 @@ def test_it_lists_conversations_and_duplicates(namespace: RedisOptions) -> None:
     assert ["c-2", "second", "0.67", "0.00", "3", "2", "1", "1"] in lines
     assert ["c-1", "first", "0.25", "–", "4", "1", "2", "0"] in lines
     assert lines.count(["c-2"]) == 1
+    assert ["result", "in", "repeats", "of", "evidence", "type"] in lines
     assert ["2.0.a", "iteration", "2", "1.0.a", "iteration", "1", "id", "other"] in lines
 
 

@@ -77,7 +77,7 @@ function worstItem(row, open) {
 function worstPairs(row) {
   if (!row.pairs.length) return el("p", { class: "muted" }, "No result of it repeats another.");
   const many = row.turns.length > 1;
-  const head = [many ? "turn" : null, "result", "in iteration", "repeats", "of iteration", "by", "type"]
+  const head = [many ? "turn" : null, "result", "in iteration", "repeats", "of iteration", "evidence", "type"]
     .filter((name) => name !== null);
   const rows = row.pairs.map((pair) => {
     const cells = [pair.result_id, pair.iteration, pair.first_result_id, pair.first_iteration,
