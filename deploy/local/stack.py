@@ -20,7 +20,7 @@ from rich.table import Table
 
 from deploy.local.install import Missing
 from deploy.local.kafka.cluster import Kafka
-from deploy.local.process import ChildProcess, ServerFailed, free_port
+from deploy.local.process import ChildProcess, Served, ServerFailed, free_port
 from deploy.local.servers import Alertmanager, Prometheus, RedisServer, http_ok
 from deploy.local.waiting import DeadlinePassed
 
@@ -114,7 +114,7 @@ async def _run(folder: Path, console: Console) -> int:
         "STREAM_METRICS_STATE__DIGEST_KEY": secrets.token_hex(32),
         "STREAM_METRICS_METRICS__RETRIEVAL": RETRIEVAL,
     }
-    addresses = [f"127.0.0.1:{ports[f'worker {number}']}" for number in range(1, WORKERS + 1)]
+    addresses = [f"localhost:{ports[f'worker {number}']}" for number in range(1, WORKERS + 1)]
     workers = [_worker(folder, number, place, settings) for number, place in enumerate(addresses)]
     alertmanager = Alertmanager(
         folder / "alertmanager",
@@ -132,11 +132,18 @@ async def _run(folder: Path, console: Console) -> int:
     console.print("starting; Ctrl-C stops everything")
     # The exit stack stops in the opposite order: traffic first, Kafka and Redis last.
     async with AsyncExitStack() as running:
-        starting = asyncio.create_task(_start(running, kafka, redis, alertmanager, prometheus))
+        servers = {
+            "Kafka": kafka,
+            "Redis": redis,
+            "Alertmanager": alertmanager,
+            "Prometheus": prometheus,
+        }
+        starting = asyncio.create_task(_start(running, servers, kafka, console))
         if await _stopped_before(starting, stopped):
             return 0
-        for child in (*workers, generator):
-            starting = asyncio.create_task(_enter(running, child))
+        ours = {f"worker {number}": child for number, child in enumerate(workers, start=1)}
+        for name, child in {**ours, "generated traffic": generator}.items():
+            starting = asyncio.create_task(_enter(running, name, child, console))
             if await _stopped_before(starting, stopped):
                 return 0
         console.print(_table(kafka, redis, prometheus, alertmanager, addresses))
@@ -215,25 +222,27 @@ def _worker(folder: Path, number: int, address: str, settings: Mapping[str, str]
     )
 
 
-async def _enter(running: AsyncExitStack, server: ChildProcess | Kafka) -> None:
+async def _enter(running: AsyncExitStack, name: str, server: Served, console: Console) -> None:
+    """Start a server, and say so once it answers."""
     running.push_async_callback(server.stop)
     await server.start()
+    console.print(f"  started: {name}", highlight=False)
 
 
 async def _start(
     running: AsyncExitStack,
+    servers: Mapping[str, Served],
     kafka: Kafka,
-    redis: RedisServer,
-    alertmanager: Alertmanager,
-    prometheus: Prometheus,
+    console: Console,
 ) -> None:
     """Start the servers together and create the topics."""
     async with asyncio.TaskGroup() as group:
-        for server in (kafka, redis, alertmanager, prometheus):
-            group.create_task(_enter(running, server))
+        for name, server in servers.items():
+            group.create_task(_enter(running, name, server, console))
     for topic in TOPICS:
         await kafka.create_topic(topic, PARTITIONS)
         await kafka.create_topic(f"{topic}.dlq", PARTITIONS)
+    console.print(f"  created: topics {', '.join(TOPICS)}", highlight=False)
 
 
 async def _stopped_before(starting: asyncio.Task[None], stopped: asyncio.Event) -> bool:
@@ -281,10 +290,14 @@ def _table(
         table.add_row(f"worker {number}, its page", f"http://{address}/")
         table.add_row("  metrics", f"http://{address}/metrics")
         table.add_row("  readiness", f"http://{address}/readyz")
-    table.add_row("Prometheus", prometheus.url)
-    table.add_row("Alertmanager", alertmanager.url)
-    table.add_row("Kafka", kafka.bootstrap_servers)
-    table.add_row("Redis", redis.url)
+    others = {
+        "Prometheus": prometheus.url,
+        "Alertmanager": alertmanager.url,
+        "Kafka": kafka.bootstrap_servers,
+        "Redis": redis.url,
+    }
+    for name, address in others.items():
+        table.add_row(name, address.replace("127.0.0.1", "localhost"))
     return table
 
 

@@ -77,6 +77,22 @@ async def typed(stack: Stack, line: str, given: str = "") -> Done:
     return Done(shell.returncode, said.decode())
 
 
+async def test_it_says_what_has_started_before_it_says_where_it_is(stack: Stack) -> None:
+    """A line for each server, the topics and each worker precedes the addresses, on localhost."""
+    lines = [line.strip() for line in stack.said().partition("worker 1, its page")[0].splitlines()]
+
+    servers = ("Kafka", "Redis", "Alertmanager", "Prometheus")
+    began = ["starting; Ctrl-C stops everything", *(f"started: {name}" for name in servers)]
+    assert sorted(lines[lines.index(began[0]) :][: len(began)]) == sorted(began)
+    assert lines[lines.index(began[0]) + len(began) :][:4] == [
+        "created: topics search-iterations, relevance-labels",
+        "started: worker 1",
+        "started: worker 2",
+        "started: generated traffic",
+    ]
+    assert "127.0.0.1" not in stack.said()
+
+
 async def test_the_commands_work_with_the_settings_that_it_writes(stack: Stack) -> None:
     """check, audit, top, dlq list and send exit with 0 after ``. out/stack.env``; what is sent
     shows in top; alerts link to a worker's page; the file, which has the digest key, is the
