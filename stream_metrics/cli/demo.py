@@ -8,7 +8,8 @@ import os
 import sys
 import termios
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
@@ -136,7 +137,8 @@ def demo(
     and again, and its SRR rises.
     """
     try:
-        asyncio.run(_demo(seconds, port, forever=forever, keep=keep))
+        with _keys_unseen():
+            asyncio.run(_demo(seconds, port, forever=forever, keep=keep))
     except KeyboardInterrupt:
         return
 
@@ -214,6 +216,22 @@ async def _serve(port: int, pages: Pages, page: PageServer) -> tuple[web.AppRunn
 def _in_foreground() -> bool:
     """Whether somebody at a terminal can press Enter."""
     return sys.stdin.isatty() and os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+
+
+@contextmanager
+def _keys_unseen() -> Iterator[None]:
+    """Keep the terminal from writing ``^C`` into the panel, which would leave a line of it."""
+    if not _in_foreground():
+        yield
+        return
+    before = termios.tcgetattr(sys.stdin)
+    modes = termios.tcgetattr(sys.stdin)
+    modes[3] &= ~termios.ECHOCTL
+    termios.tcsetattr(sys.stdin, termios.TCSADRAIN, modes)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
 async def _serving(health: Health, *, until_enter: bool) -> None:

@@ -32,8 +32,15 @@ def _ratio(sums: Sums, numerator: str, denominator: str) -> float | None:
     return sums.get(numerator, 0) / below if below else None
 
 
-def _shown(value: float | None, digits: int = 2) -> str:
-    return "·" if value is None else f"{value:.{digits}f}"
+def _percent(value: float | None) -> str:
+    """A share as the page shows it: one digit after the point below 10%, none above."""
+    if value is None:
+        return "·"
+    return f"{value:.{1 if 0 < value < 0.0995 else 0}%}"
+
+
+def _mean(value: float | None) -> str:
+    return "·" if value is None else f"{value:.2f}"
 
 
 class DayView:
@@ -82,7 +89,7 @@ class DayView:
         wide = width >= WIDE
         table = Table(expand=True, box=None, pad_edge=False)
         table.add_column("agent", no_wrap=True)
-        titles = ("results", "SRR 30m", "usually", "SRE 30m", "labelled", "gain per result")
+        titles = ("results", "SRR 30m", "usually", "SRE 30m", "labelled", "good gain")
         for title in titles[: 6 if wide else 4]:
             table.add_column(title, justify="right")
         table.add_column("SRR over the day", no_wrap=True)
@@ -117,11 +124,11 @@ class DayView:
         return (
             Text(agent, style=style),
             f"{short.get('r', 0):,}",
-            Text(_shown(_ratio(short, "d", "r")), style=style),
-            _shown(usual),
-            _shown(_ratio(short, "sg", "sr")),
-            _shown(_ratio(short, "l", "u")),
-            _shown(_ratio(short, "sG", "sr")),
+            Text(_percent(_ratio(short, "d", "r")), style=style),
+            _percent(usual),
+            _percent(figures.sre(short)["value"]),
+            _percent(figures.coverage(short)["value"]),
+            _mean(figures.gain(short)["value"]),
             Text(line, style="red" if agent in self._spikes else ""),
         )
 
@@ -148,7 +155,7 @@ class DayView:
     def line(self) -> str:
         """One plain line, where there is no terminal."""
         parts = [
-            f"{agent} {_shown(_ratio(self._now[agent][SHORT], 'd', 'r'))}{self._mark(agent)}"
+            f"{agent} {_percent(_ratio(self._now[agent][SHORT], 'd', 'r'))}{self._mark(agent)}"
             for agent in self._agents()
         ]
         return f"{self._clock(self._now_us)}  {self._played:,} records  SRR: {', '.join(parts)}"
@@ -162,11 +169,11 @@ class DayView:
     def closing(self) -> Text:
         """What there was to see, and what to do next."""
         lines = [
-            f"{agent}: the SRR alarm fired from {self._clock(first)} to {self._clock(last)}; SRR "
-            f"reached {worst:.2f}."
+            f"{agent}: the SRR alert fired from {self._clock(first)} to {self._clock(last)}; SRR "
+            f"reached {_percent(worst)}."
             if last < self._now_us
-            else f"{agent}: the SRR alarm has been firing since {self._clock(first)}; SRR "
-            f"reached {worst:.2f}."
+            else f"{agent}: the SRR alert has been firing since {self._clock(first)}; SRR "
+            f"reached {_percent(worst)}."
             for agent, (first, last, worst) in sorted(self._spikes.items())
         ]
         if self._rejected:

@@ -29,17 +29,17 @@ class Terminal:
     def __init__(self, pid: int, descriptor: int) -> None:
         self.pid = pid
         self._descriptor = descriptor
-        self._said = ""
+        self.said = ""
 
     def wait_for(self, pattern: str) -> re.Match[str]:
         """The first match in what it says from here on."""
         end = time.monotonic() + WITHIN_SECONDS
-        while (found := re.search(pattern, self._said)) is None:
+        while (found := re.search(pattern, self.said)) is None:
             left = end - time.monotonic()
-            assert left > 0, f"{pattern!r} does not come: {self._said[-2000:]}"
+            assert left > 0, f"{pattern!r} does not come: {self.said[-2000:]}"
             if select.select([self._descriptor], [], [], left)[0]:
-                self._said += os.read(self._descriptor, 65536).decode()
-        self._said = self._said[found.end() :]
+                self.said += os.read(self._descriptor, 65536).decode()
+        self.said = self.said[found.end() :]
         return found
 
     def press(self, keys: str) -> None:
@@ -49,8 +49,8 @@ class Terminal:
     def exit_code(self) -> int:
         """How it ended; reads on meanwhile, so that it can."""
         try:
-            while os.read(self._descriptor, 65536):
-                pass
+            while read := os.read(self._descriptor, 65536):
+                self.said += read.decode()
         except OSError:  # Linux says that the other end is closed
             pass
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
@@ -91,7 +91,7 @@ def wait_for_level(url: str, *levels: str) -> None:
 
 @pytest.mark.slow
 def test_in_a_terminal_the_page_stays_at_the_incident_and_enter_plays_the_rest() -> None:
-    """The clock stops while the alarm fires; after Enter the day ends and the page stays."""
+    """The clock stops while the alert fires; after Enter the day ends and the page stays."""
     with demo_in_a_terminal("--seconds", "3", "--port", "0") as terminal:
         url = terminal.wait_for(r"during the incident: see .*?(http://localhost:\d+/)")[1]
         terminal.wait_for("Enter plays the rest of the day")
@@ -107,8 +107,19 @@ def test_in_a_terminal_the_page_stays_at_the_incident_and_enter_plays_the_rest()
 
 
 @pytest.mark.slow
+def test_ctrl_c_while_the_day_plays_is_not_written_into_the_panel() -> None:
+    """The panel is erased whole: an echoed ``^C`` would move its last line."""
+    with demo_in_a_terminal("--seconds", "60", "--port", "0") as terminal:
+        terminal.wait_for(r"\d\d:\d\d UTC")
+        terminal.press("\x03")
+        assert terminal.exit_code() == 0
+
+    assert "^C" not in terminal.said
+
+
+@pytest.mark.slow
 def test_without_a_terminal_the_demo_plays_the_day_and_ends() -> None:
-    """It prints lines, says what the alarm did and why records were rejected."""
+    """It prints lines, says what the alert did and why records were rejected."""
     found = subprocess.run(
         [*COMMAND, "--seconds", "1", "--port", "0"],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=WITHIN_SECONDS,

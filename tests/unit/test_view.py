@@ -47,7 +47,7 @@ def test_a_spike_is_told_with_what_is_usual() -> None:
 
     assert "support: 61% of its results in 5m repeat" in panel
     assert "usually it is 20%" in panel
-    assert line.endswith("support 0.61 SPIKE")
+    assert line.endswith("support 61% SPIKE")
 
 
 def test_a_fresh_agent_above_a_threshold_is_not_judged() -> None:
@@ -57,7 +57,7 @@ def test_a_fresh_agent_above_a_threshold_is_not_judged() -> None:
     assert "Too little data to judge the SRR of fresh." in panel
     assert "which is above 40%; whether that is unusual cannot be told yet" in panel
     assert "more than usual" not in panel
-    assert line.endswith("fresh 0.61?")
+    assert line.endswith("fresh 61%?")
 
 
 def test_no_agent_is_at_fault_only_where_all_are_judged() -> None:
@@ -68,6 +68,20 @@ def test_no_agent_is_at_fault_only_where_all_are_judged() -> None:
     assert "No agent repeats itself more than usual." in calm
     assert "No agent repeats itself more than usual." not in mixed
     assert "Too little data to judge the SRR of fresh." in mixed
+
+
+def test_the_columns_are_those_of_the_page() -> None:
+    """Shares are percentages, with a digit after the point below 10%; gain is per iteration."""
+    windows, sums = Windows(DEFAULT_WINDOWS), {"r": 40, "d": 3, "u": 37, "l": 37}
+    sums |= {"si": 4, "sr": 40, "sg": 10, "sG": 30}
+    for window in DEFAULT_WINDOWS:
+        windows.load(window.name, NOW_US // window.bucket_us, "calm", encode_sums(sums))
+
+    panel, _ = shown(windows)
+    head, row = (line.split() for line in panel.splitlines() if "SRE" in line or "calm  " in line)
+
+    assert " ".join(head[2:11]) == "results SRR 30m usually SRE 30m labelled good gain"
+    assert row[1:8] == ["calm", "40", "7.5%", "·", "25%", "100%", "7.50"]
 
 
 def test_before_the_first_search_nothing_is_fine() -> None:
