@@ -74,32 +74,32 @@ class Constants:
 
 
 WORKER = {
-    "search_us": "CPU µs of a worker a search event",
-    "result_us": "CPU µs of a worker a result",
-    "labelling_us": "CPU µs of a worker a label event",
-    "label_us": "CPU µs of a worker a label",
-    "batch_us": "CPU µs of a worker a batch",
-    "touch_us": "CPU µs of a worker a conversation in a batch",
-    "load_us": "CPU µs of a worker a conversation that it loads from Redis",
-    "load_result_us": "CPU µs of a worker a result of such a one",
+    "search_us": "CPU µs of a worker per search event",
+    "result_us": "CPU µs of a worker per result",
+    "labelling_us": "CPU µs of a worker per label event",
+    "label_us": "CPU µs of a worker per label",
+    "batch_us": "CPU µs of a worker per batch",
+    "touch_us": "CPU µs of a worker per conversation in a batch",
+    "load_us": "CPU µs of a worker per conversation that it loads from Redis",
+    "load_result_us": "CPU µs of a worker per result of such a conversation",
 }
 REDIS = {
-    "redis_search_us": "CPU µs of Redis a search event",
-    "redis_result_us": "CPU µs of Redis a result",
-    "redis_label_us": "CPU µs of Redis a label",
-    "redis_batch_us": "CPU µs of Redis a batch",
-    "redis_touch_us": "CPU µs of Redis a conversation in a batch",
-    "redis_load_us": "CPU µs of Redis a conversation that is loaded",
-    "redis_load_result_us": "CPU µs of Redis a result of such a one",
+    "redis_search_us": "CPU µs of Redis per search event",
+    "redis_result_us": "CPU µs of Redis per result",
+    "redis_label_us": "CPU µs of Redis per label",
+    "redis_batch_us": "CPU µs of Redis per batch",
+    "redis_touch_us": "CPU µs of Redis per conversation in a batch",
+    "redis_load_us": "CPU µs of Redis per conversation that is loaded",
+    "redis_load_result_us": "CPU µs of Redis per result of such a conversation",
 }
 OTHERS = {
-    "broker_us": "CPU µs of the broker an event that is fetched",
-    "take_over_ms": "CPU ms of a worker a state partition that it takes over",
-    "conversation_bytes": "bytes of Redis a conversation",
-    "event_bytes": "bytes of Redis a search event",
-    "result_bytes": "bytes of Redis a result",
-    "value_bytes": "bytes of Redis a further value of a result",
-    "label_bytes": "bytes of Redis a label",
+    "broker_us": "CPU µs of the broker per event that is fetched",
+    "take_over_ms": "CPU ms of a worker per state partition that it takes over",
+    "conversation_bytes": "bytes of Redis per conversation",
+    "event_bytes": "bytes of Redis per search event",
+    "result_bytes": "bytes of Redis per result",
+    "value_bytes": "bytes of Redis per further value of a result",
+    "label_bytes": "bytes of Redis per label",
 }
 NAMES = {**WORKER, **REDIS, **OTHERS}
 

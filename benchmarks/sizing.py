@@ -167,15 +167,15 @@ def plan(load: Load, measured: Constants = model.MEASURED) -> Plan:
 
 
 ROWS = (
-    ("CPU µs an event, worker, at full batches", "worker_us"),
+    ("CPU µs per event, worker, at full batches", "worker_us"),
     ("cores of workers, at full batches", "worker_cores"),
     ("cores of workers, keeping up, at most", "worker_cores_keeping_up"),
     ("workers", "workers"),
-    ("GiB a worker", "worker_gib"),
+    ("GiB per worker", "worker_gib"),
     ("partitions of each input topic", "partitions"),
-    ("events a batch, keeping up", "batch"),
+    ("events per batch, keeping up", "batch"),
     ("conversations held by Redis", "conversations"),
-    ("CPU µs an event, Redis", "redis_us"),
+    ("CPU µs per event, Redis", "redis_us"),
     ("cores of Redis at work", "redis_cores"),
     ("Redis `maxmemory`, GiB", "redis_gib"),
     ("Redis masters, by CPU", "masters_by_cpu"),
@@ -184,7 +184,7 @@ ROWS = (
     ("cores of brokers that fetches take", "broker_cores"),
     ("brokers, by bytes", "brokers"),
     ("Kafka's disks, GiB", "disk_gib"),
-    ("take-over by CPU, s a worker", "take_over_seconds"),
+    ("take-over by CPU, s per worker", "take_over_seconds"),
     ("cores in all", "cores"),
     ("GiB of memory in all", "memory_gib"),
 )
