@@ -94,8 +94,7 @@ def top(
 ) -> None:
     """List the conversations with the highest SRR, lowest SRE and most wasted iterations.
 
-    An iteration is wasted if nearly all its documents are labelled, but none is good and new in
-    its turn.
+    Wasted iterations have their labels, but found no good document that is new.
 
     Also lists their duplicates: which result repeats which, in which iteration, and by what
     evidence. Reads the live state in Redis, one conversation at a time; workers can keep running.
