@@ -480,6 +480,10 @@ async def test_a_spike_is_named_and_leads_to_the_conversations(browser: Browser)
         assert await row.locator("td").all_text_contents() == [
             "1.1.x", "1", "1.0.x", "1", "id", "other",
         ]  # fmt: skip
+        heads = page.locator("#worst-list table").first.locator("th")
+        assert await heads.all_text_contents() == [
+            "result", "in iteration", "repeats", "of iteration", "evidence", "type",
+        ]  # fmt: skip
 
 
 async def test_a_conversation_leads_to_its_trace(browser: Browser) -> None:
