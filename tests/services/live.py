@@ -26,10 +26,22 @@ from stream_metrics.settings import KafkaSettings
 from stream_metrics.traffic import TrafficRecord
 
 PARTITIONS = 4
+ESTABLISHED = "01"  # a connection's state in /proc/net/tcp
 COMMAND = [sys.executable, "-m", "stream_metrics"]
 
 
 LAUNCHED: list[Worker] = []  # by the test that runs
+
+
+def waiting_bytes(port: int) -> int:
+    """How many bytes a server on this port of the machine has been sent and has not read."""
+    lines = Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]
+    connections = (line.split() for line in lines)
+    return sum(
+        int(queues.partition(":")[2], 16)
+        for _, local, _, state, queues, *_ in connections
+        if state == ESTABLISHED and int(local.partition(":")[2], 16) == port
+    )
 
 
 class Worker(ChildProcess):

@@ -153,7 +153,7 @@ async def letters_are_left(
     assert places <= marked
     code, text = await system.command("dlq", "resubmit", "--all", "--dry-run")
     assert code == 0, text
-    assert f"passed over, of forgotten conversations: {len(marked)}" in text
+    assert f"skipped, of forgotten conversations: {len(marked)}" in text
 
 
 @pytest.mark.long

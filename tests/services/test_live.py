@@ -19,7 +19,7 @@ from deploy.local.servers import Prometheus, RedisServer
 from deploy.local.stack import RETRIEVAL
 from stream_metrics.traffic import TrafficProfile, generate
 from tests.helpers import wait_until
-from tests.services.live import PARTITIONS, LiveSystem, Worker, produce
+from tests.services.live import PARTITIONS, LiveSystem, Worker, produce, waiting_bytes
 
 pytestmark = pytest.mark.service
 
@@ -306,6 +306,8 @@ async def test_a_second_signal_ends_the_process(
     worker = system.workers[0]
     redis.pause()
     try:
+        # A worker that has read everything calls at the latest for its next heartbeat.
+        await wait_until(lambda: waiting_bytes(redis.port) > 0, 30, "no call is in flight")
         os.kill(worker.pid, signal.SIGTERM)
         await wait_until(
             lambda: "worker stops" in worker.log.read_text(), 10, "the signal was not noticed"
