@@ -24,7 +24,7 @@ pytestmark = pytest.mark.service
 README = Path(__file__).parents[2] / "README.md"
 BLOCKS = re.findall(r"^```json\n(.*?)^```$", README.read_text("utf-8"), re.M | re.S)
 EXAMPLE = "\n".join(BLOCKS)
-FIRST = json.loads(BLOCKS[0])
+FIRST, _ = json.JSONDecoder().raw_decode(EXAMPLE)
 
 
 @pytest.fixture
