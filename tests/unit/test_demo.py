@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import pty
@@ -29,6 +30,7 @@ class Terminal:
     def __init__(self, pid: int, descriptor: int) -> None:
         self.pid = pid
         self._descriptor = descriptor
+        self._decoder = codecs.getincrementaldecoder("utf-8")()  # reads end within characters
         self.said = ""
 
     def wait_for(self, pattern: str) -> re.Match[str]:
@@ -38,7 +40,7 @@ class Terminal:
             left = end - time.monotonic()
             assert left > 0, f"{pattern!r} does not come: {self.said[-2000:]}"
             if select.select([self._descriptor], [], [], left)[0]:
-                self.said += os.read(self._descriptor, 65536).decode()
+                self.said += self._decoder.decode(os.read(self._descriptor, 65536))
         self.said = self.said[found.end() :]
         return found
 
@@ -50,7 +52,7 @@ class Terminal:
         """How it ended; reads on meanwhile, so that it can."""
         try:
             while read := os.read(self._descriptor, 65536):
-                self.said += read.decode()
+                self.said += self._decoder.decode(read)
         except OSError:  # Linux says that the other end is closed
             pass
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])

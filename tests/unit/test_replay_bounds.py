@@ -30,8 +30,8 @@ from tests.replays import METRICS, Told, task
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "guides" / "replay.md"
 SAID = (
-    r"some (?P<row>\d+)\s+bytes\s+a\s+row,\s+(?P<answer>\d+)\s+an\s+answer,\s+and\s+"
-    r"(?P<search>\d+)\s+a\s+search\s+with\s+(?P<metric>\d+)\s+more\s+for\s+each\s+metric"
+    r"some (?P<row>\d+)\s+bytes\s+per\s+row,\s+(?P<answer>\d+)\s+per\s+answer,\s+and\s+"
+    r"(?P<search>\d+)\s+per\s+search\s+with\s+(?P<metric>\d+)\s+more\s+for\s+each\s+metric"
 )
 EACH_BYTES = {"row": 560, "answer": 460, "search": 300, "metric": 30}
 """At most, of each; a metric is one of a search."""
