@@ -51,7 +51,7 @@ FormatOption = Annotated[
     Format,
     typer.Option(
         "--format",
-        help="A table for people, or JSON for programs: an object a line on standard output.",
+        help="A table for people, or JSON for programs: one object per line on standard output.",
     ),
 ]
 

@@ -7,7 +7,6 @@ import json
 import sys
 import time
 from collections import Counter
-from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
@@ -19,7 +18,13 @@ from stream_metrics.adapters.files import InputError
 from stream_metrics.adapters.json_values import NotJson, json_values
 from stream_metrics.adapters.kafka.feed import feeding
 from stream_metrics.adapters.kafka.topics import check_input_topics, partition_counts
-from stream_metrics.cli.common import ConfigOption, UsageError, load_settings
+from stream_metrics.cli.common import (
+    ConfigOption,
+    Format,
+    FormatOption,
+    UsageError,
+    load_settings,
+)
 from stream_metrics.cli.sources import reading_kafka
 from stream_metrics.events.decode import BadRecord, decode
 from stream_metrics.events.limits import Limits
@@ -29,13 +34,6 @@ from stream_metrics.settings import Settings
 from stream_metrics.worker.pace import Pace, is_labels, moment_of
 
 SHOWN_PROBLEMS: Final = 20
-
-
-class SendFormat(StrEnum):
-    """How the result is written."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 class Outgoing(NamedTuple):
@@ -67,9 +65,7 @@ def send(
             show_default=False,
         ),
     ] = None,
-    format_: Annotated[
-        SendFormat, typer.Option("--format", help="How to write the result.")
-    ] = SendFormat.TABLE,
+    format_: FormatOption = "table",
     config: ConfigOption = None,
 ) -> None:
     """Send events to the input topics, keyed by conversation.
@@ -206,8 +202,8 @@ async def _send(settings: Settings, events: list[Outgoing]) -> None:
             await feed.send(event.topic, event.value, event.key, None)
 
 
-def _report(counts: Counter[str], format_: SendFormat) -> None:
-    if format_ is SendFormat.JSON:
+def _report(counts: Counter[str], format_: Format) -> None:
+    if format_ == "json":
         typer.echo(json.dumps({"events": counts.total(), "topics": dict(counts)}))
         return
     total = counts.total()

@@ -16,8 +16,8 @@ from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
 from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
 from tests.helpers import wait_until
-from tests.services.live import COMMAND, PARTITIONS, LiveSystem, Worker, produce, recorded
-from tests.services.test_live import new_topics
+from tests.services.live import COMMAND, PARTITIONS, LiveSystem, Worker, recorded
+from tests.services.test_live import empty_system, new_topics
 
 pytestmark = pytest.mark.service
 
@@ -32,9 +32,9 @@ async def system(kafka: Kafka, redis_server: RedisServer, tmp_path: Path) -> Liv
     """Topics without anything in them."""
     group = f"send-{tmp_path.name}-{os.getpid()}"
     topics = await new_topics(kafka, group)
-    folder = tmp_path / "system"
-    folder.mkdir()
-    return LiveSystem(kafka, redis_server, folder, group, topics, await produce(kafka, {}, ()))
+    found = await empty_system(kafka, redis_server, tmp_path, group, topics)
+    found.folder.mkdir()
+    return found
 
 
 async def send(system: LiveSystem, text: str, *arguments: str) -> tuple[int | None, str, str]:

@@ -19,8 +19,8 @@ from stream_metrics.adapters.files import record_line
 from stream_metrics.ports import Record
 from stream_metrics.traffic import generate
 from tests.helpers import wait_until
-from tests.services.live import COMMAND, LiveSystem, produce, recorded, said
-from tests.services.test_live import few, new_topics
+from tests.services.live import COMMAND, LiveSystem, recorded, said
+from tests.services.test_live import empty_system, few, new_topics
 
 pytestmark = pytest.mark.service
 
@@ -32,9 +32,9 @@ async def system(kafka: Kafka, redis_server: RedisServer, tmp_path: Path) -> Liv
     """Topics without anything in them."""
     group = f"sending-{tmp_path.name}-{os.getpid()}"
     topics = await new_topics(kafka, group)
-    folder = tmp_path / "system"
-    folder.mkdir()
-    return LiveSystem(kafka, redis_server, folder, group, topics, await produce(kafka, {}, ()))
+    found = await empty_system(kafka, redis_server, tmp_path, group, topics)
+    found.folder.mkdir()
+    return found
 
 
 def record(system: LiveSystem, conversations: int = 100) -> Path:
