@@ -17,6 +17,7 @@ Name = Annotated[str, Meta(min_length=1, max_length=64)]
 DocId = Annotated[str, Meta(min_length=1, max_length=256)]
 Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 Ordinal = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+TurnNumber = Annotated[int, Meta(ge=1, le=2**53 - 1)]
 Gain = Annotated[int, Meta(ge=0, le=4)]
 Scalar = str | bool | int | float
 
@@ -103,7 +104,7 @@ class SearchIteration(_Envelope, gc=False, frozen=True, forbid_unknown_fields=Tr
 
     conversation_id: Handle
     event_id: Handle
-    turn: Count
+    turn: TurnNumber
     iteration: Count
     agent: Name | None = None
     release: Name | None = None
@@ -116,7 +117,7 @@ class RelevanceLabels(_WithoutAgent, gc=False, frozen=True, forbid_unknown_field
 
     conversation_id: Handle
     event_id: Handle
-    turn: Count
+    turn: TurnNumber
     labels: list[Label] | None = None
     labeller: str | None = None
     routing: list[RoutingLabel] | None = None
@@ -128,7 +129,7 @@ class TurnCompleted(_WithoutAgent, gc=False, frozen=True, forbid_unknown_fields=
 
     conversation_id: Handle
     event_id: Handle
-    turn: Count
+    turn: TurnNumber
     answer: str | None = None
     reference_answers: list[str | None] | None = None
     relevant: dict[str, Gain | None] | list[DocId] | None = None  # keys: see ``decode``
@@ -141,7 +142,7 @@ class Forget(_WithoutAgent, gc=False, frozen=True, forbid_unknown_fields=True):
 
     conversation_id: Handle
     event_id: Handle
-    turn: Count | None = None
+    turn: TurnNumber | None = None
 
 
 Payload = SearchIteration | RelevanceLabels | TurnCompleted | Forget

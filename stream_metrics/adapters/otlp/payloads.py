@@ -13,12 +13,19 @@ from stream_metrics.adapters.otlp.spans import (
     SPAN_ID_BYTES,
     TRACE_ID_BYTES,
     OtlpError,
-    Span,
     bounded_ns,
     id_of_text,
+    parent_of,
 )
+from stream_metrics.telemetry.spans import Span, SpanEvent
 
 ERROR_CODES: Final = (2, "STATUS_CODE_ERROR")
+KINDS: Final = {
+    f"SPAN_KIND_{name}": number
+    for number, name in enumerate(
+        ("UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER")
+    )
+}
 
 _JSON: Final = re.compile(rb'\s*\{\s*"resourceSpans"\s*:')
 _OTHER_SIGNAL: Final = re.compile(rb'\s*\{\s*"resource(Metrics|Logs|Profiles)"\s*:')
@@ -51,7 +58,9 @@ class _Attributes(msgspec.Struct, frozen=True):
     values: list[_Attribute] | None = None
 
 
-class _Event(msgspec.Struct, frozen=True):
+class _Event(msgspec.Struct, rename="camel", frozen=True):
+    name: str | None = None
+    time_unix_nano: int | str | None = None
     attributes: list[_Attribute] | None = None
 
 
@@ -63,6 +72,9 @@ class _Span(msgspec.Struct, rename="camel", frozen=True):
     trace_id: str | None = None
     span_id: str | None = None
     parent_span_id: str | None = None
+    name: str | None = None
+    kind: int | str | None = None
+    dropped_attributes_count: int | None = None
     start_time_unix_nano: int | str | None = None
     end_time_unix_nano: int | str | None = None
     attributes: list[_Attribute] | None = None
@@ -71,6 +83,12 @@ class _Span(msgspec.Struct, rename="camel", frozen=True):
 
 
 class _Scope(msgspec.Struct, frozen=True):
+    name: str | None = None
+    version: str | None = None
+
+
+class _ScopeSpans(msgspec.Struct, frozen=True):
+    scope: _Scope | None = None
     spans: list[_Span] | None = None
 
 
@@ -80,7 +98,7 @@ class _Resource(msgspec.Struct, frozen=True):
 
 class _ResourceSpans(msgspec.Struct, rename="camel", frozen=True):
     resource: _Resource | None = None
-    scope_spans: list[_Scope] | None = None
+    scope_spans: list[_ScopeSpans] | None = None
 
 
 class _Traces(msgspec.Struct, rename="camel", frozen=True):
@@ -139,9 +157,10 @@ def _spans_of_json(value: bytes) -> Iterator[Span]:
         for resource_spans in _DECODE(value).resource_spans or ():
             of_resource = resource_spans.resource
             resource = _plain(of_resource.attributes if of_resource else None)
-            for scope in resource_spans.scope_spans or ():
-                for span in scope.spans or ():
-                    yield _span(span, resource)
+            for scope_spans in resource_spans.scope_spans or ():
+                scope = scope_spans.scope or _Scope()
+                for span in scope_spans.spans or ():
+                    yield _span(span, resource, scope)
     except RecursionError as error:
         raise OtlpError("OTLP JSON with too many levels of nested values") from error
     except (msgspec.DecodeError, ValueError) as error:
@@ -151,20 +170,30 @@ def _spans_of_json(value: bytes) -> Iterator[Span]:
         ) from error
 
 
-def _span(span: _Span, resource: dict[str, Any]) -> Span:
-    attributes: dict[str, Any] = {}
-    for event in reversed(span.events or ()):
-        attributes |= _plain(event.attributes)
-    attributes |= _plain(span.attributes)
+def _span(span: _Span, resource: dict[str, Any], scope: _Scope) -> Span:
+    parent_id = id_of_text(span.parent_span_id, SPAN_ID_BYTES)
     return Span(
         id_of_text(span.trace_id, TRACE_ID_BYTES),
         id_of_text(span.span_id, SPAN_ID_BYTES),
-        id_of_text(span.parent_span_id, SPAN_ID_BYTES),
+        parent_of(parent_id, (span.parent_span_id or "").strip("0A=")),
         bounded_ns(int(span.start_time_unix_nano or 0)),
         bounded_ns(int(span.end_time_unix_nano or 0)),
         span.status is not None and span.status.code in ERROR_CODES,
-        attributes,
+        _plain(span.attributes),
         resource,
+        span.name or "",
+        KINDS.get(span.kind, 0) if isinstance(span.kind, str) else span.kind or 0,
+        scope.name or "",
+        scope.version or "",
+        tuple(
+            SpanEvent(
+                event.name or "",
+                bounded_ns(int(event.time_unix_nano or 0)),
+                _plain(event.attributes),
+            )
+            for event in span.events or ()
+        ),
+        span.dropped_attributes_count or 0,
     )
 
 
@@ -172,11 +201,16 @@ def _plain(attributes: list[_Attribute] | None) -> dict[str, Any]:
     return {one.key: _plain_value(one.value) for one in attributes or ()}
 
 
+def _whole(value: int) -> int | str:
+    """A number of 64 bits; what is none stays a text."""
+    return value if -(2**63) <= value < 2**63 else str(value)
+
+
 def _plain_value(value: _Value | None) -> Any:
     if value is None:
         return None
     if value.int_value is not None:
-        return int(value.int_value)
+        return _whole(int(value.int_value))
     if value.double_value is not None:
         return float(value.double_value)
     if value.array_value is not None:

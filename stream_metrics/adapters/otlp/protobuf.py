@@ -11,10 +11,11 @@ from stream_metrics.adapters.otlp.spans import (
     TRACE_ID_BYTES,
     OtlpError,
     OtlpUnavailable,
-    Span,
     bounded_ns,
     id_of_bytes,
+    parent_of,
 )
+from stream_metrics.telemetry.spans import Span, SpanEvent
 
 
 def load_opentelemetry() -> tuple[Any, type[Exception]]:
@@ -42,25 +43,31 @@ def spans_of_protobuf(value: bytes) -> Iterator[Span]:
         ) from error
     for resource_spans in traces.resource_spans:
         resource = _plain(resource_spans.resource.attributes)
-        for scope in resource_spans.scope_spans:
-            for span in scope.spans:
-                yield _span(span, resource)
+        for scope_spans in resource_spans.scope_spans:
+            for span in scope_spans.spans:
+                yield _span(span, resource, scope_spans.scope)
 
 
-def _span(span: Any, resource: dict[str, Any]) -> Span:
-    attributes: dict[str, Any] = {}
-    for event in reversed(span.events):
-        attributes |= _plain(event.attributes)
-    attributes |= _plain(span.attributes)
+def _span(span: Any, resource: dict[str, Any], scope: Any) -> Span:
+    parent_id = id_of_bytes(span.parent_span_id, SPAN_ID_BYTES)
     return Span(
         id_of_bytes(span.trace_id, TRACE_ID_BYTES),
         id_of_bytes(span.span_id, SPAN_ID_BYTES),
-        id_of_bytes(span.parent_span_id, SPAN_ID_BYTES),
+        parent_of(parent_id, any(span.parent_span_id)),
         bounded_ns(span.start_time_unix_nano),
         bounded_ns(span.end_time_unix_nano),
         span.status.code == span.status.STATUS_CODE_ERROR,
-        attributes,
+        _plain(span.attributes),
         resource,
+        span.name,
+        span.kind,
+        scope.name,
+        scope.version,
+        tuple(
+            SpanEvent(event.name, bounded_ns(event.time_unix_nano), _plain(event.attributes))
+            for event in span.events
+        ),
+        span.dropped_attributes_count,
     )
 
 

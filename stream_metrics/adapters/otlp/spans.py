@@ -1,13 +1,13 @@
-"""A span as plain data, whichever encoding it came in."""
+"""What both encodings of spans share."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import re
-from typing import Any, Final
+from typing import Final
 
-import msgspec
+from stream_metrics.telemetry.spans import NO_ID
 
 TRACE_ID_BYTES: Final = 16
 SPAN_ID_BYTES: Final = 8
@@ -22,24 +22,6 @@ class OtlpError(Exception):
 
 class OtlpUnavailable(Exception):
     """What reads this encoding is not installed; the message says how to install it."""
-
-
-class Span(msgspec.Struct, frozen=True):
-    """What is read of a span.
-
-    Ids are lower-case hexadecimal, and empty if they are missing or no ids. Times are nanoseconds
-    since 1970, bounded so that they fit 63 bits. ``attributes`` are the span's own, and behind
-    them those of its events; ``resource`` those of what sent it.
-    """
-
-    trace_id: str
-    span_id: str
-    parent_id: str
-    start_ns: int
-    end_ns: int
-    failed: bool
-    attributes: dict[str, Any]
-    resource: dict[str, Any]
 
 
 def id_of_bytes(value: bytes, size: int) -> str:
@@ -70,3 +52,12 @@ def id_of_text(value: str | None, size: int) -> str:
 def bounded_ns(value: int) -> int:
     """A time that fits where times are kept."""
     return max(0, min(value, MAX_NS))
+
+
+def parent_of(found: str, given: object) -> str:
+    """A parent's id; one that is given and is no id is told from none.
+
+    >>> parent_of("", b""), parent_of("", b"short")
+    ('', 'invalid')
+    """
+    return found or (NO_ID if given else "")

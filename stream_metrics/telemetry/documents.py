@@ -1,0 +1,381 @@
+"""The documents that a span names, in whichever form its instrumentation wrote them."""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final
+
+import msgspec
+
+from stream_metrics.telemetry.spans import Span, text
+
+DEEPEST: Final = 12
+LONGEST_REPRESENTATION: Final = 1 << 18
+
+_LISTS: Final = ("documents", "output", "outputs", "result", "results", "structuredContent")
+_TEXTS: Final = ("page_content", "pageContent", "content", "text")
+_URLS: Final = ("url", "link", "uri")
+_ROLES: Final = frozenset({"human", "user", "ai", "assistant", "system", "tool", "function"})
+_NODE: Final = re.compile(
+    r"<?\s*NodeWithScore\(node=\w+\(id_?='?(?P<id>[^,')]+)'?[^)]*\)\s*,\s*score=(?P<score>[^)>]*)\)"
+)
+_HAYSTACK: Final = re.compile(
+    r"Document\(id=(?P<id>[^,)'\"]+)(?:,.*?score: (?P<score>[-\d.eE]+))?", re.S
+)
+
+
+class Problem(Enum):
+    """Why an attribute's documents cannot be had."""
+
+    CUT = "cut off"
+    REDACTED = "redacted"
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What is known of one document.
+
+    ``page`` is the address of what it is a part of, ``about`` all that it and its metadata say.
+    """
+
+    id: str | None = None
+    url: str | None = None
+    page: str | None = None
+    title: str | None = None
+    text: str | None = None
+    score: float | None = None
+    about: dict[str, Any] = field(default_factory=dict, compare=False, hash=False)
+
+    def filled(self, other: Document) -> Document:
+        """With the other's parts where this has none."""
+        return Document(
+            self.id or other.id,
+            self.url or other.url,
+            self.page or other.page,
+            self.title or other.title,
+            self.text or other.text,
+            self.score if self.score is not None else other.score,
+            {**other.about, **self.about},
+        )
+
+    @property
+    def signals(self) -> int:
+        """How much of what tells documents apart is known."""
+        return (self.id is not None) + (self.text is not None) + bool(self.url or self.page)
+
+
+def same(one: Document, other: Document) -> bool | None:
+    """Whether both are one document: by id, else text, else address; None if nothing compares.
+
+    >>> same(Document(id="a", text="x"), Document(id="b", text="x"))
+    False
+    >>> same(Document(id="a"), Document(text="x")) is None
+    True
+    """
+    if one.id is not None and other.id is not None:
+        return one.id == other.id
+    if one.text is not None and other.text is not None:
+        return one.text == other.text
+    places = (one.url or one.page, other.url or other.page)
+    return places[0] == places[1] if all(places) else None
+
+
+Found = list[Document] | Problem | None
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What a span says of its documents.
+
+    ``documents`` is None if it names none; ``problem`` says why, where there is a reason, as reason
+    and message.
+    """
+
+    documents: tuple[Document, ...] | None
+    problem: tuple[str, str] | None = None
+
+
+def named(span: Span, attributes: Iterable[str], *, strict: bool = False) -> Named:
+    """The documents in the attributes of a span, of several that agree each filled by the others.
+
+    Args:
+        span: The span.
+        attributes: Where to look; the first that has documents decides how many there are.
+        strict: Whether only what has the form of documents counts, as in a tool's result.
+    """
+    found: list[list[Document]] = []
+    cut = redacted = None
+    for name in attributes:
+        value = span.value(name)
+        one = in_value(value, strict) if value is not None else in_flattened(span, name)
+        if one is Problem.CUT:
+            cut = cut or name
+        elif one is Problem.REDACTED:
+            redacted = redacted or name
+        elif isinstance(one, list):
+            found.append(one)
+    if not found:
+        if cut:
+            return Named(None, ("truncated", f"the attribute {cut} was cut off"))
+        if redacted:
+            return Named(None, ("content_off", f"the attribute {redacted} is redacted"))
+        return Named(None)
+    first = found[0]
+    for other in found[1:]:
+        if len(other) == len(first):
+            first = [mine.filled(its) for mine, its in zip(first, other, strict=True)]
+        elif any(document.id is None for document in first) and all(its.id for its in other):
+            return Named(None, ("truncated", "its attributes name different numbers of documents"))
+    if cut and any(document.id is None for document in first):
+        message = f"the attribute {cut} was cut off, and no other has the ids"
+        return Named(tuple(first), ("truncated", message))
+    return Named(tuple(first))
+
+
+def in_value(value: Any, strict: bool = False) -> Found:
+    """The documents in an attribute's value; None if these are none."""
+    try:
+        return _find(value, strict, 0)
+    except RecursionError:
+        return None
+
+
+def in_flattened(span: Span, prefix: str) -> Found:
+    """Documents of which each part is an attribute, in the order of their numbers from 0."""
+    parts: dict[int, dict[str, Any]] = {}
+    start = prefix + "."
+    for name, value in span.attributes.items():
+        if name.startswith(start):
+            number, dot, part = name[len(start) :].partition(".")
+            if dot and number.isdecimal() and number.isascii() and len(number) < 8:
+                parts.setdefault(int(number), {})[part.removeprefix("document.")] = value
+    if not parts:
+        return None
+    if span.dropped_attributes or len(parts) != max(parts) + 1:
+        return Problem.CUT
+    return [_document(parts[number]) for number in sorted(parts)]
+
+
+def flat(value: Any) -> Any:
+    """Lists of lists under any name as one list, as a joiner is given them."""
+    value = parsed(value) if isinstance(value, str) else value
+    if isinstance(value, dict):
+        for name in _LISTS:
+            if isinstance(value.get(name), list):
+                return flat(value[name])
+    if isinstance(value, list) and value and all(isinstance(one, list) for one in value):
+        return [one for each in value for one in each]
+    return value
+
+
+def _find(value: Any, strict: bool, depth: int) -> Found:
+    if depth > DEEPEST:
+        return None
+    if isinstance(value, str):
+        return _in_text(value, strict, depth)
+    if isinstance(value, list):
+        return _in_list(value, strict, depth)
+    return _in_object(value, strict, depth) if isinstance(value, dict) else None
+
+
+def _in_text(value: str, strict: bool, depth: int) -> Found:
+    value = value.strip()
+    if value and text(value) is None:
+        return Problem.REDACTED
+    if not value.startswith(("[", "{", '"', "Document(", "<")):
+        return None
+    inner = parsed(value)
+    if inner is None and value.startswith(("[", "{")) and value != "{}":
+        return Problem.CUT
+    if inner is None:
+        found = _represented(value)
+        return None if found is None else [found]
+    return _find(inner, strict, depth + 1)
+
+
+def _in_list(value: list[Any], strict: bool, depth: int) -> Found:
+    documents = [_as_document(one, strict) for one in value]
+    if all(document is not None for document in documents):
+        return [document for document in documents if document is not None]
+    parts = [
+        one.get("text") for one in value if isinstance(one, dict) and one.get("type") == "text"
+    ]
+    if len(parts) == len(value):  # the content parts of a message, or of an MCP tool's result
+        inner = [_find(part, strict, depth + 1) for part in parts]
+        if any(one is Problem.CUT for one in inner):
+            return Problem.CUT
+        if all(isinstance(one, list) for one in inner):
+            return [document for one in inner if isinstance(one, list) for document in one]
+    return None
+
+
+def _in_object(value: dict[str, Any], strict: bool, depth: int) -> Found:
+    inner = value.get("kwargs")
+    if value.get("type") == "constructor" and isinstance(inner, dict):
+        kind = value.get("id")
+        if isinstance(kind, list) and kind and kind[-1] == "Document":
+            return [_document(inner)]
+        return _find(inner, strict, depth + 1)
+    if value.get("type") in _ROLES and isinstance(value.get("data"), dict):
+        return _find({"type": value["type"], **value["data"]}, strict, depth + 1)
+    names: tuple[str, ...] = _LISTS
+    if value.get("type") == "tool" or "tool_call_id" in value or "isError" in value:
+        names = (*_LISTS, "content", "artifact")
+    problem: Found = None
+    for name in names:
+        found = _find(value[name], strict, depth + 1) if value.get(name) is not None else None
+        if isinstance(found, list):
+            return found
+        problem = problem or found
+    return problem
+
+
+def _as_document(value: Any, strict: bool) -> Document | None:
+    if isinstance(value, str):
+        found = _represented(value)
+        if found is None and not strict and not value.strip().startswith(("[", "{", "<")):
+            found = Document(text=text(value))
+        return found
+    if not isinstance(value, dict):
+        return None
+    inner = value.get("kwargs")
+    if value.get("type") == "constructor" and isinstance(inner, dict):
+        return (
+            _as_document({"type": "Document", **inner}, strict) if "page_content" in inner else None
+        )
+    for name in ("node", "document"):
+        if isinstance(value.get(name), dict):
+            return _as_document({"score": value.get("score"), **value[name]}, strict)
+    if "role" in value or "tool_calls" in value or value.get("type") in _ROLES:
+        return None
+    if value.get("type") == "text" and set(value) <= {"type", "text", "id", "annotations"}:
+        return None  # a content part
+    document = _document(value)
+    if strict and document.text is None and value.get("type") != "Document":
+        return document if document.url and document.title else None
+    known = document.signals or "metadata" in value or "id" in value or "score" in value
+    return document if known else None
+
+
+def _document(value: dict[str, Any]) -> Document:
+    """The parts of a document, by the names that frameworks use."""
+    parts = {name.removeprefix("document."): one for name, one in value.items()}
+    metadata = next(
+        (parts[name] for name in ("metadata", "meta", "extra_info") if name in parts), None
+    )
+    if isinstance(metadata, str):
+        metadata = parsed(metadata)
+    about: dict[str, Any] = metadata if isinstance(metadata, dict) else {}
+    resource = parts.get("text_resource")
+    score = parts.get("score")
+    where = _url(parts, _URLS)
+    page = _url(about, (*_URLS, "source")) or _url(parts, ("source",))
+    body = next((found for name in _TEXTS if (found := text(parts.get(name)))), None)
+    if body is None and isinstance(resource, dict):
+        body = text(resource.get("text"))
+    return Document(
+        _id(parts, about, where or page),
+        where,
+        page,
+        text(parts.get("title")) or text(about.get("title")),
+        body,
+        _finite(score),
+        {**about, **parts},
+    )
+
+
+def _id(parts: dict[str, Any], about: dict[str, Any], page: str | None) -> str | None:
+    """The document's own id. A chunk's number counts only with what it is a chunk of."""
+    for name in ("id", "id_", "node_id"):
+        if found := text(parts.get(name)):
+            return found
+    of_metadata = text(parts.get("metadata.id")) or text(about.get("id"))
+    for holder in (parts, about):
+        whole = text(holder.get("doc_id"))
+        chunk = holder.get("chunk_id")
+        if (found := text(chunk)) is not None:
+            if type(chunk) is not int and not found.isdecimal():
+                return found
+            if whole or page:
+                return f"{whole or page}#{found}"
+        if whole:
+            return whole
+        if holder is parts and of_metadata:
+            return of_metadata
+    return text(about.get("document.id"))
+
+
+def _url(parts: dict[str, Any], names: Iterable[str]) -> str | None:
+    for name in names:
+        found = text(parts.get(name))
+        if found is not None and found.startswith(("http://", "https://")) and len(found) > 8:
+            return found if len(found.encode(errors="replace")) <= 8192 else None
+    return None
+
+
+def parsed(value: str) -> Any:
+    """JSON, or Python's notation of the same, also with ``Document(id=…)``; None for neither."""
+    try:
+        return msgspec.json.decode(value)
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        pass
+    if len(value) > LONGEST_REPRESENTATION or value[:1] not in "[({D":
+        return None
+    try:
+        return _literal(ast.parse(value.strip(), mode="eval").body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
+        return None
+
+
+def _literal(node: ast.AST) -> Any:
+    match node:
+        case ast.Constant(value=value):
+            return value
+        case ast.List(elts=each) | ast.Tuple(elts=each):
+            return [_literal(one) for one in each]
+        case ast.Dict(keys=keys, values=values):
+            return {
+                str(_literal(key)): _literal(value)
+                for key, value in zip(keys, values, strict=True)
+                if key is not None
+            }
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
+            return -value
+        case ast.Call(func=ast.Name(id="Document"), args=[], keywords=keywords):
+            parts = {one.arg: _literal(one.value) for one in keywords if one.arg}
+            return {"type": "Document", **parts}
+    raise ValueError("no literal")
+
+
+def _represented(value: str) -> Document | None:
+    """A document as a framework's ``repr`` writes it; texts in these are cut and do not count."""
+    value = value.strip()
+    if found := _NODE.match(value):
+        return Document(id=found["id"], score=_number(found["score"]))
+    if not value.startswith("Document("):
+        return None
+    inner = parsed(value)
+    if isinstance(inner, dict):
+        return _document(inner)
+    if found := _HAYSTACK.match(value):
+        return Document(id=found["id"].strip(), score=_number(found["score"]))
+    return None
+
+
+def _finite(value: Any) -> float | None:
+    try:
+        return float(value) if type(value) in (int, float) and math.isfinite(value) else None
+    except OverflowError:
+        return None
+
+
+def _number(value: str | None) -> float | None:
+    try:
+        return _finite(float(value or "nan"))
+    except ValueError:
+        return None

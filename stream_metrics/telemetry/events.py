@@ -1,0 +1,112 @@
+"""The events of a trace as records' values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from stream_metrics.events.times import rfc3339
+from stream_metrics.telemetry.told import Result, Search, Told, Turn
+
+
+class Event(NamedTuple):
+    """An event: its conversation, which is its key, its time in Unix microseconds, and its JSON."""
+
+    conversation: str
+    occurred_us: int
+    value: bytes
+
+
+def events(told: Told, content: bool = True) -> Iterator[Event]:
+    """The events of a trace, in the order of its turns; ``content`` is whether texts are wanted."""
+    for turn in told.turns:
+        for search in turn.searches:
+            yield _search(told.trace_id, turn, search, content)
+        if turn.skipped:
+            yield _event(
+                told.trace_id,
+                turn,
+                "search_iteration",
+                turn.span_id,
+                turn.number,
+                agent=turn.agent,
+                release=turn.release,
+                iteration=1,
+                gate={"decision": "skip"},
+                kind="gate",
+            )
+        if turn.answer is not None or turn.question is not None:
+            yield _event(
+                told.trace_id,
+                turn,
+                "turn_completed",
+                turn.span_id,
+                turn.number,
+                answer=turn.answer,
+                question=turn.question,
+            )
+
+
+def _search(trace_id: str, turn: Turn, search: Search, content: bool) -> Event:
+    results = [
+        _result(search.span_id, rank, one, content) for rank, one in enumerate(search.results, 1)
+    ]
+    return _event(
+        trace_id,
+        turn,
+        "search_iteration",
+        search.span_id,
+        search.start_ns // 1000,
+        agent=search.agent,
+        release=search.release,
+        iteration=search.iteration,
+        searches=[
+            _present(
+                search_id=search.span_id,
+                ordinal=search.ordinal,
+                query=search.query,
+                routing={"selected": search.route} if search.route else None,
+                results=results,
+            )
+        ],
+    )
+
+
+def _result(span_id: str, rank: int, result: Result, content: bool) -> dict[str, Any]:
+    document = result.document
+    return _present(
+        result_id=f"{span_id}/{rank}",
+        doc_id=result.doc_id,
+        url=document.url or document.page,
+        title=document.title if content else None,
+        content=document.text if content else None,
+        score=document.score,
+        baseline_rank=result.baseline_rank,
+    )
+
+
+def _event(
+    trace_id: str,
+    turn: Turn,
+    type_: str,
+    span_id: str,
+    occurred_us: int,
+    *,
+    kind: str | None = None,
+    **parts: Any,
+) -> Event:
+    value = _present(
+        type=type_,
+        event_id=f"{trace_id}:{span_id}:{kind or type_}",
+        occurred_at=rfc3339(occurred_us),
+        conversation_id=turn.conversation,
+        turn=turn.number,
+        **parts,
+    )
+    return Event(turn.conversation, occurred_us, msgspec.json.encode(value))
+
+
+def _present(**parts: Any) -> dict[str, Any]:
+    return {name: value for name, value in parts.items() if value is not None}

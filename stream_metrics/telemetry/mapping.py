@@ -1,0 +1,316 @@
+"""Which spans are what, as data: rows by instrumentation scope, span name and attributes.
+
+The first row that matches a span decides. Rows of the settings stand before these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from stream_metrics.telemetry.spans import Span
+
+
+class Role(StrEnum):
+    """What a span is to a turn."""
+
+    SEARCH = "search"
+    TOOL = "tool"
+    RERANKER = "reranker"
+    JOINER = "joiner"
+    TURN = "turn"
+    STEP = "step"
+    MODEL = "model"
+    EVALUATOR = "evaluator"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Spans of one kind.
+
+    Attributes:
+        role: What they are.
+        when: Attributes with their values, of which a span must have all; an empty value stands
+            for any. Values compare as texts, without regard to case.
+        source: Where this is from.
+        scope: How the name of the instrumentation scope begins.
+        span: A pattern (``*``, ``?``) for the span's name.
+        documents: Attributes with what was found, or with a reranker's output: a list, JSON, or
+            flattened attributes behind this name.
+        inputs: The same of what a reranker or joiner was given.
+        query: Attributes with the text that was searched for; of a turn, with the question.
+        answer: Of a turn or a model call, attributes with what was answered.
+    """
+
+    role: Role
+    when: tuple[tuple[str, str], ...] = ()
+    source: str = "the settings"
+    scope: str = ""
+    span: str = "*"
+    documents: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    query: tuple[str, ...] = ()
+    answer: tuple[str, ...] = ()
+
+    def matches(self, span: Span) -> bool:
+        """Whether the row is about this span."""
+        return (
+            span.scope.startswith(self.scope)
+            and (self.span == "*" or fnmatchcase(span.name, self.span))
+            and all(_is(span.attributes.get(name), value) for name, value in self.when)
+        )
+
+
+def _is(found: Any, value: str) -> bool:
+    if type(found) is not str:
+        return False
+    return not value or found.strip('"').casefold() == value.casefold()
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """The rows, and the attributes that say of which conversation, agent and release a span is."""
+
+    rows: tuple[Row, ...]
+    conversation: tuple[str, ...] = (
+        "gen_ai.conversation.id",
+        "session.id",
+        "langfuse.session.id",
+        "traceloop.association.properties.session_id",
+        "traceloop.association.properties.conversation_id",
+        "traceloop.association.properties.thread_id",
+        "metadata:thread_id",
+        "langsmith.metadata.thread_id",
+        "langfuse.trace.metadata.thread_id",
+    )
+    agent: tuple[str, ...] = (
+        "gen_ai.agent.name",
+        "agent.name",
+        "metadata:lc_agent_name",
+        "metadata:agent_name",
+        "langsmith.metadata.lc_agent_name",
+        "langfuse.observation.metadata.lc_agent_name",
+        "traceloop.association.properties.lc_agent_name",
+    )
+    release: tuple[str, ...] = ("gen_ai.agent.version", "service.version")
+    route: tuple[str, ...] = ("gen_ai.data_source.id",)
+    tool: tuple[str, ...] = ("gen_ai.tool.name", "tool.name", "traceloop.entity.name")
+
+    def row(self, span: Span) -> Row | None:
+        """The row of a span, or None if no row knows it."""
+        return next((row for row in self.rows if row.matches(span)), None)
+
+
+_OPENINFERENCE: Final = "OpenInference semantic conventions (openinference.span.kind)"
+_GENAI: Final = "OpenTelemetry GenAI semantic conventions (gen_ai.operation.name)"
+_OPENLLMETRY: Final = "OpenLLMetry (traceloop.span.kind, opentelemetry-instrumentation-langchain)"
+_LANGFUSE: Final = "Langfuse SDK (langfuse.observation.type)"
+_MLFLOW: Final = "MLflow tracing (mlflow.spanType)"
+_LANGSMITH: Final = "LangSmith SDK, OpenTelemetry export (langsmith.span.kind)"
+_AZURE: Final = "langchain-azure-ai, AzureAIOpenTelemetryTracer (gen_ai.tool.type=retriever)"
+_LOONGSUITE: Final = "LoongSuite Python agent (gen_ai.span.kind)"
+
+_OPERATION: Final = "gen_ai.operation.name"
+_FOUND: Final = ("gen_ai.retrieval.documents", "gen_ai.retriever.results")
+_ASKED: Final = ("gen_ai.retrieval.query.text", "gen_ai.retriever.query", "gen_ai.retrieval.query")
+_RERANKED: Final = ("gen_ai.rerank.output_documents",)
+_TO_RERANK: Final = ("gen_ai.rerank.input_documents",)
+_TOLD: Final = ("gen_ai.output.messages", "traceloop.entity.output", "output.value")
+_QUESTION: Final = ("gen_ai.input.messages", "traceloop.entity.input", "input.value")
+
+
+def _openinference(kind: str, role: Role, **names: Any) -> Row:
+    return Row(role, (("openinference.span.kind", kind),), _OPENINFERENCE, **names)
+
+
+def _operation(value: str, role: Role, source: str = _GENAI, **names: Any) -> Row:
+    return Row(role, ((_OPERATION, value),), source, **names)
+
+
+def _traceloop(kind: str, role: Role, **names: Any) -> Row:
+    return Row(role, (("traceloop.span.kind", kind),), _OPENLLMETRY, **names)
+
+
+def _product(attribute: str, source: str, found: str, asked: str, **roles: Role) -> list[Row]:
+    """The rows of a product that has one attribute each for kind, output and input."""
+    return [
+        Row(
+            role,
+            ((attribute, value),),
+            source,
+            documents=(found, "retrieval.documents", *_FOUND) if role in _NAMING else (),
+            inputs=(asked,) if role is Role.RERANKER else (),
+            query=(asked,) if role in (*_NAMING, Role.TURN) else (),
+            answer=(found,) if role in (Role.TURN, Role.MODEL) else (),
+        )
+        for value, role in roles.items()
+    ]
+
+
+_NAMING: Final = (Role.SEARCH, Role.TOOL, Role.RERANKER)
+_TOOL_RESULT: Final = ("gen_ai.tool.call.result", "traceloop.entity.output", "output.value")
+_TOOL_INPUT: Final = ("gen_ai.tool.call.arguments", "traceloop.entity.input", "input.value")
+
+PRESETS: Final[tuple[Row, ...]] = (
+    # OpenInference: LangChain, LlamaIndex, Haystack, DSPy, OpenAI Agents.
+    Row(
+        Role.STEP,
+        (("openinference.span.kind", "CHAIN"),),
+        "openinference-instrumentation-openai-agents: a pass of the agent's loop",
+        scope="openinference.instrumentation.openai_agents",
+        span="turn",
+    ),
+    Row(
+        Role.JOINER,
+        (("openinference.span.kind", "CHAIN"),),
+        "openinference-instrumentation-haystack: DocumentJoiner and its like",
+        scope="openinference.instrumentation.haystack",
+        span="*Joiner*",
+        documents=("output.value",),
+        inputs=("input.value",),
+    ),
+    _openinference(
+        "RETRIEVER",
+        Role.SEARCH,
+        documents=("retrieval.documents", "output.value"),
+        query=("input.value",),
+    ),
+    _openinference(
+        "RERANKER",
+        Role.RERANKER,
+        documents=("reranker.output_documents", "output.value"),
+        inputs=("reranker.input_documents", "input.value"),
+        query=("reranker.query",),
+    ),
+    _openinference(
+        "TOOL",
+        Role.TOOL,
+        documents=("retrieval.documents", "output.value"),
+        query=("input.value",),
+    ),
+    _openinference("AGENT", Role.TURN, query=("input.value",), answer=("output.value",)),
+    _openinference("LLM", Role.MODEL, answer=("output.value",)),
+    _openinference("EVALUATOR", Role.EVALUATOR),
+    _openinference("", Role.OTHER),
+    # Products that send their own attributes beside, or instead of, those of GenAI.
+    *_product(
+        "langsmith.span.kind",
+        _LANGSMITH,
+        "gen_ai.completion",
+        "gen_ai.prompt",
+        retriever=Role.SEARCH,
+        tool=Role.TOOL,
+        llm=Role.MODEL,
+    ),
+    Row(Role.OTHER, (("langsmith.span.kind", ""),), _LANGSMITH),
+    *_product(
+        "langfuse.observation.type",
+        _LANGFUSE,
+        "langfuse.observation.output",
+        "langfuse.observation.input",
+        retriever=Role.SEARCH,
+        tool=Role.TOOL,
+        generation=Role.MODEL,
+        agent=Role.TURN,
+        evaluator=Role.EVALUATOR,
+    ),
+    Row(Role.OTHER, (("langfuse.observation.type", ""),), _LANGFUSE),
+    *_product(
+        "mlflow.spanType",
+        _MLFLOW,
+        "mlflow.spanOutputs",
+        "mlflow.spanInputs",
+        RETRIEVER=Role.SEARCH,
+        RERANKER=Role.RERANKER,
+        TOOL=Role.TOOL,
+        CHAT_MODEL=Role.MODEL,
+        LLM=Role.MODEL,
+        AGENT=Role.TURN,
+        EVALUATOR=Role.EVALUATOR,
+    ),
+    Row(Role.OTHER, (("mlflow.spanType", ""),), _MLFLOW),
+    # OpenLLMetry.
+    _operation(
+        "vector_db_retrieve",
+        Role.SEARCH,
+        _OPENLLMETRY,
+        documents=("traceloop.entity.output", "gen_ai.task.output"),
+        query=("traceloop.entity.input", "gen_ai.task.input"),
+    ),
+    # OpenTelemetry GenAI, Azure AI and LoongSuite.
+    _operation(
+        "retrieval",
+        Role.SEARCH,
+        documents=(*_FOUND, "traceloop.entity.output"),
+        query=_ASKED,
+    ),
+    Row(
+        Role.SEARCH,
+        ((_OPERATION, "execute_tool"), ("gen_ai.tool.type", "retriever")),
+        _AZURE,
+        documents=("gen_ai.retriever.results", "gen_ai.retrieval.documents", *_TOOL_RESULT),
+        query=(*_ASKED, "gen_ai.tool.call.arguments"),
+    ),
+    _operation("execute_tool", Role.TOOL, documents=(*_FOUND, *_TOOL_RESULT), query=_TOOL_INPUT),
+    *(
+        _operation(
+            name, Role.RERANKER, _LOONGSUITE, documents=_RERANKED, inputs=_TO_RERANK, query=_ASKED
+        )
+        for name in ("rerank", "rerank_documents")
+    ),
+    _operation("react", Role.STEP, _LOONGSUITE),
+    *(
+        _operation(name, Role.MODEL, answer=("gen_ai.output.messages",))
+        for name in ("chat", "text_completion", "generate_content", "completion")
+    ),
+    *(
+        _operation(name, Role.TURN, query=_QUESTION, answer=_TOLD)
+        for name in ("invoke_agent", "invoke_workflow")
+    ),
+    *(
+        Row(
+            role,
+            (("gen_ai.span.kind", kind),),
+            _LOONGSUITE,
+            documents=documents,
+            inputs=_TO_RERANK,
+            query=query,
+            answer=_TOLD if role in (Role.TURN, Role.MODEL) else (),
+        )
+        for kind, role, documents, query in (
+            ("RETRIEVER", Role.SEARCH, (*_FOUND, "output.value"), (*_ASKED, "input.value")),
+            ("RERANKER", Role.RERANKER, _RERANKED, _ASKED),
+            ("TOOL", Role.TOOL, _TOOL_RESULT, _TOOL_INPUT),
+            ("LLM", Role.MODEL, (), ()),
+            ("AGENT", Role.TURN, (), _QUESTION),
+            ("STEP", Role.STEP, (), ()),
+        )
+    ),
+    _traceloop(
+        "tool", Role.TOOL, documents=("traceloop.entity.output",), query=("traceloop.entity.input",)
+    ),
+    *(_traceloop(kind, Role.TURN, query=_QUESTION, answer=_TOLD) for kind in ("workflow", "agent")),
+    Row(Role.MODEL, (("llm.request.type", "chat"),), _OPENLLMETRY),
+    _operation("", Role.OTHER),
+    _traceloop("", Role.OTHER),
+)
+
+
+def mapping(
+    rows: Sequence[Row] = (),
+    conversation: Sequence[str] = (),
+    agent: Sequence[str] = (),
+    release: Sequence[str] = (),
+) -> Mapping:
+    """The presets behind further rows, and their attributes behind further ones."""
+    preset = Mapping(PRESETS)
+    return Mapping(
+        (*rows, *PRESETS),
+        (*conversation, *preset.conversation),
+        (*agent, *preset.agent),
+        (*release, *preset.release),
+    )

@@ -1,0 +1,394 @@
+"""The searches of a trace as the agent got them: the outermost, once, and after reranking."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from stream_metrics.telemetry.documents import (
+    Document,
+    Named,
+    flat,
+    in_flattened,
+    in_value,
+    named,
+    same,
+)
+from stream_metrics.telemetry.mapping import Mapping, Role
+from stream_metrics.telemetry.spans import Span, text
+from stream_metrics.telemetry.told import Told
+from stream_metrics.telemetry.tree import Tree
+
+_SEARCHING: Final = re.compile(r"(?<![a-z])search|Search|[Rr]etriev|(?<![a-z])lookup|knowledge")
+_VECTORS: Final = ("db.vector.", "db.query.embeddings", "retrieval.", "gen_ai.retrieval.")
+_OUTPUTS: Final = (
+    "output.value",
+    "traceloop.entity.output",
+    "langfuse.observation.output",
+    "mlflow.spanOutputs",
+    "gen_ai.completion",
+)
+_RUNS: Final = re.compile(r"^(vector_db_retrieve|retrieval|execute_tool|retrieve)\s+|\.\w+$")
+
+
+@dataclass(frozen=True, slots=True)
+class Got:
+    """A search with what the agent got of it.
+
+    ``span`` is the one whose results count; ``start_ns`` and ``end_ns`` are of all spans that it
+    stands for. ``before`` is what a reranker was given.
+    """
+
+    span: Span
+    start_ns: int
+    end_ns: int
+    query: str | None
+    route: str | None
+    documents: tuple[Document, ...]
+    before: tuple[Document, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """A span that makes what its turn tells uncertain."""
+
+    span: Span
+    reason: Any
+    message: str
+
+
+def searches(tree: Tree, mapping: Mapping, told: Told) -> tuple[list[Got], list[Doubt], set[str]]:
+    """The outermost searches of a trace, and the spans that cannot be used.
+
+    Third are the spans inside of which nothing else is a search.
+    """
+    spans = tree.of(Role.SEARCH, Role.TOOL)
+    names = {span.span_id: _named(span, tree) for span in spans}
+    chosen = _chosen(tree, spans, names)
+    covered = tree.marked(chosen)
+    found, doubts = [], []
+    tells = {span.span_id for span in spans if names[span.span_id].documents is not None}
+    inner = tree.around(set(chosen) | tells)
+    for span in spans:
+        outer = covered.get(span.span_id)
+        if span.span_id in chosen and outer == span.span_id:
+            one = names[span.span_id]
+            if one.problem:
+                doubts.append(Doubt(span, *one.problem))
+            else:
+                found.append(_got(span, one.documents or (), tree, mapping))
+        elif outer is not None:
+            told.nested += tree.role(span) is Role.SEARCH
+        elif span.span_id not in inner:
+            doubts += _without_documents(span, names[span.span_id], tree, covered)
+    doubts += _unrecognised(tree, covered, inner)
+    return found, doubts, set(covered)
+
+
+def _named(span: Span, tree: Tree) -> Named:
+    row = tree.rows[span.span_id]
+    found = named(span, row.documents, strict=row.role is Role.TOOL)
+    if found.documents is None and row.role is Role.SEARCH and span.failed:
+        return Named(())  # it found nothing, and did not hide it
+    return found
+
+
+def _chosen(tree: Tree, spans: Sequence[Span], names: dict[str, Named]) -> list[str]:
+    """The spans that are searches, the outermost among them and what is inside of these."""
+    models = tree.around(span.span_id for span in tree.of(Role.MODEL))
+    tools = {span.span_id for span in spans if tree.role(span) is Role.TOOL}
+    names_some = {
+        id
+        for id, one in names.items()
+        if one.documents or (id not in tools and (one.documents is not None or _cut(one)))
+    }
+    inside = tree.around(names_some)
+    calls = {
+        tree.by_id[id].name for id in tools & names_some
+    }  # a tool that found something once is a search when it finds nothing
+    chosen = []
+    for span in spans:
+        id, one = span.span_id, names[span.span_id]
+        if id in tools:
+            empty = one.documents == () and (span.name in calls or _SEARCHING.search(span.name))
+            if (one.documents or empty or (_cut(one) and span.name in calls)) and not (
+                id in models and id in inside
+            ):
+                chosen.append(id)
+        elif id in names_some and (
+            one.documents or _cut(one) or id not in inside or not span.failed
+        ):
+            chosen.append(id)
+    return chosen
+
+
+def _cut(one: Named) -> bool:
+    return one.problem is not None and one.problem[0] == "truncated"
+
+
+def _without_documents(
+    span: Span, one: Named, tree: Tree, covered: dict[str, str]
+) -> Iterable[Doubt]:
+    """What is uncertain of a span that names no documents, and has no search inside."""
+    if tree.role(span) is Role.SEARCH:
+        if any(tree.role(outer) is Role.SEARCH for outer in list(tree.line(span))[1:]):
+            return  # the outermost is told of
+        reason, message = one.problem or (
+            "content_off",
+            "it names no documents, not even that there were none",
+        )
+        if span.dropped_attributes and reason == "content_off":
+            reason, message = (
+                "truncated",
+                "its documents are among the attributes that were dropped",
+            )
+        yield Doubt(span, reason, message)
+    elif one.problem and one.problem[0] == "truncated" and _is_search_tool(span):
+        yield Doubt(span, *one.problem)
+    elif _is_search_tool(span) and not span.failed:
+        yield Doubt(
+            span,
+            "content_off" if one.problem else "unrecognised",
+            f"the tool's result has no documents; it has {_attributes(span)}",
+        )
+
+
+def _is_search_tool(span: Span) -> bool:
+    name = span.text("gen_ai.tool.name", "tool.name", "traceloop.entity.name") or span.name
+    return _SEARCHING.search(name) is not None
+
+
+def _unrecognised(tree: Tree, covered: dict[str, str], inner: set[str]) -> Iterable[Doubt]:
+    """Spans that look like searches, which no row takes for one."""
+    for span in tree.ordered:
+        id = span.span_id
+        if tree.role(span) not in (None, Role.OTHER) or id in covered or id in inner:
+            continue
+        if id in tree.ignored or span.failed:
+            continue
+        vectors = any(name.startswith(_VECTORS) for name in span.attributes)
+        if tree.role(span) is not None:
+            vectors = False
+        if vectors or (_SEARCHING.search(span.name) and _holds_documents(span)):
+            yield Doubt(
+                span,
+                "unrecognised",
+                f"{span.name!r} looks like a search; it has {_attributes(span)}",
+            )
+
+
+def _holds_documents(span: Span) -> bool:
+    for name in _OUTPUTS:
+        value = span.value(name)
+        if in_value(value, True):
+            return True
+        inner = flat(value)
+        if isinstance(inner, dict) and any(in_value(one, True) for one in inner.values()):
+            return True
+    return False
+
+
+def _attributes(span: Span) -> str:
+    names = sorted({re.sub(r"\.\d+\..*", ".N", name) for name in span.attributes})
+    return ", ".join(names[:20]) + (", …" if len(names) > 20 else "") if names else "no attributes"
+
+
+def _got(span: Span, documents: Iterable[Document], tree: Tree, mapping: Mapping) -> Got:
+    query = _query(span, tree.rows[span.span_id].query)
+    return Got(
+        span,
+        span.start_ns,
+        max(span.start_ns, span.end_ns),
+        query,
+        _route(span, tree, mapping),
+        tuple(documents),
+    )
+
+
+def _query(span: Span, names: Iterable[str]) -> str | None:
+    """What was searched for: a text, or an argument of an object with a usual name."""
+    for name in names:
+        found = span.text(name)
+        if found is None:
+            continue
+        value = flat(found) if found.lstrip().startswith(("{", '"')) else found
+        for _ in range(3):
+            if not isinstance(value, dict):
+                break
+            value = next(
+                (
+                    value[key]
+                    for key in (
+                        "query",
+                        "query_str",
+                        "query_bundle",
+                        "input",
+                        "inputs",
+                        "question",
+                        "q",
+                        "search_query",
+                        "str_or_query_bundle",
+                    )
+                    if value.get(key)
+                ),
+                next((one for one in value.values() if len(value) == 1), None),
+            )
+        if (asked := text(value)) is not None:
+            return asked
+    return None
+
+
+def _route(span: Span, tree: Tree, mapping: Mapping) -> str | None:
+    """The data source, else the tool's name, else the retriever's."""
+    for one in tree.line(span):
+        if found := one.text(*mapping.route):
+            return _short(found)
+        if tree.role(one) is Role.TURN:
+            break
+    for one in tree.line(span):
+        if tree.role(one) is Role.TOOL:
+            return _short(one.text(*mapping.tool) or _RUNS.sub("", one.name))
+        if tree.role(one) is Role.TURN:
+            break
+    name = _RUNS.sub("", span.name)
+    return None if name in ("retrieval", "retrieve", "") else _short(name)
+
+
+def _short(name: str) -> str | None:
+    return name if 0 < len(name) <= 64 else None
+
+
+def merged(
+    tree: Tree, found: list[Got], told: Told, preferred: frozenset[str]
+) -> tuple[list[Got], list[Doubt], list[tuple[str, str]]]:
+    """Searches that two instrumentations told as one; the pairs of spans that were the same."""
+    order = sorted(found, key=lambda one: (one.start_ns, one.span.span_id))
+    pairs: list[tuple[Got, Got]] = []
+    doubts: list[Doubt] = []
+    open_: list[Got] = []
+    for one in order:
+        open_ = [other for other in open_ if other.end_ns >= one.start_ns]
+        for other in open_:
+            if other.span.scope == one.span.scope or (
+                one.query and other.query and one.query != other.query
+            ):
+                continue
+            alike = _alike(other.documents, one.documents)
+            if alike:
+                pairs.append((other, one))
+            elif alike is None and one.query and one.query == other.query:
+                message = (
+                    f"{other.span.scope} and {one.span.scope} tell a search that does not compare"
+                )
+                doubts.append(Doubt(one.span, "two_scopes", message))
+        open_.append(one)
+    score: Counter[str] = Counter()
+    for both in pairs:
+        for one in both:
+            score[one.span.scope] += sum(document.signals for document in one.documents)
+    left: dict[str, Got] = {one.span.span_id: one for one in found}
+    taken: set[str] = set()
+    same_spans = []
+    for both in pairs:
+        if any(one.span.span_id in taken for one in both):
+            continue
+        keep, drop = sorted(both, key=lambda one: (-score[one.span.scope], one.span.scope))
+        kept = left[keep.span.span_id]
+        left[keep.span.span_id] = replace(
+            kept,
+            query=kept.query or drop.query,
+            documents=tuple(
+                mine.filled(its) for mine, its in zip(kept.documents, drop.documents, strict=True)
+            ),
+        )
+        del left[drop.span.span_id]
+        taken |= {drop.span.span_id, keep.span.span_id}
+        same_spans.append((keep.span.span_id, drop.span.span_id))
+        told.duplicate += 1
+    return list(left.values()), doubts, same_spans
+
+
+def _alike(some: Sequence[Document], others: Sequence[Document]) -> bool | None:
+    if len(some) != len(others):
+        return False
+    each = [same(one, other) for one, other in zip(some, others, strict=True)]
+    return False if False in each else None if None in each else True
+
+
+def reranked(
+    tree: Tree, mapping: Mapping, found: list[Got], covered: set[str], told: Told
+) -> tuple[list[Got], list[Doubt]]:
+    """The searches of one turn, with those whose results were reranked or joined replaced."""
+    doubts: list[Doubt] = []
+    spans = [span for span in tree.of(Role.RERANKER, Role.JOINER) if span.span_id not in covered]
+    outermost = tree.marked(span.span_id for span in spans)
+    ids = {one.span.span_id for one in found}
+    for span in sorted(spans, key=lambda span: (span.start_ns, span.span_id)):
+        if outermost[span.span_id] != span.span_id:
+            continue
+        row = tree.rows[span.span_id]
+        output = named(span, row.documents)
+        inputs = _inputs(span, row.inputs)
+        if output.problem or output.documents is None or inputs is None:
+            reason, message = output.problem or (
+                "truncated" if span.dropped_attributes else "content_off",
+                "it names no documents that went in, or none that came out",
+            )
+            doubts.append(Doubt(span, reason, message))
+            continue
+        before = [one for one in found if one.end_ns <= span.start_ns and one.span.span_id in ids]
+        before.sort(key=lambda one: (-one.end_ns, -one.start_ns, one.span.span_id))
+        left, used = list(inputs), []
+        for one in before:
+            rest = [given for given in left if not any(same(given, its) for its in one.documents)]
+            if len(rest) < len(left):
+                left = rest
+                used.append(one)
+            if not left:
+                break
+        if left or (not used and output.documents):
+            doubts.append(
+                Doubt(span, "unrecognised", "no search that is told returned what it was given")
+            )
+            continue
+        used_ids = {one.span.span_id for one in used}
+        found = [one for one in found if one.span.span_id not in used_ids]
+        told.reranked += len(used)
+        known = [document for one in used for document in one.documents]
+        routes = {one.route for one in used}
+        found.append(
+            Got(
+                span,
+                min([one.start_ns for one in used], default=span.start_ns),
+                max(span.start_ns, span.end_ns),
+                _query(span, row.query) or next((one.query for one in used if one.query), None),
+                routes.pop() if len(routes) == 1 else None,
+                tuple(_completed(document, known) for document in output.documents),
+                tuple(inputs) if row.role is Role.RERANKER else None,
+            )
+        )
+        ids = {one.span.span_id for one in found}
+    return found, doubts
+
+
+def _inputs(span: Span, names: Iterable[str]) -> list[Document] | None:
+    for name in names:
+        value = span.value(name)
+        one = in_value(flat(value)) if value is not None else in_flattened(span, name)
+        if isinstance(one, list):
+            return one
+    return None
+
+
+def _completed(document: Document, known: Iterable[Document]) -> Document:
+    """With what the search said of it, where a reranker leaves that out."""
+    match = next((one for one in known if same(document, one)), None)
+    return document if match is None else document.filled(replace(match, score=None))
+
+
+def baseline_rank(document: Document, before: Sequence[Document] | None) -> int | None:
+    """The document's place among what a reranker was given, from 1."""
+    return next((rank for rank, one in enumerate(before or (), 1) if same(document, one)), None)

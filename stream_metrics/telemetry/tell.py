@@ -1,0 +1,424 @@
+"""What one trace tells: its turns, their iterations and searches, and what cannot be used.
+
+Pure: the same spans tell the same, in whichever order they came and however often.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from stream_metrics.events.decode import EARLIEST_US, LATEST_US
+from stream_metrics.telemetry.documents import Document, parsed
+from stream_metrics.telemetry.iterations import Call, Placed, by_models, by_steps, by_time
+from stream_metrics.telemetry.mapping import Mapping, Role
+from stream_metrics.telemetry.searches import Doubt, Got, baseline_rank, merged, reranked, searches
+from stream_metrics.telemetry.spans import Span, text
+from stream_metrics.telemetry.texts import answer_of, question_of
+from stream_metrics.telemetry.told import Result, Search, Told, Turn
+from stream_metrics.telemetry.tree import Tree, kind, unrepeated
+
+MOST_RESULTS: Final = 2_000
+LONGEST_ID: Final = 128
+LONGEST_NAME: Final = 64
+LONGEST_DOC_ID: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How traces are told.
+
+    Attributes:
+        turn: Whether spans are turns where there are such, or always the whole trace.
+        content: Whether queries, titles, texts, questions and answers are told.
+        scopes: The instrumentation scopes that count; all, if there are none.
+        missing_parents: Whether a span whose parent is not there makes the trace incomplete, or
+            counts as a root.
+        require_conversation: Whether a trace without a conversation is refused, or is one itself.
+        max_spans: Of how many different spans a trace is still told.
+    """
+
+    turn: Literal["span", "trace"] = "span"
+    content: bool = True
+    scopes: frozenset[str] = frozenset()
+    missing_parents: Literal["refuse", "root"] = "refuse"
+    require_conversation: bool = False
+    max_spans: int = 100_000
+
+
+DEFAULT: Final = Options()
+
+
+def tell(spans: Iterable[Span], mapping: Mapping, options: Options = DEFAULT) -> Told:
+    """What the spans of one trace tell; never raises on what they hold."""
+    given = list(spans)
+    told = Told(next((span.trace_id for span in given), ""))
+    kept = unrepeated(span for span in given if span.trace_id and span.span_id)
+    for span in given:
+        if not (span.trace_id and span.span_id):
+            told.refuse(
+                "bad_id", span.span_id, "the span has no trace id or no span id of the right length"
+            )
+    told.spans = len(kept)
+    told.repeated = len(given) - told.spans - told.refused["bad_id"]
+    told.kinds = Counter(kind(span) for span in kept)
+    if len(kept) > options.max_spans:
+        told.refuse(
+            "too_large", "", f"the trace has {len(kept):,} spans, more than {options.max_spans:,}"
+        )
+        return told
+    tree = Tree(kept, mapping, options.scopes)
+    for span in tree.circular:
+        told.refuse("cycle", span.span_id, "the span is inside of itself")
+    if options.missing_parents == "refuse":
+        for span in tree.missing:
+            told.refuse("incomplete", span.span_id, f"its parent {span.parent_id} never came")
+        if tree.missing:
+            return told
+    if not tree.circular and kept:
+        _tell(tree, mapping, options, told)
+    return told
+
+
+def _tell(tree: Tree, mapping: Mapping, options: Options, told: Told) -> None:
+    found, doubts, covered = searches(tree, mapping, told)
+    found, more, pairs = merged(tree, found, told, options.scopes)
+    doubts += more
+    turns, of_turn = _turns(tree, found, pairs, options)
+    got: dict[str, list[Got]] = {id: [] for id in (_MISSED, *turns)}
+    unsure: dict[str, list[Doubt]] = {id: [] for id in (_MISSED, *turns)}
+    for one in found:
+        got[of_turn.get(one.span.span_id, _MISSED)].append(one)
+    for doubt in doubts:
+        unsure[of_turn.get(doubt.span.span_id, _MISSED)].append(doubt)
+    for one in got[_MISSED]:
+        told.refuse("outside_turn", one.span.span_id, "the search is outside of the trace's turns")
+    for doubt in unsure[_MISSED]:
+        told.refuse(doubt.reason, doubt.span.span_id, doubt.message)
+    done: dict[tuple[str, int], Turn] = {}
+    rest = _Rest(tree, mapping, options, told, covered, of_turn)
+    for id, span in turns.items():
+        turn = rest.turn(id, span, got[id], unsure[id])
+        if turn is None:
+            continue
+        key = (turn.conversation, turn.number)
+        if key in done:
+            told.refuse("turn_conflict", id, f"it begins with {done[key].span_id}")
+            continue
+        done[key] = turn
+    told.turns = tuple(done[key] for key in sorted(done, key=lambda key: (key[1], key[0])))
+    scoped = {one.span.span_id: one.span for one in rest.used}
+    told.scopes = frozenset(
+        (text(span.resource.get("service.name")) or "", span.scope) for span in scoped.values()
+    )
+
+
+_MISSED: Final = ""
+
+
+def _turns(
+    tree: Tree, found: Sequence[Got], pairs: Sequence[tuple[str, str]], options: Options
+) -> tuple[dict[str, Span | None], dict[str, str]]:
+    """The turns by their spans' ids, in order of start, and of each span the turn it is of.
+
+    Without turn spans the trace is the turn, under the id of its first span. Turn spans of two
+    instrumentations that overlap, and have the same searches or none, are one turn.
+    """
+    first = min(tree.ordered, key=lambda span: (span.start_ns, span.span_id))
+    of_turn = (
+        tree.marked(span.span_id for span in tree.of(Role.TURN)) if options.turn == "span" else {}
+    )
+    if not of_turn:
+        return {first.span_id: None}, {span.span_id: first.span_id for span in tree.ordered}
+    spans = sorted(
+        (tree.by_id[id] for id in set(of_turn.values())),
+        key=lambda span: (span.start_ns, span.span_id),
+    )
+    busy = {of_turn[one.span.span_id] for one in found if one.span.span_id in of_turn}
+    met = {(of_turn.get(one), of_turn.get(other)) for one, other in pairs}
+    stands_for: dict[str, str] = {}
+    kept: list[Span] = []
+    for span in spans:
+        for other in kept:
+            if other.scope == span.scope or other.end_ns < span.start_ns:
+                continue
+            both = (other.span_id, span.span_id)
+            if both in met or both[::-1] in met or not (set(both) <= busy):
+                stands_for[span.span_id] = other.span_id
+                break
+        else:
+            kept.append(span)
+    members = {id: stands_for.get(turn, turn) for id, turn in of_turn.items()}
+    return {span.span_id: span for span in kept}, members
+
+
+class _Rest:
+    """What is needed to tell the turns of a trace."""
+
+    def __init__(
+        self,
+        tree: Tree,
+        mapping: Mapping,
+        options: Options,
+        told: Told,
+        covered: set[str],
+        of_turn: dict[str, str],
+    ) -> None:
+        self._tree, self._mapping, self._options = tree, mapping, options
+        self._told, self._covered = told, covered
+        self.used: list[Got] = []
+        self._members: dict[str, list[Span]] = {}
+        for span in tree.ordered:
+            self._members.setdefault(of_turn.get(span.span_id, _MISSED), []).append(span)
+        self._conversations: dict[str, str | None] = {}
+        self._agents: dict[str, str | None] = {}
+        self._releases: dict[str, str | None] = {}
+        for span in tree.ordered:
+            for names, inherited in (
+                (mapping.conversation, self._conversations),
+                (mapping.agent, self._agents),
+                (mapping.release, self._releases),
+            ):
+                own = _said(span, names, LONGEST_NAME if names is not mapping.conversation else 0)
+                inherited[span.span_id] = own or inherited.get(span.parent_id)
+        self._named = {name for span in tree.ordered if (name := _said(span, mapping.conversation))}
+
+    def turn(
+        self, id: str, span: Span | None, found: list[Got], doubts: list[Doubt]
+    ) -> Turn | None:
+        """One turn, or None if there is none to tell."""
+        members = self._members.get(id, [])
+        inside = {one.span_id for one in members}
+        hidden = self._covered | {
+            one.span_id for one in self._tree.by_id.values() if one.span_id not in inside
+        }
+        found, more = reranked(self._tree, self._mapping, found, hidden, self._told)
+        doubts = [*doubts, *more, *self._unusable(found), *self._untimely(members, found)]
+        for doubt in doubts:
+            self._told.refuse(doubt.reason, doubt.span.span_id, doubt.message)
+        if doubts:
+            return None
+        skipped = not found and span is not None and self._answered(span, members)
+        if not found and not skipped:
+            return None
+        place = self._tree.by_id[id]
+        conversation = self._conversation(place, found)
+        if conversation is None:
+            return None
+        self.used += found
+        numbers, inferred = self._iterations(members, found)
+        order = sorted(
+            found, key=lambda one: (numbers[one.span.span_id], one.start_ns, one.span.span_id)
+        )
+        ordinals: Counter[int] = Counter()
+        told = []
+        multiple = _shared_addresses(found)
+        for one in order:
+            number = numbers[one.span.span_id]
+            told.append(
+                Search(
+                    one.span.span_id,
+                    one.span.start_ns,
+                    number,
+                    ordinals[number],
+                    one.query if self._options.content else None,
+                    one.route,
+                    self._agent(one.span, span),
+                    self._release(one.span),
+                    tuple(
+                        Result(
+                            document,
+                            doc_id(document, multiple),
+                            baseline_rank(document, one.before),
+                        )
+                        for document in one.documents
+                    ),
+                )
+            )
+            ordinals[number] += 1
+        texts = self._options.content
+        row = self._tree.rows.get(id)
+        return Turn(
+            conversation,
+            place.start_ns // 1000,
+            id,
+            tuple(told),
+            inferred,
+            skipped,
+            self._agent(place, span),
+            self._release(place),
+            self._answer(span, members, found) if texts else None,
+            question_of(span, row.query)
+            if texts and span is not None and row is not None
+            else None,
+        )
+
+    def _unusable(self, found: Sequence[Got]) -> Iterable[Doubt]:
+        multiple = _shared_addresses(found)
+        for one in found:
+            if len(one.documents) > MOST_RESULTS:
+                yield Doubt(one.span, "too_large", f"it has more than {MOST_RESULTS:,} documents")
+                continue
+            for rank, document in enumerate(one.documents, 1):
+                if doc_id(document, multiple) is None and _address(document, multiple) is None:
+                    message = f"document {rank} has no id, no address of its own and no usable text"
+                    yield Doubt(one.span, "no_identity", message)
+                    break
+
+    def _untimely(self, members: Sequence[Span], found: Sequence[Got]) -> Iterable[Doubt]:
+        """Spans with times that cannot be, if what they tell depends on these."""
+        if not found:
+            return
+        for span in members:
+            if self._tree.role(span) in (None, Role.OTHER, Role.EVALUATOR) and span.parent_id:
+                continue
+            if not EARLIEST_US <= span.start_ns // 1000 <= LATEST_US:
+                yield Doubt(span, "time_out_of_range", f"it starts {span.start_ns} ns after 1970")
+
+    def _answered(self, span: Span, members: Sequence[Span]) -> bool:
+        if not EARLIEST_US <= span.start_ns // 1000 <= LATEST_US:
+            return False
+        if any(self._tree.role(one) is Role.MODEL and not one.failed for one in members):
+            return True
+        return answer_of(span, ("gen_ai.output.messages",)) is not None
+
+    def _conversation(self, place: Span, found: Sequence[Got]) -> str | None:
+        """The turn's conversation; None if that cannot be said, and then it is refused."""
+        nearest = (self._conversations[one.span.span_id] for one in found)
+        said = {name for name in nearest if name is not None}
+        own = self._conversations[place.span_id]
+        said = said or ({own} if own is not None else self._named)
+        problem = None
+        if len(said) > 1:
+            problem = f"its spans name {len(said)} conversations"
+        elif not said and self._options.require_conversation:
+            problem = "no span of the trace names a conversation"
+        elif said and len(next(iter(said))) > LONGEST_ID:
+            problem = f"the conversation's name is longer than {LONGEST_ID} characters"
+        if problem is not None:
+            self._told.refuse("no_conversation", place.span_id, problem)
+            return None
+        return next(iter(said), None) or place.trace_id
+
+    def _agent(self, span: Span, turn: Span | None) -> str | None:
+        found = self._agents[span.span_id] or (text(turn.name) if turn is not None else None)
+        service = text(span.resource.get("service.name"))
+        if service is not None and service.startswith("unknown_service"):
+            service = None
+        return _short(found) or _short(service)
+
+    def _release(self, span: Span) -> str | None:
+        found = self._releases[span.span_id] or text(span.resource.get("service.version"))
+        return _short(found)
+
+    def _answer(
+        self, span: Span | None, members: Sequence[Span], found: Sequence[Got]
+    ) -> str | None:
+        """What the turn's span says, else its last model call after all searches."""
+        row = self._tree.rows.get(span.span_id) if span is not None else None
+        if span is not None and row is not None and (said := answer_of(span, row.answer)):
+            return said
+        models = [one for one in members if self._tree.role(one) is Role.MODEL]
+        last = max(models, key=lambda one: (one.end_ns, one.span_id), default=None)
+        if last is None or any(one.end_ns > last.start_ns for one in found):
+            return None
+        return answer_of(last, self._tree.rows[last.span_id].answer)
+
+    def _iterations(
+        self, members: Sequence[Span], found: Sequence[Got]
+    ) -> tuple[dict[str, int], bool]:
+        """The iteration of each search, and whether only time decided them."""
+        roles = (Role.TOOL, Role.SEARCH, Role.STEP)
+        around: dict[str, tuple[str, ...]] = {}
+        steps: dict[str, str] = {}
+        for one in found:
+            line = list(self._tree.line(one.span))[1:]
+            around[one.span.span_id] = tuple(
+                outer.span_id for outer in line if self._tree.role(outer) in roles[:2]
+            )
+            step = next((outer for outer in line if self._tree.role(outer) is Role.STEP), None)
+            if step is not None:
+                steps[one.span.span_id] = step.span_id
+        placed = [
+            Placed(
+                one.span.span_id,
+                one.start_ns,
+                one.end_ns,
+                around[one.span.span_id],
+                steps.get(one.span.span_id),
+            )
+            for one in found
+        ]
+        if placed and len(steps) == len(placed):
+            starts = {step: self._tree.by_id[step].start_ns for step in steps.values()}
+            return by_steps(placed, starts), False
+        last = max((one.start_ns for one in placed), default=0)
+        calls = []
+        for span in members:
+            if self._tree.role(span) is Role.MODEL and span.start_ns <= last:
+                line = list(self._tree.line(span))[1:]
+                inside = next((o.span_id for o in line if self._tree.role(o) in roles[:2]), None)
+                calls.append(Call(span.start_ns, inside))
+        if calls:
+            return by_models(placed, calls), False
+        return by_time(placed), len(placed) > 1
+
+
+def doc_id(document: Document, shared: frozenset[str] = frozenset()) -> str | None:
+    """Under which id a document is known: its own, else a digest of its text, if that decides.
+
+    Two chunks of a page share its address, so that a text is the better evidence unless the
+    address is the document's own, and in ``shared`` are those that two texts have.
+    """
+    if document.id is not None:
+        return document.id if len(document.id) <= LONGEST_DOC_ID else _digest(document.id)
+    if document.text is not None and (document.url is None or document.url in shared):
+        return _digest(document.text)
+    return None
+
+
+def _address(document: Document, shared: frozenset[str]) -> str | None:
+    found = document.url or document.page
+    return None if found in shared else found
+
+
+def _shared_addresses(found: Sequence[Got]) -> frozenset[str]:
+    """Addresses that stand for several documents, as one search returned them more than once."""
+    shared: set[str] = set()
+    for one in found:
+        seen: dict[str, Any] = {}
+        for document in one.documents:
+            place = document.url or document.page
+            if document.id is None and place is not None:
+                if place in seen and (document.text is None or seen[place] != document.text):
+                    shared.add(place)
+                seen[place] = document.text
+    return frozenset(shared)
+
+
+def _digest(value: str) -> str:
+    return "sha256:" + hashlib.sha256(value.strip().encode(errors="surrogatepass")).hexdigest()
+
+
+def _short(name: str | None) -> str | None:
+    return name if name is not None and len(name) <= LONGEST_NAME else None
+
+
+def _said(span: Span, names: Iterable[str], longest: int = 0) -> str | None:
+    """The first of the names that says something; behind a colon one in an attribute's JSON."""
+    for name in names:
+        attribute, colon, part = name.partition(":")
+        value = span.attributes.get(attribute)
+        if colon and isinstance(value, str):
+            value = parsed(value)
+        if colon:
+            value = value.get(part) if isinstance(value, dict) else None
+        elif isinstance(value, str) and len(value) > 2 and value[0] == value[-1] == '"':
+            value = value[1:-1]  # a text that a product wrote as JSON
+        found = text(value)
+        if found is not None and (not longest or len(found) <= longest):
+            return found
+    return None

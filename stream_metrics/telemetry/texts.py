@@ -1,0 +1,94 @@
+"""Questions and answers in the forms in which frameworks record them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from stream_metrics.telemetry.documents import DEEPEST, parsed
+from stream_metrics.telemetry.spans import Span, text
+
+_ANSWERS: Final = frozenset({"ai", "assistant", "AIMessage"})
+_QUESTIONS: Final = frozenset({"human", "user", "HumanMessage"})
+_ANSWER_NAMES: Final = ("answer", "final_answer", "response", "output", "outputs", "text")
+_QUESTION_NAMES: Final = ("question", "query", "input", "inputs", "user_input", "query_str")
+
+
+def answer_of(span: Span, names: Iterable[str]) -> str | None:
+    """What was answered; of several messages the last of a model. None if it is not recorded."""
+    return _first(span, names, _ANSWERS, _ANSWER_NAMES)
+
+
+def question_of(span: Span, names: Iterable[str]) -> str | None:
+    """What was asked; of several messages the last of a person. None if it is not recorded."""
+    return _first(span, names, _QUESTIONS, _QUESTION_NAMES)
+
+
+def _first(
+    span: Span, names: Iterable[str], roles: frozenset[str], keys: tuple[str, ...]
+) -> str | None:
+    for name in names:
+        value = span.value(name)
+        found = _text(value, roles, keys, 0)
+        if found is not None:
+            return found
+    return None
+
+
+def _text(value: Any, roles: frozenset[str], keys: tuple[str, ...], depth: int) -> str | None:
+    if depth > DEEPEST:
+        return None
+    if isinstance(value, str):
+        if value.lstrip().startswith(("{", "[", '"')):
+            inner = parsed(value)
+            if inner is not None and not isinstance(inner, (int, float)):
+                return _text(inner, roles, keys, depth + 1)
+        return text(value)
+    if isinstance(value, list):
+        return _last_message(value, roles, depth)
+    if not isinstance(value, dict):
+        return None
+    if (of_role := _message(value, roles)) is not None:
+        return of_role
+    generations = value.get("generations")
+    while isinstance(generations, list) and generations:
+        generations = generations[-1]
+    if isinstance(generations, dict):
+        return text(generations.get("text"))
+    if isinstance(value.get("messages"), list):
+        return _last_message(value["messages"], roles, depth)
+    for name in keys:
+        if value.get(name) is not None and (found := _text(value[name], roles, keys, depth + 1)):
+            return found
+    return None
+
+
+def _last_message(value: list[Any], roles: frozenset[str], depth: int) -> str | None:
+    for one in reversed(value):
+        if isinstance(one, list):
+            found = _last_message(one, roles, depth + 1) if depth < DEEPEST else None
+        else:
+            found = _message(one, roles)
+        if found is not None:
+            return found
+    return None
+
+
+def _message(value: Any, roles: frozenset[str]) -> str | None:
+    """The text of a message, if it is of one of the roles."""
+    if not isinstance(value, dict):
+        return None
+    inner = value.get("kwargs") if value.get("type") == "constructor" else value.get("data")
+    if isinstance(inner, dict):
+        value = {"role": value.get("role") or value.get("type"), **inner}
+    if not {value.get("role"), value.get("type")} & roles:
+        return None
+    content = value.get("content", value.get("parts"))
+    if isinstance(content, list):
+        parts = [
+            part.get("text") or part.get("content")
+            for part in content
+            if isinstance(part, dict) and part.get("type", "text") == "text"
+        ]
+        content = "\n".join(part for part in parts if isinstance(part, str))
+    return text(content)

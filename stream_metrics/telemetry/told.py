@@ -1,0 +1,152 @@
+"""What a trace tells, as plain data."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from stream_metrics.telemetry.documents import Document
+
+REFUSED_LISTED: Final = 100
+
+Reason = Literal[
+    "no_identity",
+    "truncated",
+    "content_off",
+    "no_conversation",
+    "incomplete",
+    "unrecognised",
+    "two_scopes",
+    "cycle",
+    "bad_id",
+    "time_out_of_range",
+    "outside_turn",
+    "turn_conflict",
+    "too_large",
+]
+
+HELP: Final[dict[Reason, str]] = {
+    "no_identity": "record ids or texts of documents in the instrumentation",
+    "truncated": "raise OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT and OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT",
+    "content_off": "let the instrumentation record the documents that were found",
+    "no_conversation": "set `otlp.conversation` to the attribute that names the conversation",
+    "incomplete": "raise `bridge.settle`, or set `otlp.missing_parents` to root where the spans "
+    "above are not exported",
+    "unrecognised": "add a row to `otlp.rows` that says what these spans are",
+    "two_scopes": "name the instrumentation scope that counts in `otlp.scopes`",
+    "cycle": "correct the sender: each span is inside of itself",
+    "bad_id": "correct the sender: trace ids have 16 bytes and span ids 8",
+    "time_out_of_range": "correct the sender's clock; times are nanoseconds since 1970",
+    "outside_turn": "set `otlp.turn` to trace, or add a row to `otlp.rows` for the turn's span",
+    "turn_conflict": "correct the sender: two turns of a conversation begin in one microsecond",
+    "too_large": "raise `otlp.max_spans`, or end traces earlier",
+}
+"""What would help against each reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A span or turn that was set aside."""
+
+    reason: Reason
+    trace_id: str
+    span_id: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A document as the agent got it; ``baseline_rank`` is its place before reranking, from 1."""
+
+    document: Document
+    doc_id: str | None
+    baseline_rank: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A search of a turn. Iterations count from 1, places in an iteration from 0."""
+
+    span_id: str
+    start_ns: int
+    iteration: int
+    ordinal: int
+    query: str | None
+    route: str | None
+    agent: str | None
+    release: str | None
+    results: tuple[Result, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One answer of the agent.
+
+    Attributes:
+        number: The start of its span, or of the trace, in Unix microseconds.
+        span_id: Its span; without one the first span of the trace.
+        searches: By iteration and place in it.
+        iterations_inferred: Whether only time told its iterations apart.
+        skipped: Whether a model answered without a search.
+        answer, question: Where they were recorded, and texts are wanted.
+    """
+
+    conversation: str
+    number: int
+    span_id: str
+    searches: tuple[Search, ...]
+    iterations_inferred: bool
+    skipped: bool
+    agent: str | None
+    release: str | None
+    answer: str | None = None
+    question: str | None = None
+
+
+@dataclass(slots=True)
+class Told:
+    """All that a trace tells.
+
+    Attributes:
+        turns: By number, then conversation.
+        refusals: The first of what was set aside; ``refused`` counts all by reason.
+        scopes: Pairs of service and instrumentation scope of which searches were told.
+        kinds: How many spans there were of each kind, as a person would name it.
+        spans, repeated: How many different spans there were, and how many came again.
+        nested, duplicate, reranked: Searches that are parts of others, that another
+            instrumentation told too, and whose place a reranker or joiner took.
+    """
+
+    trace_id: str
+    turns: tuple[Turn, ...] = ()
+    refusals: list[Refusal] = field(default_factory=list)
+    refused: Counter[Reason] = field(default_factory=Counter)
+    scopes: frozenset[tuple[str, str]] = frozenset()
+    kinds: Counter[str] = field(default_factory=Counter)
+    spans: int = 0
+    repeated: int = 0
+    nested: int = 0
+    duplicate: int = 0
+    reranked: int = 0
+
+    def refuse(self, reason: Reason, span_id: str, message: str) -> None:
+        """Note what was set aside."""
+        self.refused[reason] += 1
+        if len(self.refusals) < REFUSED_LISTED:
+            self.refusals.append(Refusal(reason, self.trace_id, span_id, message))
+
+
+def rivals(scopes: frozenset[tuple[str, str]]) -> dict[str, list[str]]:
+    """Services of which several instrumentations told searches, by name, with these.
+
+    In traces of their own their searches cannot be told from further ones, so that somebody must
+    say which scope counts.
+
+    >>> rivals(frozenset({("a", "x"), ("a", "y"), ("b", "x")}))
+    {'a': ['x', 'y']}
+    """
+    found: dict[str, list[str]] = {}
+    for service, scope in sorted(scopes):
+        found.setdefault(service, []).append(scope)
+    return {service: each for service, each in found.items() if len(each) > 1}
