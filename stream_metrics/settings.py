@@ -54,6 +54,7 @@ from stream_metrics.statistics.comparison import TEST_RESAMPLES, Test
 from stream_metrics.statistics.intervals import CONFIDENCE, RESAMPLES, Method
 from stream_metrics.statistics.resampling import SEED
 from stream_metrics.statistics.several import ALPHA, Correction
+from stream_metrics.telemetry.mapping import Role
 
 NO_DIGEST_KEY: Final = (
     "the digest key is empty, so anyone who can read Redis could check whether a guessed text is "
@@ -395,37 +396,54 @@ class DedupSettings(_Part):
         )
 
 
-class OtlpSettings(_Part):
-    """Which attributes of OTLP spans are read; of a list, the first that is present."""
+class OtlpRow(_Part):
+    """Spans of one kind, and what they are."""
 
-    retrievals: tuple[str, ...] = (
-        "openinference.span.kind=RETRIEVER",
-        "gen_ai.operation.name=retrieval",
-    )
-    """Which spans are searches, as attribute=value."""
-    conversation: tuple[str, ...] = ("session.id", "gen_ai.conversation.id")
-    """The conversation, from the span or its resource; without one, a trace is a conversation."""
-    agent: tuple[str, ...] = ("gen_ai.agent.name", "agent.name")
-    """The agent, from the span or its resource."""
-    release: tuple[str, ...] = ("service.version",)
-    """The release, from the span or its resource."""
-    query: tuple[str, ...] = ("gen_ai.retrieval.query.text", "input.value")
-    """The query."""
-    documents: tuple[str, ...] = ("retrieval.documents", "gen_ai.retrieval.documents")
-    """The documents found: a list, JSON, or flattened attributes that begin with this name."""
+    role: Role
+    """What they are: a search, a tool, a reranker, a turn and so on."""
+    when: dict[str, str] = {}
+    """Attributes with their values, of which a span must have all; an empty value is any."""
+    scope: str = ""
+    """How the name of the instrumentation scope begins."""
+    span: str = "*"
+    """A pattern for the name of the span."""
+    documents: tuple[str, ...] = ()
+    """Attributes with the documents that were found: a list, JSON, or flattened attributes."""
+    inputs: tuple[str, ...] = ()
+    """The same of what a reranker was given."""
+    query: tuple[str, ...] = ()
+    """Attributes with the query, or with the question of a turn."""
+    answer: tuple[str, ...] = ()
+    """Attributes with the answer of a turn or model call."""
+
+
+class OtlpSettings(_Part):
+    """How OTLP traces are read, beyond the conventions that are known."""
+
+    rows: tuple[OtlpRow, ...] = ()
+    """What spans are that the known conventions do not name, or name otherwise."""
+    scopes: tuple[str, ...] = ()
+    """The instrumentation scopes whose spans count; all, if there are none."""
+    turn: Literal["span", "trace"] = "span"
+    """Whether an agent's spans are turns, or each trace is one."""
+    content: Literal["on", "off"] = "on"
+    """Whether texts become part of events; without them only their digests tell documents apart."""
+    missing_parents: Literal["refuse", "root"] = "refuse"
+    """What becomes of a trace with spans whose parents are not there."""
+    require_conversation: bool = False
+    """Whether a trace without a conversation is refused; it is one by itself otherwise."""
+    max_spans: int = Field(100_000, ge=1)
+    """Spans of a trace."""
+    conversation: tuple[str, ...] = ()
+    """Further attributes with the conversation, which are read first."""
+    agent: tuple[str, ...] = ()
+    """Further attributes with the agent, which are read first."""
+    release: tuple[str, ...] = ()
+    """Further attributes with the release, which are read first."""
     ids: tuple[str, ...] = ()
     """Names in a document or its metadata to use as ID components."""
     fields: tuple[str, ...] = ()
     """Names in a document or its metadata to use as fields."""
-
-    @field_validator("retrievals")
-    @classmethod
-    def _pairs(cls, retrievals: tuple[str, ...]) -> tuple[str, ...]:
-        for pair in retrievals:
-            name, equals, value = pair.partition("=")
-            if not (name and equals and value):
-                raise ValueError(f"{pair!r}: write attribute=value")
-        return retrievals
 
 
 class LimitSettings(_Part):

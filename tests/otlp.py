@@ -12,6 +12,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Status, TracesData
 
 START_NS = 1_718_020_800_000_000_000
+SCOPE, NAME, KIND = "test", "a span", 3
 RETRIEVER = {"openinference.span.kind": "RETRIEVER"}
 RETRIEVAL = {"gen_ai.operation.name": "retrieval"}
 
@@ -28,6 +29,7 @@ class Made:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     resource: Mapping[str, Any] = field(default_factory=dict)
     failed: bool = False
+    scope: str = SCOPE
 
     @property
     def trace_id(self) -> bytes:
@@ -75,7 +77,7 @@ def document(spans: Iterable[Made], ids: Callable[[bytes], str] = hexadecimal) -
         "resourceSpans": [
             {
                 "resource": {"attributes": _pairs(span.resource)},
-                "scopeSpans": [{"scope": {"name": "test"}, "spans": [_object(span, ids)]}],
+                "scopeSpans": [{"scope": {"name": span.scope}, "spans": [_object(span, ids)]}],
             }
             for span in spans
         ]
@@ -93,7 +95,10 @@ def as_protobuf(spans: Iterable[Made]) -> bytes:
     for span in spans:
         of_resource = ResourceSpans()
         of_resource.resource.attributes.extend(_messages(span.resource))
-        found = of_resource.scope_spans.add().spans.add()
+        of_scope = of_resource.scope_spans.add()
+        of_scope.scope.name = span.scope
+        found = of_scope.spans.add()
+        found.name, found.kind = NAME, KIND
         found.trace_id, found.span_id, found.parent_span_id = (
             span.trace_id,
             span.span_id,
@@ -118,8 +123,8 @@ def _object(span: Made, ids: Callable[[bytes], str]) -> dict[str, Any]:
         "traceId": ids(span.trace_id),
         "spanId": ids(span.span_id),
         "parentSpanId": ids(span.parent_id),
-        "name": "a span",
-        "kind": 3,
+        "name": NAME,
+        "kind": KIND,
         "startTimeUnixNano": str(start_ns),
         "endTimeUnixNano": str(end_ns),
         "attributes": _pairs(span.attributes),

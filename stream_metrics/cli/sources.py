@@ -19,14 +19,14 @@ from stream_metrics.adapters.kafka.source import KafkaSource
 from stream_metrics.adapters.kafka.span import EARLIEST, END, Mark, parse_mark
 from stream_metrics.adapters.kafka.topics import TopicsMissing
 from stream_metrics.adapters.kafka.unpacking import UnreadableBatch
-from stream_metrics.adapters.otlp.mapping import Names
 from stream_metrics.adapters.otlp.payloads import is_payload
 from stream_metrics.adapters.otlp.spans import OtlpError, OtlpUnavailable
-from stream_metrics.adapters.otlp.traces import Counts, Traces
+from stream_metrics.adapters.otlp.traces import Counts, Traces, TwoScopes
 from stream_metrics.adapters.replay.manifest import file_identity
 from stream_metrics.cli.common import UsageError, kafka_reason
 from stream_metrics.ports import Record
 from stream_metrics.settings import OtlpSettings, Settings
+from stream_metrics.telemetry import HELP, Mapping, Options, Row, mapping
 
 KAFKA: Final = "kafka:"
 TRACES: Final = "OTLP traces"
@@ -145,9 +145,11 @@ class Sources:
         folder: Path | None = None,
     ) -> None:
         marks = parse_marks(since, until)
-        self._names, self._folder = names_of(settings.otlp), folder
+        self._mapping, self._options = mapping_of(settings.otlp), options_of(settings.otlp)
+        self._folder = folder
         self._limits = settings.engine_config().limits
         self._traces: Traces | None = None
+        self._others = False  # whether there were records that are no traces
         self._parts: list[Topics | str] = []
         self.names: list[str] = []
         for source in sources:
@@ -213,15 +215,20 @@ class Sources:
 
     def placed(self) -> Generator[Placed, None, None]:
         """The same, each behind where it stands."""
-        with Traces(self._names, self._limits, self._folder) as self._traces:
+        with Traces(self._mapping, self._options, self._limits, self._folder) as self._traces:
             for part in self._parts:
                 if isinstance(part, Topics):
                     name, records = ",".join(part.names), part.numbered()
                 else:
                     name, records = part, numbered_records(part)
                 yield from self._without_traces(name, records)
-            for number, record in enumerate(self._traces.records(), 1):
-                yield TRACES, number, record
+            try:
+                for number, record in enumerate(self._traces.records(), 1):
+                    yield TRACES, number, record
+            except TwoScopes as error:
+                raise UsageError(str(error)) from error
+            if not self._others:
+                check_told(self._traces.counts)
 
     def _without_traces(
         self, name: str, records: Generator[tuple[int, Record], None, None]
@@ -234,6 +241,7 @@ class Sources:
         with closing(records):
             for number, record in records:
                 if not is_payload(record.value):
+                    self._others = True
                     yield name, number, record
                     continue
                 try:
@@ -246,23 +254,79 @@ class Sources:
                     yield name, number, record
 
 
-def names_of(settings: OtlpSettings) -> Names:
-    """Which attributes say what."""
-    chosen = settings.model_dump()
-    pairs = (pair.partition("=") for pair in chosen.pop("retrievals"))
-    return Names(frozenset((name, value) for name, _, value in pairs), **chosen)
+def mapping_of(settings: OtlpSettings) -> Mapping:
+    """Which spans are what: the rows of the settings before those that are known."""
+    rows = [
+        Row(
+            row.role,
+            tuple(row.when.items()),
+            scope=row.scope,
+            span=row.span,
+            documents=row.documents,
+            inputs=row.inputs,
+            query=row.query,
+            answer=row.answer,
+        )
+        for row in settings.rows
+    ]
+    return mapping(rows, settings.conversation, settings.agent, settings.release)
+
+
+def options_of(settings: OtlpSettings) -> Options:
+    """How traces are told."""
+    return Options(
+        turn=settings.turn,
+        content=settings.content == "on",
+        scopes=frozenset(settings.scopes),
+        missing_parents=settings.missing_parents,
+        require_conversation=settings.require_conversation,
+        max_spans=settings.max_spans,
+        ids=settings.ids,
+        fields=settings.fields,
+    )
+
+
+def check_told(counts: Counts) -> None:
+    """Raises ``UsageError`` if there were spans, and none told anything."""
+    if not counts.spans or counts.turns:
+        return
+    kinds = "; ".join(f"{number:,} × {kind}" for kind, number in _most(counts.kinds)[:20])
+    refused = "; ".join(_refused(counts)) or "no span is a search or a turn"
+    raise UsageError(
+        f"nothing in {counts.spans:,} spans of OTLP traces can be used: {refused}. "
+        f"The spans: {kinds}"
+    )
+
+
+def _most(counts: dict[str, int]) -> list[tuple[str, int]]:
+    return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+
+
+def _refused(counts: Counts) -> list[str]:
+    """What was set aside by reason, each with what would help."""
+    helps = {str(reason): words for reason, words in HELP.items()}
+    return [f"{number:,} {reason} ({helps[reason]})" for reason, number in _most(counts.refused)]
 
 
 def _told(counts: Counts) -> list[str]:
     """What became of the spans, as sentences."""
     lines = [
-        f"{counts.searches:,} searches in {counts.spans:,} spans of OTLP traces; passed over: "
-        f"{counts.other:,} that are no retrievals, {counts.nested:,} inside another retrieval, "
-        f"{counts.repeated:,} repeated"
+        f"{counts.searches:,} searches in {counts.turns:,} turns of {counts.spans:,} spans of OTLP "
+        f"traces; passed over: {counts.nested:,} inside another search, {counts.reranked:,} that "
+        f"were reranked or joined, {counts.duplicate:,} told by another instrumentation, "
+        f"{counts.repeated:,} repeated spans"
     ]
-    if counts.rejected:
+    if counts.iterations_inferred:
         lines.append(
-            f"{counts.rejected:,} of the searches cannot be used; run.json has the first spans and "
-            "the reasons"
+            f"{counts.iterations_inferred:,} turns have no model calls or steps, so that only time "
+            "tells their iterations apart (iterations_inferred); their SRR and SRE hold"
         )
+    if counts.turn_conflicts:
+        lines.append(
+            f"{counts.turn_conflicts:,} turns share their number with another of their conversation"
+        )
+    if counts.refused:
+        lines.append("set aside: " + "; ".join(_refused(counts)) + "; run.json has the first spans")
+    if counts.rejected:
+        lines.append(f"{counts.rejected:,} events of them cannot be used; run.json has the reasons")
     return lines

@@ -84,6 +84,8 @@ def _result(span_id: str, rank: int, result: Result, content: bool) -> dict[str,
         content=document.text if content else None,
         score=document.score,
         baseline_rank=result.baseline_rank,
+        ids=result.ids or None,
+        fields=result.fields or None,
     )
 
 

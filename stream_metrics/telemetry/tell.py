@@ -39,6 +39,8 @@ class Options:
             counts as a root.
         require_conversation: Whether a trace without a conversation is refused, or is one itself.
         max_spans: Of how many different spans a trace is still told.
+        ids, fields: Names in a document or its metadata that are ID components or fields of the
+            result.
     """
 
     turn: Literal["span", "trace"] = "span"
@@ -47,6 +49,8 @@ class Options:
     missing_parents: Literal["refuse", "root"] = "refuse"
     require_conversation: bool = False
     max_spans: int = 100_000
+    ids: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
 
 
 DEFAULT: Final = Options()
@@ -228,14 +232,7 @@ class _Rest:
                     one.route,
                     self._agent(one.span, span),
                     self._release(one.span),
-                    tuple(
-                        Result(
-                            document,
-                            doc_id(document, multiple),
-                            baseline_rank(document, one.before),
-                        )
-                        for document in one.documents
-                    ),
+                    tuple(self._result(document, one, multiple) for document in one.documents),
                 )
             )
             ordinals[number] += 1
@@ -254,6 +251,17 @@ class _Rest:
             question_of(span, row.query)
             if texts and span is not None and row is not None
             else None,
+        )
+
+    def _result(self, document: Document, got: Got, shared: frozenset[str]) -> Result:
+        about = document.about
+        fields = {name: about[name] for name in self._options.fields if name in about}
+        return Result(
+            document,
+            doc_id(document, shared),
+            baseline_rank(document, got.before),
+            {name: found for name in self._options.ids if (found := text(about.get(name)))},
+            {name: one for name, one in fields.items() if isinstance(one, (str, bool, int, float))},
         )
 
     def _unusable(self, found: Sequence[Got]) -> Iterable[Doubt]:

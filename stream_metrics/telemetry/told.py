@@ -62,6 +62,8 @@ class Result:
     document: Document
     doc_id: str | None
     baseline_rank: int | None = None
+    ids: dict[str, str] = field(default_factory=dict)
+    fields: dict[str, str | bool | int | float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,9 @@ import msgspec
 
 from stream_metrics.adapters.files import parse_line, record_line
 from stream_metrics.adapters.otlp.framing import frames, is_whole
-from stream_metrics.adapters.otlp.mapping import told
 from stream_metrics.adapters.otlp.payloads import is_payload, spans_of
 from stream_metrics.adapters.otlp.spans import OtlpError
 from stream_metrics.adapters.redis.codec import read_bucket, read_state
-from stream_metrics.cli.sources import names_of
 from stream_metrics.dedup.deduplicator import Deduplicator, PlainDeduplicator, deduplicator
 from stream_metrics.dedup.normalise import Url, parse_url
 from stream_metrics.dedup.tables import DedupRules
@@ -39,7 +37,7 @@ from stream_metrics.events.limits import Limits
 from stream_metrics.events.times import parse_rfc3339
 from stream_metrics.events.wire import Result
 from stream_metrics.kernel import kernel
-from stream_metrics.settings import OtlpSettings
+from stream_metrics.telemetry import events, mapping, tell
 
 LIMITS: Final = Limits()
 TIGHT: Final = Limits(
@@ -55,7 +53,7 @@ TIGHT: Final = Limits(
     url_bytes=24,
 )
 RULES: Final = DedupRules()
-NAMES: Final = names_of(OtlpSettings())
+MAPPING: Final = mapping()
 KEY: Final = b"a digest key"
 PLAIN: Final = PlainDeduplicator(RULES, KEY)
 DEFAULT: Final = deduplicator(RULES, KEY)  # the compiled one, if there is a kernel
@@ -219,12 +217,10 @@ def line(data: bytes) -> None:
 
 
 def otlp(data: bytes) -> None:
-    """A payload of traces is refused whole, or whatever its spans hold becomes JSON."""
+    """A payload of traces is refused whole, or whatever its spans hold becomes events."""
     with suppress(OtlpError):
-        for span in spans_of(data):
-            found = told(span, NAMES).search
-            if found is not None:
-                msgspec.json.decode(found.results)
+        for one in events(tell(spans_of(data), MAPPING)):
+            msgspec.json.decode(one.value)
     with suppress(OtlpError):
         for payload in frames(io.BytesIO(data)):
             is_payload(payload)

@@ -11,7 +11,8 @@ WHOLE: Final = "stream_metrics/adapters/whole.py"
 MERGING: Final = "stream_metrics/adapters/kafka/merging.py"
 READING: Final = "stream_metrics/adapters/kafka/reading.py"
 SPANS: Final = "stream_metrics/adapters/otlp/spans.py"
-TRACES: Final = "stream_metrics/adapters/otlp/traces.py"
+TREE: Final = "stream_metrics/telemetry/tree.py"
+SEARCHES: Final = "stream_metrics/telemetry/searches.py"
 HISTORY: Final = "stream_metrics/engine/history.py"
 PACE: Final = "stream_metrics/worker/pace.py"
 
@@ -87,14 +88,20 @@ RECORDINGS: Final = (
     Mutation(
         "the last copy stays",
         "of two versions of a span, the one that arrived last is kept",
-        (Edit(TRACES, "WHERE (excluded.end_ns, excluded.digest) > (end_ns, digest)\n", ""),),
+        (Edit(TREE, "(span.end_ns, _digest(span)) > (held.end_ns, _digest(held))", "span"),),
         "tests/unit/test_otlp.py::test_a_span_that_comes_twice_counts_once",
         '["doc_id"] == "late"',
     ),
     Mutation(
         "each retriever searches",
         "a nested retriever counts as a separate search",
-        (Edit(TRACES, "if span.span in nested:", "if not span:"),),
+        (
+            Edit(
+                SEARCHES,
+                "if span.span_id in chosen and outer == span.span_id:",
+                "if span.span_id in chosen:",
+            ),
+        ),
         "tests/unit/test_otlp.py::test_the_outermost_retrieval_that_names_documents_is_the_search",
         "== [",
     ),

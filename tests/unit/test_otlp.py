@@ -17,14 +17,15 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from stream_metrics.adapters.files import InputError, read_records
 from stream_metrics.adapters.otlp.payloads import is_payload, spans_of
 from stream_metrics.adapters.otlp.spans import OtlpError
-from stream_metrics.adapters.otlp.traces import Counts, Traces
+from stream_metrics.adapters.otlp.traces import Counts, Traces, TwoScopes
 from stream_metrics.adapters.packing import packed
 from stream_metrics.cli.common import UsageError
-from stream_metrics.cli.sources import Sources, names_of
+from stream_metrics.cli.sources import Sources, mapping_of, options_of
 from stream_metrics.events import Limits, decode
 from stream_metrics.events.decode import Event
 from stream_metrics.ports import Record
-from stream_metrics.settings import OtlpSettings, Settings
+from stream_metrics.settings import OtlpRow, OtlpSettings, Settings
+from stream_metrics.telemetry import Role
 from tests.otlp import (
     RETRIEVAL,
     RETRIEVER,
@@ -45,7 +46,9 @@ def taken(
     spans: Iterable[Made], settings: OtlpSettings | None = None
 ) -> tuple[list[Record], Counts]:
     """The records of spans that came in one payload, and what is counted."""
-    with Traces(names_of(settings or OtlpSettings()), Limits()) as traces:
+    with Traces(
+        mapping_of(settings or OtlpSettings()), options_of(settings or OtlpSettings()), Limits()
+    ) as traces:
         traces.take(as_json(spans))
         return list(traces.records()), traces.counts
 
@@ -95,10 +98,10 @@ def test_a_retriever_of_openinference_is_a_search() -> None:
 
     assert json.loads(record.value or b"") == {
         "type": "search_iteration",
-        "event_id": "000000000000000000000000000000ab:00000000000000cd",
+        "event_id": "000000000000000000000000000000ab:00000000000000cd:search_iteration",
         "occurred_at": "2024-06-10T12:00:01.500000Z",
         "conversation_id": "s-1",
-        "turn": 1,
+        "turn": START_NS // 1000 + 1_500_000,
         "agent": "helper",
         "release": "1.2",
         "iteration": 1,
@@ -107,6 +110,7 @@ def test_a_retriever_of_openinference_is_a_search() -> None:
                 "search_id": "00000000000000cd",
                 "ordinal": 0,
                 "query": "where?",
+                "routing": {"selected": "a span"},
                 "results": [
                     {
                         "result_id": "00000000000000cd/1",
@@ -158,7 +162,7 @@ def test_documents_may_stand_in_an_event_of_the_span() -> None:
     value = {"stringValue": '[{"id": "a"}]'}
     span["events"] = [{"attributes": [{"key": "gen_ai.retrieval.documents", "value": value}]}]
 
-    with Traces(names_of(OtlpSettings()), Limits()) as traces:
+    with Traces(mapping_of(OtlpSettings()), options_of(OtlpSettings()), Limits()) as traces:
         traces.take(json.dumps(found).encode())
         [record] = traces.records()
 
@@ -206,47 +210,11 @@ def test_numbers_may_be_written_as_numbers() -> None:
     )
 
 
-def test_conversation_agent_and_release_are_those_of_the_nearest_ancestor() -> None:
-    """A retrieval that does not name them itself is inside of something that does."""
-    root = Made(1, 1, attributes={"session.id": "s", "agent.name": "outer"})
-    inner = Made(1, 2, 1, attributes={"gen_ai.agent.name": "inner"})
-    resource = {"service.version": "2"}
-
-    [event] = events([search(1, 3, parent=2), inner, replace(root, resource=resource)])
-
-    assert [event[name] for name in ("conversation_id", "agent", "release")] == ["s", "inner", "2"]
-
-
-def test_a_trace_is_of_the_conversation_that_any_of_its_spans_names() -> None:
-    """Where no ancestor says it, the earliest span that does is believed."""
-    late = Made(1, 8, start_ms=9, attributes={"session.id": "late"})
-    early = Made(1, 9, start_ms=5, attributes={"session.id": "early"})
-
-    assert [one["conversation_id"] for one in events([search(1, 3), late, early])] == ["early"]
-
-
 def test_a_trace_without_a_conversation_is_one() -> None:
     """Its id stands for the conversation."""
     [event] = events([search(0xABC, 3)])
 
     assert event["conversation_id"] == f"{0xABC:032x}"
-
-
-def test_traces_are_turns_in_the_order_of_their_first_searches() -> None:
-    """Neither the order of arrival nor that of the ids decides."""
-    of_session = {"session.id": "s"}
-    made = [
-        search(3, 1, start_ms=20, attributes=of_session),
-        search(1, 1, start_ms=30, attributes=of_session),
-        search(2, 1, start_ms=10, attributes=of_session),
-        Made(1, 9, start_ms=0, attributes=of_session),
-    ]
-
-    assert [(one["event_id"][:32].lstrip("0"), one["turn"]) for one in events(made)] == [
-        ("2", 1),
-        ("3", 2),
-        ("1", 3),
-    ]
 
 
 def test_searches_side_by_side_are_one_iteration() -> None:
@@ -266,14 +234,85 @@ def test_a_span_that_never_ended_is_no_longer_than_its_start() -> None:
     assert [one["iteration"] for one in events(made)] == [1, 2]
 
 
-def test_a_retrieval_inside_a_retrieval_is_no_search_of_its_own() -> None:
-    """What the outer one gave back counts once, whatever it called to find it."""
-    made = [search(1, 1), Made(1, 2, 1), search(1, 3, parent=2)]
+def test_traces_are_turns_numbered_by_their_starts() -> None:
+    """No other trace is needed to know the number of a turn."""
+    of_session = {"session.id": "s"}
+    made = [
+        search(3, 1, start_ms=20, attributes=of_session),
+        Made(1, 9, start_ms=5, attributes=of_session),
+        search(1, 1, start_ms=30, attributes=of_session),
+    ]
 
-    records, counts = taken(made)
+    start_us = START_NS // 1000
+    assert [(one["turn"], one["event_id"][:32].lstrip("0")) for one in events(made)] == [
+        (start_us + 20_000, "3"),
+        (start_us + 5_000, "1"),
+    ]
 
-    assert len(records) == 1
-    assert (counts.searches, counts.nested, counts.other) == (1, 1, 1)
+
+def test_what_cannot_be_used_is_listed_by_its_span() -> None:
+    """It is counted by reason, and trace and span say where to look."""
+    records, counts = taken([Made(1, 2, attributes=RETRIEVAL), search(2, 3)])
+
+    assert len(records) == counts.searches == 1
+    assert counts.refused == {"content_off": 1}
+    assert counts.first_refused == [
+        {
+            "trace_id": f"{1:032x}",
+            "span_id": f"{2:016x}",
+            "reason": "content_off",
+            "message": "it names no documents, not even that there were none",
+        }
+    ]
+
+
+def test_a_trace_of_more_spans_than_allowed_is_refused() -> None:
+    """It is not even read from where its spans are kept."""
+    made = [search(1, 2), *(Made(1, number) for number in range(3, 9)), search(2, 3)]
+
+    assert len(events(made, OtlpSettings(max_spans=6))) == 1
+
+
+def test_turns_that_share_their_number_are_counted() -> None:
+    """Two traces of a conversation began in one microsecond."""
+    of_session = {"session.id": "s"}
+    _, counts = taken([search(1, 2, attributes=of_session), search(2, 2, attributes=of_session)])
+
+    assert counts.turn_conflicts == 2
+
+
+def test_two_instrumentations_of_a_service_must_be_told_apart() -> None:
+    """Nothing is told until a setting names the one that counts."""
+    made = [search(1, 2), replace(search(2, 2), scope="another")]
+
+    with pytest.raises(TwoScopes, match=r"another, test.*otlp\.scopes"):
+        taken(made)
+    assert len(events(made, OtlpSettings(scopes=("test",)))) == 1
+
+
+def test_settings_name_other_spans_and_attributes() -> None:
+    """Producers that differ are read by their own names."""
+    settings = OtlpSettings(
+        rows=(
+            OtlpRow(
+                role=Role.SEARCH, when={"my.kind": "search"}, documents=("hits",), query=("q",)
+            ),
+        ),
+        conversation=("chat",),
+        agent=("who",),
+        ids=("chunk_id",),
+        fields=("page",),
+    )
+    hits = json.dumps([{"id": "a", "metadata": {"chunk_id": 5, "page": 3}}, {"chunk_id": "six"}])
+    attributes = {"my.kind": "search", "chat": 12, "q": "where?", "hits": hits, "who": "shop"}
+
+    [event] = events([Made(1, 2, attributes=attributes)], settings)
+
+    assert (event["conversation_id"], event["agent"]) == ("12", "shop")
+    [found] = event["searches"]
+    assert found["query"] == "where?"
+    assert [one.get("ids") for one in found["results"]] == [{"chunk_id": "5"}, {"chunk_id": "six"}]
+    assert [one.get("fields") for one in found["results"]] == [{"page": 3}, None]
 
 
 def test_the_outermost_retrieval_that_names_documents_is_the_search() -> None:
@@ -288,14 +327,7 @@ def test_the_outermost_retrieval_that_names_documents_is_the_search() -> None:
     assert [json.loads(one.value or b"")["searches"][0]["search_id"] for one in records] == [
         f"{3:016x}"
     ]
-    assert (counts.searches, counts.nested, counts.other) == (1, 3, 1)
-
-
-def test_parents_in_a_circle_end_somewhere() -> None:
-    """Damaged traces neither hang nor are lost."""
-    made = [Made(1, 1, 2), Made(1, 2, 1), search(1, 3, parent=1)]
-
-    assert len(events(made)) == 1
+    assert (counts.searches, counts.nested) == (1, 2)
 
 
 def test_a_span_that_comes_twice_counts_once() -> None:
@@ -308,89 +340,6 @@ def test_a_span_that_comes_twice_counts_once() -> None:
         result = json.loads(record.value or b"")["searches"][0]["results"][0]
         assert result["doc_id"] == "late"
         assert (counts.spans, counts.repeated, counts.searches) == (3, 2, 1)
-
-
-def test_a_retriever_without_documents_found_none() -> None:
-    """OpenInference has no attribute for an empty list."""
-    [event] = events([Made(1, 2, attributes=RETRIEVER)])
-
-    assert event["searches"] == [{"search_id": f"{2:016x}", "ordinal": 0, "results": []}]
-
-
-def test_documents_that_were_not_recorded_are_not_none() -> None:
-    """A GenAI span without the attribute is listed, unless the search failed."""
-    silent = Made(1, 2, attributes=RETRIEVAL)
-
-    assert [one["message"][:27] for one in rejected(silent)] == ["the span names no documents"]
-    assert events([replace(silent, failed=True)])[0]["searches"][0]["results"] == []
-
-
-@pytest.mark.parametrize(
-    ("made", "message"),
-    [
-        (search(0, 2), "the span has no trace id or no span id"),
-        (search(1, 0), "the span has no trace id or no span id"),
-        (search(1, 2, attributes={"session.id": "s" * 129}), "length <= 128"),
-        (
-            search(1, 2, attributes=documents("d", score="high")),
-            "$.searches[0].results[0].score",
-        ),
-        (search(1, 2, start_ms=-START_NS // 1_000_000), "before 2000-01-01"),
-        (Made(1, 2, attributes={**RETRIEVAL, "gen_ai.retrieval.documents": "["}), "no JSON list"),
-        (Made(1, 2, attributes={**RETRIEVAL, "gen_ai.retrieval.documents": 5}), "is no list"),
-        (
-            Made(1, 2, attributes={**RETRIEVAL, "gen_ai.retrieval.documents": '["a"]'}),
-            "Expected `object`",
-        ),
-    ],
-)
-def test_what_is_no_valid_event_is_listed_by_its_span(made: Made, message: str) -> None:
-    """It is counted as a bad record, and trace and span say where to look."""
-    records, counts = taken([made])
-
-    assert len(records) == counts.searches == counts.rejected == 1
-    assert message in counts.first_rejected[0]["message"]
-    assert not isinstance(decode(records[0].value, limits=Limits()), Event)
-
-
-def test_a_span_without_ids_takes_no_turn() -> None:
-    """It is rejected, and the numbers of the others stay as they are."""
-    of_session = {"session.id": "s"}
-    made = [search(0, 2, attributes=of_session), search(1, 2, start_ms=5, attributes=of_session)]
-
-    assert [one["turn"] for one in events(made) if one.get("event_id")] == [1]
-
-
-def test_settings_name_other_attributes() -> None:
-    """Producers that differ are read by their own names."""
-    settings = OtlpSettings(
-        retrievals=("my.kind=search",),
-        conversation=("chat",),
-        agent=("service.name",),
-        query=("q",),
-        documents=("hits",),
-        ids=("chunk_id",),
-        fields=("page",),
-    )
-    hits = json.dumps([{"metadata": {"chunk_id": 5, "page": 3}}, {"chunk_id": "six"}])
-    attributes = {"my.kind": "search", "chat": 12, "q": "where?", "hits": hits}
-
-    [event] = events(
-        [Made(1, 2, attributes=attributes, resource={"service.name": "shop"}), search(1, 3)],
-        settings,
-    )
-
-    assert (event["conversation_id"], event["agent"]) == ("12", "shop")
-    [found] = event["searches"]
-    assert found["query"] == "where?"
-    assert [one.get("ids") for one in found["results"]] == [{"chunk_id": "5"}, {"chunk_id": "six"}]
-    assert [one.get("fields") for one in found["results"]] == [{"page": 3}, None]
-
-
-def test_a_pair_that_is_none_is_refused() -> None:
-    """The setting says how to write it."""
-    with pytest.raises(ValueError, match="write attribute=value"):
-        OtlpSettings(retrievals=("RETRIEVER",))
 
 
 @pytest.mark.parametrize(
@@ -520,7 +469,9 @@ def test_events_and_traces_may_be_read_together(tmp_path: Path) -> None:
 
 def test_nothing_is_left_of_the_database(tmp_path: Path) -> None:
     """Where spans are kept there is no file to see, and none to clear away after a kill."""
-    with Traces(names_of(OtlpSettings()), Limits(), tmp_path) as traces:
+    with Traces(
+        mapping_of(OtlpSettings()), options_of(OtlpSettings()), Limits(), tmp_path
+    ) as traces:
         traces.take(as_json(SPANS))
 
         assert list(tmp_path.iterdir()) == []
@@ -542,25 +493,33 @@ def command(*arguments: str) -> tuple[int, str]:
 def test_a_replay_of_traces_says_what_became_of_spans(tmp_path: Path) -> None:
     """Counts and the first bad spans stand in run.json, the figures in the report."""
     path = tmp_path / "traces.json"
-    silent = Made(3, 1, attributes=RETRIEVAL)
-    path.write_bytes(as_json([*SPANS, silent]))
+    path.write_bytes(as_json([*SPANS, Made(3, 1, attributes=RETRIEVAL)]))
 
     code, said = command("replay", str(path), "--out", str(tmp_path / "out"))
 
     assert code == 0
-    assert "4 searches in 5 spans of OTLP traces" in said
+    assert "3 searches in" in said
+    assert "set aside: 1 content_off (let the instrumentation record the documents" in said
     told = json.loads((tmp_path / "out" / "run.json").read_text())["otlp"]
-    assert [told[name] for name in ("payloads", "spans", "searches", "other", "rejected")] == [
-        1,
-        5,
-        4,
-        1,
-        1,
-    ]
-    assert told["first_rejected"][0]["trace_id"] == f"{3:032x}"
+    assert [told[name] for name in ("payloads", "spans", "searches")] == [1, 5, 3]
+    assert told["refused"] == {"content_off": 1}
+    assert told["first_refused"][0]["trace_id"] == f"{3:032x}"
     report = json.loads((tmp_path / "out" / "report.json").read_text())
-    assert (report["counts"]["events"], report["bad_records"]["count"]) == (4, 1)
+    assert (report["counts"]["events"], report["bad_records"]["count"]) == (3, 0)
     assert report["counts"]["conversations"] == 1
+
+
+@pytest.mark.slow
+def test_a_replay_of_traces_that_tell_nothing_fails(tmp_path: Path) -> None:
+    """It ends with code 2, the reasons, what would help, and which kinds of spans there were."""
+    path = tmp_path / "traces.json"
+    path.write_bytes(as_json([Made(1, 2, attributes=RETRIEVAL), Made(1, 3, 2)]))
+
+    code, said = command("replay", str(path), "--out", str(tmp_path / "out"))
+
+    assert code == 2
+    assert "nothing in 2 spans of OTLP traces can be used: 1 content_off (let the" in said
+    assert "1 × test: a span; 1 × test: gen_ai.operation.name=retrieval" in said
 
 
 @pytest.mark.slow

@@ -1,0 +1,619 @@
+"""Traces: which spans are turns, iterations and searches, and what is refused with which reason."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from typing import Any
+
+import msgspec
+import pytest
+
+from stream_metrics.events import Limits, decode
+from stream_metrics.events.decode import Event
+from stream_metrics.ports import Record
+from stream_metrics.telemetry import HELP, Options, Role, Row, events, mapping, rivals, tell
+from stream_metrics.telemetry.documents import in_value
+from stream_metrics.telemetry.spans import NO_ID
+from stream_metrics.worker.replay import Replay
+from tests.telemetry import (
+    EXPECTED,
+    MAPPING,
+    OTEL,
+    SCOPE,
+    agent,
+    capture,
+    model,
+    of_kind,
+    reranker,
+    search,
+    searched,
+    span,
+    told,
+    tool,
+    traces,
+    values,
+)
+
+Figures = tuple[str, int, int, float]
+
+NOT_IN_THE_SPANS = {
+    "langchain-otel-noid": {"no_identity": 8},
+}
+GROUPED_BY_TIME = "langchain-otel-partool"
+TOLD_TWICE = "langchain-openinference-graph-and-otel"
+
+
+def figures(name: str, **options: Any) -> tuple[list[Figures], Counter[str], bool]:
+    """Rows of a captured program's turns with results, refusals, and whether time decided."""
+    found = [tell(spans, MAPPING, Options(**options)) for spans in traces(capture(name))]
+    replay = Replay(turn_scope="all")
+    for event in (event for one in found for event in events(one)):
+        replay.feed(Record(event.value, event.conversation.encode(), event.occurred_us // 1000))
+    assert not replay.rejected
+    rows = [
+        (row["conversation_id"], len(row["iterations"]), row["results"], row["srr"])
+        for row in replay.rows()
+        if row["results"]
+    ]
+    refused: Counter[str] = Counter()
+    for one in found:
+        refused.update(one.refused)
+    return rows, refused, any(turn.iterations_inferred for one in found for turn in one.turns)
+
+
+def expected(name: str) -> list[Figures]:
+    """What the program itself did."""
+    return [
+        (row["conversation_id"], row["iterations"], row["results"], row["srr"])
+        for row in EXPECTED[name]
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", sorted(EXPECTED.keys() - NOT_IN_THE_SPANS - {GROUPED_BY_TIME, TOLD_TWICE})
+)
+def test_rows_of_a_captured_program_equal_its_own_account(name: str) -> None:
+    """Iterations, results and SRR by turn are those of the agent program."""
+    rows, refused, _ = figures(name)
+
+    assert (rows, refused) == (expected(name), {})
+
+
+@pytest.mark.parametrize("name", sorted(NOT_IN_THE_SPANS))
+def test_a_capture_without_what_figures_need_is_refused(name: str) -> None:
+    """No row stands for turns of which the spans do not say enough."""
+    rows, refused, _ = figures(name)
+
+    assert (rows, refused) == ([], NOT_IN_THE_SPANS[name])
+
+
+def test_searches_are_certain_where_only_time_groups_them() -> None:
+    """Without model calls results and SRR hold, and the turns are told to be grouped by time."""
+    rows, refused, inferred = figures(GROUPED_BY_TIME)
+
+    assert [(row[0], *row[2:]) for row in rows] == [
+        (row[0], *row[2:]) for row in expected(GROUPED_BY_TIME)
+    ]
+    assert (refused, inferred) == ({}, True)
+
+
+def test_two_instrumentations_in_traces_of_their_own_are_named() -> None:
+    """The service has rivals; under the scope that is named its figures are right."""
+    found = [tell(spans, MAPPING) for spans in traces(capture(TOLD_TWICE))]
+    pairs = frozenset(pair for one in found for pair in one.scopes)
+
+    assert rivals(pairs) == {"probe": [SCOPE, OTEL]}
+    for scope in (SCOPE, OTEL):
+        assert figures(TOLD_TWICE, scopes=frozenset({scope}))[0] == expected(TOLD_TWICE)
+
+
+def test_every_event_is_valid() -> None:
+    """The worker accepts each event of each capture."""
+    for name in EXPECTED:
+        for spans in traces(capture(name)):
+            for event in events(tell(spans, MAPPING)):
+                key = event.conversation.encode()
+                assert isinstance(decode(event.value, key=key, limits=Limits()), Event)
+
+
+def test_a_turn_without_a_search_is_a_skip() -> None:
+    """Its gate says so, at the turn's start, under the turn's span."""
+    one = told(agent(start=5, end=9), model("m", "agent", 6))
+
+    [event] = values(one)
+    assert event["gate"] == {"decision": "skip"}
+    assert (event["event_id"], event["iteration"]) == ("t:agent:gate", 1)
+    assert event["turn"] == 1_718_020_800_005_000
+    assert told(agent()).turns == ()  # no model answered
+
+
+def test_a_model_call_between_searches_separates_them() -> None:
+    """Those that it does not separate are of one iteration, also one after the other."""
+    spans = (
+        agent(),
+        model("m1", "agent", 0),
+        search("s1", "agent", 2, found="a"),
+        search("s2", "agent", 4, found="b"),
+        model("m2", "agent", 6),
+        search("s3", "agent", 8, found="c"),
+    )
+
+    assert searched(told(*spans)) == [(1, "a"), (1, "b"), (2, "c")]
+    assert not told(*spans).turns[0].iterations_inferred
+
+
+def test_a_model_call_inside_of_a_tool_separates_only_what_is_inside() -> None:
+    """A tool that asks a model does not begin an iteration beside it."""
+    spans = (
+        agent(),
+        model("m1", "agent", 0),
+        tool("t1", "agent", 2, 20),
+        search("s1", "t1", 3, found="a"),
+        model("inner", "t1", 5),
+        search("s2", "t1", 7, found="b"),
+        tool("t2", "agent", 3, 30),
+        search("s3", "t2", 9, found="c"),
+    )
+
+    assert searched(told(*spans)) == [(1, "a"), (1, "c"), (2, "b")]
+
+
+def test_without_model_calls_time_decides_and_is_told() -> None:
+    """Searches that overlap are one iteration; a last call that only answers decides nothing."""
+    spans = (
+        agent(),
+        search("s1", "agent", 0, 5, found="a"),
+        search("s2", "agent", 1, 6, found="b"),
+        search("s3", "agent", 7, found="c"),
+        model("answer", "agent", 9),
+    )
+
+    assert searched(told(*spans)) == [(1, "a"), (1, "b"), (2, "c")]
+    assert told(*spans).turns[0].iterations_inferred
+
+
+def test_steps_decide_iterations_where_rows_name_them() -> None:
+    """OpenAI Agents' passes of the loop are iterations, whatever the times inside."""
+    scope = "openinference.instrumentation.openai_agents"
+    spans = (
+        agent(scope=scope),
+        of_kind("CHAIN", "p1", "agent", 0, 9, name="turn", scope=scope),
+        of_kind("CHAIN", "p2", "agent", 10, 19, name="turn", scope=scope),
+        search("s1", "p1", 1, found="a", scope=scope),
+        search("s2", "p1", 4, found="b", scope=scope),
+        search("s3", "p2", 11, found="c", scope=scope),
+    )
+
+    assert searched(told(*spans)) == [(1, "a"), (1, "b"), (2, "c")]
+
+
+def test_the_outermost_search_that_names_documents_counts() -> None:
+    """What a retriever returned on the way does not."""
+    one = told(
+        agent(),
+        search("outer", "agent", 1, 9, found="ab"),
+        search("inner", "outer", 2, found="abc"),
+    )
+
+    assert searched(one) == [(1, "ab")]
+    assert one.nested == 1
+
+
+def test_a_tool_that_returns_documents_is_a_search() -> None:
+    """Its route is the tool's name, and what it calls inside is no further search."""
+    output = json.dumps([{"id": "a", "content": "text"}])
+    one = told(agent(), tool("lookup", "agent", 1, 9, output=output), search("s", "lookup", 2))
+
+    assert searched(one) == [(1, "a")]
+    assert one.turns[0].searches[0].route == "lookup"
+
+
+def test_a_tool_with_a_model_call_beside_its_searches_is_none() -> None:
+    """An agent that is used as a tool hands on documents that its searches found."""
+    output = json.dumps([{"id": "z", "content": "text"}])
+    one = told(
+        agent(),
+        tool("helper", "agent", 1, 9, output=output),
+        model("m", "helper", 2),
+        search("s", "helper", 4, found="a"),
+    )
+
+    assert searched(one) == [(1, "a")]
+
+
+def test_a_reranker_takes_the_place_of_the_search_before_it() -> None:
+    """Its results count, each with its rank before."""
+    one = told(
+        agent(),
+        search("s1", "agent", 1, found="abc"),
+        reranker("r1", "agent", 3, "abc", "ca"),
+        model("m", "agent", 5),
+        search("s2", "agent", 7, found="abd"),
+        reranker("r2", "agent", 9, "abd", "d"),
+    )
+
+    assert searched(one) == [(1, "ca"), (2, "d")]
+    assert [r.baseline_rank for r in one.turns[0].searches[0].results] == [3, 1]
+    assert one.turns[0].searches[0].span_id == "r1"
+
+
+def test_a_reranker_may_take_the_place_of_several_searches() -> None:
+    """Of the latest of the turn that returned its inputs."""
+    one = told(
+        agent(),
+        search("s1", "agent", 1, found="ab"),
+        search("s2", "agent", 1.5, found="cd"),
+        reranker("r", "agent", 5, "abcd", "dc"),
+    )
+
+    assert searched(one) == [(1, "dc")]
+
+
+def test_a_reranker_of_unknown_documents_is_refused() -> None:
+    """Nobody can say then what the agent got."""
+    one = told(agent(), search("s", "agent", 1), reranker("r", "agent", 3, "xy", "y"))
+
+    assert (one.turns, one.refused) == ((), {"unrecognised": 1})
+
+
+def test_a_joiner_is_one_search() -> None:
+    """What the retrievers returned that it merges does not count."""
+    scope = "openinference.instrumentation.haystack"
+    joined = {
+        "input.value": json.dumps(
+            {
+                "documents": [
+                    ["Document(id=a, content: 'x', score: 1)"],
+                    ["Document(id=b, content: 'y', score: 2)"],
+                ]
+            }
+        ),
+        "output.value": json.dumps({"documents": ["Document(id=b, content: 'y', score: 2)"]}),
+    }
+    one = told(
+        agent(),
+        search("s1", "agent", 1, found="a", scope=scope),
+        search("s2", "agent", 1.5, found="b", scope=scope),
+        of_kind(
+            "CHAIN", "j", "agent", 5, name="DocumentJoiner.run", scope=scope, attributes=joined
+        ),
+    )
+
+    assert searched(one) == [(1, "b")]
+    assert one.turns[0].searches[0].results[0].baseline_rank is None
+
+
+def _otel_search(id: str, start: float, found: str, **others: Any) -> Any:
+    documents = json.dumps([{"id": letter} for letter in found])
+    attributes = {"gen_ai.operation.name": "retrieval", "gen_ai.retrieval.documents": documents}
+    return span(id, "root", start, start + 5, attributes | others, scope=OTEL)
+
+
+def test_two_instrumentations_in_one_trace_tell_a_search_once() -> None:
+    """Searches of different scopes that overlap with equal documents are one."""
+    spans = [
+        span("root", end=100, scope="app"),
+        search("s1", "root", 1, 9, found="ab"),
+        _otel_search("o1", 2, "ab"),
+        search("s2", "root", 20, 29, found="ab"),
+        _otel_search("o2", 40, "ab"),
+    ]
+
+    one = told(*spans)
+    assert [search.span_id for turn in one.turns for search in turn.searches] == ["s1", "s2", "o2"]
+    assert one.duplicate == 1
+
+
+def test_searches_of_two_scopes_that_do_not_compare_are_refused() -> None:
+    """One has ids and the other texts."""
+    texts = {"retrieval.documents.0.document.content": "some text", "input.value": "q"}
+    one = told(
+        span("root", end=100, scope="app"),
+        of_kind("RETRIEVER", "s1", "root", 1, 9, attributes=texts),
+        _otel_search("o1", 2, "a", **{"gen_ai.retrieval.query.text": "q"}),
+    )
+
+    assert (one.turns, one.refused) == ((), {"two_scopes": 1})
+
+
+def test_agents_beside_each_other_are_turns_of_their_own() -> None:
+    """A trace may hold a session; a setting makes it one turn."""
+    spans = (
+        span("root", end=100, scope="app"),
+        agent("a1", 1, 9, parent="root"),
+        search("s1", "a1", 2, found="a"),
+        agent("a2", 11, 19, parent="root"),
+        search("s2", "a2", 12, found="b"),
+    )
+
+    assert [turn.span_id for turn in told(*spans).turns] == ["a1", "a2"]
+    assert [turn.span_id for turn in told(*spans, turn="trace").turns] == ["root"]
+
+
+def test_a_search_outside_of_the_turns_is_refused() -> None:
+    """It is not known which turn used it."""
+    one = told(span("root", end=100), agent("a", 1, 9, parent="root"), search("s", "root", 20))
+
+    assert one.refused == {"outside_turn": 1}
+
+
+@pytest.mark.parametrize(
+    ("attributes", "others", "reason"),
+    [
+        ({"retrieval.documents.1.document.id": "b"}, {}, "truncated"),
+        ({"retrieval.documents.0.document.id": "b"}, {"dropped_attributes": 3}, "truncated"),
+        ({}, {"dropped_attributes": 3}, "truncated"),
+        ({"output.value": '{"documents": [{"id": "a", "page_con'}, {}, "truncated"),
+        ({}, {}, "content_off"),
+        ({"output.value": "__REDACTED__"}, {}, "content_off"),
+        ({"retrieval.documents.0.document.content": "__REDACTED__"}, {}, "no_identity"),
+        ({"retrieval.documents.0.document.content": " "}, {}, "no_identity"),
+        ({"retrieval.documents.0.document.score": 0.5}, {}, "no_identity"),
+    ],
+)
+def test_a_search_that_does_not_say_what_it_found_is_refused(
+    attributes: dict[str, Any], others: dict[str, Any], reason: str
+) -> None:
+    """And so is its turn, with the others of it."""
+    one = told(
+        agent(),
+        search("whole", "agent", 1),
+        of_kind("RETRIEVER", "s", "agent", 3, attributes=attributes, **others),
+    )
+
+    assert (one.turns, one.refused) == ((), {reason: 1})
+    assert (one.refusals[0].trace_id, one.refusals[0].span_id) == ("t", "s")
+    assert HELP[one.refusals[0].reason]
+
+
+def test_another_attribute_makes_up_for_one_that_was_cut() -> None:
+    """The output has all documents, of which the flattened attributes lack some."""
+    attributes = {
+        "retrieval.documents.1.document.id": "b",
+        "output.value": '["<NodeWithScore(node=TextNode(id_=a), score=0.5)>", '
+        '"<NodeWithScore(node=TextNode(id_=b), score=0.25)>"]',
+    }
+    one = told(of_kind("RETRIEVER", "s", attributes=attributes, dropped_attributes=1))
+
+    assert searched(one) == [(1, "ab")]
+
+
+def test_a_search_that_found_nothing_is_one() -> None:
+    """An empty list says so, and a search that failed found nothing too."""
+    one = told(agent(), search("s", "agent", 1, found=""))
+    failed = told(agent(), of_kind("RETRIEVER", "s", "agent", 1, failed=True))
+
+    assert searched(one) == searched(failed) == [(1, "")]
+
+
+def test_a_span_whose_parent_never_came_makes_its_trace_incomplete() -> None:
+    """A setting takes such spans for roots."""
+    spans = (search("s", "lost", 1), search("bad", NO_ID, 2))
+
+    assert told(*spans).refused == {"incomplete": 2}
+    assert searched(told(*spans, missing_parents="root")) == [(1, "a"), (2, "a")]
+
+
+def test_spans_inside_of_themselves_are_refused() -> None:
+    """A circle of parents has no outermost span."""
+    one = told(agent(), search("s", "x", 1), span("x", "y"), span("y", "x"))
+
+    assert (one.turns, one.refused) == ((), {"cycle": 3})
+
+
+def test_a_span_without_ids_is_refused() -> None:
+    """Ids of the wrong length are none."""
+    assert told(search("", "", 1), search("s", "", 1, trace_id="")).refused == {"bad_id": 2}
+
+
+@pytest.mark.parametrize("start_ns", [0, 1_718_020_800, 1_718_020_800_000_000_000 * 5])
+def test_times_that_cannot_be_are_refused(start_ns: int) -> None:
+    """As those of 1970, or of seconds that are taken for nanoseconds."""
+    one = told(msgspec.structs.replace(search("s", "", 1), start_ns=start_ns))
+
+    assert (one.turns, one.refused) == ((), {"time_out_of_range": 1})
+
+
+def test_a_trace_of_too_many_spans_is_refused() -> None:
+    """Before it is put together."""
+    assert told(*(span(str(id)) for id in range(11)), max_spans=10).refused == {"too_large": 1}
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        tool("search_kb", "agent", 1, output="some text without form"),
+        of_kind(
+            "CHAIN",
+            "retrieve",
+            "agent",
+            1,
+            attributes={"output.value": '{"docs": [{"id": "a", "page_content": "x"}]}'},
+        ),
+        span("q", "agent", 1, attributes={"db.vector.query.top_k": 3}, scope="chroma"),
+    ],
+)
+def test_what_looks_like_a_search_and_is_unknown_is_refused(one: Any) -> None:
+    """It is told which attributes it has."""
+    found = told(agent(), model("m", "agent", 5), one)
+
+    assert (found.turns, found.refused) == ((), {"unrecognised": 1})
+    assert "it has" in (found.refusals[0].message)
+
+
+def test_rows_of_the_settings_come_first() -> None:
+    """They say what presets do not know, or what they take for something else."""
+    row = Row(Role.SEARCH, (("vendor.kind", "find"),), documents=("vendor.hits",))
+    spans = [span("s", attributes={"vendor.kind": "find", "vendor.hits": '[{"id": "a"}]'})]
+
+    assert searched(tell(spans, mapping([row]))) == [(1, "a")]
+    off = Row(Role.OTHER, (("openinference.span.kind", "RETRIEVER"),))
+    assert tell([search("s", "", 1)], mapping([off])).turns == ()
+
+
+def test_the_conversation_is_of_the_span_or_its_nearest_ancestor() -> None:
+    """Then of the trace's other spans, if all agree."""
+    named = {"attributes": {"session.id": "near"}}
+    near = told(agent(**named), search("s", "agent", 1))
+    beside = told(agent(), search("s", "agent", 1), model("m", "agent", 3, **named))
+
+    assert [turn.conversation for turn in (*near.turns, *beside.turns)] == ["near", "near"]
+    assert told(search("s", "", 1)).turns[0].conversation == "t"
+
+
+def test_spans_that_disagree_on_the_conversation_are_refused() -> None:
+    """As is a trace that names none where a setting asks for one."""
+    one = told(
+        agent(),
+        search("s", "agent", 1),
+        model("m1", "agent", 3, attributes={"session.id": "x"}),
+        model("m2", "agent", 5, attributes={"session.id": "y"}),
+    )
+
+    assert (one.turns, one.refused) == ((), {"no_conversation": 1})
+    assert told(search("s", "", 1), require_conversation=True).refused == {"no_conversation": 1}
+
+
+def test_names_of_conversations_have_an_order() -> None:
+    """That of GenAI is believed before that of OpenInference, and metadata last."""
+    attributes = {
+        "metadata": '{"thread_id": "c"}',
+        "session.id": "b",
+        "gen_ai.conversation.id": "a",
+    }
+    found = []
+    while attributes:
+        one = told(agent(attributes=attributes), search("s", "agent", 1))
+        found += [turn.conversation for turn in one.turns]
+        attributes.popitem()
+
+    assert found == ["a", "b", "c"]
+
+
+def test_agent_and_release_come_from_spans_and_their_resource() -> None:
+    """Of the nearest ancestor that names an agent, else the turn's span, else the service."""
+    resource = {"service.name": "service", "service.version": "2"}
+    named = told(agent(name="turn", attributes={"agent.name": "x"}), search("s", "agent", 1))
+    of_turn = told(agent(name="turn"), search("s", "agent", 1, resource=resource))
+    bare = told(search("s", "", 1))
+
+    assert [one.turns[0].searches[0].agent for one in (named, of_turn, bare)] == [
+        "x",
+        "turn",
+        "service",
+    ]
+    assert of_turn.turns[0].searches[0].release == "2"
+
+
+@pytest.mark.parametrize(
+    ("value", "ids"),
+    [
+        ('[{"id": "a"}]', ["a"]),
+        ('{"documents": [{"doc_id": "a"}]}', ["a"]),
+        ('{"result": {"results": [{"document.id": "a", "text": "x"}]}}', ["a"]),
+        ('"[{\\"chunk_id\\": \\"a\\", \\"doc_id\\": \\"page\\"}]"', ["a"]),
+        ('[{"metadata": {"id": "a"}, "pageContent": "x"}]', ["a"]),
+        ('[{"chunk_id": 3, "doc_id": "page"}]', ["page#3"]),
+        ('[{"node": {"id_": "a", "text": "x"}, "score": 0.5}]', ["a"]),
+        ("[Document(id='a', metadata={'source': 'b'}, page_content='x, (y)')]", ["a"]),
+        ("[{'id': 'a', 'content': 'x'}, {'id': 'b', 'content': None}]", ["a", "b"]),
+        ("[\"Document(id=a, content: 'x...', meta: {}, score: 0.5)\"]", ["a"]),
+        (
+            '{"type": "tool", "data": {"content": "[{\\"id\\": \\"a\\", \\"text\\": \\"x\\"}]"}}',
+            ["a"],
+        ),
+        (
+            '{"output": {"lc": 1, "type": "constructor", "id": ["m", "ToolMessage"], "kwargs": '
+            '{"tool_call_id": "1", "content": "text", "artifact": [{"id": "a", "text": "x"}]}}}',
+            ["a"],
+        ),
+        (
+            '{"content": [{"type": "text", "text": "[{\\"id\\": \\"a\\", \\"text\\": \\"x\\"}]"}],'
+            ' "isError": false}',
+            ["a"],
+        ),
+        ("[]", []),
+    ],
+)
+def test_documents_are_found_in_every_form(value: str, ids: list[str]) -> None:
+    """Lists, envelopes, JSON in texts, and what frameworks print."""
+    found = in_value(value)
+
+    assert isinstance(found, list)
+    assert [document.id for document in found] == ids
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        '[{"role": "user", "content": "x"}]',
+        '{"messages": [{"type": "ai", "content": "x"}]}',
+        '[{"id": 5, "status": "sent"}]',
+        '["a", "b"]',
+        "some text",
+        "42",
+        '{"temperature": 21}',
+    ],
+)
+def test_a_tools_result_without_the_form_of_documents_has_none(value: str) -> None:
+    """Messages, records and texts are no documents."""
+    assert in_value(value, strict=True) is None
+
+
+def test_texts_tell_chunks_of_one_page_apart() -> None:
+    """The address of the page is no identity; texts that are switched off are digested."""
+    attributes = {
+        f"retrieval.documents.{at}.document.{name}": value
+        for at, text in enumerate(("one", "two", "one"))
+        for name, value in (
+            ("content", text),
+            ("metadata", '{"source": "https://example.org/page"}'),
+        )
+    }
+    one = told(of_kind("RETRIEVER", "s", attributes=attributes), content=False)
+
+    first, second, third = (result.doc_id for result in one.turns[0].searches[0].results)
+    assert first == third != second
+    assert first is not None
+    assert first.startswith("sha256:")
+    [event] = [json.loads(event.value) for event in events(one, content=False)]
+    assert "content" not in event["searches"][0]["results"][0]
+
+
+def test_answer_and_question_are_told_where_recorded() -> None:
+    """Of messages the last of the model, and the last of the person."""
+    messages = '{"messages": [{"type": "human", "data": {"content": "why?"}}%s]}'
+    answered = messages % ', {"type": "ai", "data": {"content": "so"}}'
+    attributes = {"input.value": messages % "", "output.value": answered}
+    spans = (agent(attributes=attributes), search("s", "agent", 1))
+
+    [_, completed] = values(told(*spans))
+    assert (completed["answer"], completed["question"]) == ("so", "why?")
+    assert completed["type"] == "turn_completed"
+    assert len(values(told(*spans, content=False))) == 1
+
+
+def test_two_turns_that_begin_at_once_are_refused() -> None:
+    """They would have one number."""
+    spans = (
+        span("root", end=50),
+        agent("a1", 1, 9, parent="root"),
+        search("s1", "a1", 2),
+        agent("a2", 1, 9, parent="root"),
+        search("s2", "a2", 2),
+    )
+
+    assert told(*spans).refused == {"turn_conflict": 1}
+
+
+def test_order_and_repetition_of_captured_spans_change_nothing() -> None:
+    """The bytes of the events are the same."""
+    rng = random.Random(20)
+    for name in EXPECTED:
+        for spans in traces(capture(name)):
+            before = [*events(tell(spans, MAPPING))]
+            shuffled = [*spans, *rng.choices(spans, k=5)]
+            rng.shuffle(shuffled)
+            assert [*events(tell(shuffled, MAPPING))] == before
