@@ -21,6 +21,7 @@ const HANDLE: usize = 128;
 const NAME: usize = 64;
 const DOC_ID: usize = 256;
 const COUNT: i64 = (1 << 31) - 1;
+const TURN: i64 = (1 << 53) - 1;
 const GAIN: i64 = 4;
 const MOST_NAMED: usize = 16; // unknown fields (`stream_metrics.events.fields`)
 const MOST_SEARCHES: usize = 256; // their ids are compared each with each
@@ -178,7 +179,7 @@ impl<'a> SearchIteration<'a> {
             match tape.name()? {
                 Known::ConversationId => event.conversation_id = tape.text(HANDLE)?,
                 Known::EventId => event.event_id = tape.text(HANDLE)?,
-                Known::Turn => event.turn = tape.integer(1, COUNT)?,
+                Known::Turn => event.turn = tape.integer(1, TURN)?,
                 Known::Iteration => event.iteration = tape.integer(1, COUNT)?,
                 Known::Agent => event.agent = tape.optional(|tape| tape.text(NAME))?,
                 Known::Release => event.release = tape.optional(|tape| tape.text(NAME))?,
@@ -227,7 +228,7 @@ impl<'a> RelevanceLabels<'a> {
             match tape.name()? {
                 Known::ConversationId => event.conversation_id = tape.text(HANDLE)?,
                 Known::EventId => event.event_id = tape.text(HANDLE)?,
-                Known::Turn => event.turn = tape.integer(1, COUNT)?,
+                Known::Turn => event.turn = tape.integer(1, TURN)?,
                 Known::Labeller => drop(tape.optional(Tape::any_text)?),
                 Known::Labels => {
                     event.results = tape.labels(

@@ -22,6 +22,7 @@ from stream_metrics.events.times import parse_rfc3339
 
 _LIMITS: Final = Limits()
 _MAX_INT: Final = 2**31 - 1
+_MAX_TURN: Final = 2**53 - 1  # a start in Unix microseconds fits
 _DOC_ID_LENGTH: Final = 256
 _DATE_TIME: Final = (
     r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])[Tt]([01][0-9]|2[0-3])(:[0-5][0-9]){2}"
@@ -62,6 +63,7 @@ Name = Annotated[str, Field(min_length=1, max_length=64)]
 DocId = Annotated[str, Field(min_length=1, max_length=_DOC_ID_LENGTH)]
 Count = Annotated[int, Field(ge=1, le=_MAX_INT)]
 Ordinal = Annotated[int, Field(ge=0, le=_MAX_INT)]
+TurnNumber = Annotated[int, Field(ge=1, le=_MAX_TURN)]
 Gain = Annotated[int, Field(ge=0, le=4)]
 Version = Annotated[int, Field(ge=1, le=1), WithJsonSchema({"const": 1})]
 Scalar = str | bool | int | float
@@ -210,7 +212,7 @@ class _Envelope(_Model):
 
 
 class _TurnEnvelope(_Envelope):
-    turn: Count = Field(examples=[1])
+    turn: TurnNumber = Field(examples=[1])
     """Number of the turn in the conversation, from 1."""
 
 
@@ -274,7 +276,7 @@ class Forget(_Envelope):
     """Erase what is known of the conversation up to this event."""
 
     type: Literal["forget"]
-    turn: Count | None = None
+    turn: TurnNumber | None = None
     """Not used: the whole conversation is erased."""
 
 

@@ -109,6 +109,7 @@ KINDS: dict[str, Callable[[Any], bool]] = {
     "texts": _list_of(_text(0, math.inf)),
     "text_map": _map_of(_text(0, math.inf)),
     "count": _integer(1, 2**31 - 1),
+    "turn": _integer(1, 2**53 - 1),
     "ordinal": _integer(0, 2**31 - 1),
     "gain": _integer(0, 4),
     "version": _integer(1, 1),
@@ -163,7 +164,7 @@ def _envelope(kind: str) -> list[Field]:
         Field(kind, ("event_id",), "handle", "no"),
         Field(kind, ("occurred_at",), "instant", "no"),
         Field(kind, ("conversation_id",), "handle", "no"),
-        Field(kind, ("turn",), "count", "ok" if kind == "forget" else "no"),
+        Field(kind, ("turn",), "turn", "ok" if kind == "forget" else "no"),
         Field(kind, ("extra",), "anything"),
     ]
 

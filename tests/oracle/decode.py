@@ -20,6 +20,7 @@ MAX_NAMES = 64
 MAX_VALUES = 64
 MAX_URL_BYTES = 8_192
 MAX_INT = 2**31 - 1
+MAX_TURN = 2**53 - 1
 EARLIEST = 946_684_800_000_000  # 2000-01-01
 LATEST = 4_102_444_800_000_000  # 2100-01-01
 DAY = 86_400_000_000
@@ -87,7 +88,7 @@ def decode(record: Record, keyed: bool) -> Event:
         raise Rejected("unknown_version")
     event_id = _str(data, "event_id", 1, 128, required=True)
     conversation = _str(data, "conversation_id", 1, 128, required=True)
-    turn = _int(data, "turn", low=1, required=kind != "forget", default=0)
+    turn = _int(data, "turn", low=1, high=MAX_TURN, required=kind != "forget", default=0)
     time = _time(data, record.timestamp_ms)
     body = _BODIES[kind](data)
     if record.key is None:
