@@ -169,7 +169,6 @@ def replay(
         chosen = chosen.model_copy(update={"predicate": rule.name})
     scoring = _scoring(settings, chosen)
     gates = read_gates(fail_if, _figures(scoring), PARTS)
-    scope = turn_scope or settings.metrics.turn_scope
     parquet = _parquet(rows_as)
     source = Sources(sources, settings, since, until, None if into_kafka else out)
     if into_kafka:
@@ -179,6 +178,9 @@ def replay(
         return
     if shift or speed != "1x":
         raise UsageError("--speed and --shift need --into-kafka: a replay into files never waits")
+    scope = turn_scope or settings.metrics.turn_scope
+    if not turn_scope and "turn_scope" not in settings.metrics.model_fields_set:
+        scope = "all" if source.are_traces else scope
     models = _models(sbert_similarity=sbert, cross_encoder_similarity=cross_encoder)
     options = Options(
         settings.engine_config(),

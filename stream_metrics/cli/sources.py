@@ -6,6 +6,7 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -206,6 +207,18 @@ class Sources:
         if self._traces is not None and self._traces.counts.payloads:
             lines += _told(self._traces.counts)
         return lines
+
+    @property
+    def are_traces(self) -> bool:
+        """Whether the first file begins with OTLP traces; not known of topics and of ``-``."""
+        first = self._parts[0] if self._parts else "-"
+        if isinstance(first, Topics) or first == "-":
+            return False
+        try:
+            with closing(numbered_records(first)) as records:
+                return any(is_payload(record.value) for _, record in islice(records, 1))
+        except InputError:
+            return False  # the reading that follows says so
 
     def records(self) -> Generator[Record, None, None]:
         """All records, searches of OTLP traces last; raises ``UsageError`` and ``InputError``."""

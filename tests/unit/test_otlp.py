@@ -59,11 +59,6 @@ def events(spans: Iterable[Made], settings: OtlpSettings | None = None) -> list[
     return [json.loads(record.value or b"") for record in records]
 
 
-def rejected(*spans: Made) -> list[Told]:
-    """What is told of the spans that cannot be used."""
-    return taken(spans)[1].first_rejected
-
-
 def search(trace: int, span: int, start_ms: int = 0, end_ms: int = 1, **others: Any) -> Made:
     """An OpenInference retrieval that found the document ``d``."""
     attributes = {**RETRIEVER, **documents("d"), **others.pop("attributes", {})}
@@ -365,7 +360,7 @@ SPANS = [
     search(1, 1, 0, 2, attributes={"session.id": "s"}),
     search(1, 2, 1, 3),
     search(2, 1, 9, 10, attributes={"session.id": "s"}),
-    Made(2, 9),
+    Made(2, 9, start_ms=8),
 ]
 
 
@@ -499,6 +494,8 @@ def test_a_replay_of_traces_says_what_became_of_spans(tmp_path: Path) -> None:
 
     assert code == 0
     assert "3 searches in" in said
+    rows = (tmp_path / "out" / "conversations.jsonl").read_text().splitlines()
+    assert len({json.loads(row)["turn"] for row in rows}) == len(rows) > 1
     assert "set aside: 1 content_off (let the instrumentation record the documents" in said
     told = json.loads((tmp_path / "out" / "run.json").read_text())["otlp"]
     assert [told[name] for name in ("payloads", "spans", "searches")] == [1, 5, 3]

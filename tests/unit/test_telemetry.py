@@ -455,9 +455,9 @@ def test_rows_of_the_settings_come_first() -> None:
 
 def test_the_conversation_is_of_the_span_or_its_nearest_ancestor() -> None:
     """Then of the trace's other spans, if all agree."""
-    named = {"attributes": {"session.id": "near"}}
-    near = told(agent(**named), search("s", "agent", 1))
-    beside = told(agent(), search("s", "agent", 1), model("m", "agent", 3, **named))
+    named = {"session.id": "near"}
+    near = told(agent(attributes=named), search("s", "agent", 1))
+    beside = told(agent(), search("s", "agent", 1), model("m", "agent", 3, attributes=named))
 
     assert [turn.conversation for turn in (*near.turns, *beside.turns)] == ["near", "near"]
     assert told(search("s", "", 1)).turns[0].conversation == "t"
