@@ -17,7 +17,15 @@ from stream_metrics.telemetry.spans import Span, text
 DEEPEST: Final = 12
 LONGEST_REPRESENTATION: Final = 1 << 18
 
-_LISTS: Final = ("documents", "output", "outputs", "result", "results", "structuredContent")
+_LISTS: Final = (
+    "documents",
+    "nodes",
+    "output",
+    "outputs",
+    "result",
+    "results",
+    "structuredContent",
+)
 _TEXTS: Final = ("page_content", "pageContent", "content", "text")
 _URLS: Final = ("url", "link", "uri")
 _ROLES: Final = frozenset({"human", "user", "ai", "assistant", "system", "tool", "function"})

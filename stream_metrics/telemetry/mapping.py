@@ -15,12 +15,16 @@ from stream_metrics.telemetry.spans import Span
 
 
 class Role(StrEnum):
-    """What a span is to a turn."""
+    """What a span is to a turn.
+
+    A postprocessor is a reranker if documents went in and came out, and nothing otherwise.
+    """
 
     SEARCH = "search"
     TOOL = "tool"
     RERANKER = "reranker"
     JOINER = "joiner"
+    POSTPROCESSOR = "postprocessor"
     TURN = "turn"
     STEP = "step"
     MODEL = "model"
@@ -173,6 +177,25 @@ PRESETS: Final[tuple[Row, ...]] = (
         documents=("output.value",),
         inputs=("input.value",),
     ),
+    *(
+        Row(
+            Role.POSTPROCESSOR,
+            (("openinference.span.kind", "CHAIN"),),
+            source,
+            scope=f"openinference.instrumentation.{scope}",
+            span=pattern,
+            documents=("output.value",),
+            inputs=("input.value",),
+        )
+        for source, scope, pattern in (
+            ("openinference-instrumentation-haystack: samplers, filters", "haystack", "*.run"),
+            (
+                "openinference-instrumentation-llama-index: postprocessors without events",
+                "llama_index",
+                "*postprocess_nodes",
+            ),
+        )
+    ),
     _openinference(
         "RETRIEVER",
         Role.SEARCH,
@@ -234,6 +257,23 @@ PRESETS: Final[tuple[Row, ...]] = (
     ),
     Row(Role.OTHER, (("mlflow.spanType", ""),), _MLFLOW),
     # OpenLLMetry.
+    *(
+        Row(
+            role,
+            (("traceloop.span.kind", "task"),),
+            _OPENLLMETRY,
+            scope="opentelemetry.instrumentation.llamaindex",
+            span=pattern,
+            documents=("traceloop.entity.output",),
+            inputs=("traceloop.entity.input",),
+            query=("traceloop.entity.input",),
+        )
+        for role, pattern in (
+            (Role.SEARCH, "*Retriever.task"),
+            (Role.POSTPROCESSOR, "*Rerank*.task"),
+            (Role.POSTPROCESSOR, "*Postprocessor.task"),
+        )
+    ),
     _operation(
         "vector_db_retrieve",
         Role.SEARCH,

@@ -31,6 +31,7 @@ _OUTPUTS: Final = (
     "mlflow.spanOutputs",
     "gen_ai.completion",
 )
+_UNKNOWN: Final = (None, Role.OTHER, Role.POSTPROCESSOR)
 _RUNS: Final = re.compile(r"^(vector_db_retrieve|retrieval|execute_tool|retrieve)\s+|\.\w+$")
 
 
@@ -146,12 +147,19 @@ def _without_documents(
                 "its documents are among the attributes that were dropped",
             )
         yield Doubt(span, reason, message)
-    elif one.problem and one.problem[0] == "truncated" and _is_search_tool(span):
-        yield Doubt(span, *one.problem)
-    elif _is_search_tool(span) and not span.failed:
+    elif _cut(one) and one.problem:
+        if _is_search_tool(span):
+            yield Doubt(span, *one.problem)
+    elif span.failed:
+        return
+    elif one.problem is not None or all(
+        span.value(name) is None for name in tree.rows[span.span_id].documents
+    ):
+        yield Doubt(span, "content_off", "the tool's result is not recorded")
+    elif _is_search_tool(span):
         yield Doubt(
             span,
-            "content_off" if one.problem else "unrecognised",
+            "unrecognised",
             f"the tool's result has no documents; it has {_attributes(span)}",
         )
 
@@ -165,14 +173,14 @@ def _unrecognised(tree: Tree, covered: dict[str, str], inner: set[str]) -> Itera
     """Spans that look like searches, which no row takes for one."""
     for span in tree.ordered:
         id = span.span_id
-        if tree.role(span) not in (None, Role.OTHER) or id in covered or id in inner:
+        if tree.role(span) not in _UNKNOWN or id in covered or id in inner:
             continue
         if id in tree.ignored or span.failed:
             continue
         vectors = any(name.startswith(_VECTORS) for name in span.attributes)
         if tree.role(span) is not None:
             vectors = False
-        if vectors or (_SEARCHING.search(span.name) and _holds_documents(span)):
+        if vectors or (_SEARCHING.search(span.name) and holds_documents(span)):
             yield Doubt(
                 span,
                 "unrecognised",
@@ -180,7 +188,7 @@ def _unrecognised(tree: Tree, covered: dict[str, str], inner: set[str]) -> Itera
             )
 
 
-def _holds_documents(span: Span) -> bool:
+def holds_documents(span: Span) -> bool:
     for name in _OUTPUTS:
         value = span.value(name)
         if in_value(value, True):
@@ -323,7 +331,11 @@ def reranked(
 ) -> tuple[list[Got], list[Doubt]]:
     """The searches of one turn, with those whose results were reranked or joined replaced."""
     doubts: list[Doubt] = []
-    spans = [span for span in tree.of(Role.RERANKER, Role.JOINER) if span.span_id not in covered]
+    spans = [
+        span
+        for span in tree.of(Role.RERANKER, Role.JOINER, Role.POSTPROCESSOR)
+        if span.span_id not in covered and _passes_documents_on(span, tree)
+    ]
     outermost = tree.marked(span.span_id for span in spans)
     ids = {one.span.span_id for one in found}
     for span in sorted(spans, key=lambda span: (span.start_ns, span.span_id)):
@@ -349,6 +361,8 @@ def reranked(
                 used.append(one)
             if not left:
                 break
+        if not used and row.role is Role.POSTPROCESSOR:
+            continue  # of documents from elsewhere, as those that are indexed
         if left or (not used and output.documents):
             doubts.append(
                 Doubt(span, "unrecognised", "no search that is told returned what it was given")
@@ -367,11 +381,21 @@ def reranked(
                 _query(span, row.query) or next((one.query for one in used if one.query), None),
                 routes.pop() if len(routes) == 1 else None,
                 tuple(_completed(document, known) for document in output.documents),
-                tuple(inputs) if row.role is Role.RERANKER else None,
+                None if row.role is Role.JOINER else tuple(inputs),
             )
         )
         ids = {one.span.span_id for one in found}
     return found, doubts
+
+
+def _passes_documents_on(span: Span, tree: Tree) -> bool:
+    """Whether a postprocessor got documents and gave some; of rerankers that is certain."""
+    row = tree.rows[span.span_id]
+    if row.role is not Role.POSTPROCESSOR:
+        return True
+    output = named(span, row.documents)
+    given = output.documents is not None or output.problem is not None
+    return given and bool(_inputs(span, row.inputs))
 
 
 def _inputs(span: Span, names: Iterable[str]) -> list[Document] | None:

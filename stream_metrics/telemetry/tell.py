@@ -15,7 +15,15 @@ from stream_metrics.events.decode import EARLIEST_US, LATEST_US
 from stream_metrics.telemetry.documents import Document, parsed
 from stream_metrics.telemetry.iterations import Call, Placed, by_models, by_steps, by_time
 from stream_metrics.telemetry.mapping import Mapping, Role
-from stream_metrics.telemetry.searches import Doubt, Got, baseline_rank, merged, reranked, searches
+from stream_metrics.telemetry.searches import (
+    Doubt,
+    Got,
+    baseline_rank,
+    holds_documents,
+    merged,
+    reranked,
+    searches,
+)
 from stream_metrics.telemetry.spans import Span, text
 from stream_metrics.telemetry.texts import answer_of, question_of
 from stream_metrics.telemetry.told import Result, Search, Told, Turn
@@ -208,6 +216,10 @@ class _Rest:
         skipped = not found and span is not None and self._answered(span, members)
         if not found and not skipped:
             return None
+        if skipped and any(holds_documents(one) for one in members if self._hides(one)):
+            message = "no span in it is a search, and it has documents"
+            self._told.refuse("unrecognised", id, message)
+            return None
         place = self._tree.by_id[id]
         conversation = self._conversation(place, found)
         if conversation is None:
@@ -263,6 +275,10 @@ class _Rest:
             {name: found for name in self._options.ids if (found := text(about.get(name)))},
             {name: one for name, one in fields.items() if isinstance(one, (str, bool, int, float))},
         )
+
+    def _hides(self, span: Span) -> bool:
+        """Whether the span may have searched without saying so."""
+        return self._tree.role(span) in (None, Role.OTHER, Role.POSTPROCESSOR)
 
     def _unusable(self, found: Sequence[Got]) -> Iterable[Doubt]:
         multiple = _shared_addresses(found)
@@ -420,8 +436,8 @@ def _said(span: Span, names: Iterable[str], longest: int = 0) -> str | None:
     for name in names:
         attribute, colon, part = name.partition(":")
         value = span.attributes.get(attribute)
-        if colon and isinstance(value, str):
-            value = parsed(value)
+        for _ in range(2):  # JSON, which some products encode twice
+            value = parsed(value) if colon and isinstance(value, str) else value
         if colon:
             value = value.get(part) if isinstance(value, dict) else None
         elif isinstance(value, str) and len(value) > 2 and value[0] == value[-1] == '"':

@@ -251,6 +251,48 @@ def test_a_reranker_may_take_the_place_of_several_searches() -> None:
     assert searched(one) == [(1, "dc")]
 
 
+@pytest.mark.parametrize(
+    ("scope", "name", "given"),
+    [
+        ("haystack", "TopPSampler.run", "documents"),
+        ("llama_index", "Rerank._postprocess_nodes", "nodes"),
+    ],
+)
+def test_a_postprocessor_takes_the_place_of_the_search_before_it(
+    scope: str, name: str, given: str
+) -> None:
+    """If documents went in and came out; a component without documents changes nothing."""
+    scope = f"openinference.instrumentation.{scope}"
+    nodes = [f"<NodeWithScore(node=TextNode(id_={id}), score=0.5)>" for id in "abc"]
+    passed = {"input.value": json.dumps({given: nodes}), "output.value": json.dumps([nodes[1]])}
+    spans = (
+        agent(scope=scope),
+        search("s", "agent", 1, found="abc", scope=scope),
+        of_kind("CHAIN", "prompt", "agent", 3, name="PromptBuilder.run", scope=scope),
+    )
+    of_post = of_kind("CHAIN", "p", "agent", 5, name=name, scope=scope, attributes=passed)
+
+    assert searched(told(*spans)) == [(1, "abc")]
+    assert searched(told(*spans, of_post)) == [(1, "b")]
+
+
+def test_a_tool_whose_result_is_not_recorded_makes_its_turn_uncertain() -> None:
+    """It may have been a search."""
+    one = told(agent(), model("m", "agent", 1), of_kind("TOOL", "handbook", "agent", 3))
+
+    assert (one.turns, one.refused) == ((), {"content_off": 1})
+
+
+def test_a_turn_with_documents_and_without_a_search_is_no_skip() -> None:
+    """Something found them that no span tells of."""
+    output = {"output.value": '{"retriever": {"documents": [{"id": "a", "content": "x"}]}}'}
+    one = told(
+        agent(), model("m", "agent", 1), of_kind("CHAIN", "c", "agent", 3, attributes=output)
+    )
+
+    assert (one.turns, one.refused) == ((), {"unrecognised": 1})
+
+
 def test_a_reranker_of_unknown_documents_is_refused() -> None:
     """Nobody can say then what the agent got."""
     one = told(agent(), search("s", "agent", 1), reranker("r", "agent", 3, "xy", "y"))
