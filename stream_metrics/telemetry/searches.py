@@ -180,7 +180,7 @@ def _unrecognised(tree: Tree, covered: dict[str, str], inner: set[str]) -> Itera
         vectors = any(name.startswith(_VECTORS) for name in span.attributes)
         if tree.role(span) is not None:
             vectors = False
-        if vectors or (_SEARCHING.search(span.name) and holds_documents(span)):
+        if vectors or (_SEARCHING.search(span.name) and held(span)):
             yield Doubt(
                 span,
                 "unrecognised",
@@ -188,15 +188,51 @@ def _unrecognised(tree: Tree, covered: dict[str, str], inner: set[str]) -> Itera
             )
 
 
-def holds_documents(span: Span) -> bool:
+def held(span: Span) -> list[list[Document]]:
+    """The lists of documents that a span hands on, be it under names of the program's own."""
+    found = []
     for name in _OUTPUTS:
         value = span.value(name)
-        if in_value(value, True):
-            return True
+        if value is None:
+            continue
         inner = flat(value)
-        if isinstance(inner, dict) and any(in_value(one, True) for one in inner.values()):
-            return True
-    return False
+        for one in (value, *(inner.values() if isinstance(inner, dict) else ())):
+            documents = in_value(one, True)
+            if isinstance(documents, list) and documents:
+                found.append(documents)
+                break
+    return found
+
+
+def changed(
+    tree: Tree, members: Iterable[Span], aside: set[str], got: Sequence[Got]
+) -> Iterable[Doubt]:
+    """Spans that hand on documents of searches otherwise than any search returned them.
+
+    Somebody filtered, joined or reordered them, and no row says so. Spans in ``aside`` are parts of
+    searches, or have these inside.
+    """
+    known: set[str] = set()
+    returned: set[tuple[str | None, ...]] = set()
+    for one in got:
+        known.update(
+            each for document in one.documents for each in (document.id, document.text) if each
+        )
+        returned |= {
+            tuple(each.id for each in one.documents),
+            tuple(each.text for each in one.documents),
+        }
+    for span in members:
+        if tree.role(span) not in (None, Role.OTHER) or span.span_id in aside:
+            continue
+        for documents in held(span):
+            ids = tuple(document.id for document in documents)
+            texts = tuple(document.text for document in documents)
+            if known.isdisjoint((*ids, *texts)) or ids in returned or texts in returned:
+                continue
+            message = f"{span.name!r} changed what was found; no row says what it is"
+            yield Doubt(span, "unrecognised", message)
+            break
 
 
 def _attributes(span: Span) -> str:
@@ -326,21 +362,24 @@ def _alike(some: Sequence[Document], others: Sequence[Document]) -> bool | None:
     return False if False in each else None if None in each else True
 
 
-def reranked(
-    tree: Tree, mapping: Mapping, found: list[Got], covered: set[str], told: Told
-) -> tuple[list[Got], list[Doubt]]:
-    """The searches of one turn, with those whose results were reranked or joined replaced."""
-    doubts: list[Doubt] = []
+def rerankers(tree: Tree, covered: set[str]) -> set[str]:
+    """The outermost spans that rerank or join what was found, outside of searches."""
     spans = [
         span
         for span in tree.of(Role.RERANKER, Role.JOINER, Role.POSTPROCESSOR)
         if span.span_id not in covered and _passes_documents_on(span, tree)
     ]
-    outermost = tree.marked(span.span_id for span in spans)
-    ids = {one.span.span_id for one in found}
+    ids = [span.span_id for span in spans]
+    outer = tree.marked(ids)
+    return {id for id in ids if outer[id] == id}
+
+
+def reranked(
+    tree: Tree, found: list[Got], spans: Iterable[Span], told: Told
+) -> tuple[list[Got], list[Doubt]]:
+    """The searches of one turn, with those whose results these spans changed replaced."""
+    doubts: list[Doubt] = []
     for span in sorted(spans, key=lambda span: (span.start_ns, span.span_id)):
-        if outermost[span.span_id] != span.span_id:
-            continue
         row = tree.rows[span.span_id]
         output = named(span, row.documents)
         inputs = _inputs(span, row.inputs)
@@ -351,7 +390,7 @@ def reranked(
             )
             doubts.append(Doubt(span, reason, message))
             continue
-        before = [one for one in found if one.end_ns <= span.start_ns and one.span.span_id in ids]
+        before = [one for one in found if one.end_ns <= span.start_ns]
         before.sort(key=lambda one: (-one.end_ns, -one.start_ns, one.span.span_id))
         left, used = list(inputs), []
         for one in before:
@@ -384,7 +423,6 @@ def reranked(
                 None if row.role is Role.JOINER else tuple(inputs),
             )
         )
-        ids = {one.span.span_id for one in found}
     return found, doubts
 
 

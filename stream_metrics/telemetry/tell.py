@@ -19,9 +19,11 @@ from stream_metrics.telemetry.searches import (
     Doubt,
     Got,
     baseline_rank,
-    holds_documents,
+    changed,
+    held,
     merged,
     reranked,
+    rerankers,
     searches,
 )
 from stream_metrics.telemetry.spans import Span, text
@@ -111,7 +113,7 @@ def _tell(tree: Tree, mapping: Mapping, options: Options, told: Told) -> None:
     for doubt in unsure[_MISSED]:
         told.refuse(doubt.reason, doubt.span.span_id, doubt.message)
     done: dict[tuple[str, int], Turn] = {}
-    rest = _Rest(tree, mapping, options, told, covered, of_turn)
+    rest = _Rest(tree, mapping, options, told, covered, of_turn, found)
     for id, span in turns.items():
         turn = rest.turn(id, span, got[id], unsure[id])
         if turn is None:
@@ -178,10 +180,13 @@ class _Rest:
         told: Told,
         covered: set[str],
         of_turn: dict[str, str],
+        found: Sequence[Got],
     ) -> None:
         self._tree, self._mapping, self._options = tree, mapping, options
-        self._told, self._covered = told, covered
+        self._told = told
         self.used: list[Got] = []
+        self._rerankers = rerankers(tree, covered)
+        self._aside = covered | tree.ignored | tree.around(one.span.span_id for one in found)
         self._members: dict[str, list[Span]] = {}
         for span in tree.ordered:
             self._members.setdefault(of_turn.get(span.span_id, _MISSED), []).append(span)
@@ -203,12 +208,12 @@ class _Rest:
     ) -> Turn | None:
         """One turn, or None if there is none to tell."""
         members = self._members.get(id, [])
-        inside = {one.span_id for one in members}
-        hidden = self._covered | {
-            one.span_id for one in self._tree.by_id.values() if one.span_id not in inside
-        }
-        found, more = reranked(self._tree, self._mapping, found, hidden, self._told)
+        before = found
+        later = [one for one in members if one.span_id in self._rerankers]
+        found, more = reranked(self._tree, found, later, self._told)
         doubts = [*doubts, *more, *self._unusable(found), *self._untimely(members, found)]
+        if found and not doubts:
+            doubts = [*changed(self._tree, members, self._aside, [*before, *found])]
         for doubt in doubts:
             self._told.refuse(doubt.reason, doubt.span.span_id, doubt.message)
         if doubts:
@@ -216,7 +221,7 @@ class _Rest:
         skipped = not found and span is not None and self._answered(span, members)
         if not found and not skipped:
             return None
-        if skipped and any(holds_documents(one) for one in members if self._hides(one)):
+        if skipped and any(held(one) for one in members if self._hides(one)):
             message = "no span in it is a search, and it has documents"
             self._told.refuse("unrecognised", id, message)
             return None

@@ -276,6 +276,21 @@ def test_a_postprocessor_takes_the_place_of_the_search_before_it(
     assert searched(told(*spans, of_post)) == [(1, "b")]
 
 
+@pytest.mark.parametrize(("handed_on", "refused"), [("abc", {}), ("ca", {"unrecognised": 1})])
+def test_a_step_that_changes_what_was_found_makes_its_turn_uncertain(
+    handed_on: str, refused: dict[str, int]
+) -> None:
+    """The agent got what a node of its graph left of it."""
+    output = json.dumps({"docs": [{"id": id, "page_content": id} for id in handed_on]})
+    one = told(
+        agent(),
+        search("s", "agent", 1, found="abc"),
+        of_kind("CHAIN", "grade", "agent", 3, attributes={"output.value": output}),
+    )
+
+    assert (len(one.turns), one.refused) == (not refused, refused)
+
+
 def test_a_tool_whose_result_is_not_recorded_makes_its_turn_uncertain() -> None:
     """It may have been a search."""
     one = told(agent(), model("m", "agent", 1), of_kind("TOOL", "handbook", "agent", 3))
