@@ -315,6 +315,7 @@ def merged(
     open_: list[Got] = []
     for one in order:
         open_ = [other for other in open_ if other.end_ns >= one.start_ns]
+        unclear: Got | None = None
         for other in open_:
             if other.span.scope == one.span.scope or (
                 one.query and other.query and one.query != other.query
@@ -323,22 +324,23 @@ def merged(
             alike = _alike(other.documents, one.documents)
             if alike:
                 pairs.append((other, one))
-            elif alike is None and one.query and one.query == other.query:
-                message = (
-                    f"{other.span.scope} and {one.span.scope} tell a search that does not compare"
-                )
+                open_.remove(other)
+                break
+            if alike is None and one.query and one.query == other.query:
+                unclear = other
+        else:
+            open_.append(one)
+            if unclear is not None:
+                scopes = f"{unclear.span.scope} and {one.span.scope}"
+                message = f"{scopes} tell a search, and their documents do not compare"
                 doubts.append(Doubt(one.span, "two_scopes", message))
-        open_.append(one)
     score: Counter[str] = Counter()
     for both in pairs:
         for one in both:
             score[one.span.scope] += sum(document.signals for document in one.documents)
     left: dict[str, Got] = {one.span.span_id: one for one in found}
-    taken: set[str] = set()
     same_spans = []
     for both in pairs:
-        if any(one.span.span_id in taken for one in both):
-            continue
         keep, drop = sorted(both, key=lambda one: (-score[one.span.scope], one.span.scope))
         kept = left[keep.span.span_id]
         left[keep.span.span_id] = replace(
@@ -349,7 +351,6 @@ def merged(
             ),
         )
         del left[drop.span.span_id]
-        taken |= {drop.span.span_id, keep.span.span_id}
         same_spans.append((keep.span.span_id, drop.span.span_id))
         told.duplicate += 1
     return list(left.values()), doubts, same_spans
@@ -390,16 +391,7 @@ def reranked(
             )
             doubts.append(Doubt(span, reason, message))
             continue
-        before = [one for one in found if one.end_ns <= span.start_ns]
-        before.sort(key=lambda one: (-one.end_ns, -one.start_ns, one.span.span_id))
-        left, used = list(inputs), []
-        for one in before:
-            rest = [given for given in left if not any(same(given, its) for its in one.documents)]
-            if len(rest) < len(left):
-                left = rest
-                used.append(one)
-            if not left:
-                break
+        left, used = _sources(span, inputs, found)
         if not used and row.role is Role.POSTPROCESSOR:
             continue  # of documents from elsewhere, as those that are indexed
         if left or (not used and output.documents):
@@ -424,6 +416,41 @@ def reranked(
             )
         )
     return found, doubts
+
+
+def _sources(
+    span: Span, inputs: Sequence[Document], found: Iterable[Got]
+) -> tuple[Sequence[Document], list[Got]]:
+    """The latest searches that returned what a reranker was given, and what none of them did.
+
+    One that returned all of it is preferred, the more if it has the same parent or returned nothing
+    else: of branches that run side by side each has its own.
+    """
+    before = [one for one in found if one.end_ns <= span.start_ns]
+    before.sort(key=lambda one: (-one.end_ns, -one.start_ns, one.span.span_id))
+    before.sort(
+        key=lambda one: (
+            one.span.parent_id != span.parent_id,
+            len(one.documents) != len(inputs),
+        )
+    )
+    for one in before:
+        if inputs and not _without(inputs, one):
+            return [], [one]
+    before.sort(key=lambda one: (-one.end_ns, -one.start_ns, one.span.span_id))
+    left, used = inputs, []
+    for one in before:
+        rest = _without(left, one)
+        if len(rest) < len(left):
+            left = rest
+            used.append(one)
+        if not left:
+            break
+    return left, used
+
+
+def _without(documents: Sequence[Document], one: Got) -> list[Document]:
+    return [given for given in documents if not any(same(given, its) for its in one.documents)]
 
 
 def _passes_documents_on(span: Span, tree: Tree) -> bool:

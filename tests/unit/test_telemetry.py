@@ -239,6 +239,21 @@ def test_a_reranker_takes_the_place_of_the_search_before_it() -> None:
     assert one.turns[0].searches[0].span_id == "r1"
 
 
+def test_rerankers_of_branches_side_by_side_have_their_own_searches() -> None:
+    """The latest search is not meant where an earlier one returned all that went in."""
+    one = told(
+        agent(),
+        of_kind("CHAIN", "b1", "agent", 0, 9),
+        of_kind("CHAIN", "b2", "agent", 0, 9),
+        search("s1", "b1", 1, found="abc"),
+        search("s2", "b2", 1.5, found="abd"),
+        reranker("r1", "b1", 4, "abc", "ca"),
+        reranker("r2", "b2", 4.5, "abd", "d"),
+    )
+
+    assert searched(one) == [(1, "ca"), (1, "d")]
+
+
 def test_a_reranker_may_take_the_place_of_several_searches() -> None:
     """Of the latest of the turn that returned its inputs."""
     one = told(
