@@ -60,7 +60,7 @@ async def test_topic_recording_and_file_give_the_same_rows(system: LiveSystem) -
         to = ("--turn-scope", "all", "--out", str(folder / out))
         code, text = await said(system, "replay", source, *to)
         assert code == 0, text
-        assert "78 searches in 117 spans" in text
+        assert "78 searches in 39 turns of 117 spans" in text
 
     for name in ("conversations.jsonl", "windows.json", "queries.jsonl"):
         assert len({(folder / out / name).read_bytes() for out in OUTS}) == 1, name

@@ -515,6 +515,113 @@ def test_what_looks_like_a_search_and_is_unknown_is_refused(one: Any) -> None:
     assert "it has" in (found.refusals[0].message)
 
 
+_DOCUMENTS = json.dumps([{"id": id, "page_content": id, "metadata": {}} for id in "ab"])
+_PRODUCTS: dict[str, tuple[dict[str, Any], str]] = {
+    "langsmith": (
+        {
+            "langsmith.span.kind": "retriever",
+            "gen_ai.operation.name": "embeddings",
+            "gen_ai.prompt": '{"query": "q"}',
+            "gen_ai.completion": f'{{"documents": {_DOCUMENTS}}}',
+        },
+        "langsmith",
+    ),
+    "mlflow": (
+        {
+            "mlflow.spanType": '"RETRIEVER"',
+            "mlflow.spanInputs": '"q"',
+            "mlflow.spanOutputs": _DOCUMENTS,
+        },
+        "mlflow.langchain",
+    ),
+    "azure": (
+        {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.type": "retriever",
+            "gen_ai.tool.name": "kb",
+            "gen_ai.retriever.query": "q",
+            "gen_ai.retriever.results": json.dumps(
+                [{"metadata": {"id": id}, "content": id} for id in "ab"]
+            ),
+        },
+        "azure.ai",
+    ),
+    "loongsuite": (
+        {
+            "gen_ai.operation.name": "retrieval",
+            "gen_ai.span.kind": "RETRIEVER",
+            "gen_ai.retrieval.query.text": "q",
+            "gen_ai.retrieval.documents": _DOCUMENTS,
+        },
+        "opentelemetry.instrumentation.langchain",
+    ),
+    "openllmetry": (
+        {
+            "gen_ai.operation.name": "vector_db_retrieve",
+            "traceloop.span.kind": "task",
+            "traceloop.entity.input": '{"query": "q", "tags": []}',
+            "traceloop.entity.output": f'{{"documents": {_DOCUMENTS}, "count": 2}}',
+        },
+        "opentelemetry.instrumentation.langchain",
+    ),
+    "langfuse": (
+        {
+            "langfuse.observation.type": "retriever",
+            "langfuse.observation.input": "q",
+            "langfuse.observation.output": _DOCUMENTS,
+        },
+        "langfuse-sdk",
+    ),
+    "otel tool": (
+        {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": "kb",
+            "gen_ai.tool.call.arguments": '{"query": "q"}',
+            "gen_ai.tool.call.result": json.dumps(_DOCUMENTS),
+        },
+        OTEL,
+    ),
+    "otel structure": (
+        {
+            "gen_ai.operation.name": "retrieval",
+            "gen_ai.retrieval.query.text": "q",
+            "gen_ai.retrieval.documents": [{"id": "a"}, {"id": "b"}],
+        },
+        OTEL,
+    ),
+}
+
+
+@pytest.mark.parametrize("product", sorted(_PRODUCTS))
+def test_presets_know_the_searches_of_each_product(product: str) -> None:
+    """With their documents and their query."""
+    attributes, scope = _PRODUCTS[product]
+    one = told(span("s", attributes=attributes, scope=scope, name="KbRetriever"))
+
+    assert searched(one) == [(1, "ab")]
+    assert one.turns[0].searches[0].query == "q"
+
+
+@pytest.mark.parametrize("operation", ["rerank", "rerank_documents"])
+def test_a_reranker_of_loongsuite_is_one(operation: str) -> None:
+    """Its documents are in attributes of its own, with the texts inside of objects."""
+    attributes = {
+        "gen_ai.operation.name": operation,
+        "gen_ai.rerank.input_documents": json.dumps(["b", "a"]),
+        "gen_ai.rerank.output_documents": json.dumps(
+            [{"index": 1, "relevance_score": 0.7, "document": {"text": "a"}}]
+        ),
+    }
+    one = told(
+        span("root", end=50),
+        span("s", "root", 1, attributes=_PRODUCTS["loongsuite"][0]),
+        span("r", "root", 5, attributes=attributes),
+    )
+
+    assert searched(one) == [(1, "a")]
+    assert one.turns[0].searches[0].results[0].baseline_rank == 2
+
+
 def test_rows_of_the_settings_come_first() -> None:
     """They say what presets do not know, or what they take for something else."""
     row = Row(Role.SEARCH, (("vendor.kind", "find"),), documents=("vendor.hits",))
