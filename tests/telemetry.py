@@ -69,10 +69,17 @@ def span(
     )
 
 
-def of_kind(kind: str, id: str, *args: Any, **others: Any) -> Span:
+def of_kind(
+    kind: str,
+    id: str,
+    parent: str = "",
+    start: float = 0,
+    end: float | None = None,
+    **others: Any,
+) -> Span:
     """A span of OpenInference."""
     attributes = {"openinference.span.kind": kind, **others.pop("attributes", {})}
-    return span(id, *args, attributes=attributes, **others)
+    return span(id, parent, start, end, attributes, **others)
 
 
 def agent(id: str = "agent", start: float = 0, end: float = 1000, **others: Any) -> Span:

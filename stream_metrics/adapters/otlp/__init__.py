@@ -1,5 +1,5 @@
-"""OTLP traces as a source: their retrieval spans become search events of the usual schema.
+"""OTLP traces as a source: what their spans tell becomes events of the usual schema.
 
-``framing`` finds payloads in files, ``payloads`` and ``protobuf`` decode them to spans, ``mapping``
-says what a span tells, and ``traces`` puts the searches of all spans in order and numbers them.
+``framing`` finds payloads in files, ``payloads`` and ``protobuf`` decode them to spans, and
+``traces`` keeps these until their traces are whole; ``stream_metrics.telemetry`` then tells each.
 """
