@@ -21,6 +21,7 @@ from stream_metrics.cli.common import (
 from stream_metrics.cli.dlq import Listed, Pile, in_kafka, parse_place, read_pile
 from stream_metrics.events.decode import levels
 from stream_metrics.events.limits import Limits
+from stream_metrics.events.turns import turn_text
 from stream_metrics.settings import Settings
 
 SHOWN_CHARACTERS: Final = 100_000  # of a key or value, for people
@@ -112,6 +113,9 @@ def page(letter: Letter, state: str) -> tuple[list[str], list[str]]:
     for name in ("timestamp", "letter", "seen", "state"):
         if told[name]:
             lines.append(f"{name:10} {printable(str(told[name]))}")
+    turn = _turn(letter.record.value)
+    if turn is not None:
+        lines.append(f"{'turn':10} {turn_text(turn)}")
     lines += ["", "headers"]
     lines += [f"  {printable(name)}: {printable(str(v))}" for name, v in letter.headers.items()]
     cut = []
@@ -124,6 +128,18 @@ def page(letter: Letter, state: str) -> tuple[list[str], list[str]]:
             if not whole:
                 cut.append(name)
     return lines, cut
+
+
+class _OfTurn(msgspec.Struct):
+    turn: int
+
+
+def _turn(value: bytes | None) -> int | None:
+    """The number of the turn that an event names, valid or not; None if it names none."""
+    try:
+        return msgspec.json.decode(value or b"", type=_OfTurn).turn
+    except (msgspec.DecodeError, RecursionError):
+        return None
 
 
 def _shown(data: bytes) -> tuple[list[str], bool]:

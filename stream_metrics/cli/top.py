@@ -272,7 +272,7 @@ def _pairs(row: dict[str, Any]) -> Table:
     table = _table(("result", "in", "repeats", "of", "evidence", "type"), ())
     turns = len(row["turns"]) > 1
     for pair in row["pairs"]:
-        turn = f"turn {pair['turn']}, " if turns else ""
+        turn = f"turn {pair['turn_text']}, " if turns else ""
         cells = (
             printable(pair["result_id"]),
             f"{turn}iteration {pair['iteration']}",

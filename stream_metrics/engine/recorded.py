@@ -11,6 +11,7 @@ from typing import Any
 
 from stream_metrics.engine.state import Carrier, Conversation, Search, Turn, Version
 from stream_metrics.events.decode import Event
+from stream_metrics.events.turns import turn_text
 from stream_metrics.events.wire import Result, SearchIteration, TurnCompleted
 from stream_metrics.events.wire import Search as SentSearch
 from stream_metrics.metrics.decisions import FACTS
@@ -58,7 +59,8 @@ class Recorded:
         event = self._events.get((turn.number, carrier.version))
         if event is None:
             raise MissingEvent(
-                f"conversation {self._conversation.conversation_id!r}, turn {turn.number}: "
+                f"conversation {self._conversation.conversation_id!r}, turn "
+                f"{turn_text(turn.number)}: "
                 f"event {carrier.event_id!r} is missing; read all events of the conversation"
             )
         return event.payload

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from stream_metrics.engine.cells import dimension_of, source
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.state import Conversation, Iteration, Turn
+from stream_metrics.events.turns import turn_text
 from stream_metrics.metrics.decisions import ratio
 from stream_metrics.metrics.gain import settled
 
@@ -98,7 +99,7 @@ class Part:
             "settled_good_results": self.settled_good,
             "settled_gain": self.settled_gain,
             "sre": self.sre,
-            "pairs": [pair._asdict() for pair in self.pairs],
+            "pairs": [pair._asdict() | {"turn_text": turn_text(pair.turn)} for pair in self.pairs],
         }
 
 

@@ -22,6 +22,7 @@ from stream_metrics.evaluation.estimates import (
     Intervals,
     dimensions_of,
 )
+from stream_metrics.events.turns import turn_text
 from stream_metrics.metrics.generation import (
     BY_NAME,
     LEXICAL,
@@ -121,7 +122,7 @@ def _judged(name: str, model: Similarity, turns: Sequence[AnsweredTurn]) -> list
         if not isfinite(value):
             turn = turns[at]
             raise BadSimilarity(
-                f"{name}: the model gave {value} for turn {turn.turn} of conversation "
+                f"{name}: the model gave {value} for turn {turn_text(turn.turn)} of conversation "
                 f"{turn.conversation_id!r}; take another model"
             )
         found = best[at]

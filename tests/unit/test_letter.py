@@ -54,6 +54,21 @@ def test_json_is_indented_and_otherwise_as_it_was_sent() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("turn", "shown"),
+    [(3, "3"), (1_718_020_800_000_000, "1718020800000000 (2024-06-10 12:00:00Z)")],
+)
+def test_the_turn_of_an_event_is_shown_with_its_time(turn: int, shown: str) -> None:
+    """Where its number is a time, as those of traced turns are."""
+    assert f"turn       {shown}" in lines(json.dumps({"turn": turn, "other": [{}]}).encode())
+
+
+@pytest.mark.parametrize("value", [b"{}", b'{"turn": "1"}', b'{"turn": 1e400}', b"\xff", None])
+def test_a_value_without_a_turn_shows_none(value: bytes | None) -> None:
+    """Whatever it is instead."""
+    assert not [line for line in lines(value) if line.startswith("turn ")]
+
+
 def test_text_that_is_no_json_is_escaped() -> None:
     """No terminal acts on anything of it."""
     assert body("no json\x1b[2J\u202e\nline".encode()) == [r"no json\x1b[2J\u202e", "line"]

@@ -154,6 +154,7 @@ async def test_pairs_name_both_results() -> None:
             "first_result_id": first,
             "evidence": "id",
             "entity_type": "other",
+            "turn_text": "1",
         }
         for iteration, result_id, first in ((2, "2.2.a", "2.0.a"), (7, "7.0.b", "2.1.b"))
     ]

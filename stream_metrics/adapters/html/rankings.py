@@ -13,6 +13,7 @@ from stream_metrics.adapters.run_directory import gather
 from stream_metrics.evaluation.gathered import MOST_HISTOGRAMS, Queries
 from stream_metrics.evaluation.headline import figures_of_report
 from stream_metrics.evaluation.wording import number
+from stream_metrics.events.turns import turn_text
 
 Report = Mapping[str, Any]
 Link = Callable[[str], str | None]
@@ -117,7 +118,7 @@ def _worst_queries(rows: Queries, shown: Sequence[str], title: str, link: Link) 
     cells = [
         (
             linked(name(query), link(query) if of_events else None),
-            *((str(row["turn"]), name(row["search_id"])) if of_events else ()),
+            *((turn_text(row["turn"]), name(row["search_id"])) if of_events else ()),
             f"{row['n_retrieved']:,}", f"{row['n_judged']:,}",
             "-" if row["n_relevant"] is None else f"{row['n_relevant']:,}",
             *(number(row["scores"].get(one)) for one in shown),

@@ -35,6 +35,7 @@ from stream_metrics.evaluation.gathered import Conversations, Queries, Stratum, 
 from stream_metrics.evaluation.headline import figures_of_report
 from stream_metrics.evaluation.observed import MACRO
 from stream_metrics.evaluation.wording import interval_title, number
+from stream_metrics.events.turns import turn_text
 from stream_metrics.metrics.generation import BY_NAME as ANSWERS
 from stream_metrics.statistics.intervals import CONFIDENCE
 
@@ -205,7 +206,7 @@ def _worst_conversations(rows: Conversations, link: Link) -> Section:
         cells = [
             (
                 linked(name(row["conversation_id"]), link(row["conversation_id"])),
-                name(row["agent"]), str(row["turn"]), str(row["n"]), f"{row['results']:,}",
+                name(row["agent"]), turn_text(row["turn"]), str(row["n"]), f"{row['results']:,}",
                 f"{row['duplicates']:,}", number(row["srr"]), number(row["sre"]),
             )
             for row in found

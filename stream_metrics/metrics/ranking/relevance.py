@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
+from stream_metrics.events.turns import turn_text
 from stream_metrics.events.wire import Result
 from stream_metrics.metrics.ranking.batch import UNJUDGED, Judged
 from stream_metrics.metrics.ranking.subtopics import Subtopics
@@ -77,7 +78,8 @@ class Query(NamedTuple):
         """
         if self.conversation_id is None:
             return f"query {self.query_id!r}"
-        return f"conversation {self.conversation_id!r}, turn {self.turn}, search {self.query_id!r}"
+        turn = None if self.turn is None else turn_text(self.turn)
+        return f"conversation {self.conversation_id!r}, turn {turn}, search {self.query_id!r}"
 
 
 class RecordedSearch(NamedTuple):

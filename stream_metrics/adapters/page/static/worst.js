@@ -82,7 +82,7 @@ function worstPairs(row) {
   const rows = row.pairs.map((pair) => {
     const cells = [pair.result_id, pair.iteration, pair.first_result_id, pair.first_iteration,
       pair.evidence, pair.entity_type];
-    if (many) cells.unshift(pair.turn);
+    if (many) cells.unshift(pair.turn_text);
     return el("tr", {}, ...cells.map((cell) => el("td", {}, String(cell))));
   });
   const more = row.duplicates - row.pairs.length;

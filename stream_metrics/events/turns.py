@@ -1,0 +1,20 @@
+"""Turn numbers as people read them."""
+
+from __future__ import annotations
+
+from stream_metrics.events.decode import EARLIEST_US, LATEST_US
+from stream_metrics.events.times import rfc3339
+
+
+def turn_text(number: int) -> str:
+    """A turn's number, with its time if the number is one, as the numbers of traced turns are.
+
+    A number between 2000 and 2100 in Unix microseconds is a time. The time is cut to seconds.
+
+    >>> turn_text(3), turn_text(1_718_020_800_005_000)
+    ('3', '1718020800005000 (2024-06-10 12:00:00Z)')
+    """
+    if not EARLIEST_US <= number <= LATEST_US:
+        return str(number)
+    date, time = rfc3339(number)[:19].split("T")
+    return f"{number} ({date} {time}Z)"
