@@ -45,7 +45,7 @@ from stream_metrics.worker.clock import Clock
 from stream_metrics.worker.collecting import collect_seldom
 from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
 from stream_metrics.worker.patience import Part, Patience, Stopped
-from stream_metrics.worker.stored import stored_tables
+from stream_metrics.worker.stored import stored_settings
 from stream_metrics.worker.watchdog import Watchdog
 
 WATCH_SECONDS = 2.0
@@ -120,8 +120,8 @@ def check_worker_settings(settings: Settings) -> None:
 
 
 async def for_state(settings: Settings, store: StateStore) -> Settings:
-    """The settings for the state in ``store``: with its deduplication tables, unless one is set."""
-    return settings.under_tables(await stored_tables(store))
+    """The settings for the state in ``store``: what nobody has set is as it was built with."""
+    return settings.for_built(await stored_settings(store))
 
 
 def identity(settings: Settings, counts: dict[str, int]) -> Identity:

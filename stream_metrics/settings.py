@@ -11,6 +11,8 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -479,8 +481,13 @@ class LimitSettings(_Part):
     """Iterations in a turn."""
     waiting_labels: int = Field(Limits().waiting_labels, ge=1)
     """Labels in a conversation that wait for the result, search or iteration that they name."""
-    turns_per_conversation: int = Field(Limits().turns_per_conversation, ge=1)
-    """Turns in a conversation."""
+    turns_per_conversation: int | None = Field(None, ge=1)
+    """Turns in a conversation. By default 1,000; state that was built with another number, as by
+    earlier releases, keeps that."""
+
+    def in_force(self) -> Limits:
+        """The limits, with the defaults of those that are not set."""
+        return Limits(**self.model_dump(exclude_none=True))
 
 
 class MetricSettings(_Part):
@@ -746,7 +753,7 @@ class Settings(BaseSettings):
             gain_of_document=self.metrics.gain_of_document,
             retrieval=live_metrics(self.metrics.retrieval),
             rules=self.dedup.rules(),
-            limits=Limits(**self.limits.model_dump()),
+            limits=self.limits.in_force(),
         )
 
     def key_id(self) -> str:
@@ -758,7 +765,7 @@ class Settings(BaseSettings):
         """The settings that change what the state holds, by name; the digest key by its id."""
         parts = {
             "dedup": self.dedup.of_state(),
-            "limits": self.limits.model_dump(mode="json"),
+            "limits": asdict(self.limits.in_force()),
             "metrics": self._metrics_of_state(),
             "state": {"ttl": self.state.ttl, "digest_key": self.key_id()},
         }
@@ -769,15 +776,19 @@ class Settings(BaseSettings):
         held = self.metrics.model_dump(mode="json", exclude={"turn_scope"})
         return {name: value for name, value in held.items() if name != "retrieval" or value}
 
-    def under_tables(self, number: int | None) -> Settings:
-        """These settings for state that was built under the tables ``number``; None: for new state.
+    def for_built(self, built: Mapping[str, int]) -> Settings:
+        """These settings for state that was built with the values in ``built``, by name.
 
-        They are unchanged where ``dedup.tables`` is set, or if this release has no such tables:
-        then the state is refused for being built with other settings.
+        What is set stays. So do the deduplication tables if this release does not have those of the
+        state, which is then refused for being built with other settings.
         """
-        if number is None or self.dedup.tables is not None or number not in published():
-            return self
-        return self.model_copy(update={"dedup": self.dedup.model_copy(update={"tables": number})})
+        found = self
+        for name, value in built.items():
+            part, _, key = name.partition(".")
+            held = getattr(found, part)
+            if getattr(held, key) is None and (name != "dedup.tables" or value in published()):
+                found = found.model_copy(update={part: held.model_copy(update={key: value})})
+        return found
 
     def fingerprint(self) -> str:
         """A digest of every setting that changes what the state holds.
@@ -787,7 +798,7 @@ class Settings(BaseSettings):
         """
         parts: dict[str, Any] = {
             "dedup": self.dedup.of_state(),
-            "limits": self.limits.model_dump(mode="json"),
+            "limits": asdict(self.limits.in_force()),
             "metrics": self._metrics_of_state(),
             "ttl": self.state.ttl,
             "key": self.key_id(),

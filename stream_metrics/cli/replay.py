@@ -8,6 +8,7 @@ import platform
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -373,7 +374,8 @@ def _shown(
 ) -> dict[str, Any]:
     """The settings that the figures depend on; of models the names of their folders."""
     shown = masked(settings)
-    found = {part: shown[part] for part in ("dedup", "limits", "metrics", "evaluation", "otlp")}
+    found = {part: shown[part] for part in ("dedup", "metrics", "evaluation", "otlp")}
+    found["limits"] = asdict(settings.limits.in_force())
     found["evaluation"]["metrics"] = list(chosen.metrics)
     for name in ("batch_results", "hpo_folder"):
         del found["evaluation"][name]

@@ -32,7 +32,7 @@ class Limits:
     values_per_turn: int = 100_000
     iterations_per_turn: int = 500
     waiting_labels: int = 10_000
-    turns_per_conversation: int = 100
+    turns_per_conversation: int = 1_000
 
 
 def surely_within(

@@ -10,9 +10,13 @@ from stream_metrics.dedup.tables import published
 from stream_metrics.engine.codec import SCHEMAS, schemas_text, tables_text
 from stream_metrics.ports import Identity
 
+TABLES: Final = "dedup.tables"
+TURNS: Final = "limits.turns_per_conversation"
+
 # Settings whose change can be applied to stored state: to what is derived from the items (gains,
 # windows, names), to what is done from now on (expiry), or to events that are yet to come (limits
-# on one event). The others decide what was digested, compared or kept.
+# on one event, and more turns: conversations that had too many stay flagged). The others decide
+# what was digested, compared or kept.
 MIGRATABLE: Final = frozenset(
     {
         "limits.fields_per_result",
@@ -23,6 +27,7 @@ MIGRATABLE: Final = frozenset(
         "limits.relevant_per_event",
         "limits.results_per_event",
         "limits.searches_per_event",
+        TURNS,
         "limits.url_bytes",
         "limits.values_per_list",
         "metrics.agents",
@@ -36,9 +41,16 @@ MIGRATABLE: Final = frozenset(
 )
 
 
+# Settings that are taken from stored state where nobody has set them.
+KEPT: Final = (TABLES, TURNS)
+
 # What settings mean that stored state does not name, because the release that built it had no such
 # setting, or leaves it out to stay readable for one that has not.
-UNNAMED: Final[dict[str, Any]] = {"dedup.tables": 1, "metrics.retrieval": []}
+UNNAMED: Final[dict[str, Any]] = {
+    TABLES: 1,
+    TURNS: 100,
+    "metrics.retrieval": [],
+}
 
 
 _KEY: Final = "state.digest_key"
@@ -79,10 +91,10 @@ def _value(settings: dict[str, Any], name: str) -> Any:
     return settings.get(name, UNNAMED.get(name))
 
 
-def tables_of(stored: Identity) -> int:
-    """The number of the deduplication tables that state was built under."""
-    number: int = _value(json.loads(stored.settings or "{}"), "dedup.tables")
-    return number
+def kept_settings(stored: Identity) -> dict[str, int]:
+    """The settings in ``KEPT`` that state was built with, by name."""
+    settings = json.loads(stored.settings or "{}")
+    return {name: _value(settings, name) for name in KEPT}
 
 
 def check_identity(stored: Identity | None, ours: Identity, partition: int) -> None:
@@ -135,7 +147,7 @@ def _way_out(stored: Identity, ours: Identity) -> str:
     listed = "; ".join(map(str, changes))
     if not changes:
         listed = f"fingerprint {stored.fingerprint}, now {ours.fingerprint}"
-    if tables_of(stored) not in published():
+    if kept_settings(stored)[TABLES] not in published():
         return (
             f"{listed}. A newer release built it, but this release has only dedup.tables "
             f"{tables_text()}. Use that release, or a later one. Or stop all workers and run "

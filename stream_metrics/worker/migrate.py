@@ -27,7 +27,13 @@ from stream_metrics.ports import (
     StoredConversation,
     bounded_timestamp,
 )
-from stream_metrics.worker.identity import MIGRATABLE, Change, changed_settings, check_identity
+from stream_metrics.worker.identity import (
+    MIGRATABLE,
+    TURNS,
+    Change,
+    changed_settings,
+    check_identity,
+)
 from stream_metrics.worker.move import Convert, Drafted, Move, Progress, Unmovable, draft, switch
 from stream_metrics.worker.partition import PartitionOptions
 from stream_metrics.worker.publish import publish, shut_out
@@ -131,6 +137,8 @@ def _check_changes(
         listed = "; ".join(map(str, fixed))
         raise Unmovable(f"{listed}: this change cannot be applied to stored state. {REBUILD}")
     for change in changes:
+        if change.name == TURNS and change.after < change.before:
+            raise Unmovable(f"{change}: it can only be raised in stored state. {REBUILD}")
         if change.name == "metrics.windows":
             added = [window for window in options.windows if window.name not in change.before]
             _check_windows(added, stored, changes, options, now_ms)

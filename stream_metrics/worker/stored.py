@@ -11,7 +11,7 @@ from stream_metrics.engine.codec import stored_header
 from stream_metrics.engine.state import DamagedState
 from stream_metrics.ports import Identity, Position, StateStore
 from stream_metrics.worker.astray import Partitioner, Place
-from stream_metrics.worker.identity import tables_of
+from stream_metrics.worker.identity import kept_settings
 from stream_metrics.worker.move import Unmovable, naming
 from stream_metrics.worker.takeover import Extent
 
@@ -81,8 +81,8 @@ async def stored_state(store: StateStore) -> Stored:
     return Stored(whole[0], positions)
 
 
-async def stored_tables(store: StateStore) -> int | None:
-    """The number of the deduplication tables that the state was built under; None: no state.
+async def stored_settings(store: StateStore) -> dict[str, int]:
+    """The settings that are taken from the state where nobody has set them; empty: no state.
 
     A partition that cannot be read is passed over: whoever works on it says what is wrong with it.
     """
@@ -90,8 +90,8 @@ async def stored_tables(store: StateStore) -> int | None:
         with suppress(DamagedState):
             identity = (await store.describe(number)).identity
             if identity is not None:
-                return tables_of(identity)
-    return None
+                return kept_settings(identity)
+    return {}
 
 
 @dataclass(frozen=True, slots=True)

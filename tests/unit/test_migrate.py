@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
@@ -12,6 +13,7 @@ import pytest
 from stream_metrics.adapters.memory import MemoryStore
 from stream_metrics.ports import OnHold
 from stream_metrics.settings import Settings
+from stream_metrics.worker.export import export_state
 from stream_metrics.worker.identity import MIGRATABLE, OtherIdentity, check_identity
 from stream_metrics.worker.migrate import Migrate
 from stream_metrics.worker.move import Unmovable, holding
@@ -20,6 +22,7 @@ from tests.property.test_migrate import OLD, Configured, settings_with
 from tests.property.test_reshard import partition_of
 from tests.unit.test_reshard import HALF, TRAFFIC
 from tests.unit.test_state_partition import NOON_S, search
+from tests.unit.test_worst import searched
 
 NEW = settings_with({"metrics": {"good_gain": 3, "windows": ["5m", "1h"]}})
 
@@ -92,6 +95,7 @@ def test_without_the_workers_digest_key_nobody_is_told_to_rebuild(
     [
         ({"dedup": {"max_candidates": 8}}, "max_candidates .* cannot be applied .* rebuild"),
         ({"metrics": {"windows": ["48h"]}, "state": {"ttl": "48h"}}, "windows 48h are longer"),
+        ({"limits": {"turns_per_conversation": 5}}, "was 1000, is 5: it can only be raised"),
         ({"kafka": {"group_id": "stranger"}}, "group 'stream-metrics'"),
     ],
 )
@@ -180,6 +184,37 @@ async def test_it_lists_what_changes() -> None:
     assert (changes[0].before, changes[0].after) == (2, 3)
 
 
+async def test_a_conversation_may_get_more_turns() -> None:
+    """Those of it that were refused before are missing, and it stays marked; others are as if the
+    limit had always been so."""
+    group = Configured({"events": 1}, settings=_with_turns(2))
+    group.send([_turn("many", 1), _turn("many", 2), _turn("many", 3), _turn("few", 1)])
+    await group.read()
+    await group.migrate(_with_turns(4))
+    group.send([_turn("many", 4), _turn("few", 2), _turn("few", 3)])
+    await group.read()
+
+    found = await export_state(group.store, group.options.engine, group.options.windows, "all")
+
+    assert [(row["conversation_id"], row["turn"], row["over_limit"]) for row in found.rows] == [
+        ("few", 1, False),
+        ("few", 2, False),
+        ("few", 3, False),
+        ("many", 1, False),
+        ("many", 2, True),
+        ("many", 4, False),
+    ]
+
+
+def _with_turns(limit: int) -> Settings:
+    return settings_with({"limits": {"turns_per_conversation": limit}})
+
+
+def _turn(conversation: str, number: int) -> Any:
+    event = searched(conversation, 1, ["document"], turn=number, event_id=f"e-{number}")
+    return conversation.encode(), json.dumps(event).encode(), NOON_S * 1000
+
+
 @pytest.mark.slow
 async def test_a_migration_may_be_cut_off_anywhere() -> None:
     """Wherever it dies, the state is that before or that after; workers are refused until it has
@@ -231,7 +266,7 @@ def _another(settings: Settings, part: str, name: str) -> Any:
         "windows": ["1h"], "dimension": "release", "ttl": "30h", "digest_key": "x",
         "entity_types": [{"name": "x"}], "ignore_fields": ["x"], "agents": ["x"], "routes": ["x"],
         "retrieval": ["mrr"],
-        "write_schema": 2, "tables": 1,
+        "write_schema": 2, "tables": 1, "turns_per_conversation": 5,
     }  # fmt: skip
     value = getattr(getattr(settings, part), name)
     if name in given:
