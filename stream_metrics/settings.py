@@ -435,7 +435,9 @@ class OtlpSettings(_Part):
     require_conversation: bool = False
     """Whether a trace without a conversation is refused; it is one by itself otherwise."""
     max_spans: int = Field(100_000, ge=1)
-    """Spans of a trace."""
+    """Spans in a trace; a trace with more is refused."""
+    max_trace_bytes: int = Field(128 << 20, ge=1)
+    """Bytes of a trace's spans; a trace with more is refused."""
     conversation: tuple[str, ...] = ()
     """Further attributes with the conversation, which are read first."""
     agent: tuple[str, ...] = ()

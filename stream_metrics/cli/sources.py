@@ -294,6 +294,7 @@ def options_of(settings: OtlpSettings) -> Options:
         missing_parents=settings.missing_parents,
         require_conversation=settings.require_conversation,
         max_spans=settings.max_spans,
+        max_bytes=settings.max_trace_bytes,
         ids=settings.ids,
         fields=settings.fields,
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
@@ -28,9 +29,9 @@ _LISTS: Final = (
 )
 _TEXTS: Final = ("page_content", "pageContent", "content", "text")
 _URLS: Final = ("url", "link", "uri")
-_ROLES: Final = frozenset({"human", "user", "ai", "assistant", "system", "tool", "function"})
+_ROLES: Final = ("human", "user", "ai", "assistant", "system", "tool", "function")
 _NODE: Final = re.compile(
-    r"<?\s*NodeWithScore\(node=\w+\(id_?='?(?P<id>[^,')]+)'?[^)]*\)\s*,\s*score=(?P<score>[^)>]*)\)"
+    r"<?\s*NodeWithScore\(node=\w+\(id_?='?(?P<id>[^,')]++)'?[^)]*+\)\s*,\s*score=(?P<score>[^)>]*)\)"
 )
 _HAYSTACK: Final = re.compile(
     r"Document\(id=(?P<id>[^,)'\"]+)(?:,.*?score: (?P<score>[-\d.eE]+))?", re.S
@@ -91,6 +92,46 @@ def same(one: Document, other: Document) -> bool | None:
         return one.text == other.text
     places = (one.url or one.page, other.url or other.page)
     return places[0] == places[1] if all(places) else None
+
+
+class Known:
+    """Documents among which others are looked up as ``same`` compares them, without a loop."""
+
+    def __init__(self, documents: Iterable[Document]) -> None:
+        self._places: dict[tuple[str, ...], int] = {}
+        for place, document in enumerate(documents):
+            for key in _held_under(document):
+                self._places.setdefault(key, place)
+
+    def place(self, document: Document) -> int | None:
+        """The place of the first that is the same document, from 0; None if none is."""
+        places = [self._places[key] for key in _sought_under(document) if key in self._places]
+        return min(places, default=None)
+
+
+def _held_under(document: Document) -> Iterator[tuple[str, ...]]:
+    address = document.url or document.page
+    if document.id is not None:
+        yield "id", document.id
+    for among in ("all",) if document.id is not None else ("all", "without id"):
+        if document.text is not None:
+            yield among, "text", document.text
+        if address:
+            yield among, "address", address
+            if document.text is None:
+                yield among, "address, without text", address
+
+
+def _sought_under(document: Document) -> Iterator[tuple[str, ...]]:
+    address = document.url or document.page or ""
+    among = "all" if document.id is None else "without id"
+    if document.id is not None:
+        yield "id", document.id
+    if document.text is None:
+        yield among, "address", address
+    else:
+        yield among, "text", document.text
+        yield among, "address, without text", address
 
 
 Found = list[Document] | Problem | None
@@ -335,7 +376,9 @@ def parsed(value: str) -> Any:
     if len(value) > LONGEST_REPRESENTATION or value[:1] not in "[({D":
         return None
     try:
-        return _literal(ast.parse(value.strip(), mode="eval").body)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of escapes that Python does not know
+            return _literal(ast.parse(value.strip(), mode="eval").body)
     except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
         return None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 _END, _MODEL, _START, _EMPTY_END = range(4)
@@ -10,12 +10,12 @@ _END, _MODEL, _START, _EMPTY_END = range(4)
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A search by its time, and the tools and searches around it, as ids of spans."""
+    """A search by its time, and the innermost tool or search around it, by the id of its span."""
 
     id: str
     start_ns: int
     end_ns: int
-    around: tuple[str, ...] = ()
+    inside: str | None = None
     step: str | None = None
 
 
@@ -34,12 +34,22 @@ def by_steps(searches: Sequence[Placed], starts: dict[str, int]) -> dict[str, in
     return {one.id: number[one.step] for one in searches if one.step}
 
 
-def by_models(searches: Sequence[Placed], calls: Sequence[Call]) -> dict[str, int]:
+def by_models(
+    searches: Sequence[Placed], calls: Sequence[Call], outer: Mapping[str, str]
+) -> dict[str, int]:
     """Iterations by model calls: one that starts between two searches separates them.
 
-    A call inside of a tool or search separates only what is in there too. Of searches that nothing
-    separates all are of one iteration.
+    A call inside of a tool or search separates only what is in there too. ``outer`` names of these
+    the next one around it. Of searches that nothing separates all are of one iteration.
     """
+
+    def around(one: Placed) -> Iterator[str | None]:
+        place = one.inside
+        while place is not None:
+            yield place
+            place = outer.get(place)
+        yield None
+
     moments: list[tuple[int, int, str, Placed | Call]] = [
         (call.start_ns, _MODEL, call.inside or "", call) for call in calls
     ]
@@ -55,9 +65,9 @@ def by_models(searches: Sequence[Placed], calls: Sequence[Call]) -> dict[str, in
             if moment.inside in ended:
                 separated[moment.inside] = ended[moment.inside]
         elif what == _START:
-            found[moment.id] = 1 + max(separated.get(place, 0) for place in (None, *moment.around))
+            found[moment.id] = 1 + max(separated.get(place, 0) for place in around(moment))
         else:
-            for place in (None, *moment.around):
+            for place in around(moment):
                 ended[place] = max(ended.get(place, 0), found[moment.id])
     return _without_gaps(found)
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from stream_metrics.telemetry.documents import (
     Document,
+    Known,
     Named,
     flat,
     in_flattened,
@@ -32,6 +33,8 @@ _OUTPUTS: Final = (
     "gen_ai.completion",
 )
 _UNKNOWN: Final = (None, Role.OTHER, Role.POSTPROCESSOR)
+MOST_SIDE_BY_SIDE: Final = 1_000
+MOST_COMPARED: Final = 100_000  # searches times rerankers of a turn
 _RUNS: Final = re.compile(r"^(vector_db_retrieve|retrieval|execute_tool|retrieve)\s+|\.\w+$")
 
 
@@ -72,7 +75,9 @@ def searches(tree: Tree, mapping: Mapping, told: Told) -> tuple[list[Got], list[
     covered = tree.marked(chosen)
     found, doubts = [], []
     tells = {span.span_id for span in spans if names[span.span_id].documents is not None}
-    inner = tree.around(set(chosen) | tells)
+    inner = tree.around(chosen | tells)
+    in_search = tree.nearest(Role.SEARCH)
+    routes = _Routes(tree, mapping)
     for span in spans:
         outer = covered.get(span.span_id)
         if span.span_id in chosen and outer == span.span_id:
@@ -80,11 +85,11 @@ def searches(tree: Tree, mapping: Mapping, told: Told) -> tuple[list[Got], list[
             if one.problem:
                 doubts.append(Doubt(span, *one.problem))
             else:
-                found.append(_got(span, one.documents or (), tree, mapping))
+                found.append(_got(span, one.documents or (), tree, routes))
         elif outer is not None:
             told.nested += tree.role(span) is Role.SEARCH
         elif span.span_id not in inner:
-            doubts += _without_documents(span, names[span.span_id], tree, covered)
+            doubts += _without_documents(span, names[span.span_id], tree, in_search)
     doubts += _unrecognised(tree, covered, inner)
     return found, doubts, set(covered)
 
@@ -97,7 +102,7 @@ def _named(span: Span, tree: Tree) -> Named:
     return found
 
 
-def _chosen(tree: Tree, spans: Sequence[Span], names: dict[str, Named]) -> list[str]:
+def _chosen(tree: Tree, spans: Sequence[Span], names: dict[str, Named]) -> set[str]:
     """The spans that are searches, the outermost among them and what is inside of these."""
     models = tree.around(span.span_id for span in tree.of(Role.MODEL))
     tools = {span.span_id for span in spans if tree.role(span) is Role.TOOL}
@@ -110,7 +115,7 @@ def _chosen(tree: Tree, spans: Sequence[Span], names: dict[str, Named]) -> list[
     calls = {
         tree.by_id[id].name for id in tools & names_some
     }  # a tool that found something once is a search when it finds nothing
-    chosen = []
+    chosen = set()
     for span in spans:
         id, one = span.span_id, names[span.span_id]
         if id in tools:
@@ -118,11 +123,11 @@ def _chosen(tree: Tree, spans: Sequence[Span], names: dict[str, Named]) -> list[
             if (one.documents or empty or (_cut(one) and span.name in calls)) and not (
                 id in models and id in inside
             ):
-                chosen.append(id)
+                chosen.add(id)
         elif id in names_some and (
             one.documents or _cut(one) or id not in inside or not span.failed
         ):
-            chosen.append(id)
+            chosen.add(id)
     return chosen
 
 
@@ -131,11 +136,11 @@ def _cut(one: Named) -> bool:
 
 
 def _without_documents(
-    span: Span, one: Named, tree: Tree, covered: dict[str, str]
+    span: Span, one: Named, tree: Tree, in_search: dict[str, str]
 ) -> Iterable[Doubt]:
     """What is uncertain of a span that names no documents, and has no search inside."""
     if tree.role(span) is Role.SEARCH:
-        if any(tree.role(outer) is Role.SEARCH for outer in list(tree.line(span))[1:]):
+        if span.span_id in in_search:
             return  # the outermost is told of
         reason, message = one.problem or (
             "content_off",
@@ -240,14 +245,14 @@ def _attributes(span: Span) -> str:
     return ", ".join(names[:20]) + (", …" if len(names) > 20 else "") if names else "no attributes"
 
 
-def _got(span: Span, documents: Iterable[Document], tree: Tree, mapping: Mapping) -> Got:
+def _got(span: Span, documents: Iterable[Document], tree: Tree, routes: _Routes) -> Got:
     query = _query(span, tree.rows[span.span_id].query)
     return Got(
         span,
         span.start_ns,
         max(span.start_ns, span.end_ns),
         query,
-        _route(span, tree, mapping),
+        routes.of(span),
         tuple(documents),
     )
 
@@ -285,20 +290,28 @@ def _query(span: Span, names: Iterable[str]) -> str | None:
     return None
 
 
-def _route(span: Span, tree: Tree, mapping: Mapping) -> str | None:
-    """The data source, else the tool's name, else the retriever's."""
-    for one in tree.line(span):
-        if found := one.text(*mapping.route):
-            return _short(found)
-        if tree.role(one) is Role.TURN:
-            break
-    for one in tree.line(span):
-        if tree.role(one) is Role.TOOL:
-            return _short(one.text(*mapping.tool) or _RUNS.sub("", one.name))
-        if tree.role(one) is Role.TURN:
-            break
-    name = _RUNS.sub("", span.name)
-    return None if name in ("retrieval", "retrieve", "") else _short(name)
+class _Routes:
+    """The routes of searches: the data source, else the tool's name, else the retriever's."""
+
+    def __init__(self, tree: Tree, mapping: Mapping) -> None:
+        def tool(span: Span) -> str | None:
+            if tree.role(span) is not Role.TOOL:
+                return None
+            return span.text(*mapping.tool) or _RUNS.sub("", span.name)
+
+        self._sources = tree.within_turn(lambda span: span.text(*mapping.route))
+        self._tools = tree.within_turn(tool)
+
+    def of(self, span: Span) -> str | None:
+        """The route of a search; None if it has no name, or one that is too long."""
+        found = self._sources[span.span_id]
+        if found is None:
+            found = self._tools[span.span_id]
+        if found is None:
+            found = _RUNS.sub("", span.name)
+            if found in ("retrieval", "retrieve"):
+                return None
+        return _short(found)
 
 
 def _short(name: str) -> str | None:
@@ -309,12 +322,18 @@ def merged(
     tree: Tree, found: list[Got], told: Told, preferred: frozenset[str]
 ) -> tuple[list[Got], list[Doubt], list[tuple[str, str]]]:
     """Searches that two instrumentations told as one; the pairs of spans that were the same."""
+    if len({one.span.scope for one in found}) < 2:
+        return found, [], []
     order = sorted(found, key=lambda one: (one.start_ns, one.span.span_id))
     pairs: list[tuple[Got, Got]] = []
     doubts: list[Doubt] = []
     open_: list[Got] = []
     for one in order:
         open_ = [other for other in open_ if other.end_ns >= one.start_ns]
+        if len(open_) == MOST_SIDE_BY_SIDE:
+            message = f"more than {MOST_SIDE_BY_SIDE:,} searches of several scopes run side by side"
+            doubts.append(Doubt(one.span, "too_large", message))
+            continue
         unclear: Got | None = None
         for other in open_:
             if other.span.scope == one.span.scope or (
@@ -359,8 +378,13 @@ def merged(
 def _alike(some: Sequence[Document], others: Sequence[Document]) -> bool | None:
     if len(some) != len(others):
         return False
-    each = [same(one, other) for one, other in zip(some, others, strict=True)]
-    return False if False in each else None if None in each else True
+    unclear = False
+    for one, other in zip(some, others, strict=True):
+        found = same(one, other)
+        if found is False:
+            return False
+        unclear = unclear or found is None
+    return None if unclear else True
 
 
 def rerankers(tree: Tree, covered: set[str]) -> set[str]:
@@ -380,7 +404,12 @@ def reranked(
 ) -> tuple[list[Got], list[Doubt]]:
     """The searches of one turn, with those whose results these spans changed replaced."""
     doubts: list[Doubt] = []
-    for span in sorted(spans, key=lambda span: (span.start_ns, span.span_id)):
+    order = sorted(spans, key=lambda span: (span.start_ns, span.span_id))
+    if len(order) * len(found) > MOST_COMPARED:
+        message = f"its turn has {len(found):,} searches and {len(order):,} rerankers"
+        return found, [Doubt(order[0], "too_large", message)]
+    known_of: dict[str, Known] = {}
+    for span in order:
         row = tree.rows[span.span_id]
         output = named(span, row.documents)
         inputs = _inputs(span, row.inputs)
@@ -391,7 +420,7 @@ def reranked(
             )
             doubts.append(Doubt(span, reason, message))
             continue
-        left, used = _sources(span, inputs, found)
+        left, used = _sources(span, inputs, found, known_of)
         if not used and row.role is Role.POSTPROCESSOR:
             continue  # of documents from elsewhere, as those that are indexed
         if left or (not used and output.documents):
@@ -402,7 +431,8 @@ def reranked(
         used_ids = {one.span.span_id for one in used}
         found = [one for one in found if one.span.span_id not in used_ids]
         told.reranked += len(used)
-        known = [document for one in used for document in one.documents]
+        each = [document for one in used for document in one.documents]
+        known = Known(each)
         routes = {one.route for one in used}
         found.append(
             Got(
@@ -411,7 +441,7 @@ def reranked(
                 max(span.start_ns, span.end_ns),
                 _query(span, row.query) or next((one.query for one in used if one.query), None),
                 routes.pop() if len(routes) == 1 else None,
-                tuple(_completed(document, known) for document in output.documents),
+                tuple(_completed(document, each, known) for document in output.documents),
                 None if row.role is Role.JOINER else tuple(inputs),
             )
         )
@@ -419,7 +449,7 @@ def reranked(
 
 
 def _sources(
-    span: Span, inputs: Sequence[Document], found: Iterable[Got]
+    span: Span, inputs: Sequence[Document], found: Iterable[Got], known_of: dict[str, Known]
 ) -> tuple[Sequence[Document], list[Got]]:
     """The latest searches that returned what a reranker was given, and what none of them did.
 
@@ -435,12 +465,12 @@ def _sources(
         )
     )
     for one in before:
-        if inputs and not _without(inputs, one):
+        if inputs and not _without(inputs, one, known_of):
             return [], [one]
     before.sort(key=lambda one: (-one.end_ns, -one.start_ns, one.span.span_id))
     left, used = inputs, []
     for one in before:
-        rest = _without(left, one)
+        rest = _without(left, one, known_of)
         if len(rest) < len(left):
             left = rest
             used.append(one)
@@ -449,8 +479,11 @@ def _sources(
     return left, used
 
 
-def _without(documents: Sequence[Document], one: Got) -> list[Document]:
-    return [given for given in documents if not any(same(given, its) for its in one.documents)]
+def _without(documents: Sequence[Document], one: Got, known_of: dict[str, Known]) -> list[Document]:
+    if one.span.span_id not in known_of:
+        known_of[one.span.span_id] = Known(one.documents)
+    known = known_of[one.span.span_id]
+    return [given for given in documents if known.place(given) is None]
 
 
 def _passes_documents_on(span: Span, tree: Tree) -> bool:
@@ -472,12 +505,7 @@ def _inputs(span: Span, names: Iterable[str]) -> list[Document] | None:
     return None
 
 
-def _completed(document: Document, known: Iterable[Document]) -> Document:
+def _completed(document: Document, each: Sequence[Document], known: Known) -> Document:
     """With what the search said of it, where a reranker leaves that out."""
-    match = next((one for one in known if same(document, one)), None)
-    return document if match is None else document.filled(replace(match, score=None))
-
-
-def baseline_rank(document: Document, before: Sequence[Document] | None) -> int | None:
-    """The document's place among what a reranker was given, from 1."""
-    return next((rank for rank, one in enumerate(before or (), 1) if same(document, one)), None)
+    place = known.place(document)
+    return document if place is None else document.filled(replace(each[place], score=None))

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from stream_metrics.events.decode import EARLIEST_US, LATEST_US
-from stream_metrics.telemetry.documents import Document, parsed
+from stream_metrics.telemetry.documents import Document, Known, parsed
 from stream_metrics.telemetry.iterations import Call, Placed, by_models, by_steps, by_time
 from stream_metrics.telemetry.mapping import Mapping, Role
 from stream_metrics.telemetry.searches import (
     Doubt,
     Got,
-    baseline_rank,
     changed,
     held,
     merged,
@@ -32,6 +31,8 @@ from stream_metrics.telemetry.told import Result, Search, Told, Turn
 from stream_metrics.telemetry.tree import Tree, kind, unrepeated
 
 MOST_RESULTS: Final = 2_000
+MOST_TURNS: Final = 10_000
+DEEPEST_SPANS: Final = 1_000
 LONGEST_ID: Final = 128
 LONGEST_NAME: Final = 64
 LONGEST_DOC_ID: Final = 256
@@ -49,6 +50,7 @@ class Options:
             counts as a root.
         require_conversation: Whether a trace without a conversation is refused, or is one itself.
         max_spans: Of how many different spans a trace is still told.
+        max_bytes: Of how many bytes of spans, for whoever keeps these until the trace is whole.
         ids, fields: Names in a document or its metadata that are ID components or fields of the
             result.
     """
@@ -59,6 +61,7 @@ class Options:
     missing_parents: Literal["refuse", "root"] = "refuse"
     require_conversation: bool = False
     max_spans: int = 100_000
+    max_bytes: int = 128 << 20
     ids: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
 
@@ -79,12 +82,19 @@ def tell(spans: Iterable[Span], mapping: Mapping, options: Options = DEFAULT) ->
     told.spans = len(kept)
     told.repeated = len(given) - told.spans - told.refused["bad_id"]
     told.kinds = Counter(kind(span) for span in kept)
+    if told.refused["bad_id"]:
+        return told  # one of the spans that are missing may be a search
     if len(kept) > options.max_spans:
         told.refuse(
             "too_large", "", f"the trace has {len(kept):,} spans, more than {options.max_spans:,}"
         )
         return told
     tree = Tree(kept, mapping, options.scopes)
+    turns = len(tree.of(Role.TURN))
+    if tree.depth > DEEPEST_SPANS or turns > MOST_TURNS:
+        message = f"its spans are nested {tree.depth:,} deep, and {turns:,} are turns"
+        told.refuse("too_large", "", message)
+        return told
     for span in tree.circular:
         told.refuse("cycle", span.span_id, "the span is inside of itself")
     if options.missing_parents == "refuse":
@@ -155,9 +165,11 @@ def _turns(
     met = {(of_turn.get(one), of_turn.get(other)) for one, other in pairs}
     stands_for: dict[str, str] = {}
     kept: list[Span] = []
+    open_: list[Span] = []
     for span in spans:
-        for other in kept:
-            if other.scope == span.scope or other.end_ns < span.start_ns:
+        open_ = [other for other in open_ if other.end_ns >= span.start_ns]
+        for other in open_:
+            if other.scope == span.scope:
                 continue
             both = (other.span_id, span.span_id)
             if both in met or both[::-1] in met or not (set(both) <= busy):
@@ -165,6 +177,7 @@ def _turns(
                 break
         else:
             kept.append(span)
+            open_.append(span)
     members = {id: stands_for.get(turn, turn) for id, turn in of_turn.items()}
     return {span.span_id: span for span in kept}, members
 
@@ -185,6 +198,8 @@ class _Rest:
         self._tree, self._mapping, self._options = tree, mapping, options
         self._told = told
         self.used: list[Got] = []
+        self._calls = tree.nearest(Role.TOOL, Role.SEARCH)
+        self._steps = tree.nearest(Role.STEP)
         self._rerankers = rerankers(tree, covered)
         self._aside = covered | tree.ignored | tree.around(one.span.span_id for one in found)
         self._members: dict[str, list[Span]] = {}
@@ -211,7 +226,9 @@ class _Rest:
         before = found
         later = [one for one in members if one.span_id in self._rerankers]
         found, more = reranked(self._tree, found, later, self._told)
-        doubts = [*doubts, *more, *self._unusable(found), *self._untimely(members, found)]
+        doubts = [*doubts, *more, *self._unusable(found)]
+        if found:
+            doubts += self._untimely(id, members)
         if found and not doubts:
             doubts = [*changed(self._tree, members, self._aside, [*before, *found])]
         for doubt in doubts:
@@ -226,6 +243,9 @@ class _Rest:
             self._told.refuse("unrecognised", id, message)
             return None
         place = self._tree.by_id[id]
+        if skipped and not _timely(place):
+            self._told.refuse("time_out_of_range", id, _time_of(place))
+            return None
         conversation = self._conversation(place, found)
         if conversation is None:
             return None
@@ -249,7 +269,7 @@ class _Rest:
                     one.route,
                     self._agent(one.span, span),
                     self._release(one.span),
-                    tuple(self._result(document, one, multiple) for document in one.documents),
+                    self._results(one, multiple),
                 )
             )
             ordinals[number] += 1
@@ -270,13 +290,17 @@ class _Rest:
             else None,
         )
 
-    def _result(self, document: Document, got: Got, shared: frozenset[str]) -> Result:
-        about = document.about
+    def _results(self, got: Got, shared: frozenset[str]) -> tuple[Result, ...]:
+        before = Known(got.before or ())
+        return tuple(self._result(one, before, shared) for one in got.documents)
+
+    def _result(self, document: Document, before: Known, shared: frozenset[str]) -> Result:
+        about, place = document.about, before.place(document)
         fields = {name: about[name] for name in self._options.fields if name in about}
         return Result(
             document,
             doc_id(document, shared),
-            baseline_rank(document, got.before),
+            None if place is None else place + 1,
             {name: found for name in self._options.ids if (found := text(about.get(name)))},
             {name: one for name, one in fields.items() if isinstance(one, (str, bool, int, float))},
         )
@@ -297,19 +321,14 @@ class _Rest:
                     yield Doubt(one.span, "no_identity", message)
                     break
 
-    def _untimely(self, members: Sequence[Span], found: Sequence[Got]) -> Iterable[Doubt]:
-        """Spans with times that cannot be, if what they tell depends on these."""
-        if not found:
-            return
+    def _untimely(self, id: str, members: Sequence[Span]) -> Iterable[Doubt]:
+        """Spans with times that cannot be, if what the turn tells depends on these."""
         for span in members:
-            if self._tree.role(span) in (None, Role.OTHER, Role.EVALUATOR) and span.parent_id:
-                continue
-            if not EARLIEST_US <= span.start_ns // 1000 <= LATEST_US:
-                yield Doubt(span, "time_out_of_range", f"it starts {span.start_ns} ns after 1970")
+            aside = self._tree.role(span) in (None, Role.OTHER, Role.EVALUATOR)
+            if not _timely(span) and (not aside or not span.parent_id or span.span_id == id):
+                yield Doubt(span, "time_out_of_range", _time_of(span))
 
     def _answered(self, span: Span, members: Sequence[Span]) -> bool:
-        if not EARLIEST_US <= span.start_ns // 1000 <= LATEST_US:
-            return False
         if any(self._tree.role(one) is Role.MODEL and not one.failed for one in members):
             return True
         return answer_of(span, ("gen_ai.output.messages",)) is not None
@@ -360,40 +379,37 @@ class _Rest:
         self, members: Sequence[Span], found: Sequence[Got]
     ) -> tuple[dict[str, int], bool]:
         """The iteration of each search, and whether only time decided them."""
-        roles = (Role.TOOL, Role.SEARCH, Role.STEP)
-        around: dict[str, tuple[str, ...]] = {}
-        steps: dict[str, str] = {}
-        for one in found:
-            line = list(self._tree.line(one.span))[1:]
-            around[one.span.span_id] = tuple(
-                outer.span_id for outer in line if self._tree.role(outer) in roles[:2]
-            )
-            step = next((outer for outer in line if self._tree.role(outer) is Role.STEP), None)
-            if step is not None:
-                steps[one.span.span_id] = step.span_id
         placed = [
             Placed(
                 one.span.span_id,
                 one.start_ns,
                 one.end_ns,
-                around[one.span.span_id],
-                steps.get(one.span.span_id),
+                self._calls.get(one.span.span_id),
+                self._steps.get(one.span.span_id),
             )
             for one in found
         ]
+        steps = [one.step for one in placed if one.step is not None]
         if placed and len(steps) == len(placed):
-            starts = {step: self._tree.by_id[step].start_ns for step in steps.values()}
+            starts = {step: self._tree.by_id[step].start_ns for step in steps}
             return by_steps(placed, starts), False
         last = max((one.start_ns for one in placed), default=0)
-        calls = []
-        for span in members:
-            if self._tree.role(span) is Role.MODEL and span.start_ns <= last:
-                line = list(self._tree.line(span))[1:]
-                inside = next((o.span_id for o in line if self._tree.role(o) in roles[:2]), None)
-                calls.append(Call(span.start_ns, inside))
+        calls = [
+            Call(span.start_ns, self._calls.get(span.span_id))
+            for span in members
+            if self._tree.role(span) is Role.MODEL and span.start_ns <= last
+        ]
         if calls:
-            return by_models(placed, calls), False
+            return by_models(placed, calls, self._calls), False
         return by_time(placed), len(placed) > 1
+
+
+def _timely(span: Span) -> bool:
+    return EARLIEST_US <= span.start_ns // 1000 <= LATEST_US
+
+
+def _time_of(span: Span) -> str:
+    return f"it starts {span.start_ns} ns after 1970"
 
 
 def doc_id(document: Document, shared: frozenset[str] = frozenset()) -> str | None:

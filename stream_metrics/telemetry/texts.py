@@ -8,8 +8,8 @@ from typing import Any, Final
 from stream_metrics.telemetry.documents import DEEPEST, parsed
 from stream_metrics.telemetry.spans import Span, text
 
-_ANSWERS: Final = frozenset({"ai", "assistant", "AIMessage"})
-_QUESTIONS: Final = frozenset({"human", "user", "HumanMessage"})
+_ANSWERS: Final = ("ai", "assistant", "AIMessage")
+_QUESTIONS: Final = ("human", "user", "HumanMessage")
 _ANSWER_NAMES: Final = ("answer", "final_answer", "response", "output", "outputs", "text")
 _QUESTION_NAMES: Final = ("question", "query", "input", "inputs", "user_input", "query_str")
 
@@ -25,7 +25,7 @@ def question_of(span: Span, names: Iterable[str]) -> str | None:
 
 
 def _first(
-    span: Span, names: Iterable[str], roles: frozenset[str], keys: tuple[str, ...]
+    span: Span, names: Iterable[str], roles: tuple[str, ...], keys: tuple[str, ...]
 ) -> str | None:
     for name in names:
         value = span.value(name)
@@ -35,7 +35,7 @@ def _first(
     return None
 
 
-def _text(value: Any, roles: frozenset[str], keys: tuple[str, ...], depth: int) -> str | None:
+def _text(value: Any, roles: tuple[str, ...], keys: tuple[str, ...], depth: int) -> str | None:
     if depth > DEEPEST:
         return None
     if isinstance(value, str):
@@ -63,7 +63,7 @@ def _text(value: Any, roles: frozenset[str], keys: tuple[str, ...], depth: int) 
     return None
 
 
-def _last_message(value: list[Any], roles: frozenset[str], depth: int) -> str | None:
+def _last_message(value: list[Any], roles: tuple[str, ...], depth: int) -> str | None:
     for one in reversed(value):
         if isinstance(one, list):
             found = _last_message(one, roles, depth + 1) if depth < DEEPEST else None
@@ -74,14 +74,14 @@ def _last_message(value: list[Any], roles: frozenset[str], depth: int) -> str | 
     return None
 
 
-def _message(value: Any, roles: frozenset[str]) -> str | None:
+def _message(value: Any, roles: tuple[str, ...]) -> str | None:
     """The text of a message, if it is of one of the roles."""
     if not isinstance(value, dict):
         return None
     inner = value.get("kwargs") if value.get("type") == "constructor" else value.get("data")
     if isinstance(inner, dict):
         value = {"role": value.get("role") or value.get("type"), **inner}
-    if not {value.get("role"), value.get("type")} & roles:
+    if value.get("role") not in roles and value.get("type") not in roles:
         return None
     content = value.get("content", value.get("parts"))
     if isinstance(content, list):

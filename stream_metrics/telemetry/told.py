@@ -9,6 +9,7 @@ from typing import Final, Literal
 from stream_metrics.telemetry.documents import Document
 
 REFUSED_LISTED: Final = 100
+LONGEST_MESSAGE: Final = 1_000
 
 Reason = Literal[
     "no_identity",
@@ -40,7 +41,8 @@ HELP: Final[dict[Reason, str]] = {
     "time_out_of_range": "correct the sender's clock; times are nanoseconds since 1970",
     "outside_turn": "set `otlp.turn` to trace, or add a row to `otlp.rows` for the turn's span",
     "turn_conflict": "correct the sender: two turns of a conversation begin in one microsecond",
-    "too_large": "raise `otlp.max_spans`, or end traces earlier",
+    "too_large": "end traces and turns earlier, or raise `otlp.max_spans` or "
+    "`otlp.max_trace_bytes`",
 }
 """What would help against each reason."""
 
@@ -136,7 +138,8 @@ class Told:
         """Note what was set aside."""
         self.refused[reason] += 1
         if len(self.refusals) < REFUSED_LISTED:
-            self.refusals.append(Refusal(reason, self.trace_id, span_id, message))
+            shown = message if len(message) <= LONGEST_MESSAGE else f"{message[:LONGEST_MESSAGE]}…"
+            self.refusals.append(Refusal(reason, self.trace_id, span_id, shown))
 
 
 def rivals(scopes: frozenset[tuple[str, str]]) -> dict[str, list[str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -57,7 +57,8 @@ class Tree:
     """Spans from the outside inwards, with parents and roles.
 
     Of no two spans of ``spans`` the ids are equal. ``missing`` are the spans whose parent is not
-    there, ``circular`` those that are inside of themselves, or of such.
+    there, ``circular`` those that are inside of themselves, or of such. ``depth`` is how many spans
+    are inside of each other at most.
     """
 
     def __init__(self, spans: Sequence[Span], mapping: Mapping, scopes: frozenset[str]) -> None:
@@ -73,8 +74,10 @@ class Tree:
             else:
                 self.missing.append(span)
         self.ordered: list[Span] = []
+        self.depth = 0
         wave = [*roots, *self.missing]
         while wave:
+            self.depth += 1
             self.ordered += wave
             wave = [inner for span in wave for inner in inside.get(span.span_id, ())]
         reached = {span.span_id for span in self.ordered}
@@ -100,12 +103,28 @@ class Tree:
         """The span that this is inside of."""
         return None if span.parent_id == NO_ID else self.by_id.get(span.parent_id)
 
-    def line(self, span: Span) -> Iterator[Span]:
-        """The span, its parent, and so on; only for what is not circular."""
-        one: Span | None = span
-        while one is not None:
-            yield one
-            one = self.parent(one)
+    def nearest(self, *roles: Role) -> dict[str, str]:
+        """Of each span the innermost span around it with one of these roles, where there is one."""
+        found: dict[str, str] = {}
+        for span in self.ordered:
+            outer = self.parent(span)
+            if outer is None:
+                continue
+            if self.role(outer) in roles:
+                found[span.span_id] = outer.span_id
+            elif outer.span_id in found:
+                found[span.span_id] = found[outer.span_id]
+        return found
+
+    def within_turn(self, says: Callable[[Span], str | None]) -> dict[str, str | None]:
+        """What each span says, else the nearest span around it, up to that of its turn."""
+        found: dict[str, str | None] = {}
+        for span in self.ordered:
+            said = says(span)
+            if said is None and self.role(span) is not Role.TURN:
+                said = found.get(span.parent_id)
+            found[span.span_id] = said
+        return found
 
     def marked(self, marks: Iterable[str]) -> dict[str, str]:
         """Of each span the outermost of these spans that it is, or is inside of."""

@@ -149,7 +149,7 @@ def is_payload(value: bytes | None) -> bool:
 
 def spans_of(value: bytes) -> list[Span]:
     """The spans of a payload, in its order; raises ``OtlpError`` and ``OtlpUnavailable``."""
-    return list(_spans_of_json(value)) if is_json(value) else list(spans_of_protobuf(value))
+    return list(_spans_of_json(value)) if is_json(value) else spans_of_protobuf(value)
 
 
 def _spans_of_json(value: bytes) -> Iterator[Span]:

@@ -31,8 +31,22 @@ def load_opentelemetry() -> tuple[Any, type[Exception]]:
     return TracesData, DecodeError
 
 
-def spans_of_protobuf(value: bytes) -> Iterator[Span]:
-    """The spans of a payload, in its order; raises ``OtlpError`` and ``OtlpUnavailable``."""
+def spans_of_protobuf(value: bytes) -> list[Span]:
+    """The spans of a payload, in its order; raises ``OtlpError`` and ``OtlpUnavailable``.
+
+    Metrics and logs are messages of a similar form, of which some can be read as spans. These have
+    no times.
+    """
+    spans = list(_spans(value))
+    if spans and not any(span.start_ns or span.end_ns for span in spans):
+        raise OtlpError(
+            "no span in it has a time, so these are OTLP metrics, logs or profiles; searches are "
+            "in traces"
+        )
+    return spans
+
+
+def _spans(value: bytes) -> Iterator[Span]:
     message, decode_error = load_opentelemetry()
     try:
         traces = message.FromString(value)

@@ -26,6 +26,7 @@ from stream_metrics.ports import Record
 from stream_metrics.telemetry import Mapping, Options, Span, Told, events, rivals, tell
 
 REFUSED_LISTED: Final = 100
+MOST_KINDS: Final = 1_000
 
 _TABLES: Final = """
 PRAGMA journal_mode = OFF;
@@ -38,7 +39,9 @@ CREATE TABLE events (occurred_us INTEGER, trace TEXT, place INTEGER, conversatio
     PRIMARY KEY (occurred_us, trace, place)) WITHOUT ROWID;
 BEGIN;
 """
-_SIZES: Final = "SELECT trace, COUNT(*) FROM spans GROUP BY trace ORDER BY trace"
+_SIZES: Final = """
+SELECT trace, COUNT(*), SUM(LENGTH(span)) FROM spans GROUP BY trace ORDER BY trace
+"""
 _TURN: Final = """
 INSERT INTO turns VALUES (?, ?, 1) ON CONFLICT (conversation, turn) DO UPDATE SET spans = spans + 1
 """
@@ -60,7 +63,8 @@ class Counts:
     parts of others, ``duplicate`` ones were told by another instrumentation too, ``reranked`` ones
     gave their place to a reranker or joiner. ``turn_conflicts`` are turns that share their number.
     ``refused`` counts what was set aside by reason, ``rejected`` events that are none, and
-    ``first_refused`` tells the first of both. ``kinds`` counts spans by their kinds.
+    ``first_refused`` tells the first of both. ``kinds`` counts spans by their kinds; those after
+    the first thousand are ``others``.
     """
 
     payloads: int = 0
@@ -140,10 +144,11 @@ class Traces:
     def _tell(self, database: sqlite3.Connection) -> None:
         scopes: set[tuple[str, str]] = set()
         kept = 0
-        for trace, number in database.execute(_SIZES).fetchall():
-            if trace and number > self._options.max_spans:
+        options = self._options
+        for trace, number, size in database.execute(_SIZES):
+            if trace and (number > options.max_spans or size > options.max_bytes):
                 told = Told(trace, spans=number)
-                told.refuse("too_large", "", f"the trace has {number:,} spans")
+                told.refuse("too_large", "", f"the trace has {number:,} spans of {size:,} bytes")
                 kept += self._note(database, told)
                 continue
             rows = database.execute(
@@ -177,7 +182,8 @@ class Traces:
         counts.reranked += told.reranked
         for number_by, more in ((counts.kinds, told.kinds), (counts.refused, told.refused)):
             for name, number in more.items():
-                number_by[str(name)] = number_by.get(str(name), 0) + number
+                name = name if name in number_by or len(number_by) < MOST_KINDS else "others"
+                number_by[name] = number_by.get(name, 0) + number
         for turn in told.turns:
             counts.skipped += turn.skipped
             counts.searches += len(turn.searches)
