@@ -17,6 +17,9 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     installing = commands.add_parser("install", help="install the servers that are missing")
     installing.add_argument(
+        "--traces", action="store_true", help="also install the OpenTelemetry Collector"
+    )
+    installing.add_argument(
         "--tests", action="store_true", help="also install what only the tests need"
     )
     commands.add_parser("compiler", help="install the compilers that are missing")
@@ -29,7 +32,8 @@ def main() -> int:
     commands.add_parser("stack", help="run the whole live system until Ctrl-C")
     chosen = parser.parse_args()
     if chosen.command == "install":
-        return install.install(install.TESTS if chosen.tests else install.SERVERS)
+        traced = install.TRACED if chosen.traces else install.SERVERS
+        return install.install(install.TESTS if chosen.tests else traced)
     if chosen.command == "compiler":
         return install.install(install.COMPILERS)
     if chosen.command == "faketime":

@@ -15,6 +15,7 @@ import sysconfig
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from deploy.local.collector import build_collector, collector_path
 from deploy.local.kafka.jars import fetch_jars, have_jars, jars_folder
 
 JAVA_AT_LEAST = 17
@@ -92,17 +93,21 @@ HEADERS = Need(
 )
 COMPILERS = (CARGO, CC, HEADERS)
 
-# Compose's own library, which reads docker-compose.yml in a test, is in Go.
+# Compose's own library, which reads docker-compose.yml in a test, is in Go, too.
 GO = Need(
     "go",
-    ("golang-1.24-go", "golang-1.23-go", "golang-go"),
-    f"reads docker-compose.yml in a test, version {'.'.join(map(str, GO_AT_LEAST))} or later",
-    ("/usr/local/go/bin/go", "/usr/lib/go-1.24/bin/go", "/usr/lib/go-1.23/bin/go"),
+    ("golang-1.25-go", "golang-1.24-go", "golang-1.23-go", "golang-go"),
+    f"builds the Collector, version {'.'.join(map(str, GO_AT_LEAST))} or later",
+    (
+        "/usr/local/go/bin/go",
+        *(f"/usr/lib/go-1.{minor}/bin/go" for minor in (25, 24, 23)),
+    ),
     fits=lambda path: go_version(path) >= GO_AT_LEAST,
 )
 
 SERVERS = (REDIS, PROMETHEUS, PROMTOOL, ALERTMANAGER, AMTOOL, JAVA, MAVEN, OPENSSL)
-TESTS = (*SERVERS, CHROMIUM, GO)
+TRACED = (*SERVERS, GO)
+TESTS = (*TRACED, CHROMIUM)
 
 
 class Missing(RuntimeError):
@@ -131,6 +136,12 @@ def chromium() -> str:
     return program(CHROMIUM)
 
 
+def collector() -> str:
+    """The path of the OpenTelemetry Collector, which is built if it was not yet."""
+    path = collector_path()
+    return str(path if path.exists() else build_collector(program(GO)))
+
+
 def missing(needs: Sequence[Need]) -> list[Need]:
     """Those that are not on this machine."""
     return [need for need in needs if need.find() is None]
@@ -157,12 +168,15 @@ def install(needs: Sequence[Need] = SERVERS) -> int:
         if still := missing(needs):
             print("still missing: " + ", ".join(n.program for n in still), file=sys.stderr)
             return 1
-    if JAVA in needs:
-        try:
+    try:
+        if JAVA in needs:
             fetch_jars()
-        except RuntimeError as error:
-            print(error, file=sys.stderr)
-            return 1
+        if GO in needs and not collector_path().exists():
+            print("building the OpenTelemetry Collector (some minutes the first time)")
+            collector()
+    except RuntimeError as error:
+        print(error, file=sys.stderr)
+        return 1
     return 0
 
 
@@ -172,6 +186,8 @@ def doctor(needs: Sequence[Need] = TESTS) -> int:
         print(f"{need.program:24} {need.find() or 'missing':36} {need.purpose}")
     jars = str(jars_folder()) if have_jars() else "not fetched yet"
     print(f"{'Kafka':24} {jars}")
+    built = collector_path()
+    print(f"{'OpenTelemetry Collector':24} {built if built.exists() else 'not built yet'}")
     if absent := missing(needs):
         print(f"\ninstall with:\n  {advice(absent)}")
     return 1 if missing([need for need in needs if need in SERVERS]) else 0

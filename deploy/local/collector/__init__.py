@@ -1,0 +1,63 @@
+"""The OpenTelemetry Collector, built from its Go modules once per user. Standard library only."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+from pathlib import Path
+
+from deploy.local.cache import cached, made
+
+FOLDER = Path(__file__).parent
+SOURCES = ("go.mod", "go.sum", "main.go")
+ATTEMPTS = 3
+
+
+def collector_version() -> str:
+    """The version that go.mod names."""
+    found = re.search(r"go\.opentelemetry\.io/collector/otelcol v(\S+)", _text("go.mod"))
+    if found is None:
+        raise RuntimeError(f"{FOLDER / 'go.mod'} names no version of the Collector")
+    return found[1]
+
+
+def collector_path() -> Path:
+    """Where the program is, or will be: other sources make another one."""
+    digest = hashlib.sha256("\0".join(map(_text, SOURCES)).encode()).hexdigest()[:12]
+    return cached(f"otelcol-{collector_version()}-{digest}")
+
+
+def build_collector(go: str) -> Path:
+    """The path of the program, which is built with this ``go`` if it is not there yet.
+
+    The first build fetches the modules, and takes some minutes.
+    """
+
+    def build(path: Path) -> None:
+        command = [go, "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", str(path)]
+        # An older Go fetches the one that go.mod asks for; no C compiler is needed.
+        environment = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "auto"}
+        said = ""
+        for _ in range(ATTEMPTS):
+            done = subprocess.run(
+                [*command, "."],
+                cwd=FOLDER,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                check=False,
+            )
+            if done.returncode == 0:
+                return
+            said = done.stdout
+        raise RuntimeError(f"Go could not build the Collector:\n{said[-2000:]}")
+
+    return made(collector_path(), build)
+
+
+def _text(name: str) -> str:
+    return (FOLDER / name).read_text(encoding="utf-8")
