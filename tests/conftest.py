@@ -48,7 +48,7 @@ from deploy.local.install import (
 )
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.process import blocking
-from deploy.local.servers import Alertmanager, Prometheus, RedisServer, promtool
+from deploy.local.servers import Alertmanager, Collector, Prometheus, RedisServer, promtool
 from stream_metrics import ENGINE
 from stream_metrics.kernel import kernel
 
@@ -61,7 +61,7 @@ settings.register_profile(  # for broken builds: whether an example fails, not t
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
-Server = TypeVar("Server", Kafka, RedisServer, Prometheus, Alertmanager)
+Server = TypeVar("Server", Kafka, RedisServer, Prometheus, Alertmanager, Collector)
 
 SERVICE_FIXTURES = frozenset(
     {

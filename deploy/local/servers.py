@@ -1,7 +1,8 @@
-"""Redis, Prometheus and Alertmanager as child processes on free loopback ports."""
+"""Redis, Prometheus, Alertmanager and a Collector as child processes on free loopback ports."""
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,10 +13,19 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from deploy.local.certificates import Authority
-from deploy.local.install import ALERTMANAGER, AMTOOL, PROMETHEUS, PROMTOOL, REDIS, program
+from deploy.local.install import (
+    ALERTMANAGER,
+    AMTOOL,
+    PROMETHEUS,
+    PROMTOOL,
+    REDIS,
+    collector,
+    program,
+)
 from deploy.local.process import ChildProcess, ServerFailed, free_port
 
 HTTP_TIMEOUT = aiohttp.ClientTimeout(total=5)
+EXPORT_TIMEOUT = aiohttp.ClientTimeout(total=30)
 
 
 class RedisServer(ChildProcess):
@@ -240,6 +250,72 @@ class Alertmanager(_HttpServer):
             f"--web.listen-address={self.address}",
             "--cluster.listen-address=",
         ]
+
+
+class Collector(ChildProcess):
+    """An OpenTelemetry Collector that writes the traces it receives to a topic of Kafka.
+
+    Ready when it accepts OTLP. ``changes`` are further configurations, in YAML, that are merged
+    into ``config`` in this order, such as ``exporters::kafka::traces::encoding: otlp_json``.
+    """
+
+    name = "otelcol"
+
+    def __init__(
+        self,
+        folder: Path,
+        config: Path,
+        bootstrap_servers: str,
+        *,
+        topic: str,
+        changes: Sequence[str] = (),
+        port: int | None = None,
+    ) -> None:
+        super().__init__(folder)
+        self.port = port or free_port()
+        self._config = config.resolve()
+        self._changes = changes
+        self._environment = {
+            "KAFKA_BROKERS": bootstrap_servers,
+            "TRACES_TOPIC": topic,
+            "OTLP_HOST": "127.0.0.1",
+            "OTLP_HTTP_PORT": str(self.port),
+            "OTLP_GRPC_PORT": str(free_port()),
+            "COLLECTOR_METRICS_PORT": str(free_port()),
+        }
+
+    @property
+    def url(self) -> str:
+        """Where it accepts OTLP over HTTP: the value of ``OTEL_EXPORTER_OTLP_ENDPOINT``."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def command(self) -> list[str]:
+        """``otelcol --config collector.yaml …``."""
+        configurations = [f"file:{self._config}", *(f"yaml:{change}" for change in self._changes)]
+        return [collector(), *(f"--config={one}" for one in configurations)]
+
+    def environment(self) -> Mapping[str, str]:
+        """What the configuration takes from it."""
+        return self._environment
+
+    async def ready(self) -> bool:
+        """Whether it accepts an export of no spans."""
+        return await self.export(b"{}", "application/json") == 200
+
+    async def export(self, payload: bytes, content_type: str = "application/x-protobuf") -> int:
+        """Send one export over HTTP; the status of the answer, 0 if there was none."""
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=EXPORT_TIMEOUT) as session,
+                session.post(
+                    f"{self.url}/v1/traces",
+                    data=io.BytesIO(payload),
+                    headers={"Content-Type": content_type},
+                ) as answer,
+            ):
+                return answer.status
+        except (aiohttp.ClientError, TimeoutError, OSError):
+            return 0
 
 
 def promtool() -> str:
