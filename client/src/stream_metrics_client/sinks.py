@@ -1,0 +1,345 @@
+"""Where events go: a function, a file, or Kafka by whichever client is installed.
+
+A sink is used by one thread only. `write` may block; what it cannot deliver for now it gives back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import logging
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from stream_metrics_client.murmur2 import partition
+
+SEARCH_TOPIC: Final = "search-iterations"
+LABEL_TOPIC: Final = "relevance-labels"
+ATTEMPT_SECONDS: Final = 30
+"""How long one attempt to deliver a batch to Kafka may take."""
+
+_logger = logging.getLogger("stream_metrics_client.kafka")
+
+
+class Record(NamedTuple):
+    """An event in JSON with its key, which is the conversation's id."""
+
+    key: bytes
+    value: bytes
+    is_label: bool
+
+
+@dataclass
+class Written:
+    """What became of a batch: the records to try again, how many failed for good, and why."""
+
+    again: list[Record] = field(default_factory=list)
+    failed: int = 0
+    error: str | None = None
+
+    def add(self, record: Record, error: BaseException, *, permanent: bool) -> None:
+        """Note a record that was not delivered."""
+        self.error = described(error)
+        if permanent:
+            self.failed += 1
+        else:
+            self.again.append(record)
+
+
+class Sink(Protocol):
+    """What takes events."""
+
+    def write(self, records: Sequence[Record]) -> Written:
+        """Deliver records, in their order; returns when each one's fate is known."""
+
+    def close(self) -> None:
+        """Release what the sink holds."""
+
+
+Opener = Callable[[], Sink]
+Target = str | os.PathLike[str] | Callable[[dict[str, Any]], object]
+
+
+def opener(target: Target, kafka_options: Mapping[str, Any] | None = None) -> Opener:
+    """What opens the sink that `target` names, later and in the thread that uses it.
+
+    Raises:
+        ValueError: The URL is not one of a sink.
+        FileNotFoundError: The folder of the file does not exist.
+        ImportError: The Kafka client is not installed.
+    """
+    if callable(target):
+        return lambda: CallableSink(target)
+    text = os.fspath(target)
+    scheme = text.partition("://")[0] if "://" in text else "file"
+    if scheme == "kafka":
+        return _kafka(text, kafka_options or {})
+    if scheme != "file":
+        raise ValueError(
+            f"the sink {text!r} must be kafka://host:port, file:///path, a path or a function"
+        )
+    path = Path(unquote(urlsplit(text).path) if "://" in text else text)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"the folder {path.parent} does not exist; create it first")
+    return lambda: FileSink(path)
+
+
+class CallableSink:
+    """Calls a function with each event as a dict. An exception counts the event as failed."""
+
+    def __init__(self, function: Callable[[dict[str, Any]], object]) -> None:
+        self._function = function
+
+    def write(self, records: Sequence[Record]) -> Written:
+        """Call the function for each record."""
+        written = Written()
+        for record in records:
+            try:
+                self._function(json.loads(record.value))
+            except Exception as error:
+                written.add(record, error, permanent=True)
+        return written
+
+    def close(self) -> None:
+        """There is nothing to release."""
+
+
+class FileSink:
+    """Appends each event as a line of JSON. Several processes may append to one file."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self._torn = False
+
+    def write(self, records: Sequence[Record]) -> Written:
+        """Append the records; a line that was cut off by an error is ended first."""
+        lines = b"".join(record.value + b"\n" for record in records)
+        left = memoryview(b"\n" + lines if self._torn else lines)
+        try:
+            while left:
+                left = left[os.write(self._file, left) :]
+                self._torn = bool(left)
+        except OSError as error:
+            return Written(failed=len(records), error=described(error))
+        return Written()
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+
+# --- Kafka ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class KafkaTarget:
+    """Brokers as `host:port`, the two topics, and options under the client's own names."""
+
+    brokers: tuple[str, ...]
+    searches: str
+    labels: str
+    options: Mapping[str, Any]
+
+    def topic(self, record: Record) -> str:
+        """The topic of a record."""
+        return self.labels if record.is_label else self.searches
+
+
+def _kafka(url: str, options: Mapping[str, Any]) -> Opener:
+    parts = urlsplit(url)
+    brokers = tuple(one for one in parts.netloc.split(",") if one)
+    topics = [unquote(one) for one in parts.path.strip("/").split(",") if one]
+    query = parse_qs(parts.query)
+    wanted = query.pop("client", [None])[-1]
+    if not brokers or len(topics) > 2 or query or "/" in parts.path.strip("/"):
+        raise ValueError(
+            f"the sink {url!r} must be kafka://host:port[,host:port][/topic[,topic of labels]]"
+            "[?client=confluent|aiokafka|kafka-python]"
+        )
+    if wanted is not None and wanted not in _CLIENTS:
+        raise ValueError(f"the client {wanted!r} must be one of {', '.join(_CLIENTS)}")
+    for name in _CLIENTS if wanted is None else (wanted,):
+        module, sink = _CLIENTS[name]
+        if importlib.util.find_spec(module) is not None:
+            names = topics or [SEARCH_TOPIC, LABEL_TOPIC]
+            target = KafkaTarget(brokers, names[0], names[-1], options)
+            return lambda: sink(target)
+    extra = wanted or "confluent"
+    raise ImportError(f"no Kafka client is installed: pip install 'stream-metrics-client[{extra}]'")
+
+
+class ConfluentSink:
+    """Kafka by confluent-kafka."""
+
+    def __init__(self, target: KafkaTarget) -> None:
+        from confluent_kafka import KafkaError, KafkaException, Producer
+
+        self._target, self._exception = target, KafkaException
+        self._permanent = {
+            KafkaError.MSG_SIZE_TOO_LARGE,
+            KafkaError.INVALID_MSG,
+            KafkaError.RECORD_LIST_TOO_LARGE,
+            KafkaError.INVALID_RECORD,
+        }
+        options = {
+            "bootstrap.servers": ",".join(target.brokers),
+            "client.id": "stream-metrics-client",
+            "acks": "all",
+            **target.options,
+            "message.timeout.ms": ATTEMPT_SECONDS * 1000,
+            "partitioner": "murmur2_random",
+        }
+        self._producer = Producer(options, logger=_logger)
+
+    def write(self, records: Sequence[Record]) -> Written:
+        """Deliver records; waits for all brokers that must have them."""
+        written, done = Written(), [False] * len(records)
+        for index, record in enumerate(records):
+
+            def delivered(error: Any, _: Any, index: int = index, record: Record = record) -> None:
+                done[index] = True
+                if error is not None:
+                    problem = self._exception(error)
+                    written.add(record, problem, permanent=error.code() in self._permanent)
+
+            topic = self._target.topic(record)
+            try:
+                self._producer.produce(topic, record.value, record.key, on_delivery=delivered)
+            except BufferError as error:
+                done[index] = True
+                written.add(record, error, permanent=False)
+            except self._exception as error:
+                done[index] = True
+                permanent = error.args[0].code() in self._permanent
+                written.add(record, error, permanent=permanent)
+        self._producer.flush(ATTEMPT_SECONDS + 5)
+        for index, record in enumerate(records):
+            if not done[index]:
+                written.add(record, TimeoutError("no answer from Kafka"), permanent=False)
+        return written
+
+    def close(self) -> None:
+        """Nothing is under way between two writes."""
+
+
+def _place(key: bytes, partitions: Sequence[int], _: Sequence[int]) -> int:
+    """The partition among those that a Python client knows of a topic."""
+    return sorted(partitions)[partition(key, len(partitions))]
+
+
+_TOO_LARGE: Final = frozenset(
+    {"MessageSizeTooLargeError", "RecordListTooLargeError", "RecordTooLargeError", "InvalidRecord"}
+)
+
+
+class AiokafkaSink:
+    """Kafka by aiokafka, on an event loop of the sending thread's own."""
+
+    def __init__(self, target: KafkaTarget) -> None:
+        self._target = target
+        self._loop = asyncio.new_event_loop()
+        self._producer: Any = None
+
+    def write(self, records: Sequence[Record]) -> Written:
+        """Deliver records; waits for all brokers that must have them."""
+        return self._loop.run_until_complete(self._write(records))
+
+    async def _write(self, records: Sequence[Record]) -> Written:
+        if self._producer is None:
+            self._producer = await self._started()
+        sent = [self._sent(record) for record in records]
+        return await _gathered(records, sent)
+
+    async def _started(self) -> Any:
+        from aiokafka import AIOKafkaProducer
+
+        options = {"client_id": "stream-metrics-client", "acks": "all", **self._target.options}
+        producer = AIOKafkaProducer(
+            bootstrap_servers=list(self._target.brokers), **options, partitioner=_place
+        )
+        try:
+            await producer.start()
+        except BaseException:
+            await producer.stop()
+            raise
+        return producer
+
+    async def _sent(self, record: Record) -> None:
+        topic = self._target.topic(record)
+        async with asyncio.timeout(ATTEMPT_SECONDS):
+            await (await self._producer.send(topic, record.value, record.key))
+
+    def close(self) -> None:
+        """Stop the producer and its loop."""
+        try:
+            if self._producer is not None:
+                self._loop.run_until_complete(self._producer.stop())
+        finally:
+            self._loop.close()
+
+
+async def _gathered(records: Sequence[Record], sent: Sequence[Awaitable[None]]) -> Written:
+    written = Written()
+    for record, error in zip(
+        records, await asyncio.gather(*sent, return_exceptions=True), strict=True
+    ):
+        if error is not None:
+            written.add(record, error, permanent=type(error).__name__ in _TOO_LARGE)
+    return written
+
+
+class KafkaPythonSink:
+    """Kafka by kafka-python."""
+
+    def __init__(self, target: KafkaTarget) -> None:
+        from kafka import KafkaProducer
+
+        self._target = target
+        options = {"client_id": "stream-metrics-client", "acks": "all", **target.options}
+        self._producer = KafkaProducer(
+            bootstrap_servers=list(target.brokers),
+            **{"max_block_ms": ATTEMPT_SECONDS * 1000, **options, "partitioner": _place},
+        )
+
+    def write(self, records: Sequence[Record]) -> Written:
+        """Deliver records; waits for all brokers that must have them."""
+        written, sent = Written(), []
+        for record in records:
+            topic = self._target.topic(record)
+            try:
+                future = self._producer.send(topic, record.value, record.key)
+            except Exception as error:
+                written.add(record, error, permanent=type(error).__name__ in _TOO_LARGE)
+            else:
+                sent.append((record, future))
+        for record, future in sent:
+            try:
+                future.get(ATTEMPT_SECONDS)
+            except Exception as error:
+                written.add(record, error, permanent=type(error).__name__ in _TOO_LARGE)
+        return written
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._producer.close(0)
+
+
+_CLIENTS: Final[Mapping[str, tuple[str, Callable[[KafkaTarget], Sink]]]] = {
+    "confluent": ("confluent_kafka", ConfluentSink),
+    "aiokafka": ("aiokafka", AiokafkaSink),
+    "kafka-python": ("kafka", KafkaPythonSink),
+}
+
+
+def described(error: BaseException) -> str:
+    """The name of an error, and what it says if it can say so."""
+    try:
+        said = str(error)
+    except Exception:
+        said = ""
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__

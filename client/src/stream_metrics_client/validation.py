@@ -1,0 +1,527 @@
+"""What the worker refuses, and its words for it, without the worker.
+
+The rules are data: `_EVENTS` describes each type of event. A test of the main project compares the
+verdicts and the words with the worker's own over valid and broken events.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from fractions import Fraction
+from typing import Any, Final, NamedTuple
+
+_MICROS: Final = 1_000_000
+_EARLIEST_US: Final = 946_684_800 * _MICROS  # 2000-01-01T00:00:00Z
+_LATEST_US: Final = 4_102_444_800 * _MICROS  # 2100-01-01T00:00:00Z
+_DAY_US: Final = 86_400 * _MICROS
+_INT: Final = 2**31 - 1
+_UNBOUNDED: Final = "a number is too large for a double"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The worker's bounds on one event; the defaults are the worker's defaults.
+
+    `turn` is the highest turn number. `url_bytes` counts UTF-8, the other sizes count entries.
+    """
+
+    record_bytes: int = 8 * 1024 * 1024
+    json_levels: int = 64
+    searches_per_event: int = 200
+    results_per_event: int = 2_000
+    labels_per_event: int = 10_000
+    relevant_per_event: int = 10_000
+    ids_per_result: int = 64
+    fields_per_result: int = 64
+    values_per_list: int = 64
+    url_bytes: int = 8_192
+    turn: int = 2**53 - 1
+
+
+DEFAULT_LIMITS: Final = Limits()
+
+
+class Refusal(NamedTuple):
+    """Why the worker would put an event on its dead-letter topic.
+
+    `reason` is the name of the reason, as in the worker's metrics. `message` says what is wrong
+    and where, and quotes nothing that the event holds.
+    """
+
+    reason: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.message}"
+
+
+class InvalidEvent(ValueError):
+    """The worker would refuse this event. `refusal` holds the reason and the message."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(str(refusal))
+        self.refusal = refusal
+
+
+def refusal(
+    value: bytes,
+    *,
+    key: bytes | None = None,
+    timestamp_ms: int | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    require_key: bool = False,
+) -> Refusal | None:
+    """Why the worker would refuse a record; None if it would accept it.
+
+    Args:
+        value: The record's value.
+        key: The record's key, compared with `conversation_id` if there is one.
+        timestamp_ms: The record's timestamp. Without one, events may be up to the year 2100.
+        limits: The worker's limits, if they are not the defaults.
+        require_key: Whether a record without a key is refused, as a live worker does.
+
+    >>> print(refusal(b'{"type": "forget", "conversation_id": "c", "occurred_at": 1718010925}'))
+    invalid: Object missing required field `event_id`
+    """
+    if len(value) > limits.record_bytes:
+        return Refusal(
+            "too_large", f"{len(value)} bytes; at most {limits.record_bytes} are accepted"
+        )
+    try:
+        event = json.loads(
+            value.decode(), parse_int=_int, parse_float=_float, parse_constant=_refuse
+        )
+        if b"\\u" in value:  # an escaped half of a surrogate pair cannot be written again
+            json.dumps(event, ensure_ascii=False).encode()
+    except RecursionError:
+        return Refusal("too_deep", f"more than {limits.json_levels} levels of nested JSON")
+    except OverflowError:
+        return Refusal("invalid", _UNBOUNDED)
+    except UnicodeDecodeError:
+        return Refusal("not_json", "not JSON in UTF-8: a text is not UTF-8")
+    except ValueError as error:
+        return Refusal("not_json", f"not JSON in UTF-8: {getattr(error, 'msg', 'malformed')}")
+    if _levels(value, limits.json_levels) > limits.json_levels:
+        return Refusal("too_deep", f"more than {limits.json_levels} levels of nested JSON")
+    return _event(event, key, timestamp_ms, limits, require_key)
+
+
+def _event(
+    event: Any, key: bytes | None, timestamp_ms: int | None, limits: Limits, require_key: bool
+) -> Refusal | None:
+    if type(event) is not dict:
+        return Refusal("invalid", "the JSON value is not an object")
+    kind, version = event.get("type"), event.get("version")
+    if type(kind) is not str or kind not in _EVENTS:
+        return Refusal("unknown_type", f"`type` must be one of {', '.join(_EVENTS)}")
+    if version is not None and type(version) is not int:
+        return Refusal("invalid", "`version` must be an integer")
+    if version is not None and version != 1:
+        return Refusal("unknown_version", "`version` must be 1")
+    problem = _EVENTS[kind].problem(event, "$", limits)
+    if problem is not None:
+        return Refusal("invalid", problem)
+    occurred_us = _instant(event.get("occurred_at"))
+    if occurred_us is None:
+        return Refusal("invalid", "`occurred_at` must be RFC 3339 with an offset, or Unix seconds")
+    excess = _excess(event, limits)
+    if excess is not None:
+        return Refusal("over_limit", excess)
+    problem = _inconsistency(event)
+    if problem is not None:
+        return Refusal("invalid", problem)
+    stamped = timestamp_ms is not None and timestamp_ms >= 0
+    latest = timestamp_ms * 1000 + _DAY_US if stamped and timestamp_ms is not None else _LATEST_US
+    if not _EARLIEST_US <= occurred_us <= latest:
+        return Refusal("time_out_of_range", _out_of_range(event["occurred_at"]))
+    if key is not None and key != event["conversation_id"].encode():
+        return Refusal("key_mismatch", "the record's key is not the `conversation_id`")
+    if key is None and require_key:
+        return Refusal("missing_key", "the record has no key; use the `conversation_id`")
+    return Refusal("invalid", _UNBOUNDED) if _beyond_double(event) else None
+
+
+# --- types ------------------------------------------------------------------------------------
+
+_NAMES: Final = {
+    type(None): "null", bool: "bool", int: "int", float: "float", str: "str", list: "array",
+    dict: "object",
+}  # fmt: skip
+_ABSENT: Final = object()
+
+
+class _Kind:
+    """What a field takes: `name` as the worker names it, and whether null stands for nothing."""
+
+    def __init__(self, name: str, *types: type, null: bool = False) -> None:
+        self.name = f"{name} | null" if null else name
+        self.types = (*types, type(None)) if null else types
+
+    def problem(self, value: Any, place: str, limits: Limits) -> str | None:
+        """What is wrong with a value; None if nothing is."""
+        if type(value) not in self.types:
+            return f"Expected `{self.name}`, got `{_NAMES[type(value)]}`{_at(place)}"
+        return None if value is None else self.inside(value, place, limits)
+
+    def inside(self, value: Any, place: str, limits: Limits) -> str | None:
+        """What is wrong within a value of the right type."""
+        return None
+
+
+class _Text(_Kind):
+    def __init__(self, low: int, high: int, *, null: bool = False) -> None:
+        super().__init__("str", str, null=null)
+        self.low, self.high = low, high
+
+    def inside(self, value: Any, place: str, limits: Limits) -> str | None:
+        if len(value) < self.low:
+            return f"Expected `str` of length >= {self.low}{_at(place)}"
+        if len(value) > self.high:
+            return f"Expected `str` of length <= {self.high}{_at(place)}"
+        return None
+
+
+class _Integer(_Kind):
+    def __init__(self, low: int, high: int | None, *, null: bool = False) -> None:
+        super().__init__("int", int, null=null)
+        self.low, self.high = low, high
+
+    def inside(self, value: Any, place: str, limits: Limits) -> str | None:
+        high = limits.turn if self.high is None else self.high
+        if value < self.low:
+            return f"Expected `int` >= {self.low}{_at(place)}"
+        return f"Expected `int` <= {high}{_at(place)}" if value > high else None
+
+
+class _Number(_Kind):
+    def __init__(self) -> None:
+        super().__init__("float", int, float, null=True)
+
+    def inside(self, value: Any, place: str, limits: Limits) -> str | None:
+        return f"Number out of range{_at(place)}" if _beyond_double(value) else None
+
+
+class _Choice(_Kind):
+    def __init__(self, *values: str) -> None:
+        super().__init__("str", str)
+        self.values = values
+
+    def inside(self, value: Any, place: str, limits: Limits) -> str | None:
+        return None if value in self.values else f"Invalid enum value{_at(place)}"
+
+
+class _Many(_Kind):
+    """A list, a map, or either, of values of one kind each; `name` adds scalars beside them."""
+
+    def __init__(
+        self,
+        name: str,
+        *types: type,
+        items: _Kind | None = None,
+        entries: _Kind | None = None,
+        null: bool = True,
+    ) -> None:
+        super().__init__(name, *types, null=null)
+        self.items, self.entries = items, entries
+
+    def inside(self, value: Any, place: str, limits: Limits) -> str | None:
+        if type(value) is list and self.items is not None:
+            for index, one in enumerate(value):
+                problem = self.items.problem(one, f"{place}[{index}]", limits)
+                if problem is not None:
+                    return problem
+        elif type(value) is dict and self.entries is not None:
+            for one in value.values():
+                problem = self.entries.problem(one, f"{place}[...]", limits)
+                if problem is not None:
+                    return problem
+        return None
+
+
+class _Struct(_Kind):
+    def __init__(
+        self, required: Mapping[str, _Kind], optional: Mapping[str, _Kind], *, null: bool = False
+    ) -> None:
+        super().__init__("object", dict, null=null)
+        self.required, self.fields = required, {**required, **optional}
+
+    def inside(self, value: Any, place: str, limits: Limits) -> str | None:
+        for name, one in value.items():
+            kind = self.fields.get(name)
+            problem = None if kind is None else kind.problem(one, f"{place}.{name}", limits)
+            if problem is not None:
+                return problem
+        for name in self.required:
+            if name not in value:
+                return f"Object missing required field `{name}`{_at(place)}"
+        return None
+
+
+def _at(place: str) -> str:
+    return "" if place == "$" else f" - at `{place}`"
+
+
+def _list_of(kind: _Kind) -> _Kind:
+    return _Many("array", list, items=kind)
+
+
+def _map_of(kind: _Kind) -> _Kind:
+    return _Many("object", dict, entries=kind)
+
+
+_HANDLE: Final = _Text(1, 128)
+_NAME: Final = _Text(1, 64, null=True)
+_DOC_ID: Final = _Text(1, 256)
+_ANY_TEXT: Final = _Kind("str", str, null=True)
+_NUMBER: Final = _Number()
+_GAIN: Final = _Integer(0, 4, null=True)
+_TURN: Final = _Integer(1, None)
+_SCALARS: Final = (bool, int, float, str)
+
+_RESULT: Final = _Struct(
+    {"result_id": _HANDLE},
+    {
+        "entity_type": _NAME,
+        "ids": _map_of(_Many("str | array", str, list, items=_ANY_TEXT)),
+        "doc_id": _Text(1, 256, null=True),
+        **dict.fromkeys(("url", "title", "snippet", "content"), _ANY_TEXT),
+        "fields": _map_of(
+            _Many(
+                "bool | int | float | str | array",
+                *_SCALARS,
+                list,
+                items=_Kind("bool | int | float | str", *_SCALARS, null=True),
+            )
+        ),
+        "score": _NUMBER,
+        "baseline_rank": _Integer(1, _INT, null=True),
+        "gain": _GAIN,
+    },
+)
+_SEARCH: Final = _Struct(
+    {"search_id": _HANDLE},
+    {
+        "ordinal": _Integer(0, _INT, null=True),
+        "query": _ANY_TEXT,
+        "routing": _Struct({"selected": _Text(1, 64)}, {"scores": _map_of(_NUMBER)}, null=True),
+        "results": _list_of(_RESULT),
+    },
+)
+_ENVELOPE: Final = {"conversation_id": _HANDLE, "event_id": _HANDLE}
+_EVENTS: Final = {
+    "search_iteration": _Struct(
+        {**_ENVELOPE, "turn": _TURN, "iteration": _Integer(1, _INT)},
+        {
+            "agent": _NAME,
+            "release": _NAME,
+            "gate": _Struct({"decision": _Choice("search", "skip")}, {"score": _NUMBER}, null=True),
+            "searches": _list_of(_SEARCH),
+        },
+    ),
+    "relevance_labels": _Struct(
+        {**_ENVELOPE, "turn": _TURN},
+        {
+            "labels": _list_of(_Struct({"result_id": _HANDLE, "gain": _GAIN}, {})),
+            "labeller": _ANY_TEXT,
+            "routing": _list_of(_Struct({"search_id": _HANDLE, "optimal": _ANY_TEXT}, {})),
+            "gate": _list_of(
+                _Struct(
+                    {
+                        "iteration": _Integer(1, _INT),
+                        "search_needed": _Kind("bool", bool, null=True),
+                    },
+                    {},
+                )
+            ),
+        },
+    ),
+    "turn_completed": _Struct(
+        {**_ENVELOPE, "turn": _TURN},
+        {
+            "answer": _ANY_TEXT,
+            "reference_answers": _list_of(_ANY_TEXT),
+            "relevant": _Many("object | array", dict, list, items=_DOC_ID, entries=_GAIN),
+            "question": _ANY_TEXT,
+            "dimensions": _map_of(_ANY_TEXT),
+        },
+    ),
+    "forget": _Struct(_ENVELOPE, {"turn": _Integer(1, None, null=True)}),
+}
+
+# --- rules that span more than one value ------------------------------------------------------
+
+
+def _results(event: Mapping[str, Any]) -> list[dict[str, Any]]:
+    searches = event.get("searches") or () if event["type"] == "search_iteration" else ()
+    return [one for search in searches for one in search.get("results") or ()]
+
+
+def _excess(event: Mapping[str, Any], limits: Limits) -> str | None:
+    kind = event["type"]
+    if kind == "search_iteration":
+        return _excess_of_searches(event, limits)
+    if kind == "relevance_labels":
+        count = sum(len(event.get(name) or ()) for name in ("labels", "routing", "gate"))
+        return _too_many("labels", count, limits.labels_per_event)
+    relevant = event.get("relevant") if kind == "turn_completed" else None
+    return _too_many("relevant", _present(relevant or ()), limits.relevant_per_event)
+
+
+def _excess_of_searches(event: Mapping[str, Any], limits: Limits) -> str | None:
+    searches = event.get("searches") or ()
+    problem = _too_many("searches", len(searches), limits.searches_per_event)
+    if problem is not None:
+        return problem
+    results, most = _results(event), limits.fields_per_result
+    for result in results:
+        size = len((result.get("url") or "").encode())
+        problem = (
+            _too_many("url (bytes)", size, limits.url_bytes)
+            or _too_wide("ids of a result", result.get("ids"), limits.ids_per_result, limits)
+            or _too_wide("fields of a result", result.get("fields"), most, limits)
+        )
+        if problem is not None:
+            return problem
+    return _too_many("results", len(results), limits.results_per_event)
+
+
+def _too_wide(what: str, entries: Any, most: int, limits: Limits) -> str | None:
+    problem = _too_many(what, _present(entries or {}), most)
+    for value in (entries or {}).values():
+        if problem is None and type(value) is list:
+            problem = _too_many(
+                f"values in a list of the {what}", len(value), limits.values_per_list
+            )
+    return problem
+
+
+def _present(entries: Any) -> int:
+    if type(entries) is dict:
+        return sum(value is not None for value in entries.values())
+    return len(entries)
+
+
+def _too_many(what: str, count: int, limit: int) -> str | None:
+    return f"{what}: {count}, at most {limit}" if count > limit else None
+
+
+def _inconsistency(event: Mapping[str, Any]) -> str | None:
+    if any((result.get("ids") or {}).get("doc_id") is not None for result in _results(event)):
+        return "`ids` holds `doc_id`; send it as the result's own `doc_id`"
+    relevant = event.get("relevant") if event["type"] == "turn_completed" else None
+    if type(relevant) is list and len(set(relevant)) != len(relevant):
+        return "`relevant` names a document twice"
+    if type(relevant) is dict and any(
+        not 1 <= len(doc_id) <= 256 for doc_id, grade in relevant.items() if grade is not None
+    ):
+        return "a `doc_id` in `relevant` must have 1 to 256 characters"
+    return None
+
+
+# --- times ------------------------------------------------------------------------------------
+
+_RFC3339: Final = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.(\d+))?(?:[Zz]|([+-])(\d\d):(\d\d))",
+    re.ASCII,
+)
+_EPOCH: Final = datetime(1970, 1, 1)
+_UNITS: Final = {"milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
+
+
+def _instant(value: Any) -> int | None:
+    """A time in microseconds since 1970; None for what is no time."""
+    if type(value) is str:
+        return _date_time(value)
+    if type(value) not in (int, float):
+        return None
+    try:
+        return round(Fraction(float(value)) * _MICROS)
+    except OverflowError:
+        return None
+
+
+def _date_time(text: str) -> int | None:
+    match = _RFC3339.fullmatch(text)
+    if match is None:
+        return None
+    year, month, day, hour, minute, second = map(int, match.group(1, 2, 3, 4, 5, 6))
+    try:  # `datetime` has no year 0, a leap year as 4 is; both are out of range
+        moment = datetime(year or 4, month, day, hour, minute, second)
+    except ValueError:
+        return None
+    since = moment - _EPOCH
+    seconds = since.days * 86_400 + since.seconds
+    if match.group(8) is not None:
+        off_hour, off_minute = int(match.group(9)), int(match.group(10))
+        if off_hour > 23 or off_minute > 59:
+            return None
+        offset = off_hour * 3600 + off_minute * 60
+        seconds -= offset if match.group(8) == "+" else -offset
+    return seconds * _MICROS + int(((match.group(7) or "") + "000000")[:6])
+
+
+def _out_of_range(value: Any) -> str:
+    if type(value) is not str:
+        for unit, in_a_second in _UNITS.items():
+            if _EARLIEST_US * in_a_second <= value * _MICROS <= _LATEST_US * in_a_second:
+                return f"`occurred_at` looks like {unit}; `occurred_at` takes seconds"
+    return "`occurred_at` is before 2000-01-01 or more than a day after the record's timestamp"
+
+
+# --- JSON -------------------------------------------------------------------------------------
+
+_NOT_STRUCTURE: Final = bytes(set(range(256)) - set(b'[]{}"'))
+_ONE_KIND: Final = bytes.maketrans(b"{}", b"[]")
+
+
+_MOST_DIGITS: Final = 4_300  # more than Python reads
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if value - value != 0.0:
+        raise OverflowError
+    return value
+
+
+def _int(digits: str) -> int:
+    if len(digits) > _MOST_DIGITS:
+        raise OverflowError
+    return int(digits)
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _levels(value: bytes, bound: int) -> int:
+    """Levels of nesting, counted up to `bound + 1`; each round removes the innermost pairs."""
+    if value.count(b"[") + value.count(b"{") <= bound:
+        return 0
+    value = value.replace(b"\\\\", b"").replace(b'\\"', b"")
+    brackets = b"".join(value.translate(_ONE_KIND, _NOT_STRUCTURE).split(b'"')[::2])
+    level = 0
+    while brackets and level <= bound:
+        brackets = brackets.replace(b"[]", b"")
+        level += 1
+    return level
+
+
+def _beyond_double(event: Any) -> bool:
+    pending = [event]
+    while pending:
+        item = pending.pop()
+        if type(item) is dict:
+            pending.extend(item.values())
+        elif type(item) is list:
+            pending.extend(item)
+        elif type(item) is int:
+            try:
+                float(item)
+            except OverflowError:
+                return True
+    return False

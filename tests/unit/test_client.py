@@ -1,0 +1,711 @@
+"""``stream_metrics_client``: what an agent records, and what it never notices."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import itertools
+import json
+import math
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pytest
+from aiokafka.partitioner import murmur2 as java_murmur2
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from stream_metrics_client import AsyncRecorder, InvalidEvent, Recorder, Searched
+from stream_metrics_client.murmur2 import murmur2, partition
+from stream_metrics_client.sending import Sender
+from stream_metrics_client.sinks import Record, Written
+
+from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
+from stream_metrics.events import BadRecord, Event, Limits, decode
+from tests.helpers import examples
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "client/src"
+NOON_US = 1_718_020_800_000_000
+
+
+def ticking(start_us: int = NOON_US) -> Callable[[], int]:
+    """A clock that is a millisecond later each time it is read."""
+    return itertools.count(start_us * 1_000, 1_000_000).__next__
+
+
+def recorder(events: list[dict[str, Any]], **options: Any) -> Recorder:
+    """A strict recorder that counts turns from 1."""
+    numbers = itertools.count(1)
+    options = {
+        "clock": ticking(), "turn_numbers": lambda _: next(numbers), "strict": True, **options,
+    }  # fmt: skip
+    return Recorder(events.append, **options)
+
+
+def decoded(event: dict[str, Any]) -> Event:
+    """The event as the worker reads it."""
+    found = decode(json.dumps(event).encode(), limits=Limits())
+    assert isinstance(found, Event), found
+    return found
+
+
+def results_of(event: dict[str, Any]) -> list[dict[str, Any]]:
+    """The results of an event's only search."""
+    found: list[dict[str, Any]] = event["searches"][0]["results"]
+    return found
+
+
+# --- what an agent says -----------------------------------------------------------------------
+
+
+def test_an_agents_words_become_events_that_the_worker_accepts() -> None:
+    """Gates, searches, the end of a turn, labels of all kinds and an erasure, in their order."""
+    events: list[dict[str, Any]] = []
+    with recorder(events, agent="support", release="2026-11") as recording:
+        with recording.turn("conversation-17") as turn:
+            with turn.iteration() as step:
+                step.gate("search", score=0.8)
+                first = step.search(
+                    "leave",
+                    [{"doc_id": "a", "score": 0.5}, {"result_id": "r-9", "url": "https://x/b"}],
+                    route="handbook",
+                    route_scores={"handbook": 0.7, "mail": 0.1},
+                )
+                second = step.search("days", [], search_id="call-7")
+            with turn.iteration() as step:
+                step.gate("skip")
+            turn.completed("30 days", question="How long?", relevant={"a": 3})
+        recording.label("conversation-17", turn.number, {first.result_ids[0]: 3, "r-9": None})
+        turn.label(routing={"call-7": "mail"}, gate={2: False}, labeller="judge")
+        recording.forget("conversation-17")
+
+    assert first == Searched("1.1", ("1.1.1", "r-9"))
+    assert second == Searched("call-7", ())
+    assert [decoded(event).conversation_id for event in events] == ["conversation-17"] * 8
+    envelope = ("event_id", "occurred_at", "conversation_id")
+    said = [{k: v for k, v in event.items() if k not in envelope} for event in events]
+    iteration = {"type": "search_iteration", "turn": 1, "agent": "support", "release": "2026-11"}
+    assert said == [
+        {**iteration, "iteration": 1, "gate": {"decision": "search", "score": 0.8}},
+        {**iteration, "iteration": 1, "searches": [{
+            "search_id": "1.1", "ordinal": 0, "query": "leave",
+            "routing": {"selected": "handbook", "scores": {"handbook": 0.7, "mail": 0.1}},
+            "results": [
+                {"doc_id": "a", "score": 0.5, "result_id": "1.1.1"},
+                {"result_id": "r-9", "url": "https://x/b"},
+            ],
+        }]},
+        {**iteration, "iteration": 1, "searches": [
+            {"search_id": "call-7", "ordinal": 1, "query": "days", "results": []},
+        ]},
+        {**iteration, "iteration": 2, "gate": {"decision": "skip"}},
+        {"type": "turn_completed", "turn": 1, "answer": "30 days", "question": "How long?",
+         "relevant": {"a": 3}},
+        {"type": "relevance_labels", "turn": 1, "labels": [
+            {"result_id": "1.1.1", "gain": 3}, {"result_id": "r-9", "gain": None}]},
+        {"type": "relevance_labels", "turn": 1, "labeller": "judge",
+         "routing": [{"search_id": "call-7", "optimal": "mail"}],
+         "gate": [{"iteration": 2, "search_needed": False}]},
+        {"type": "forget"},
+    ]  # fmt: skip
+
+
+def test_a_file_of_events_passes_the_workers_check(tmp_path: Path) -> None:
+    """``stream-metrics validate`` has nothing to say about what the client writes to a file."""
+    path = tmp_path / "events of today.jsonl"
+    with Recorder(path.as_uri().replace(" ", "%20"), turn_numbers=lambda _: 1) as recording:
+        turn = recording.turn("c")
+        turn.iteration().search("q", [{"doc_id": "a"}])
+        turn.completed("A\nB")
+
+    done = subprocess.run(
+        [sys.executable, "-m", "stream_metrics", "validate", str(path)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, path.read_text().count("\n")) == (0, 2), done.stderr
+
+
+@dataclass
+class Document:
+    """What LangChain's documents look like."""
+
+    page_content: str
+    metadata: dict[str, Any] = field(default_factory=dict)
+    id: str | None = None
+
+
+@dataclass
+class Node:
+    """What LlamaIndex' nodes look like."""
+
+    node_id: str
+    text: str
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    def get_content(self) -> str:
+        return self.text
+
+
+@dataclass
+class NodeWithScore:
+    """What LlamaIndex' retrievers return."""
+
+    node: Node
+    score: float | None = None
+
+
+@pytest.mark.parametrize(
+    ("document", "result"),
+    [
+        (Document("T"), {"content": "T"}),
+        (Document("T", {"source": "/f.pdf", "title": "F"}), {"content": "T", "title": "F"}),
+        (Document("T", {"source": "https://x/a"}), {"content": "T", "url": "https://x/a"}),
+        (Document("T", {"id": 4}, "own"), {"content": "T", "doc_id": "own"}),
+        (Document("T", {"chunk_id": 4}), {"content": "T", "doc_id": "4"}),
+        (Document("T", {"relevance_score": np.float32(0.5)}), {"content": "T", "score": 0.5}),
+        ((Document("T"), 0.25), {"content": "T", "score": 0.25}),
+        ((Document("T"), math.nan), {"content": "T"}),
+        (NodeWithScore(Node("n", "T"), 0.5), {"content": "T", "doc_id": "n", "score": 0.5}),
+        (NodeWithScore(Node("n", "T")), {"content": "T", "doc_id": "n"}),
+        (Node("n", "T"), {"content": "T", "doc_id": "n"}),
+        ("T", {"content": "T"}),
+        ({"id": UUID(int=1)}, {"doc_id": "00000000-0000-0000-0000-000000000001"}),
+        ({"page_content": "T", "metadata": {"doc_id": "m"}}, {"content": "T", "doc_id": "m"}),
+        ({"id": "row", "ids": {"file_id": "F"}, "vector": [1.0]}, {"ids": {"file_id": "F"}}),
+        (
+            {"doc_id": "d", "gain": np.int64(2), "fields": {"n": np.int64(3), "b": True}},
+            {"doc_id": "d", "gain": 2, "fields": {"n": 3, "b": True}},
+        ),
+    ],
+)  # fmt: skip
+def test_documents_of_frameworks_are_results(document: Any, result: dict[str, Any]) -> None:
+    """Id, URL, title, text and score are found where each framework keeps them."""
+    events: list[dict[str, Any]] = []
+    with recorder(events) as recording:
+        recording.turn("c").iteration().search("q", [document])
+
+    assert results_of(events[0]) == [{**result, "result_id": "1.1.1"}]
+
+
+def test_ids_longer_than_the_contract_allows_become_digests() -> None:
+    """A document whose id is too long keeps an identity, and so does a result of such a search."""
+    events: list[dict[str, Any]] = []
+    with recorder(events) as recording:
+        step = recording.turn("c").iteration()
+        for name in ("a", "a", "b"):
+            step.search("q", [Document("T", id=name * 300)])
+        long = step.search("q", ["T"], search_id="s" * 127)
+
+    first, second, other, _ = (results_of(event)[0]["doc_id"] if n < 3 else None
+                               for n, event in enumerate(events))  # fmt: skip
+    assert first == second != other
+    assert len(long.result_ids[0]) == 71
+
+
+def test_the_rank_before_reranking_is_found_by_identity() -> None:
+    """Copies of a document are found by id, by URL or by text; a new one has no rank."""
+    events: list[dict[str, Any]] = []
+    before = [Document("A", id="1"), Document("B", {"url": "https://x"}), Document("C")]
+    after = [Document("C"), Document("new"), Document("b", {"url": "https://x"}),
+             Document("A", {"relevance_score": 0.1}, "1")]  # fmt: skip
+    with recorder(events) as recording:
+        recording.turn("c").iteration().search("q", after, before=before)
+
+    ranks = [result.get("baseline_rank") for result in results_of(events[0])]
+    assert ranks == [3, None, 2, 1]
+
+
+def test_without_texts_none_leaves_the_agent_and_documents_keep_their_identity() -> None:
+    """Equal texts get equal ids; neither query, nor answer, nor any text is sent."""
+    events: list[dict[str, Any]] = []
+    with recorder(events, texts=False) as recording:
+        turn = recording.turn("c")
+        turn.iteration().search(
+            "secret", [Document("secret"), "secret", {"content": "secret 2"}, {"doc_id": "d"}]
+        )
+        turn.completed("secret", question="secret", reference_answers=["secret"])
+
+    assert "secret" not in json.dumps(events)
+    first, second, third, fourth = (result["doc_id"] for result in results_of(events[0]))
+    assert first == second != third
+    assert fourth == "d"
+
+
+# --- ids and order ----------------------------------------------------------------------------
+
+
+def test_ids_are_the_same_when_a_turn_is_recorded_again() -> None:
+    """Searches and results get the ids they had, so that labels fit; events get new ones."""
+
+    def turn() -> list[dict[str, Any]]:
+        events: list[dict[str, Any]] = []
+        with recorder(events) as recording:
+            told = recording.turn("c", number=5)
+            for _ in range(2):
+                step = told.iteration()
+                step.search("q", ["A", "B"])
+                step.search("q", ["C"])
+        return events
+
+    first, second = turn(), turn()
+
+    def without(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{**event, "event_id": None} for event in events]
+
+    assert without(first) == without(second)
+    assert not {one["event_id"] for one in first} & {one["event_id"] for one in second}
+    ids = [result["result_id"] for event in first for result in results_of(event)]
+    assert ids == ["1.1.1", "1.1.2", "1.2.1", "2.1.1", "2.1.2", "2.2.1"]
+
+
+def test_of_events_of_one_instant_the_later_one_wins() -> None:
+    """The worker's order of versions is the order of the calls, even if the clock stands still."""
+    events: list[dict[str, Any]] = []
+    with recorder(events, clock=lambda: NOON_US * 1000) as recording:
+        for gain in (1, 2, 3) * 5:
+            recording.label("c", 1, {"r": gain})
+
+    versions = [decoded(event).version for event in events]
+    assert versions == sorted(versions)
+    assert {event["occurred_at"] for event in events} == {NOON_US / 1e6}
+
+
+@settings(max_examples=examples(300))
+@given(st.integers(946_684_800 * 10**6, 4_102_444_800 * 10**6))
+def test_times_keep_their_microsecond(instant_us: int) -> None:
+    """The worker reads the very microsecond that the clock showed."""
+    events: list[dict[str, Any]] = []
+    with recorder(events, clock=lambda: instant_us * 1000 + 999) as recording:
+        recording.forget("c")
+
+    assert decoded(events[0]).occurred_us == instant_us
+
+
+def test_turn_numbers_are_microseconds_that_never_repeat() -> None:
+    """Turns of one instant, or of a clock that was set back, get numbers that still grow."""
+    times = iter([NOON_US, NOON_US, NOON_US - 50, NOON_US + 7])
+    recording = Recorder(lambda _: None, clock=lambda: next(times) * 1000)
+
+    numbers = [recording.turn(f"c-{n}").number for n in range(4)]
+
+    assert numbers == [NOON_US, NOON_US + 1, NOON_US + 2, NOON_US + 7]
+
+
+def test_threads_share_a_recorder() -> None:
+    """Searches of parallel threads all arrive, each under ids of its own."""
+    events: list[dict[str, Any]] = []
+    with recorder(events) as recording:
+        step = recording.turn("c").iteration()
+        threads = [
+            threading.Thread(target=lambda: [step.search("q", ["T"]) for _ in range(200)])
+            for _ in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    assert len(events) == recording.sent == 800
+    assert len({event["event_id"] for event in events}) == 800
+    assert len({event["searches"][0]["search_id"] for event in events}) == 800
+
+
+# --- partitions -------------------------------------------------------------------------------
+
+
+@given(st.binary(max_size=40), st.integers(1, 200))
+def test_keys_are_placed_as_javas_client_places_them(key: bytes, count: int) -> None:
+    """The hash is aiokafka's port of Java's, and so is the partition that the worker expects."""
+    assert murmur2(key) == java_murmur2(key) & 0xFFFFFFFF
+    assert partition(key, count) == PARTITIONERS["murmur2"](key, count)
+
+
+# --- strict -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda r: r.turn("", number=1).completed("a"),
+         "invalid: Expected `str` of length >= 1 - at `$.conversation_id`"),
+        (lambda r: r.turn("c", number=0).completed("a"),
+         "invalid: Expected `int` >= 1 - at `$.turn`"),
+        (lambda r: r.turn("c").iteration().gate("maybe"),
+         "invalid: Invalid enum value - at `$.gate.decision`"),
+        (lambda r: r.turn("c").iteration().search("q", [{"doc_id": ""}]),
+         "invalid: Expected `str` of length >= 1 - at `$.searches[0].results[0].doc_id`"),
+        (lambda r: r.turn("c").iteration().search("q", [{"ids": {"doc_id": "d"}}]),
+         "invalid: `ids` holds `doc_id`; send it as the result's own `doc_id`"),
+        (lambda r: r.turn("c").iteration().search("q", ["T"] * 2_001),
+         "over_limit: results: 2001, at most 2000"),
+        (lambda r: r.turn("c").iteration().search(7, []),
+         "invalid: Expected `str | null`, got `int` - at `$.searches[0].query`"),
+        (lambda r: r.label("c", 1, {"r": 5}),
+         "invalid: Expected `int` <= 4 - at `$.labels[0].gain`"),
+        (lambda r: r.turn("c").completed(relevant=["d", "d"]),
+         "invalid: `relevant` names a document twice"),
+        (lambda r: r.forget(None), "invalid: Object missing required field `conversation_id`"),
+    ],
+)  # fmt: skip
+def test_strict_raises_with_the_words_of_the_worker(
+    call: Callable[[Recorder], object], words: str
+) -> None:
+    """What the worker would refuse raises in the agent, and is not sent."""
+    events: list[dict[str, Any]] = []
+    with recorder(events) as recording, pytest.raises(InvalidEvent) as raised:
+        call(recording)
+
+    assert str(raised.value) == words
+    assert events == []
+
+
+def test_strict_refuses_a_time_that_the_worker_would_refuse() -> None:
+    """A clock of 1970 is an error of the agent's machine."""
+    with recorder([], clock=lambda: 0) as recording, pytest.raises(InvalidEvent) as raised:
+        recording.forget("c")
+
+    assert raised.value.refusal.reason == "time_out_of_range"
+
+
+@pytest.mark.parametrize("results", ["text", {"doc_id": "d"}, iter([]), None, 7, [object()]])
+def test_what_are_no_results_raises_only_if_strict(results: Any) -> None:
+    """A generator would be empty for the agent afterwards: it is not touched."""
+    with recorder([]) as strict, pytest.raises(TypeError):
+        strict.turn("c").iteration().search("q", results)
+    with recorder([], strict=False) as recording:
+        assert recording.turn("c").iteration().search("q", results) == Searched("", ())
+
+    assert (recording.sent, recording.failed) == (0, 1)
+
+
+# --- what the agent never notices -------------------------------------------------------------
+
+
+class Hostile:
+    """Raises whatever is asked of it."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+
+ANYTHING: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+    | st.binary(max_size=3) | st.just(object()) | st.builds(Hostile)
+    | st.just("\ud800") | st.just(10**400),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(st.sampled_from(["doc_id", "id", "ids", "content", "metadata"]), inner),
+    max_leaves=6,
+)  # fmt: skip
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=examples(200))
+@given(st.lists(ANYTHING, min_size=9, max_size=9))
+def test_no_call_raises_whatever_it_is_given(junk: list[Any]) -> None:
+    """Each call becomes an event or is counted as failed."""
+    a, b, c, d, e, f, g, h, i = junk
+    events: list[dict[str, Any]] = []
+    with Recorder(events.append, agent=a, release=b, turn_numbers=lambda _: h) as recording:
+        turn = recording.turn(c)
+        with turn, turn.iteration(number=i) as step:
+            step.gate(d, score=e)
+            step.search(f, g, route=h, route_scores=i, scores=a, before=b, search_id=c)
+        turn.completed(d, question=e, relevant=f, dimensions=g, reference_answers=h)
+        recording.label(i, a, b, routing=c, gate=d, labeller=e)
+        recording.forget(f)
+
+    assert recording.sent + recording.failed == 5
+    assert recording.sent == len(events)
+    assert (recording.dropped, recording.pending) == (0, 0)
+
+
+def test_errors_of_the_agent_pass_through() -> None:
+    """The blocks of turns and iterations hide no exception of the agent's own."""
+    turn = recorder([]).turn("c")
+
+    with pytest.raises(KeyError, match="mine"), turn, turn.iteration():
+        raise KeyError("mine")
+
+
+class Gate:
+    """A sink that is stuck until it is opened."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+        self.stuck = threading.Event()
+        self.taken: list[dict[str, Any]] = []
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        self.stuck.set()
+        assert self.open.wait(60)
+        self.taken.append(event)
+
+
+def test_a_full_queue_drops_and_counts() -> None:
+    """With room for ten events and a sink that is stuck, the eleventh is dropped; none blocks."""
+    gate = Gate()
+    recording = Recorder(gate, max_events=10)
+    for _ in range(25):
+        recording.forget("c")
+
+    assert (recording.pending, recording.dropped) == (10, 15)
+    assert not recording.flush(0.01)
+    gate.open.set()
+    assert recording.flush(60)
+    recording.forget("c")
+    assert recording.close(60)
+    assert (recording.sent, recording.failed, recording.dropped) == (11, 0, 15)
+    assert len(gate.taken) == 11
+
+
+def test_the_queue_is_bounded_in_bytes() -> None:
+    """A text larger than the room that is left is dropped; a small event still fits."""
+    gate = Gate()
+    recording = Recorder(gate, max_bytes=2_000)
+    recording.turn("c").completed("x" * 2_000)
+    recording.turn("c").completed("small")
+
+    assert (recording.pending, recording.dropped) == (1, 1)
+    gate.open.set()
+    assert recording.close(60)
+
+
+def test_closing_does_not_wait_longer_than_asked() -> None:
+    """What a stuck sink has not taken in time is dropped, and stays counted so."""
+    gate = Gate()
+    recording = Recorder(gate)
+    for _ in range(3):
+        recording.forget("c")
+    assert gate.stuck.wait(60)
+    begun = monotonic()
+
+    assert not recording.close(0.05)
+
+    assert monotonic() - begun < 5
+    assert (recording.sent, recording.dropped, recording.pending) == (0, 3, 0)
+    recording.forget("c")
+    gate.open.set()
+    assert recording.dropped == 4
+
+
+def test_an_exception_of_the_sink_counts_as_failed() -> None:
+    """The other events arrive, and the last error is told."""
+    events: list[dict[str, Any]] = []
+
+    def sink(event: dict[str, Any]) -> None:
+        if event["conversation_id"] == "bad":
+            raise RuntimeError("no")
+        events.append(event)
+
+    with Recorder(sink) as recording:
+        for name in ("a", "bad", "b"):
+            recording.forget(name)
+
+    assert [event["conversation_id"] for event in events] == ["a", "b"]
+    assert (recording.sent, recording.failed) == (2, 1)
+    assert recording.last_error == "RuntimeError: no"
+
+
+class Flaky:
+    """A sink that cannot be opened at first, and then takes one record of each batch."""
+
+    def __init__(self) -> None:
+        self.opened = 0
+        self.taken: list[Record] = []
+
+    def __call__(self) -> Flaky:
+        self.opened += 1
+        if self.opened == 1:
+            raise ConnectionError("no broker")
+        return self
+
+    def write(self, records: list[Record]) -> Written:
+        self.taken.append(records[0])
+        return Written(again=records[1:], error="later" if records[1:] else None)
+
+    def close(self) -> None:
+        pass
+
+
+def test_what_could_not_be_delivered_is_tried_again_in_order() -> None:
+    """Nothing is lost while a broker is away, and nothing is delivered twice."""
+    sink = Flaky()
+    sender = Sender(sink, max_events=10, max_bytes=1_000)
+    records = [Record(b"c", bytes([n]), False) for n in range(3)]
+    for record in records:
+        sender.put(record)
+
+    assert sender.flush(60)
+    assert sender.close(60)
+    assert sink.taken == records
+    assert (sender.sent, sender.pending, sink.opened) == (3, 0, 2)
+
+
+def test_a_broker_that_is_away_blocks_nothing() -> None:
+    """Calls return, drops are counted, and the end does not wait."""
+    recording = Recorder("kafka://127.0.0.1:1?client=aiokafka", max_events=100)
+    begun = monotonic()
+    for _ in range(5_000):
+        recording.turn("c").iteration().search("q", ["T"])
+
+    assert monotonic() - begun < 10
+    assert recording.dropped == 4_900
+    assert not recording.close(0.01)
+    assert (recording.dropped, recording.sent) == (5_000, 0)
+
+
+# --- processes --------------------------------------------------------------------------------
+
+
+def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a program that uses the client alone."""
+    return subprocess.run(
+        [sys.executable, "-I", "-W", "error", "-c",
+         f"import sys; sys.path.insert(0, {str(SOURCE)!r})\n{script}", *arguments],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+def test_the_end_of_the_process_sends_what_waits(tmp_path: Path) -> None:
+    """A program that never closes its recorder loses nothing."""
+    done = run(
+        "from stream_metrics_client import Recorder\n"
+        "recorder = Recorder(sys.argv[1])\n"
+        "for n in range(2000): recorder.forget(f'c-{n}')",
+        str(tmp_path / "events.jsonl"),
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len((tmp_path / "events.jsonl").read_text().splitlines()) == 2_000
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_child_records_on_its_own(tmp_path: Path) -> None:
+    """What the parent had queued is sent once, and ids of parent and children never meet."""
+    done = run(
+        "import os\n"
+        "from stream_metrics_client import Recorder\n"
+        "recorder = Recorder(sys.argv[1])\n"
+        "for n in range(500): recorder.forget('before')\n"
+        "for _ in range(3):\n"
+        "    child = os.fork()\n"
+        "    if child == 0:\n"
+        "        for n in range(100): recorder.forget('child')\n"
+        "        ok = recorder.close(30) and recorder.sent == 100\n"
+        "        os._exit(0 if ok else 1)\n"
+        "    assert os.waitpid(child, 0)[1] == 0\n"
+        "for n in range(100): recorder.forget('after')\n"
+        "assert recorder.close(30) and recorder.sent == 600, recorder.sent",
+        str(tmp_path / "events.jsonl"),
+    )
+    assert done.returncode == 0, done.stderr
+    lines = (tmp_path / "events.jsonl").read_text().splitlines()
+    events = [json.loads(line) for line in lines]
+    assert len(events) == len({event["event_id"] for event in events}) == 900
+
+
+def test_the_client_needs_nothing_but_a_kafka_client() -> None:
+    """No module imports the worker, or any library but those that an extra installs."""
+    imported = set(_imported())
+
+    third_party = imported - set(sys.stdlib_module_names) - {"stream_metrics_client"}
+    assert third_party == {"aiokafka", "confluent_kafka", "kafka"}
+
+
+def _imported() -> Iterator[str]:
+    for path in (SOURCE / "stream_metrics_client").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Import):
+                yield from (name.name.partition(".")[0] for name in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                yield (node.module or "").partition(".")[0]
+
+
+# --- construction -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sink", "words"),
+    [
+        ("http://localhost", "must be kafka://host:port, file:///path, a path or a function"),
+        ("kafka://", "must be kafka://host:port"),
+        ("kafka://h:9092/a,b,c", "must be kafka://host:port"),
+        ("kafka://h:9092/a?x=1", "must be kafka://host:port"),
+        ("kafka://h:9092?client=pykafka", "must be one of confluent, aiokafka, kafka-python"),
+    ],
+)
+def test_a_wrong_sink_is_refused_at_once(sink: str, words: str) -> None:
+    """A mistake in the configuration shows when the program starts."""
+    with pytest.raises(ValueError, match=words.replace("?", r"\?")):
+        Recorder(sink)
+
+
+def test_a_missing_folder_or_client_is_refused_at_once(tmp_path: Path) -> None:
+    """The error says what to do."""
+    with pytest.raises(FileNotFoundError, match="create it first"):
+        Recorder(tmp_path / "none" / "events.jsonl")
+    done = run("sys.path[:] = [p for p in sys.path if 'site-packages' not in p]\n"
+               "import stream_metrics_client as c\n"
+               "try: c.Recorder('kafka://h:9092')\n"
+               "except ImportError as error: print(error)")  # fmt: skip
+    assert done.stdout == (
+        "no Kafka client is installed: pip install 'stream-metrics-client[confluent]'\n"
+    )
+
+
+# --- asynchronous -----------------------------------------------------------------------------
+
+
+async def test_coroutines_record_with_the_same_words() -> None:
+    """``async with`` works at each level, and parallel searches keep their places."""
+    events: list[dict[str, Any]] = []
+    async with AsyncRecorder(events.append, turn_numbers=lambda _: 1, strict=True) as recording:
+        async with recording.turn("c") as turn, turn.iteration() as step:
+
+            async def search(query: str) -> Searched:
+                await asyncio.sleep(0)
+                return step.search(query, [query])
+
+            found = await asyncio.gather(search("a"), search("b"))
+        turn.completed("done")
+        assert await recording.flush()
+
+    assert [one.search_id for one in found] == ["1.1", "1.2"]
+    assert [event["type"] for event in events] == ["search_iteration"] * 2 + ["turn_completed"]
+
+
+async def test_waiting_for_a_stuck_sink_leaves_the_event_loop_free() -> None:
+    """Other coroutines run while one waits for ``flush``."""
+    gate = Gate()
+    recording = AsyncRecorder(gate)
+    recording.forget("c")
+
+    async def open_later() -> None:
+        while not gate.stuck.is_set():
+            await asyncio.sleep(0)
+        gate.open.set()
+
+    flushed, _ = await asyncio.gather(recording.flush(60), open_later())
+    assert flushed
+    assert await recording.close(60)
+
+
+def test_no_event_of_a_lenient_recorder_is_bad_if_its_arguments_are_good() -> None:
+    """Without ``strict`` nothing is checked, and the worker still takes what good calls give."""
+    events: list[dict[str, Any]] = []
+    with recorder(events, strict=False) as recording:
+        turn = recording.turn(17)  # type: ignore[arg-type]
+        turn.iteration().search("q", [("T", math.inf)], scores=[np.float64(0.5)])
+        turn.completed(relevant=[1, 2])  # type: ignore[list-item]
+
+    found = [decode(json.dumps(event).encode(), limits=Limits()) for event in events]
+    assert not any(isinstance(one, BadRecord) for one in found)
+    assert results_of(events[0])[0]["score"] == 0.5

@@ -1,0 +1,142 @@
+"""The client's rules are the worker's: same verdict, same words."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from stream_metrics_client.validation import Limits, refusal
+
+from stream_metrics.events import BadRecord, decode
+from stream_metrics.events import Limits as WorkerLimits
+from stream_metrics.events.schema import json_schema
+from tests.corpus import FIELDS, FULL, TOKENS, Field, cases
+from tests.helpers import examples
+from tests.unit.test_bad_input import TABLE, Row
+
+MILLISECONDS = 1_718_020_800_000
+
+
+def highest_turn() -> int:
+    """The highest turn number that this release of the worker takes."""
+    turn = json_schema()["$defs"]["Forget"]["properties"]["turn"]
+    return max(int(one.get("maximum", 0)) for one in (turn, *turn.get("anyOf", ())))
+
+
+LIMITS = Limits(turn=highest_turn())
+TIGHT = {
+    "record_bytes": 2_000, "json_levels": 6, "searches_per_event": 1, "results_per_event": 2,
+    "labels_per_event": 3, "relevant_per_event": 1, "ids_per_result": 2, "fields_per_result": 4,
+    "values_per_list": 2, "url_bytes": 18,
+}  # fmt: skip
+
+
+def verdicts(
+    value: bytes,
+    limits: Limits = LIMITS,
+    worker_limits: WorkerLimits = WorkerLimits(),  # noqa: B008
+    **record: Any,
+) -> tuple[tuple[str, str] | None, tuple[str, str] | None]:
+    """What the client and the worker say of a record: a reason and words, or None.
+
+    What exactly is no JSON is each JSON library's own to say.
+    """
+    ours = refusal(value, limits=limits, **record)
+    event = decode(value, limits=worker_limits, **record)
+    theirs = (event.reason, event.message) if isinstance(event, BadRecord) else None
+    if ours is not None and theirs is not None and ours.reason == theirs[0] == "not_json":
+        return (ours.reason, ours.message[:17]), (theirs[0], theirs[1][:17])
+    return ours, theirs
+
+
+@pytest.mark.parametrize("row", [row for row in TABLE if row.value], ids=lambda row: row.name)
+def test_the_table_of_bad_records_gets_the_words_of_the_worker(row: Row) -> None:
+    """Whatever the worker says of a hostile record, the client says too."""
+    assert row.value is not None
+    ours, theirs = verdicts(
+        row.value, key=row.key, timestamp_ms=row.timestamp_ms, require_key=row.require_key
+    )
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("field", FIELDS, ids=str)
+def test_any_value_in_any_field_gets_the_words_of_the_worker(field: Field) -> None:
+    """Each field of each event, with each kind of JSON value, or without it."""
+    for case in cases(field):
+        ours, theirs = verdicts(case.text.encode())
+        assert ours == theirs, case.text[:500]
+
+
+@st.composite
+def broken(draw: st.DrawFn) -> bytes:
+    """A full event of any type in which up to four values are replaced, anywhere."""
+    event = json.loads(json.dumps(draw(st.sampled_from(list(FULL.values())))))
+    values = [*TOKENS, '["1","2","3"]', '{"a":1,"b":2,"c":3}', '"https://host.example/long"']
+    spliced: list[str] = []
+    for _ in range(draw(st.integers(0, 4))):
+        node: Any = event
+        while True:
+            keys = [*node] if isinstance(node, dict) else [*range(len(node))]
+            keys = [*keys, "unknown"] if isinstance(node, dict) else keys
+            if not keys:
+                break
+            key = draw(st.sampled_from(keys))
+            inner = node.get(key) if isinstance(node, dict) else node[key]
+            if isinstance(inner, dict | list) and draw(st.booleans()):
+                node = inner
+                continue
+            if draw(st.integers(0, 4)) == 0:
+                if isinstance(node, list) or key in node:
+                    del node[key]
+            else:
+                node[key] = f"@@{len(spliced)}@@"
+                spliced.append(draw(st.sampled_from(values)))
+            break
+    text = json.dumps(event)
+    for number, token in enumerate(spliced):
+        text = text.replace(f'"@@{number}@@"', token)
+    cut = draw(st.integers(0, 20))
+    return text.encode()[:-1] if cut == 0 else text.encode()
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=examples(400))
+@given(
+    broken(),
+    st.sampled_from([None, b"conv-1", b"other"]),
+    st.booleans(),
+    st.sampled_from([None, -1, MILLISECONDS, 0]),
+    st.booleans(),
+)
+def test_several_mistakes_in_one_event_get_the_words_of_the_worker(
+    value: bytes, key: bytes | None, require_key: bool, timestamp_ms: int | None, tight: bool
+) -> None:
+    """Of several mistakes both name the same one, under the default limits and under others."""
+    ours, theirs = verdicts(
+        value,
+        Limits(**TIGHT, turn=LIMITS.turn) if tight else LIMITS,
+        WorkerLimits(**TIGHT) if tight else WorkerLimits(),
+        key=key,
+        require_key=require_key,
+        timestamp_ms=timestamp_ms,
+    )
+    assert ours == theirs
+
+
+@settings(max_examples=examples(200))
+@given(st.binary(max_size=60) | st.text(alphabet='{}[]",:\\u0123dab \n1e9.-', max_size=40))
+def test_no_bytes_are_accepted_by_one_of_the_two_only(value: bytes | str) -> None:
+    """Bytes of any kind get the same reason from both, and neither raises."""
+    ours, theirs = verdicts(value if isinstance(value, bytes) else value.encode())
+    assert ours == theirs
+
+
+def test_the_limits_of_the_client_are_the_defaults_of_the_worker() -> None:
+    """The client's default limits on one event are those that a worker has without settings."""
+    worker, client = WorkerLimits(), Limits()
+
+    assert {name: getattr(client, name) for name in TIGHT} == {
+        name: getattr(worker, name) for name in TIGHT
+    }
