@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -521,24 +521,26 @@ class Flaky:
         self.opened = 0
         self.taken: list[Record] = []
 
-    def __call__(self) -> Flaky:
+    def opening(self) -> Flaky:
+        """The sink, from the second time on."""
         self.opened += 1
         if self.opened == 1:
             raise ConnectionError("no broker")
         return self
 
-    def write(self, records: list[Record]) -> Written:
+    def write(self, records: Sequence[Record]) -> Written:
+        """Take the first record, and give the others back."""
         self.taken.append(records[0])
-        return Written(again=records[1:], error="later" if records[1:] else None)
+        return Written(again=list(records[1:]), error="later" if records[1:] else None)
 
     def close(self) -> None:
-        pass
+        """There is nothing to release."""
 
 
 def test_what_could_not_be_delivered_is_tried_again_in_order() -> None:
     """Nothing is lost while a broker is away, and nothing is delivered twice."""
     sink = Flaky()
-    sender = Sender(sink, max_events=10, max_bytes=1_000)
+    sender = Sender(sink.opening, max_events=10, max_bytes=1_000)
     records = [Record(b"c", bytes([n]), False) for n in range(3)]
     for record in records:
         sender.put(record)

@@ -24,6 +24,7 @@ ATTEMPT_SECONDS: Final = 30
 """How long one attempt to deliver a batch to Kafka may take."""
 
 _logger = logging.getLogger("stream_metrics_client.kafka")
+_logger.setLevel(logging.CRITICAL)  # a client that finds no broker says so again and again
 
 
 class Record(NamedTuple):
@@ -233,7 +234,12 @@ def _place(key: bytes, partitions: Sequence[int], _: Sequence[int]) -> int:
 
 
 _TOO_LARGE: Final = frozenset(
-    {"MessageSizeTooLargeError", "RecordListTooLargeError", "RecordTooLargeError", "InvalidRecord"}
+    {
+        "MessageSizeTooLargeError",
+        "RecordListTooLargeError",
+        "RecordTooLargeError",
+        "InvalidRecordError",
+    }
 )
 
 
@@ -303,7 +309,7 @@ class KafkaPythonSink:
         options = {"client_id": "stream-metrics-client", "acks": "all", **target.options}
         self._producer = KafkaProducer(
             bootstrap_servers=list(target.brokers),
-            **{"max_block_ms": ATTEMPT_SECONDS * 1000, **options, "partitioner": _place},
+            **{"max_block_ms": ATTEMPT_SECONDS * 1000, **options},
         )
 
     def write(self, records: Sequence[Record]) -> Written:
@@ -312,7 +318,9 @@ class KafkaPythonSink:
         for record in records:
             topic = self._target.topic(record)
             try:
-                future = self._producer.send(topic, record.value, record.key)
+                partitions = list(self._producer.partitions_for(topic))
+                place = _place(record.key, partitions, partitions)
+                future = self._producer.send(topic, record.value, record.key, partition=place)
             except Exception as error:
                 written.add(record, error, permanent=type(error).__name__ in _TOO_LARGE)
             else:
