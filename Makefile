@@ -20,7 +20,7 @@ RUNTIME := .venv/.runtime
 READY := .venv/.ready
 PYTEST := $(BIN)/python -m pytest
 PLAIN := tests/property $(addprefix tests/unit/test_, bad_input.py contract.py examples.py regressions.py)
-CODE := stream_metrics deploy docs tests kernel compiled $(wildcard benchmarks)
+CODE := stream_metrics client deploy docs examples tests kernel compiled $(wildcard benchmarks)
 
 # The compiled kernel: the stamp of its last installation, and what it is made from. maturin comes
 # from .venv; cargo from PATH, or from where rustup puts it.
@@ -38,7 +38,7 @@ COMPILED_SOURCES := compiled/setup.py compiled/pyproject.toml stream_metrics/ker
 PIN := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --no-config --quiet --custom-compile-command "make lock"
 
-.PHONY: help setup demo build test test-all test-fast test-unit test-services check format stack bench bench-replay bounds peers profile services \
+.PHONY: help setup demo build test test-all test-fast test-unit test-services test-client check format stack bench bench-replay bounds peers profile services \
 	tools kernel dashboards panels docs docs-site lock clean campaign mutations fuzz drill calibration
 
 help: ## Show the targets
@@ -149,6 +149,16 @@ test-all: kernel tools ## Run what `test` leaves out: longer properties, without
 	@STREAM_METRICS_KERNEL=python $(PYTEST) -m "not service and not long" -n auto --dist worksteal --quiet $(PLAIN)
 	@$(PYTEST) -m "service and long" -n 2 --dist loadfile --durations 15
 
+# The frameworks have an environment of their own.
+.venv/client/.ready: client/tests/requirements.txt | $(READY)
+	@echo "installing LangChain, LlamaIndex and the Kafka clients"
+	@$(BIN)/python -m venv .venv/client
+	@.venv/client/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+test-client: .venv/client/.ready tools ## Test stream-metrics-client with real frameworks, and each Kafka client
+	@$(BIN)/python -m client.tests .venv/client/bin/python --quiet
+
 check: setup ## Check formatting, lint, types and import rules
 	@$(BIN)/ruff format --check --quiet $(CODE) || { echo "run: make format" >&2; exit 1; }
 	@$(BIN)/ruff check --quiet $(CODE)
@@ -246,6 +256,7 @@ lock: setup ## Pin the newest versions that pyproject.toml allows, with hashes
 	@$(PIN) --constraint constraints.txt --output-file deploy/docker/requirements.txt pyproject.toml
 	@$(PIN) --upgrade --output-file docs/requirements.txt docs/requirements.in
 	@$(PIN) --upgrade --output-file benchmarks/peers/requirements.txt benchmarks/peers/requirements.in
+	@$(PIN) --upgrade --output-file client/tests/requirements.txt client/tests/requirements.in
 	@printf 'maturin\nmypy\nsetuptools\n' | $(PIN) --constraint constraints.txt \
 		--output-file deploy/docker/build-requirements.txt -
 

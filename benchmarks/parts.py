@@ -8,6 +8,7 @@ from collections.abc import Callable
 from benchmarks import (
     bootstrap,
     bounds,
+    client,
     conversations,
     cost,
     freshness,
@@ -36,6 +37,7 @@ RUNS: dict[str, Part] = {
     "conversations": lambda c: conversations.run(
         quick=c.quick, conversations=c.conversations, rounds=c.rounds
     ),
+    "client": lambda c: client.run(quick=c.quick, records=c.records, rounds=c.rounds),
     "ranked": lambda c: ranked.run(quick=c.quick, queries=c.records, rounds=c.rounds),
     "profile": lambda c: profiling.run(quick=c.quick, records=c.records),
 }

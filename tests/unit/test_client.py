@@ -7,7 +7,7 @@ import asyncio
 import itertools
 import json
 import math
-import os
+import re
 import subprocess
 import sys
 import threading
@@ -589,7 +589,6 @@ def test_the_end_of_the_process_sends_what_waits(tmp_path: Path) -> None:
     assert len((tmp_path / "events.jsonl").read_text().splitlines()) == 2_000
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_child_records_on_its_own(tmp_path: Path) -> None:
     """What the parent had queued is sent once, and ids of parent and children never meet."""
     done = run(
@@ -711,3 +710,33 @@ def test_no_event_of_a_lenient_recorder_is_bad_if_its_arguments_are_good() -> No
     found = [decode(json.dumps(event).encode(), limits=Limits()) for event in events]
     assert not any(isinstance(one, BadRecord) for one in found)
     assert results_of(events[0])[0]["score"] == 0.5
+
+
+# --- documents --------------------------------------------------------------------------------
+
+PAGES = ("docs/guides/client.md", "client/README.md")
+BLOCKS = [
+    (page, number, block)
+    for page in PAGES
+    for number, block in enumerate(
+        re.findall(r"^```python\n(.*?)^```$", (ROOT / page).read_text("utf-8"), re.M | re.S)
+    )
+]
+
+
+@pytest.mark.parametrize(
+    ("page", "number", "block"), BLOCKS, ids=lambda part: str(part)[:30].partition("\n")[0]
+)
+def test_the_code_of_the_guide_runs(page: str, number: int, block: str, tmp_path: Path) -> None:
+    """Each block of Python runs, to a file in the place of Kafka, and is all sent."""
+    path = tmp_path / "events.jsonl"
+    source = re.sub(r"kafka://localhost:9092(\?client=aiokafka)?", path.as_uri(), block)
+    names: dict[str, Any] = {"Recorder": Recorder, "query": "q", "results": ["T"], "answer": "A"}
+    exec(compile(source, f"{page}, block {number}", "exec"), names)  # noqa: S102
+
+    if "recorder" in names:
+        assert names["recorder"].close()
+        assert names["recorder"].failed == names["recorder"].dropped == 0
+    else:
+        asyncio.run(names["answer"]("q"))
+        assert path.read_text().count("\n") == 2

@@ -1,0 +1,116 @@
+"""What `stream-metrics-client` costs the agent that calls it, and what a broker that is away costs.
+
+`python -m benchmarks client`. A search is recorded with documents as LangChain's are, to a file.
+The times are those of the calls in the agent's thread. Beside it the sending thread runs, as it
+does in an agent: the pauses that it makes by holding Python's lock are part of the times.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+SOURCE = Path(__file__).resolve().parents[1] / "client/src"
+SIZES = ((10, 0), (10, 1_000), (50, 2_000))
+EVENTS = 100_000
+
+
+@dataclass
+class Document:
+    """What LangChain's documents look like."""
+
+    page_content: str
+    id: str
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+def run(*, quick: bool, records: int | None, rounds: int | None) -> str:
+    """The report: the cost of a search by the size of its results, and a broker that is away."""
+    if str(SOURCE) not in sys.path:
+        sys.path.append(str(SOURCE))
+    calls = 500 if quick else 5_000
+    lines = ["The client, in the agent's thread: µs a search", ""]
+    lines.append("  results × characters   checked      p50      p99  thread's CPU")
+    for results, characters in SIZES:
+        for strict in (False, True):
+            times = [_searches(results, characters, calls, strict) for _ in range(rounds or 3)]
+            p50, p99, processor = min(times)
+            lines.append(
+                f"  {results:>7} × {characters:<12,} {'strict' if strict else 'no':>8} "
+                f"{p50:>8.1f} {p99:>8.1f} {processor:>13.1f}"
+            )
+    return "\n".join([*lines, "", _away(EVENTS // 10 if quick else records or EVENTS)])
+
+
+def _searches(results: int, characters: int, calls: int, strict: bool) -> tuple[float, ...]:
+    """Median and 99th percentile of the time of a call, and the mean of its processor time."""
+    from stream_metrics_client import Recorder
+
+    documents = [Document("x" * characters, f"doc-{n}") for n in range(results)]
+    with tempfile.TemporaryDirectory() as folder:
+        recorder = Recorder(
+            Path(folder) / "events.jsonl",
+            strict=strict,
+            turn_numbers=lambda _: 1,
+            max_events=calls + 1,
+            max_bytes=2**33,
+        )
+        step = recorder.turn("conversation").iteration()
+        step.search("query", documents)  # starts the thread
+        gc.collect()
+        begun = time.thread_time_ns()
+        times = _timed(lambda: step.search("query", documents), calls)
+        processor = (time.thread_time_ns() - begun) / calls / 1_000
+        closed = recorder.close(120)
+        if not closed or recorder.sent != calls + 1:
+            raise RuntimeError(f"only {recorder.sent} of {calls + 1} events were written")
+    return _at(times, 0.5), _at(times, 0.99), processor
+
+
+def _away(events: int) -> str:
+    """10⁵ searches while no broker answers: how long the calls take, and what is dropped."""
+    from stream_metrics_client import Recorder
+
+    recorder = Recorder("kafka://127.0.0.1:1?client=aiokafka", turn_numbers=lambda _: 1)
+    step = recorder.turn("conversation").iteration()
+    documents = [Document("x" * 200, f"doc-{n}") for n in range(10)]
+    begun = time.monotonic()
+    times = _timed(lambda: step.search("query", documents), events)
+    seconds = time.monotonic() - begun
+    waiting, dropped = recorder.pending, recorder.dropped
+    if waiting + dropped != events or recorder.sent or recorder.failed:
+        raise RuntimeError("an event is neither waiting nor counted as dropped")
+    begun = time.monotonic()
+    recorder.close(1.0)
+    closing = time.monotonic() - begun
+    if recorder.dropped != events:
+        raise RuntimeError(f"{recorder.dropped:,} of {events:,} events are counted as dropped")
+    return (
+        f"{events:,} searches of 10 results × 200 characters while no broker answers: "
+        f"{seconds:.2f} s\n"
+        f"  a call: p50 {_at(times, 0.5):.1f} µs, p99 {_at(times, 0.99):.1f} µs, "
+        f"longest {times[-1] / 1_000_000:.2f} ms\n"
+        f"  waiting {waiting:,}, dropped {dropped:,}; close(1.0) took {closing:.2f} s, "
+        f"then dropped {recorder.dropped:,}"
+    )
+
+
+def _timed(call: Callable[[], object], calls: int) -> list[int]:
+    """The times of calls in nanoseconds, in order of size."""
+    times = []
+    for _ in range(calls):
+        begun = time.perf_counter_ns()
+        call()
+        times.append(time.perf_counter_ns() - begun)
+    return sorted(times)
+
+
+def _at(times: Sequence[int], share: float) -> float:
+    """The time in µs that this share of the calls does not exceed."""
+    return times[min(len(times) - 1, int(len(times) * share))] / 1_000
