@@ -19,7 +19,7 @@ async def main(python: str, *arguments: str) -> int:
         kafka = await Kafka(Path(folder)).start()
         try:
             process = await asyncio.create_subprocess_exec(
-                Path(python).absolute(), "-m", "pytest", "-p", "no:cacheprovider", *arguments,
+                python, "-m", "pytest", "-p", "no:cacheprovider", *arguments,
                 cwd=HERE, env={**os.environ, "KAFKA_BROKERS": kafka.bootstrap_servers},
             )  # fmt: skip
             return await process.wait()
@@ -28,4 +28,4 @@ async def main(python: str, *arguments: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main(*sys.argv[1:])))
+    sys.exit(asyncio.run(main(os.path.abspath(sys.argv[1]), *sys.argv[2:])))

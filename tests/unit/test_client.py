@@ -28,8 +28,10 @@ from stream_metrics_client.murmur2 import murmur2, partition
 from stream_metrics_client.sending import Sender
 from stream_metrics_client.sinks import Record, Written
 
+from stream_metrics import ports
 from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
 from stream_metrics.events import BadRecord, Event, Limits, decode
+from stream_metrics.worker.replay import Replay
 from tests.helpers import examples
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -740,3 +742,38 @@ def test_the_code_of_the_guide_runs(page: str, number: int, block: str, tmp_path
     else:
         asyncio.run(names["answer"]("q"))
         assert path.read_text().count("\n") == 2
+
+
+# --- figures ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_figures_are_those_of_the_agents_own_account(attempts: int) -> None:
+    """Of 5 results the second iteration repeats 1, reranking lifts the best one from rank 2, and
+    one result is good; a turn that is recorded a second time counts once."""
+    events: list[dict[str, Any]] = []
+    with recorder(events, agent="support") as recording:
+        for _ in range(attempts):
+            turn = recording.turn("c", number=1)
+            with turn.iteration() as step:
+                step.gate("search")
+                a, b, c = (Document(f"Text {name}", id=name) for name in "abc")
+                first = step.search("q", [b, a, c], before=[a, b, c], route="handbook")
+            with turn.iteration() as step:
+                step.search("more", [Document("Text a", id="a"), Document("New", id="d")])
+            with turn.iteration() as step:
+                step.gate("skip")
+            turn.completed("done")
+            turn.label({first.result_ids[0]: 4, first.result_ids[1]: 0})
+
+    engine = Replay()
+    for event in events:
+        engine.feed(ports.Record(json.dumps(event).encode()))
+    (row,) = list(engine.rows())
+    assert [one["duplicates"] for one in row["iterations"]] == [0, 1]
+    assert (row["agent"], row["results"], row["good_unique"]) == ("support", 5, 1)
+    assert (row["srr"], row["sre"], row["duplicates_of"]) == (0.2, 0.2, {"2.1.1": "1.1.2"})
+    assert (row["gate"]["search"], row["gate"]["skip"]) == (2, 1)
+    assert row["routing"]["routes"] == {"handbook": 1}
+    assert row["reranking"]["ndcg_shown"] == 1.0
+    assert row["reranking"]["ndcg_baseline"] == pytest.approx(1 / math.log2(3), abs=1e-15)
