@@ -11,6 +11,7 @@ model answered without a search is a gate decision ``skip``.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,6 +48,7 @@ class SearchHandler(BaseCallbackHandler):
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._runs: dict[UUID, _Run] = {}
+        self._lock = threading.Lock()  # tools run in threads of their own
 
     def _start(
         self, run_id: UUID, parent_run_id: UUID | None, metadata: dict[str, Any] | None
@@ -89,8 +91,9 @@ class SearchHandler(BaseCallbackHandler):
                            parent_run_id: UUID | None = None, **kwargs: Any) -> None:  # fmt: skip
         run = self._start(run_id, parent_run_id, kwargs.get("metadata"))
         run.query, run.search = query, run.search or run
-        if run.search is run and run.state.decided:
-            run.state.step, run.state.decided = run.state.turn.iteration(), False
+        with self._lock:
+            if run.search is run and run.state.decided:
+                run.state.step, run.state.decided = run.state.turn.iteration(), False
 
     def on_retriever_end(self, documents: Sequence[Document], *, run_id: UUID,
                          parent_run_id: UUID | None = None, **kwargs: Any) -> None:  # fmt: skip

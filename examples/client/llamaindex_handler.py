@@ -7,8 +7,8 @@
 
 The program says what a turn is. A model call of the agent is a decision: the searches after it are
 the next iteration. Model calls inside a retriever, a reranker, or a query engine that the agent
-uses decide nothing. Of retrievers inside each other, the outermost counts. A reranker that reports
-its end replaces the latest search, whose ranking becomes the one before reranking.
+uses decide nothing. Of retrievers inside each other, the outermost counts. What a reranker returns
+replaces the latest search that found it, whose ranking becomes the one before reranking.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
@@ -36,7 +36,7 @@ class _State:
     step: Iteration | None = None
     decided: bool = True
     level: int = 1_000  # how many query engines are around the model calls that decide
-    latest: tuple[Any, str, list[NodeWithScore]] | None = None
+    found: list[tuple[Iteration, Any, str, list[NodeWithScore]]] = field(default_factory=list)
 
 
 _state: ContextVar[_State | None] = ContextVar("state", default=None)
@@ -90,10 +90,12 @@ class SearchHandler(BaseEventHandler):
     def _search(self, state: _State, event: RetrievalEndEvent) -> None:
         query = getattr(event.str_or_query_bundle, "query_str", event.str_or_query_bundle)
         if state.step is not None:
-            found = state.step.search(query, event.nodes)
-            state.latest = (query, found.search_id, list(event.nodes))
+            search_id = state.step.search(query, event.nodes).search_id
+            state.found.append((state.step, query, search_id, list(event.nodes)))
 
     def _reranked(self, state: _State, event: ReRankEndEvent) -> None:
-        if state.step is not None and state.latest is not None:
-            query, search_id, before = state.latest
-            state.step.search(query, event.nodes, before=before, search_id=search_id)
+        shown = {node.node_id for node in event.nodes}
+        for step, query, search_id, before in reversed(state.found):
+            if shown <= {node.node_id for node in before}:
+                step.search(query, event.nodes, before=before, search_id=search_id)
+                break

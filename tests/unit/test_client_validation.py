@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from stream_metrics_client.validation import Limits, refusal
+from stream_metrics_client.contract import Limits
+from stream_metrics_client.validation import refusal
 
 from stream_metrics.events import BadRecord, decode
 from stream_metrics.events import Limits as WorkerLimits

@@ -5,8 +5,10 @@ send it as events to Kafka, to a file or to a function. They never block the age
 into it, unless `strict` is set.
 """
 
-from stream_metrics_client.recorder import AsyncRecorder, Iteration, Recorder, Searched, Turn
-from stream_metrics_client.validation import InvalidEvent, Limits, Refusal, refusal
+from stream_metrics_client.contract import Limits
+from stream_metrics_client.events import Searched
+from stream_metrics_client.recorder import AsyncRecorder, Iteration, Recorder, Turn
+from stream_metrics_client.validation import InvalidEvent, Refusal, refusal
 
 __version__ = "0.1.0"
 

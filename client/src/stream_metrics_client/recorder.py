@@ -5,47 +5,31 @@ from __future__ import annotations
 import asyncio
 import functools
 import itertools
-import json
 import os
 import secrets
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import date
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Literal, NamedTuple, Self
-from uuid import UUID
+from typing import Any, Literal, Self
 
-from stream_metrics_client.documents import (
-    JsonObject,
-    as_result,
-    baseline_ranks,
-    digest,
-    number,
-    text_id,
-    whole,
-    without_texts,
+from stream_metrics_client.contract import DEFAULT_LIMITS, Limits
+from stream_metrics_client.documents import JsonObject, number, text_id, whole
+from stream_metrics_client.events import (
+    NOTHING,
+    Search,
+    Searched,
+    encode,
+    numbers,
+    relevant_documents,
+    without_none,
 )
 from stream_metrics_client.sending import Sender
 from stream_metrics_client.sinks import Record, Target, opener
-from stream_metrics_client.validation import InvalidEvent, Limits, refusal
+from stream_metrics_client.validation import InvalidEvent, refusal
 
-_LONGEST_ID: Final = 128
 _recorders: weakref.WeakSet[_Recorder] = weakref.WeakSet()
-
-
-class Searched(NamedTuple):
-    """The ids under which a search was recorded: labels refer to them.
-
-    `result_ids` are in the order of the results. Both are empty if the search was not recorded.
-    """
-
-    search_id: str
-    result_ids: tuple[str, ...]
-
-
-_NOTHING: Final = Searched("", ())
 
 
 class _Recorder:
@@ -92,7 +76,7 @@ class _Recorder:
         """
         self.agent, self.release = agent, release
         self.strict, self.texts = strict, texts
-        self._limits = limits or Limits()
+        self._limits = limits or DEFAULT_LIMITS
         self._clock, self._turn_numbers = clock, turn_numbers
         open_sink = opener(sink, kafka_options)
         self._sender = Sender(open_sink, max_events=max_events, max_bytes=max_bytes)
@@ -215,7 +199,7 @@ class _Recorder:
                 "turn": whole(turn),
             } | content()
             event = {name: value for name, value in event.items() if value not in (None, [])}
-            value = _ENCODE(event).encode()
+            value = encode(event)
             if self.strict:
                 problem = refusal(value, timestamp_ms=now_us // 1000, limits=self._limits)
                 if problem is not None:
@@ -347,7 +331,7 @@ class Turn(_Block):
             "answer": answer if texts else None,
             "question": question if texts else None,
             "reference_answers": list(reference_answers or ()) if texts else None,
-            "relevant": _relevant(relevant),
+            "relevant": relevant_documents(relevant),
             "dimensions": None if dimensions is None else dict(dimensions),
         })  # fmt: skip
 
@@ -379,7 +363,7 @@ class Iteration(_Block):
             decision: What was decided.
             score: How certain the gate was, on any scale.
         """
-        self._tell(lambda: {"gate": _without_none(decision=decision, score=number(score))})
+        self._tell(lambda: {"gate": without_none(decision=decision, score=number(score))})
 
     def search(
         self,
@@ -409,14 +393,14 @@ class Iteration(_Block):
                 under its id replaces the first. By default, the iteration and a number.
         """
         place, texts = next(self._searches), self._turn._recorder.texts
-        search = _Search(
+        search = Search(
             f"{self.number}.{place}" if search_id is None else search_id,
             place - 1,
             query if texts else None,
-            lambda: _without_none(selected=route, scores=_numbers(route_scores)),
+            lambda: without_none(selected=route, scores=numbers(route_scores)),
         )
         content = functools.partial(search.content, results, scores, before, baseline_ranks, texts)
-        return search.ids if self._tell(content) else _NOTHING
+        return search.ids if self._tell(content) else NOTHING
 
     def _tell(self, content: Callable[[], JsonObject]) -> bool:
         turn = self._turn
@@ -427,94 +411,6 @@ class Iteration(_Block):
             "iteration": self.number,
             **content(),
         })  # fmt: skip
-
-
-class _Search:
-    """A search on its way to being an event; `ids` are known once there is the content."""
-
-    def __init__(
-        self, search_id: str, ordinal: int, query: str | None, routing: Callable[[], JsonObject]
-    ) -> None:
-        self._search_id, self._ordinal = search_id, ordinal
-        self._query, self._routing = query, routing
-        self.ids = _NOTHING
-
-    def content(
-        self,
-        documents: Sequence[Any],
-        scores: Sequence[float | None] | None,
-        before: Sequence[Any] | None,
-        ranks: Sequence[int | None] | None,
-        texts: bool,
-    ) -> JsonObject:
-        if isinstance(documents, Iterator | str | Mapping):
-            raise TypeError(f"results must be a list, not {type(documents).__name__}")
-        self._search_id = text_id(self._search_id)
-        results = [as_result(document) for document in documents]
-        if scores is not None:
-            _set(results, "score", [number(score) for score in scores])
-        if before is not None:
-            _set(results, "baseline_rank", baseline_ranks(results, before))
-        if ranks is not None:
-            _set(results, "baseline_rank", [whole(rank) for rank in ranks])
-        if not texts:
-            results = [without_texts(result) for result in results]
-        for rank, result in enumerate(results, 1):
-            given = result.get("result_id")
-            result["result_id"] = self._result_id(rank) if given is None else text_id(given)
-        self.ids = Searched(self._search_id, tuple(one["result_id"] for one in results))
-        search = _without_none(
-            search_id=self._search_id,
-            ordinal=self._ordinal,
-            query=self._query,
-            routing=self._routing() or None,
-            results=results,
-        )
-        return {"searches": [search]}
-
-    def _result_id(self, rank: int) -> str:
-        made = f"{self._search_id}.{rank}"
-        return made if len(made) <= _LONGEST_ID else digest(made)
-
-
-def _set(results: list[JsonObject], name: str, values: Sequence[Any]) -> None:
-    for result, value in zip(results, values, strict=True):
-        if value is not None:
-            result[name] = value
-
-
-def _without_none(**fields: Any) -> JsonObject:
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-def _numbers(values: Mapping[str, float] | None) -> JsonObject | None:
-    return None if values is None else {name: number(value) for name, value in values.items()}
-
-
-def _relevant(relevant: Any) -> Any:
-    if isinstance(relevant, Mapping):
-        return {text_id(doc_id): whole(grade) for doc_id, grade in relevant.items()}
-    if relevant is None or isinstance(relevant, str):
-        return relevant
-    return [text_id(doc_id) for doc_id in relevant]
-
-
-def _other(value: Any) -> Any:
-    """Values in `fields` that JSON does not have: ids, dates and NumPy's numbers."""
-    if isinstance(value, UUID):
-        return str(value)
-    if isinstance(value, date):
-        return value.isoformat()
-    found = whole(value)
-    found = number(found) if found is value else found
-    if found is value:
-        raise TypeError(f"an event cannot hold a {type(value).__name__}")
-    return found
-
-
-_ENCODE: Final = json.JSONEncoder(
-    ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_other
-).encode
 
 
 def _after_fork() -> None:

@@ -1,0 +1,133 @@
+"""The contents of events, and their JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from stream_metrics_client.documents import (
+    JsonObject,
+    as_result,
+    baseline_ranks,
+    digest,
+    number,
+    text_id,
+    whole,
+    without_texts,
+)
+
+_LONGEST_ID: Final = 128
+
+
+class Searched(NamedTuple):
+    """The ids under which a search was recorded: labels refer to them.
+
+    `result_ids` are in the order of the results. Both are empty if the search was not recorded.
+    """
+
+    search_id: str
+    result_ids: tuple[str, ...]
+
+
+NOTHING: Final = Searched("", ())
+
+
+class Search:
+    """A search on its way to being an event; `ids` are known once there is the content."""
+
+    def __init__(
+        self, search_id: str, ordinal: int, query: str | None, routing: Callable[[], JsonObject]
+    ) -> None:
+        self._search_id, self._ordinal = search_id, ordinal
+        self._query, self._routing = query, routing
+        self.ids = NOTHING
+
+    def content(
+        self,
+        documents: Sequence[Any],
+        scores: Sequence[float | None] | None,
+        before: Sequence[Any] | None,
+        ranks: Sequence[int | None] | None,
+        texts: bool,
+    ) -> JsonObject:
+        if isinstance(documents, Iterator | str | Mapping):
+            raise TypeError(f"results must be a list, not {type(documents).__name__}")
+        self._search_id = text_id(self._search_id)
+        results = [as_result(document) for document in documents]
+        if scores is not None:
+            _set(results, "score", [number(score) for score in scores])
+        if before is not None:
+            _set(results, "baseline_rank", baseline_ranks(results, before))
+        if ranks is not None:
+            _set(results, "baseline_rank", [whole(rank) for rank in ranks])
+        if not texts:
+            results = [without_texts(result) for result in results]
+        for rank, result in enumerate(results, 1):
+            given = result.get("result_id")
+            result["result_id"] = self._result_id(rank) if given is None else text_id(given)
+        self.ids = Searched(self._search_id, tuple(one["result_id"] for one in results))
+        search = without_none(
+            search_id=self._search_id,
+            ordinal=self._ordinal,
+            query=self._query,
+            routing=self._routing() or None,
+            results=results,
+        )
+        return {"searches": [search]}
+
+    def _result_id(self, rank: int) -> str:
+        made = f"{self._search_id}.{rank}"
+        return made if len(made) <= _LONGEST_ID else digest(made)
+
+
+def _set(results: list[JsonObject], name: str, values: Sequence[Any]) -> None:
+    for result, value in zip(results, values, strict=True):
+        if value is not None:
+            result[name] = value
+
+
+def without_none(**fields: Any) -> JsonObject:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def numbers(values: Mapping[str, float] | None) -> JsonObject | None:
+    return None if values is None else {name: number(value) for name, value in values.items()}
+
+
+def relevant_documents(relevant: Any) -> Any:
+    if isinstance(relevant, Mapping):
+        return {text_id(doc_id): whole(grade) for doc_id, grade in relevant.items()}
+    if relevant is None or isinstance(relevant, str):
+        return relevant
+    return [text_id(doc_id) for doc_id in relevant]
+
+
+def _other(value: Any) -> Any:
+    """Values in `fields` that JSON does not have: ids, dates and NumPy's numbers."""
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, date):
+        return value.isoformat()
+    found = whole(value)
+    found = number(found) if found is value else found
+    if found is value:
+        raise TypeError(f"an event cannot hold a {type(value).__name__}")
+    return found
+
+
+_ENCODE: Final = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_other
+).encode
+
+
+def encode(event: JsonObject) -> bytes:
+    """The event as a record's value.
+
+    Raises:
+        TypeError: It holds something that JSON does not have.
+        ValueError: It holds NaN, or half of a surrogate pair.
+    """
+    return _ENCODE(event).encode()
