@@ -498,13 +498,14 @@ def test_closing_does_not_wait_longer_than_asked() -> None:
     assert recording.dropped == 4
 
 
-def test_an_exception_of_the_sink_counts_as_failed() -> None:
+@pytest.mark.parametrize("error", [RuntimeError("no"), SystemExit("no")])
+def test_an_exception_of_the_sink_counts_as_failed(error: BaseException) -> None:
     """The other events arrive, and the last error is told."""
     events: list[dict[str, Any]] = []
 
     def sink(event: dict[str, Any]) -> None:
         if event["conversation_id"] == "bad":
-            raise RuntimeError("no")
+            raise error
         events.append(event)
 
     with Recorder(sink) as recording:
@@ -513,7 +514,7 @@ def test_an_exception_of_the_sink_counts_as_failed() -> None:
 
     assert [event["conversation_id"] for event in events] == ["a", "b"]
     assert (recording.sent, recording.failed) == (2, 1)
-    assert recording.last_error == "RuntimeError: no"
+    assert recording.last_error == f"{type(error).__name__}: no"
 
 
 class Flaky:

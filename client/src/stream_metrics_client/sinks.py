@@ -102,7 +102,7 @@ class CallableSink:
         for record in records:
             try:
                 self._function(json.loads(record.value))
-            except Exception as error:
+            except BaseException as error:  # SystemExit would end the thread, and all sending
                 written.add(record, error, permanent=True)
         return written
 
