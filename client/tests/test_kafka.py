@@ -6,6 +6,8 @@ import asyncio
 import json
 import os
 import secrets
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -77,6 +79,42 @@ def test_an_event_that_is_too_large_fails_alone(client: str) -> None:
             turn.completed(text)
         assert recorder.flush(60)
         assert (recorder.sent, recorder.failed) == (2, 1), recorder.last_error
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_program_that_ends_at_once_loses_nothing(client: str) -> None:
+    brokers = os.environ["KAFKA_BROKERS"].replace("127.0.0.1", "localhost")
+    topic = f"{client}-end-{secrets.token_hex(4)}"
+    asyncio.run(create(brokers, topic))
+    script = (
+        "import sys\n"
+        "from stream_metrics_client import Recorder\n"
+        "recorder = Recorder(sys.argv[1])\n"
+        "for n in range(100): recorder.forget(f'c-{n}')\n"
+    )
+    url = f"kafka://{brokers}/{topic}?client={client}"
+    done = subprocess.run(
+        [sys.executable, "-c", script, url], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(asyncio.run(read(brokers, topic))) == 100
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_topic_that_is_missing_keeps_no_other_events_back(client: str) -> None:
+    brokers = os.environ["KAFKA_BROKERS"]
+    searches = f"{client}-only-{secrets.token_hex(4)}"
+    asyncio.run(create(brokers, searches))
+    url = f"kafka://{brokers}/{searches},not a topic?client={client}"
+    recorder = Recorder(url)
+    for n in range(20):
+        recorder.label("c", 1, {"r": 3})
+        recorder.forget(f"c-{n}")
+    deadline = time.monotonic() + 100
+    while recorder.sent < 20 and time.monotonic() < deadline:
+        recorder.flush(0.1)
+    assert (recorder.sent, recorder.pending) == (20, 20), recorder.last_error
+    assert not recorder.close(0)
 
 
 @pytest.mark.parametrize("client", CLIENTS)

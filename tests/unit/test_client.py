@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import hashlib
 import itertools
 import json
 import math
@@ -165,26 +166,42 @@ class NodeWithScore:
     score: float | None = None
 
 
+DIGEST = "sha256:" + hashlib.sha256(b"T").hexdigest()
+
+
 @pytest.mark.parametrize(
     ("document", "result"),
     [
-        (Document("T"), {"content": "T"}),
-        (Document("T", {"source": "/f.pdf", "title": "F"}), {"content": "T", "title": "F"}),
-        (Document("T", {"source": "https://x/a"}), {"content": "T", "url": "https://x/a"}),
+        (Document("T"), {"content": "T", "doc_id": DIGEST}),
+        (Document("T", {"source": "/f.pdf", "title": "F"}),
+         {"content": "T", "title": "F", "doc_id": DIGEST}),
+        (Document("T", {"source": "https://x/a"}),
+         {"content": "T", "url": "https://x/a", "doc_id": DIGEST}),
         (Document("T", {"id": 4}, "own"), {"content": "T", "doc_id": "own"}),
-        (Document("T", {"chunk_id": 4}), {"content": "T", "doc_id": "4"}),
-        (Document("T", {"relevance_score": np.float32(0.5)}), {"content": "T", "score": 0.5}),
-        ((Document("T"), 0.25), {"content": "T", "score": 0.25}),
-        ((Document("T"), math.nan), {"content": "T"}),
+        (Document("T", {"chunk_id": "p-4"}), {"content": "T", "doc_id": "p-4"}),
+        (Document("T", {"chunk_id": np.int64(4)}), {"content": "T", "doc_id": DIGEST}),
+        (Document("T", {"doc_id": "p", "chunk_id": 4}), {"content": "T", "doc_id": "p#4"}),
+        (Document("T", id="i", metadata={"relevance_score": np.float32(0.5)}),
+         {"content": "T", "doc_id": "i", "score": 0.5}),
+        ((Document("T", id="i"), 0.25), {"content": "T", "doc_id": "i", "score": 0.25}),
+        ((Document("T", id="i"), math.nan), {"content": "T", "doc_id": "i"}),
         (NodeWithScore(Node("n", "T"), 0.5), {"content": "T", "doc_id": "n", "score": 0.5}),
         (NodeWithScore(Node("n", "T")), {"content": "T", "doc_id": "n"}),
         (Node("n", "T"), {"content": "T", "doc_id": "n"}),
-        ("T", {"content": "T"}),
+        ("T", {"content": "T", "doc_id": DIGEST}),
+        ({"id": np.int64(7)}, {"doc_id": "7"}),
+        ({"id": None, "page_content": "T", "type": "Document", "metadata": {"id": "m"}},
+         {"content": "T", "doc_id": "m"}),
+        ({"id": "", "pageContent": "T"}, {"content": "T", "doc_id": DIGEST}),
+        ({"id": "x" * 300}, {"doc_id": "sha256:" + hashlib.sha256(b"x" * 300).hexdigest()}),
+        ({"content": "T", "url": "https://x/a"}, {"content": "T", "url": "https://x/a"}),
+        ({"ids": {"file_id": "F"}, "text": "T", "metadata": {"source": "https://x/a"}},
+         {"content": "T", "ids": {"file_id": "F"}, "url": "https://x/a"}),
         ({"id": UUID(int=1)}, {"doc_id": "00000000-0000-0000-0000-000000000001"}),
         ({"page_content": "T", "metadata": {"doc_id": "m"}}, {"content": "T", "doc_id": "m"}),
         ({"id": "row", "ids": {"file_id": "F"}, "vector": [1.0]}, {"ids": {"file_id": "F"}}),
         (
-            {"doc_id": "d", "gain": np.int64(2), "fields": {"n": np.int64(3), "b": True}},
+            {"doc_id": "d", "gain": np.int64(2), "fields": {"n": np.int64(3), "b": np.bool_(True)}},
             {"doc_id": "d", "gain": 2, "fields": {"n": 3, "b": True}},
         ),
     ],
@@ -214,16 +231,18 @@ def test_ids_longer_than_the_contract_allows_become_digests() -> None:
 
 
 def test_the_rank_before_reranking_is_found_by_identity() -> None:
-    """Copies of a document are found by id, by URL or by text; a new one has no rank."""
+    """Copies of a document are found by id, else by text or an address that no other has."""
     events: list[dict[str, Any]] = []
-    before = [Document("A", id="1"), Document("B", {"url": "https://x"}), Document("C")]
-    after = [Document("C"), Document("new"), Document("b", {"url": "https://x"}),
-             Document("A", {"relevance_score": 0.1}, "1")]  # fmt: skip
+    before = [Document("A", id="1"), Document("B", {"url": "https://x"}), Document("C"),
+              Document("D", {"url": "https://y"}), Document("E", {"url": "https://y"})]  # fmt: skip
+    after = [Document("C"), Document("new"), Document("shorter", {"url": "https://x"}),
+             Document("A", {"relevance_score": 0.1}, "1"), Document("E", {"url": "https://y"}),
+             Document("cut", {"url": "https://y"}), Document("A", id="2")]  # fmt: skip
     with recorder(events) as recording:
         recording.turn("c").iteration().search("q", after, before=before)
 
     ranks = [result.get("baseline_rank") for result in results_of(events[0])]
-    assert ranks == [3, None, 2, 1]
+    assert ranks == [3, None, 2, 1, 5, None, None]
 
 
 def test_without_texts_none_leaves_the_agent_and_documents_keep_their_identity() -> None:
@@ -321,6 +340,49 @@ def test_threads_share_a_recorder() -> None:
     assert len({event["searches"][0]["search_id"] for event in events}) == 800
 
 
+def test_events_keep_their_order_when_the_clock_is_set_back() -> None:
+    """A correction of the clock by seconds does not let an earlier event replace a later one."""
+    times = iter([NOON_US, NOON_US - 5_000_000, NOON_US - 1, NOON_US - 3_600_000_000])
+    events: list[dict[str, Any]] = []
+    with recorder(events, clock=lambda: next(times) * 1000) as recording:
+        for _ in range(4):
+            recording.forget("c")
+
+    versions = [decoded(event).version for event in events]
+    assert versions[:3] == sorted(versions[:3])
+    assert events[3]["occurred_at"] == NOON_US / 1e6 - 3_600
+
+
+def test_an_iteration_that_is_begun_twice_numbers_its_searches_on() -> None:
+    """No search replaces another one because both parts of the agent name the same iteration."""
+    events: list[dict[str, Any]] = []
+    with recorder(events) as recording:
+        turn = recording.turn("c")
+        for number in (1, np.int64(1), None, 3, None, None):
+            turn.iteration(number=number).search("q", ["T"])  # type: ignore[arg-type]
+
+    found = [(event["iteration"], event["searches"][0]["search_id"]) for event in events]
+    assert found == [(1, "1.1"), (1, "1.2"), (2, "2.1"), (3, "3.1"), (4, "4.1"), (5, "5.1")]
+
+
+def test_a_clock_that_records_a_turn_does_not_lock_the_recorder() -> None:
+    """Code that interrupts a call, such as a signal's handler, may call the recorder too."""
+    inner: list[int] = []
+
+    def clock() -> int:
+        if len(inner) < 3:
+            inner.append(0)
+            inner.append(recording.turn("inner").number)
+        return NOON_US * 1000
+
+    recording = Recorder(lambda _: None, clock=clock)
+    caller = threading.Thread(target=lambda: inner.append(recording.turn("c").number), daemon=True)
+    caller.start()
+    caller.join(60)
+    assert not caller.is_alive()
+    assert len(set(inner)) == len(inner) - inner.count(0) + 1
+
+
 # --- partitions -------------------------------------------------------------------------------
 
 
@@ -329,6 +391,22 @@ def test_keys_are_placed_as_javas_client_places_them(key: bytes, count: int) -> 
     """The hash is aiokafka's port of Java's, and so is the partition that the worker expects."""
     assert murmur2(key) == java_murmur2(key) & 0xFFFFFFFF
     assert partition(key, count) == PARTITIONERS["murmur2"](key, count)
+
+
+@pytest.mark.parametrize(
+    ("key", "hash_code"),
+    [
+        (b"21", -973932308),
+        (b"foobar", -790332482),
+        (b"a-little-bit-long-string", -985981536),
+        (b"a-little-bit-longer-string", -1486304829),
+        (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
+        (b"abc", 479470107),
+    ],
+)
+def test_the_hash_is_that_of_kafkas_own_tests(key: bytes, hash_code: int) -> None:
+    """The cases are those of ``UtilsTest.testMurmur2`` in Apache Kafka."""
+    assert murmur2(key) == hash_code & 0xFFFFFFFF
 
 
 # --- strict -----------------------------------------------------------------------------------
@@ -378,7 +456,19 @@ def test_strict_refuses_a_time_that_the_worker_would_refuse() -> None:
     assert raised.value.refusal.reason == "time_out_of_range"
 
 
-@pytest.mark.parametrize("results", ["text", {"doc_id": "d"}, iter([]), None, 7, [object()]])
+class Table:
+    """Has a length and entries, but no order of its own, as a table of pandas: these are names."""
+
+    def __len__(self) -> int:
+        return 1
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(["column"])
+
+
+@pytest.mark.parametrize(
+    "results", ["text", {"doc_id": "d"}, iter([]), None, 7, [object()], Table(), {"T"}]
+)
 def test_what_are_no_results_raises_only_if_strict(results: Any) -> None:
     """A generator would be empty for the agent afterwards: it is not touched."""
     with recorder([]) as strict, pytest.raises(TypeError):
@@ -387,6 +477,26 @@ def test_what_are_no_results_raises_only_if_strict(results: Any) -> None:
         assert recording.turn("c").iteration().search("q", results) == Searched("", ())
 
     assert (recording.sent, recording.failed) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda recording, endless: recording.turn("c").completed(relevant=endless),
+        lambda recording, endless: recording.turn("c").completed(reference_answers=endless),
+        lambda recording, endless: recording.turn("c").iteration().search("q", [], before=endless),
+        lambda recording, endless: recording.turn("c").iteration().search("q", [], scores=endless),
+        lambda recording, endless: recording.turn("c").iteration().search("q", endless),
+    ],
+)
+def test_iterators_are_left_alone(call: Callable[[Recorder, Iterator[str]], object]) -> None:
+    """An iterator may have no end, and what is read from it is missing in the agent."""
+    endless = itertools.repeat("T", 3)
+    with recorder([], strict=False) as recording:
+        call(recording, endless)
+
+    assert (recording.sent, recording.failed) == (0, 1)
+    assert len(list(endless)) == 3
 
 
 # --- what the agent never notices -------------------------------------------------------------
@@ -399,10 +509,23 @@ class Hostile:
         raise RuntimeError(name)
 
 
+class Wordless:
+    """Cannot be written, compared, hashed or asked for its truth."""
+
+    def _refuse(self, *_: object) -> Any:
+        raise RuntimeError("no")
+
+    __str__ = __repr__ = __format__ = __eq__ = __ne__ = __hash__ = __bool__ = _refuse
+    __len__ = __iter__ = __getitem__ = __float__ = __int__ = __index__ = _refuse
+
+
+CYCLE: dict[str, Any] = {"doc_id": "d"}
+CYCLE["fields"] = CYCLE["metadata"] = CYCLE
 ANYTHING: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
     | st.binary(max_size=3) | st.just(object()) | st.builds(Hostile)
-    | st.just("\ud800") | st.just(10**400),
+    | st.builds(Wordless) | st.just(itertools.repeat("T")) | st.just(np.arange(3))
+    | st.just("\ud800") | st.just(10**400) | st.just(CYCLE),
     lambda inner: st.lists(inner, max_size=3)
     | st.dictionaries(st.sampled_from(["doc_id", "id", "ids", "content", "metadata"]), inner),
     max_leaves=6,
@@ -427,6 +550,54 @@ def test_no_call_raises_whatever_it_is_given(junk: list[Any]) -> None:
     assert recording.sent + recording.failed == 5
     assert recording.sent == len(events)
     assert (recording.dropped, recording.pending) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "number", [Wordless(), 10**5_000, math.nan, [], "1"], ids=lambda value: type(value).__name__
+)
+def test_a_number_that_is_none_raises_only_if_strict(number: Any) -> None:
+    """Also a number that cannot be written becomes a failed event, not an exception."""
+    events: list[dict[str, Any]] = []
+    with Recorder(events.append) as recording:
+        recording.turn("c", number=number).iteration(number=number).search("q", ["T"])
+        recording.label("c", number, {"r": number})
+    with recorder([]) as strict, pytest.raises(Exception):  # noqa: B017
+        strict.turn("c").iteration(number=number).search("q", ["T"])
+
+    assert recording.sent + recording.failed == 2
+
+
+def test_an_error_that_cannot_be_written_is_counted() -> None:
+    """The exception of a hostile object is named by its class, and a long one is cut."""
+
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    class Long(Exception):
+        def __str__(self) -> str:
+            return "x" * 10**6
+
+    said = []
+    for error in (Mute(), Long()):
+
+        def sink(_: dict[str, Any], error: Exception = error) -> None:
+            raise error
+
+        with Recorder(sink) as recording:
+            recording.forget("c")
+        assert recording.failed == 1
+        said.append(recording.last_error)
+
+    assert said == ["Mute", "Long: " + "x" * 500]
+
+
+@pytest.mark.parametrize("timeout", [None, math.inf, math.nan, -1.0, 0])
+def test_any_time_to_wait_is_accepted(timeout: Any) -> None:
+    """None and infinity wait for as long as it takes; what is no time at all does not wait."""
+    recording = Recorder(lambda _: None)
+    assert recording.flush(timeout)
+    assert recording.close(timeout)
 
 
 def test_errors_of_the_agent_pass_through() -> None:
@@ -478,6 +649,41 @@ def test_the_queue_is_bounded_in_bytes() -> None:
     assert (recording.pending, recording.dropped) == (1, 1)
     gate.open.set()
     assert recording.close(60)
+
+
+def test_losses_are_logged_once_a_minute_and_at_the_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A program that looks at no counter still learns that events cannot be made or are dropped."""
+    gate = Gate()
+    recording = Recorder(gate, max_events=1)
+    for _ in range(5):
+        recording.turn("c").iteration().search("q", [object()])
+    recording.forget("c")
+    recording.forget("c")
+    assert gate.stuck.wait(60)
+    assert not recording.close(0.01)
+    gate.open.set()
+
+    said = [record.getMessage() for record in caplog.records]
+    assert [text.partition(" Last")[0] for text in said] == [
+        "Events so far: 0 sent, 0 waiting, 1 failed, 0 dropped.",
+        "Events so far: 0 sent, 0 waiting, 5 failed, 2 dropped.",
+    ]
+
+
+def test_a_broker_that_never_answered_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """A wrong address shows while events still wait, not only when they are dropped."""
+    sink = Flaky()
+    sender = Sender(sink.opening, max_events=10, max_bytes=1_000)
+    sender.put(Record(b"c", b"1", False))
+    assert sender.flush(60)
+    assert sender.close(60)
+
+    assert [record.getMessage() for record in caplog.records] == [
+        "Events so far: 0 sent, 1 waiting, 0 failed, 0 dropped. "
+        "Last error: ConnectionError: no broker"
+    ]
 
 
 def test_closing_does_not_wait_longer_than_asked() -> None:
@@ -552,6 +758,37 @@ def test_what_could_not_be_delivered_is_tried_again_in_order() -> None:
     assert sender.close(60)
     assert sink.taken == records
     assert (sender.sent, sender.pending, sink.opened) == (3, 0, 2)
+
+
+class Choosy:
+    """A sink that has no place for labels."""
+
+    def __init__(self) -> None:
+        self.taken: list[Record] = []
+
+    def write(self, records: Sequence[Record]) -> Written:
+        """Take all but labels."""
+        self.taken += [record for record in records if not record.is_label]
+        return Written(again=[record for record in records if record.is_label], error="no topic")
+
+    def close(self) -> None:
+        """There is nothing to release."""
+
+
+def test_records_that_cannot_be_delivered_do_not_stop_the_others() -> None:
+    """Searches arrive although the topic of labels is missing."""
+    sink = Choosy()
+    sender = Sender(lambda: sink, max_events=5_000, max_bytes=10**6)
+    for n in range(2_000):
+        sender.put(Record(b"c", b"%d" % n, is_label=n % 2 == 0))
+    deadline = monotonic() + 60
+    while sender.sent < 1_000 and monotonic() < deadline:
+        sender.flush(0.05)
+
+    assert [int(record.value) for record in sink.taken] == list(range(1, 2_000, 2))
+    assert (sender.sent, sender.pending, sender.dropped) == (1_000, 1_000, 0)
+    assert not sender.close(0.01)
+    assert sender.dropped == 1_000
 
 
 def test_a_broker_that_is_away_blocks_nothing() -> None:
@@ -644,19 +881,25 @@ def _imported() -> Iterator[str]:
         ("kafka://", "must be kafka://host:port"),
         ("kafka://h:9092/a,b,c", "must be kafka://host:port"),
         ("kafka://h:9092/a?x=1", "must be kafka://host:port"),
+        ("kafka://u:secret@h:9092", "takes no user and password; set them in kafka_options"),
+        ("file://events.jsonl", "must be file:///path, with three slashes, or a path"),
+        ("file://host/events.jsonl", "must be file:///path"),
         ("kafka://h:9092?client=pykafka", "must be one of confluent, aiokafka, kafka-python"),
     ],
 )
 def test_a_wrong_sink_is_refused_at_once(sink: str, words: str) -> None:
     """A mistake in the configuration shows when the program starts."""
-    with pytest.raises(ValueError, match=words.replace("?", r"\?")):
+    with pytest.raises(ValueError, match=words.replace("?", r"\?")) as raised:
         Recorder(sink)
+    assert "secret" not in str(raised.value)
 
 
 def test_a_missing_folder_or_client_is_refused_at_once(tmp_path: Path) -> None:
     """The error says what to do."""
     with pytest.raises(FileNotFoundError, match="create it first"):
         Recorder(tmp_path / "none" / "events.jsonl")
+    with pytest.raises(IsADirectoryError, match="name a file in it"):
+        Recorder(tmp_path)
     done = run("sys.path[:] = [p for p in sys.path if 'site-packages' not in p]\n"
                "import stream_metrics_client as c\n"
                "try: c.Recorder('kafka://h:9092')\n"
@@ -701,6 +944,23 @@ async def test_waiting_for_a_stuck_sink_leaves_the_event_loop_free() -> None:
     flushed, _ = await asyncio.gather(recording.flush(60), open_later())
     assert flushed
     assert await recording.close(60)
+
+
+async def test_a_flush_that_is_cancelled_leaves_nothing_behind() -> None:
+    """Neither a thread nor the end of the program waits, and the events arrive all the same."""
+    gate = Gate()
+    recording = AsyncRecorder(gate)
+    recording.forget("c")
+    threads = threading.active_count()
+    for call in (recording.flush, recording.close):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(call(3_600), 0.05)
+    assert threading.active_count() == threads
+    assert not await recording.flush(0.01)
+
+    gate.open.set()
+    assert await recording.flush(60)
+    assert (recording.sent, recording.dropped) == (1, 0)
 
 
 def test_no_event_of_a_lenient_recorder_is_bad_if_its_arguments_are_good() -> None:
@@ -779,3 +1039,20 @@ def test_figures_are_those_of_the_agents_own_account(attempts: int) -> None:
     assert row["routing"]["routes"] == {"handbook": 1}
     assert row["reranking"]["ndcg_shown"] == 1.0
     assert row["reranking"]["ndcg_baseline"] == pytest.approx(1 / math.log2(3), abs=1e-15)
+
+
+@pytest.mark.parametrize("texts", [True, False])
+def test_chunks_of_one_page_are_documents_of_their_own(texts: bool) -> None:
+    """Two chunks share an address and have no id; each is a duplicate when it is found again."""
+    events: list[dict[str, Any]] = []
+    chunks = [Document(f"Chunk {n}", {"source": "https://example.com/page"}) for n in range(2)]
+    with recorder(events, texts=texts) as recording:
+        turn = recording.turn("c")
+        turn.iteration().search("q", chunks)
+        turn.iteration().search("q", chunks[::-1])
+
+    engine = Replay()
+    for event in events:
+        engine.feed(ports.Record(json.dumps(event).encode()))
+    (row,) = list(engine.rows())
+    assert [one["duplicates"] for one in row["iterations"]] == [0, 2]

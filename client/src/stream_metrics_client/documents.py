@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 from uuid import UUID
 
@@ -19,9 +20,16 @@ _FIELDS: Final = (
     "score", "baseline_rank", "gain",
 )  # fmt: skip
 _TEXTS: Final = ("title", "snippet", "content")
-_IDS: Final = ("id", "document.id", "doc_id", "chunk_id")
+_BODIES: Final = ("page_content", "pageContent", "text")
 _SCORES: Final = ("score", "relevance_score")
 _LONGEST_DOC_ID: Final = 256
+_DIGEST: Final = "sha256:"
+_LONGEST_URL_BYTES: Final = 8_192
+
+
+def plain(value: Any) -> Any:
+    """A scalar of NumPy, or of a library like it, as Python's own; anything else as it is."""
+    return value.item() if getattr(value, "shape", None) == () else value
 
 
 def text_id(value: Any) -> Any:
@@ -30,12 +38,16 @@ def text_id(value: Any) -> Any:
     >>> text_id(17), text_id("a"), text_id(True)
     ('17', 'a', True)
     """
+    value = plain(value)
     return str(value) if isinstance(value, int | UUID) and not isinstance(value, bool) else value
 
 
 def number(value: Any) -> Any:
     """A score as a float, also NumPy's; None for NaN and infinities; else the value as it is."""
-    if isinstance(value, str | bytes | bool) or not hasattr(value, "__float__"):
+    value = plain(value)
+    if isinstance(value, str | bool) or hasattr(value, "__len__"):
+        return value
+    if not hasattr(value, "__float__"):
         return value
     found = float(value)
     return found if math.isfinite(found) else None
@@ -43,7 +55,21 @@ def number(value: Any) -> Any:
 
 def whole(value: Any) -> Any:
     """A count as an int, also NumPy's; else the value as it is."""
-    return int(value) if hasattr(value, "__index__") and not isinstance(value, bool) else value
+    value = plain(value)
+    return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def listed(values: Any, what: str, *, ordered: bool = False) -> list[Any]:
+    """The entries of a list, or of another collection if their order does not matter.
+
+    Raises:
+        TypeError: It is something else. An iterator is refused, because reading it would leave the
+            agent with an empty one.
+    """
+    kind = Sequence if ordered else Collection
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, kind):
+        raise TypeError(f"{what} must be a list, not {type(values).__name__}")
+    return list(islice(values, len(values)))
 
 
 def as_result(document: Any) -> JsonObject:
@@ -57,16 +83,16 @@ def as_result(document: Any) -> JsonObject:
         TypeError: The document is none of these.
 
     >>> as_result({"id": 7, "text": "Leave is 30 days.", "embedding": [0.1]})
-    {'content': 'Leave is 30 days.', 'doc_id': '7'}
+    {'doc_id': '7', 'content': 'Leave is 30 days.'}
     """
     if isinstance(document, tuple) and len(document) == 2:
         found = as_result(document[0]) | {"score": number(document[1])}
     elif isinstance(document, Mapping):
         found = _of_mapping(document)
     elif isinstance(document, str):
-        found = {"content": document}
+        found = _of_parts({}, document, {})
     elif hasattr(document, "page_content"):
-        own_id = getattr(document, "id", None)
+        own_id = {"id": getattr(document, "id", None)}
         found = _of_parts(own_id, document.page_content, document.metadata)
     elif hasattr(document, "node") and hasattr(document, "score"):
         found = _of_node(document.node, document.score)
@@ -83,31 +109,42 @@ def as_result(document: Any) -> JsonObject:
 def baseline_ranks(results: Sequence[JsonObject], before: Iterable[Any]) -> list[int | None]:
     """The rank that each result had in the list `before` reranking; None if it was not there.
 
-    A result is the same document if it has the same id, or without one the same URL, or without
-    either the same text.
+    A result is the same document if it has the same id. Without one, it is if it has the same text,
+    or an address that one document of `before` has and no other.
     """
-    ranks: dict[Any, int] = {}
+    ranks: dict[Any, list[int]] = {}
     for rank, document in enumerate(before, 1):
-        ranks.setdefault(_identity(as_result(document)), rank)
-    return [ranks.get(_identity(result)) for result in results]
+        for identity in _identities(as_result(document)):
+            ranks.setdefault(identity, []).append(rank)
+    return [_rank(result, ranks) for result in results]
 
 
-def _identity(result: JsonObject) -> Any:
-    for name in ("doc_id", "ids", "url"):
-        if result.get(name):
-            return name, repr(result[name])
-    return "text", tuple(result.get(name) for name in _TEXTS)
+def _rank(result: JsonObject, ranks: Mapping[Any, list[int]]) -> int | None:
+    for identity in _identities(result):
+        found = ranks.get(identity, [])
+        if found and (identity[0] != "url" or len(found) == 1):
+            return found[0]
+    return None
+
+
+def _identities(result: JsonObject) -> list[tuple[str, Any]]:
+    ids = [(name, repr(result[name])) for name in ("doc_id", "ids") if result.get(name)]
+    if ids and not str(result.get("doc_id")).startswith(_DIGEST):
+        return ids[:1]
+    text = tuple(result.get(name) for name in _TEXTS)
+    return [*ids, ("text", text), *([("url", result["url"])] if result.get("url") else [])]
 
 
 def _of_mapping(document: Mapping[str, Any]) -> JsonObject:
+    """The fields of a result are taken as they are; what else is known fills the others."""
     metadata = document.get("metadata")
-    text = next((document[name] for name in ("page_content", "text") if name in document), None)
-    found: JsonObject = {"content": text}
-    if isinstance(metadata, Mapping):
-        found = _of_parts(None, text, metadata)
+    known = metadata if isinstance(metadata, Mapping) else {}
+    text = _first(document, ("content", *_BODIES))
+    raw = metadata is not None or any(name in document for name in _BODIES)
+    found = _of_parts(document, text, known, digests=raw and not document.get("url"))
+    if document.get("ids"):
+        found["doc_id"] = None
     found |= {name: document[name] for name in _FIELDS if document.get(name) is not None}
-    if "doc_id" not in document and "id" in document and not document.get("ids"):
-        found["doc_id"] = document["id"]
     found["doc_id"] = text_id(found.get("doc_id"))
     for name, convert in (("score", number), ("baseline_rank", whole), ("gain", whole)):
         found[name] = convert(found.get(name))
@@ -115,41 +152,72 @@ def _of_mapping(document: Mapping[str, Any]) -> JsonObject:
 
 
 def _of_node(node: Any, score: Any) -> JsonObject:
-    return _of_parts(node.node_id, node.get_content(), node.metadata) | {"score": number(score)}
+    own_id = {"id": node.node_id}
+    return _of_parts(own_id, node.get_content(), node.metadata) | {"score": number(score)}
 
 
-def _of_parts(own_id: Any, text: Any, metadata: Mapping[str, Any] | None) -> JsonObject:
-    """The result of a document: its own id wins over ids in its metadata."""
+def _of_parts(
+    parts: Mapping[str, Any], text: Any, metadata: Mapping[str, Any] | None, digests: bool = True
+) -> JsonObject:
+    """The result of a document.
+
+    Chunks of a page have its address in common. A document that has no id gets one from its text,
+    so that they are not taken for one document.
+    """
     known = metadata or {}
-    doc_id = own_id if own_id is not None else _first(known, _IDS)
-    source = known.get("url", known.get("source"))
+    url = next((known[name] for name in ("url", "source") if _is_address(known.get(name))), None)
+    doc_id = _own_id(parts, known, url)
+    if doc_id is None and digests and isinstance(text, str) and text.strip():
+        doc_id = digest(text)
     return {
-        "doc_id": _short(text_id(doc_id)),
-        "url": source if isinstance(source, str) and "://" in source else None,
+        "doc_id": doc_id,
+        "url": url,
         "title": known.get("title") if isinstance(known.get("title"), str) else None,
         "content": text,
         "score": number(_first(known, _SCORES)),
     }
 
 
+def _own_id(parts: Mapping[str, Any], about: Mapping[str, Any], url: str | None) -> Any:
+    """A document's id, also from its metadata.
+
+    The number of a chunk says nothing without the document that it is a chunk of.
+    """
+    found = _first(parts, ("id", "document.id"))
+    found = _first(about, ("id", "document.id")) if found is None else found
+    for holder in (parts, about) if found is None else ():
+        chunk, of = (text_id(_first(holder, (name,))) for name in ("chunk_id", "doc_id"))
+        if isinstance(chunk, str) and chunk.isdecimal():
+            found = f"{of or url}#{chunk}" if of or url else None
+        else:
+            found = of if chunk is None else chunk
+        if found is not None:
+            break
+    found = text_id(found)
+    return digest(found) if isinstance(found, str) and len(found) > _LONGEST_DOC_ID else found
+
+
+def _is_address(value: Any) -> bool:
+    return (
+        isinstance(value, str)
+        and value.startswith(("http://", "https://"))
+        and len(value.encode(errors="replace")) <= _LONGEST_URL_BYTES
+    )
+
+
 def _first(known: Mapping[str, Any], names: Iterable[str]) -> Any:
-    return next((known[name] for name in names if known.get(name) is not None), None)
-
-
-def _short(doc_id: Any) -> Any:
-    """An id that fits; of a longer one, such as a URL, a digest. Empty ones are none."""
-    if not isinstance(doc_id, str):
-        return doc_id
-    return (doc_id if len(doc_id) <= _LONGEST_DOC_ID else digest(doc_id)) or None
+    """The first of the values that says something."""
+    values = (known.get(name) for name in names)
+    return next((value for value in values if value is not None and value != ""), None)
 
 
 def digest(text: str) -> str:
-    """A stable id in place of a text.
+    """A stable id in place of a text; white space around it does not count.
 
     >>> digest("a")
     'sha256:ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb'
     """
-    return "sha256:" + hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+    return _DIGEST + hashlib.sha256(text.strip().encode(errors="surrogatepass")).hexdigest()
 
 
 def without_texts(result: JsonObject) -> JsonObject:

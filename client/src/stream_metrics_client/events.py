@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -13,7 +13,9 @@ from stream_metrics_client.documents import (
     as_result,
     baseline_ranks,
     digest,
+    listed,
     number,
+    plain,
     text_id,
     whole,
     without_texts,
@@ -39,9 +41,14 @@ class Search:
     """A search on its way to being an event; `ids` are known once there is the content."""
 
     def __init__(
-        self, search_id: str, ordinal: int, query: str | None, routing: Callable[[], JsonObject]
+        self,
+        iteration: int,
+        place: int,
+        search_id: str | None,
+        query: str | None,
+        routing: Callable[[], JsonObject],
     ) -> None:
-        self._search_id, self._ordinal = search_id, ordinal
+        self._iteration, self._place, self._search_id = iteration, place, search_id
         self._query, self._routing = query, routing
         self.ids = NOTHING
 
@@ -53,34 +60,38 @@ class Search:
         ranks: Sequence[int | None] | None,
         texts: bool,
     ) -> JsonObject:
-        if isinstance(documents, Iterator | str | Mapping):
-            raise TypeError(f"results must be a list, not {type(documents).__name__}")
-        self._search_id = text_id(self._search_id)
-        results = [as_result(document) for document in documents]
+        if self._search_id is None:
+            search_id = f"{whole(self._iteration)}.{self._place}"
+        else:
+            search_id = text_id(self._search_id)
+        results = [as_result(document) for document in listed(documents, "results", ordered=True)]
         if scores is not None:
-            _set(results, "score", [number(score) for score in scores])
+            _set(results, "score", [number(score) for score in listed(scores, "scores")])
         if before is not None:
-            _set(results, "baseline_rank", baseline_ranks(results, before))
+            earlier = listed(before, "before", ordered=True)
+            _set(results, "baseline_rank", baseline_ranks(results, earlier))
         if ranks is not None:
-            _set(results, "baseline_rank", [whole(rank) for rank in ranks])
+            known = listed(ranks, "baseline_ranks")
+            _set(results, "baseline_rank", [whole(rank) for rank in known])
         if not texts:
             results = [without_texts(result) for result in results]
         for rank, result in enumerate(results, 1):
             given = result.get("result_id")
-            result["result_id"] = self._result_id(rank) if given is None else text_id(given)
-        self.ids = Searched(self._search_id, tuple(one["result_id"] for one in results))
+            result["result_id"] = _result_id(search_id, rank) if given is None else text_id(given)
+        self.ids = Searched(search_id, tuple(one["result_id"] for one in results))
         search = without_none(
-            search_id=self._search_id,
-            ordinal=self._ordinal,
+            search_id=search_id,
+            ordinal=self._place - 1,
             query=self._query,
             routing=self._routing() or None,
             results=results,
         )
         return {"searches": [search]}
 
-    def _result_id(self, rank: int) -> str:
-        made = f"{self._search_id}.{rank}"
-        return made if len(made) <= _LONGEST_ID else digest(made)
+
+def _result_id(search_id: str, rank: int) -> str:
+    made = f"{search_id}.{rank}"
+    return made if len(made) <= _LONGEST_ID else digest(made)
 
 
 def _set(results: list[JsonObject], name: str, values: Sequence[Any]) -> None:
@@ -100,9 +111,9 @@ def numbers(values: Mapping[str, float] | None) -> JsonObject | None:
 def relevant_documents(relevant: Any) -> Any:
     if isinstance(relevant, Mapping):
         return {text_id(doc_id): whole(grade) for doc_id, grade in relevant.items()}
-    if relevant is None or isinstance(relevant, str):
-        return relevant
-    return [text_id(doc_id) for doc_id in relevant]
+    if relevant is None:
+        return None
+    return [text_id(doc_id) for doc_id in listed(relevant, "relevant")]
 
 
 def _other(value: Any) -> Any:
@@ -111,7 +122,7 @@ def _other(value: Any) -> Any:
         return str(value)
     if isinstance(value, date):
         return value.isoformat()
-    found = whole(value)
+    found = plain(value)
     found = number(found) if found is value else found
     if found is value:
         raise TypeError(f"an event cannot hold a {type(value).__name__}")

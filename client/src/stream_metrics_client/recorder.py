@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import itertools
+import operator
 import os
 import secrets
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from stream_metrics_client.contract import DEFAULT_LIMITS, Limits
-from stream_metrics_client.documents import JsonObject, number, text_id, whole
+from stream_metrics_client.documents import JsonObject, listed, number, text_id, whole
 from stream_metrics_client.events import (
     NOTHING,
     Search,
@@ -28,6 +28,9 @@ from stream_metrics_client.events import (
 from stream_metrics_client.sending import Sender
 from stream_metrics_client.sinks import Record, Target, opener
 from stream_metrics_client.validation import InvalidEvent, refusal
+
+_CLOCK_SET_BACK_US: Final = 60_000_000
+"""A clock that is set back by less leaves the order of events as it is."""
 
 _recorders: weakref.WeakSet[_Recorder] = weakref.WeakSet()
 
@@ -84,8 +87,8 @@ class _Recorder:
         _recorders.add(self)
 
     def _begin(self) -> None:
-        self._lock = threading.Lock()
-        self._last_turn = 0
+        self._lock = threading.RLock()  # a signal's handler may record while it is held
+        self._last_turn = self._last_us = 0
         self._process = secrets.token_hex(8)
         self._events = itertools.count(1)
 
@@ -169,13 +172,23 @@ class _Recorder:
                 if self.strict:
                     raise
                 self._sender.fail(error)
+        now_us = self._now_us()
         with self._lock:
-            self._last_turn = max(self._last_turn + 1, self._now_us())
+            self._last_turn = max(self._last_turn + 1, now_us)
             return self._last_turn
+
+    def _stamp(self) -> tuple[int, str]:
+        """The time and the id of a new event; of two events the later one has the higher."""
+        now_us = self._now_us()
+        with self._lock:
+            if now_us < self._last_us <= now_us + _CLOCK_SET_BACK_US:
+                now_us = self._last_us
+            self._last_us = now_us
+            return now_us, f"{self._process}-{next(self._events):012d}"
 
     def _now_us(self) -> int:
         try:
-            return self._clock() // 1000
+            return int(self._clock()) // 1000
         except Exception:
             if self.strict:
                 raise
@@ -190,27 +203,31 @@ class _Recorder:
     ) -> bool:
         """Make an event and queue it; whether that went well."""
         try:
-            now_us, conversation_id = self._now_us(), text_id(conversation_id)
+            (now_us, event_id), conversation_id = self._stamp(), text_id(conversation_id)
             event = {
                 "type": kind,
-                "event_id": f"{self._process}-{next(self._events):09d}",
+                "event_id": event_id,
                 "occurred_at": now_us / 1_000_000,
                 "conversation_id": conversation_id,
                 "turn": whole(turn),
             } | content()
-            event = {name: value for name, value in event.items() if value not in (None, [])}
+            event = {name: value for name, value in event.items() if not _is_absent(value)}
             value = encode(event)
             if self.strict:
                 problem = refusal(value, timestamp_ms=now_us // 1000, limits=self._limits)
                 if problem is not None:
                     raise InvalidEvent(problem)
-            self._sender.put(Record(conversation_id.encode(), value, kind == "relevance_labels"))
+            self._sender.put(Record(str.encode(conversation_id), value, kind == "relevance_labels"))
         except Exception as error:
             if self.strict:
                 raise
             self._sender.fail(error)
             return False
         return True
+
+
+def _is_absent(value: Any) -> bool:
+    return value is None or (type(value) is list and not value)
 
 
 class Recorder(_Recorder):
@@ -253,11 +270,11 @@ class AsyncRecorder(_Recorder):
 
     async def flush(self, timeout: float = 10.0) -> bool:
         """Wait until all events so far have been sent or have failed; False if time runs out."""
-        return await asyncio.to_thread(self._sender.flush, timeout)
+        return await self._sender.flush_async(timeout)
 
     async def close(self, timeout: float = 10.0) -> bool:
         """Send what waits, and accept no more; what is not sent in `timeout` seconds is dropped."""
-        return await asyncio.to_thread(self._sender.close, timeout)
+        return await self._sender.close_async(timeout)
 
     async def __aenter__(self) -> Self:
         return self
@@ -299,14 +316,26 @@ class Turn(_Block):
         self._recorder = recorder
         self.conversation_id, self.number = conversation_id, number
         self._iterations = itertools.count(1)
+        self._searches: dict[int, Iterator[int]] = {}
 
     def iteration(self, *, number: int | None = None) -> Iteration:
         """Begin an iteration: one decision of the agent, and the searches that follow from it.
 
         Args:
-            number: The iteration's number, from 1, if the agent counts them itself.
+            number: The iteration's number, from 1, if the agent counts them itself. Several
+                iterations under one number are one.
         """
-        return Iteration(self, next(self._iterations) if number is None else number)
+        if number is None:
+            number = next(free for free in self._iterations if free not in self._searches)
+        return Iteration(self, number)
+
+    def _counter(self, iteration: Any) -> Iterator[int]:
+        """What numbers the searches of an iteration, however often it is begun."""
+        try:
+            number = operator.index(iteration)
+        except Exception:  # no number: its events will be refused
+            number = 0
+        return self._searches.setdefault(number, itertools.count(1))
 
     def completed(
         self,
@@ -314,7 +343,7 @@ class Turn(_Block):
         *,
         question: str | None = None,
         reference_answers: Sequence[str] | None = None,
-        relevant: Mapping[str, int] | Iterable[str] | None = None,
+        relevant: Mapping[str, int] | Collection[str] | None = None,
         dimensions: Mapping[str, str] | None = None,
     ) -> None:
         """Record the end of the turn; called again, it replaces all that was said before.
@@ -330,7 +359,8 @@ class Turn(_Block):
         self._recorder._tell("turn_completed", self.conversation_id, self.number, lambda: {
             "answer": answer if texts else None,
             "question": question if texts else None,
-            "reference_answers": list(reference_answers or ()) if texts else None,
+            "reference_answers": listed(reference_answers, "reference_answers")
+            if texts and reference_answers is not None else None,
             "relevant": relevant_documents(relevant),
             "dimensions": None if dimensions is None else dict(dimensions),
         })  # fmt: skip
@@ -354,7 +384,7 @@ class Iteration(_Block):
 
     def __init__(self, turn: Turn, number: int) -> None:
         self._turn, self.number = turn, number
-        self._searches = itertools.count(1)
+        self._searches = turn._counter(number)
 
     def gate(self, decision: Literal["search", "skip"], *, score: float | None = None) -> None:
         """Record the decision whether to search at all, taken before the iteration.
@@ -392,10 +422,11 @@ class Iteration(_Block):
             search_id: The id of the search, unique in the turn. A search that is recorded again
                 under its id replaces the first. By default, the iteration and a number.
         """
-        place, texts = next(self._searches), self._turn._recorder.texts
+        texts = self._turn._recorder.texts
         search = Search(
-            f"{self.number}.{place}" if search_id is None else search_id,
-            place - 1,
+            self.number,
+            next(self._searches),
+            search_id,
             query if texts else None,
             lambda: without_none(selected=route, scores=numbers(route_scores)),
         )

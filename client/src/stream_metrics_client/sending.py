@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import contextlib
 import logging
@@ -9,6 +10,7 @@ import os
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Final
 
@@ -21,6 +23,7 @@ _BATCH: Final = 500
 _FIRST_PAUSE: Final = 0.25
 _LONGEST_PAUSE: Final = 10.0
 _LOG_SECONDS: Final = 60.0
+_LOOK_SECONDS: Final = 0.005
 
 _logger = logging.getLogger("stream_metrics_client")
 _senders: weakref.WeakSet[Sender] = weakref.WeakSet()
@@ -31,8 +34,8 @@ class Sender:
     """Takes records without blocking, and delivers them in the background.
 
     Records are accepted up to `max_events` and `max_bytes`, counting those that are being
-    delivered; further ones are dropped. A batch that cannot be delivered for now is tried again
-    until it can, or until the sender is closed.
+    delivered; further ones are dropped. What cannot be delivered for now is tried again, together
+    with what comes after it, until it can or until the sender is closed.
 
     A forked child starts with an empty queue, counters at 0 and a sink of its own: what was in the
     queue is the parent's to send.
@@ -56,7 +59,7 @@ class Sender:
         self.sent = self.failed = self.dropped = 0
         self._settled = 0
         self.last_error: str | None = None
-        self._logged, self._logged_at = (0, 0), -_LOG_SECONDS
+        self._logged, self._log_after = (0, 0), 0.0
 
     def after_fork(self) -> None:
         """Begin anew in a forked child; the parent's sink is left alone, not closed."""
@@ -91,33 +94,57 @@ class Sender:
         with self._lock:
             self.failed += 1
             self.last_error = described(error)
+        self._log()
 
-    def flush(self, timeout: float) -> bool:
+    def flush(self, timeout: float | None) -> bool:
         """Wait until all that was accepted before has been settled; False if time runs out."""
         if threading.current_thread() is self._thread:
             return False
         with self._lock:
             goal = self._accepted
-            return self._settled_some.wait_for(lambda: self._settled >= goal, timeout)
+            return self._settled_some.wait_for(lambda: self._settled >= goal, _seconds(timeout))
 
-    def close(self, timeout: float) -> bool:
+    def close(self, timeout: float | None) -> bool:
         """Accept no more, and deliver what is accepted; what is late is dropped."""
-        until = time.monotonic() + timeout
+        until = time.monotonic() + _seconds(timeout)
+        self._stop()
+        done = self.flush(until - time.monotonic())
+        self._give_up()
+        thread = self._thread
+        if done and thread is not None and thread is not threading.current_thread():
+            thread.join(_seconds(until - time.monotonic()))
+        return done
+
+    async def flush_async(self, timeout: float | None) -> bool:
+        """`flush` for a coroutine. It can be cancelled at any time, and needs no thread."""
+        goal = self._accepted
+        return await _becomes(lambda: self._settled >= goal, _seconds(timeout))
+
+    async def close_async(self, timeout: float | None) -> bool:
+        """`close` for a coroutine. If it is cancelled, the thread still delivers what it can."""
+        until = time.monotonic() + _seconds(timeout)
+        self._stop()
+        done = await self.flush_async(until - time.monotonic())
+        self._give_up()
+        thread = self._thread
+        if done and thread is not None:
+            await _becomes(lambda: not thread.is_alive(), until - time.monotonic())
+        return done
+
+    def _stop(self) -> None:
         with self._lock:
             if not self._closed:
                 self._closed = True
                 self._closing.set()
                 self._queue.put(None)
-        done = self.flush(timeout)
+
+    def _give_up(self) -> None:
         with self._lock:
             if not self._given_up and self.pending:
                 self._given_up = True
                 self.dropped += self.pending
                 self._settled, self._bytes = self._accepted, 0
-        thread = self._thread
-        if done and thread is not None and thread is not threading.current_thread():
-            thread.join(max(0.0, until - time.monotonic()))
-        return done
+        self._log(at_once=True)
 
     def _running(self) -> bool:
         """Whether there is a thread; a process that is ending starts none."""
@@ -132,44 +159,43 @@ class Sender:
 
     def _run(self) -> None:
         pause = _FIRST_PAUSE
+        batch: list[Record] = []
         more = True
-        while more:
-            batch, more = self._next()
-            while batch and not self._given_up:
-                written = self._write(batch)
-                self._settle(batch, written)
-                self._log()
-                stuck = len(written.again) == len(batch)
-                pause = min(pause * 2, _LONGEST_PAUSE) if stuck else _FIRST_PAUSE
-                batch = written.again
-                if batch and not self._closing.wait(pause):
-                    continue
-                if batch:  # whoever closes the sender waits: try again soon
-                    time.sleep(_FIRST_PAUSE)
+        while (more or batch) and not self._given_up:
+            if more:
+                fresh, more = self._next(wait=not batch)
+                batch += fresh
+            if not batch:
+                break
+            written = self._write(batch)
+            self._settle(batch, written)
+            stuck = len(written.again) == len(batch)
+            self._log(stuck=stuck)
+            pause = min(pause * 2, _LONGEST_PAUSE) if stuck else _FIRST_PAUSE
+            batch = written.again
+            if batch and self._closing.wait(pause):
+                time.sleep(_FIRST_PAUSE)  # whoever closes the sender waits: try again soon
         if self._sink is not None:
             with contextlib.suppress(Exception):
                 self._sink.close()
 
-    def _next(self) -> tuple[list[Record], bool]:
-        """What is in the queue, waiting for the first; False if nothing can follow."""
-        first = self._queue.get()
+    def _next(self, *, wait: bool) -> tuple[list[Record], bool]:
+        """What is in the queue, at least one record if it waits; False if nothing can follow."""
         batch: list[Record] = []
-        while first is not None:
-            batch.append(first)
-            if len(batch) == _BATCH:
-                return batch, True
-            try:
-                first = self._queue.get_nowait()
-            except Empty:
-                return batch, True
-        return batch, False
+        with contextlib.suppress(Empty):
+            while len(batch) < _BATCH:
+                record = self._queue.get(block=wait and not batch)
+                if record is None:
+                    return batch, False
+                batch.append(record)
+        return batch, True
 
     def _write(self, batch: list[Record]) -> Written:
         try:
             if self._sink is None:
                 self._sink = self._open_sink()
             return self._sink.write(batch)
-        except Exception as error:  # such as: no broker answers
+        except BaseException as error:  # such as: no broker answers; nothing ends this thread
             return Written(again=batch, error=described(error))
 
     def _settle(self, batch: list[Record], written: Written) -> None:
@@ -184,17 +210,35 @@ class Sender:
             self.last_error = written.error or self.last_error
             self._settled_some.notify_all()
 
-    def _log(self) -> None:
-        """Say what was lost, at most once a minute."""
-        lost, now = (self.failed, self.dropped), time.monotonic()
-        if lost != self._logged and now - self._logged_at >= _LOG_SECONDS:
-            self._logged, self._logged_at = lost, now
+    def _log(self, *, stuck: bool = False, at_once: bool = False) -> None:
+        """Say that events were lost or cannot be delivered, at most once a minute."""
+        with self._lock:
+            lost, now = (self.failed, self.dropped), time.monotonic()
+            if not (stuck or lost != self._logged) or (now < self._log_after and not at_once):
+                return
+            self._logged, self._log_after = lost, now + _LOG_SECONDS
+            counts = self.sent, self.pending, *lost, self.last_error
+        with contextlib.suppress(Exception):
             _logger.warning(
-                "Of the events so far, %d failed and %d were dropped; %d were sent. Last error: %s",
-                *lost,
-                self.sent,
-                self.last_error,
+                "Events so far: %d sent, %d waiting, %d failed, %d dropped. Last error: %s", *counts
             )
+
+
+def _seconds(timeout: float | None) -> float:
+    """A time to wait that a lock accepts; None is for as long as it takes."""
+    return min(
+        max(0.0, threading.TIMEOUT_MAX if timeout is None else timeout), threading.TIMEOUT_MAX
+    )
+
+
+async def _becomes(met: Callable[[], bool], timeout: float) -> bool:
+    """Look again and again whether a condition is met; False if time runs out."""
+    until = time.monotonic() + timeout
+    while not met():
+        if time.monotonic() >= until:
+            return False
+        await asyncio.sleep(_LOOK_SECONDS)
+    return True
 
 
 def _close_all() -> None:

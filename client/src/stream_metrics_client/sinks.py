@@ -10,7 +10,9 @@ import importlib.util
 import json
 import logging
 import os
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
@@ -22,6 +24,8 @@ SEARCH_TOPIC: Final = "search-iterations"
 LABEL_TOPIC: Final = "relevance-labels"
 ATTEMPT_SECONDS: Final = 30
 """How long one attempt to deliver a batch to Kafka may take."""
+
+_LONGEST_ERROR: Final = 500
 
 _logger = logging.getLogger("stream_metrics_client.kafka")
 _logger.setLevel(logging.CRITICAL)  # a client that finds no broker says so again and again
@@ -72,6 +76,7 @@ def opener(target: Target, kafka_options: Mapping[str, Any] | None = None) -> Op
     Raises:
         ValueError: The URL is not one of a sink.
         FileNotFoundError: The folder of the file does not exist.
+        IsADirectoryError: The path is that of a folder.
         ImportError: The Kafka client is not installed.
     """
     if callable(target):
@@ -84,10 +89,21 @@ def opener(target: Target, kafka_options: Mapping[str, Any] | None = None) -> Op
         raise ValueError(
             f"the sink {text!r} must be kafka://host:port, file:///path, a path or a function"
         )
-    path = Path(unquote(urlsplit(text).path) if "://" in text else text)
+    path = _path(text)
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; name a file in it")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"the folder {path.parent} does not exist; create it first")
     return lambda: FileSink(path)
+
+
+def _path(text: str) -> Path:
+    if "://" not in text:
+        return Path(text)
+    host, slash, path = text.partition("://")[2].partition("/")
+    if host not in ("", "localhost") or not slash:
+        raise ValueError(f"the sink {text!r} must be file:///path, with three slashes, or a path")
+    return Path("/" + unquote(path))
 
 
 class CallableSink:
@@ -126,7 +142,8 @@ class FileSink:
                 left = left[os.write(self._file, left) :]
                 self._torn = bool(left)
         except OSError as error:
-            return Written(failed=len(records), error=described(error))
+            missing = bytes(left).count(b"\n") - (len(left) > len(lines))
+            return Written(failed=missing, error=described(error))
         return Written()
 
     def close(self) -> None:
@@ -157,6 +174,8 @@ def _kafka(url: str, options: Mapping[str, Any]) -> Opener:
     topics = [unquote(one) for one in parts.path.strip("/").split(",") if one]
     query = parse_qs(parts.query)
     wanted = query.pop("client", [None])[-1]
+    if "@" in parts.netloc:  # the message must not repeat a password
+        raise ValueError("the sink's URL takes no user and password; set them in kafka_options")
     if not brokers or len(topics) > 2 or query or "/" in parts.path.strip("/"):
         raise ValueError(
             f"the sink {url!r} must be kafka://host:port[,host:port][/topic[,topic of labels]]"
@@ -243,12 +262,26 @@ _TOO_LARGE: Final = frozenset(
 )
 
 
+class _Inline(ThreadPoolExecutor):
+    """Looks up names in the thread of the event loop: a process that ends starts no thread."""
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
+        """Call the function at once."""
+        future: Future[Any] = Future()
+        try:
+            future.set_result(function(*args, **options))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
 class AiokafkaSink:
     """Kafka by aiokafka, on an event loop of the sending thread's own."""
 
     def __init__(self, target: KafkaTarget) -> None:
         self._target = target
         self._loop = asyncio.new_event_loop()
+        self._loop.set_default_executor(_Inline())
         self._producer: Any = None
 
     def write(self, records: Sequence[Record]) -> Written:
@@ -314,11 +347,12 @@ class KafkaPythonSink:
 
     def write(self, records: Sequence[Record]) -> Written:
         """Deliver records; waits for all brokers that must have them."""
-        written, sent = Written(), []
+        written, sent, until = Written(), [], time.monotonic() + ATTEMPT_SECONDS
+        known: dict[str, list[int] | Exception] = {}
         for record in records:
             topic = self._target.topic(record)
             try:
-                partitions = list(self._producer.partitions_for(topic))
+                partitions = self._partitions(topic, known)
                 place = _place(record.key, partitions, partitions)
                 future = self._producer.send(topic, record.value, record.key, partition=place)
             except Exception as error:
@@ -327,10 +361,22 @@ class KafkaPythonSink:
                 sent.append((record, future))
         for record, future in sent:
             try:
-                future.get(ATTEMPT_SECONDS)
+                future.get(max(0.0, until - time.monotonic()))
             except Exception as error:
                 written.add(record, error, permanent=type(error).__name__ in _TOO_LARGE)
         return written
+
+    def _partitions(self, topic: str, known: dict[str, list[int] | Exception]) -> list[int]:
+        """The partitions of a topic. If it is not there, that is waited for once a batch."""
+        if topic not in known:
+            try:
+                known[topic] = sorted(self._producer.partitions_for(topic))
+            except Exception as error:
+                known[topic] = error
+        found = known[topic]
+        if isinstance(found, Exception):
+            raise found
+        return found
 
     def close(self) -> None:
         """Close the connections."""
@@ -345,9 +391,10 @@ _CLIENTS: Final[Mapping[str, tuple[str, Callable[[KafkaTarget], Sink]]]] = {
 
 
 def described(error: BaseException) -> str:
-    """The name of an error, and what it says if it can say so."""
+    """The name of an error, and the beginning of what it says if it can say so."""
+    name = type(error).__name__
     try:
-        said = str(error)
+        said = str(error)[:_LONGEST_ERROR]
+        return f"{name}: {said}" if said else name
     except Exception:
-        said = ""
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+        return name
