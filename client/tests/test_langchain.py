@@ -96,6 +96,38 @@ def test_the_outermost_retriever_counts_and_the_inner_ranks_are_kept(
     assert searches(events) == [(1, "q", [("d-3", 4), ("d-2", 3), ("d-1", 2)])]
 
 
+def test_a_retriever_that_merges_others_has_no_ranks_from_one_of_them(
+    recorder: Recorder, events: list[dict[str, Any]]
+) -> None:
+    class Merging(BaseRetriever):
+        def _get_relevant_documents(
+            self, query: str, *, run_manager: CallbackManagerForRetrieverRun
+        ) -> list[Document]:
+            parts = (DOCUMENTS[:2], DOCUMENTS[2:])
+            config = {"callbacks": run_manager.get_child()}
+            return [one for part in parts for one in Static(documents=part).invoke(query, config)]
+
+    RunnableLambda(Merging().invoke).invoke("q", {"callbacks": [SearchHandler(recorder)]})
+    assert recorder.close()
+
+    assert searches(events) == [(1, "q", [(f"d-{n}", None) for n in range(4)])]
+
+
+def test_a_search_that_cannot_be_recorded_does_not_disturb_the_agent(
+    events: list[dict[str, Any]]
+) -> None:
+    recorder = Recorder(events.append)
+    retriever = Static(documents=[Document("T", id="d", metadata={"url": "\ud800"})])
+    chain = RunnableLambda(retriever.invoke) | RunnableLambda(lambda found: found[0].page_content)
+    bad = Static(documents=[Document("\ud800")])
+    handler = SearchHandler(recorder)
+
+    assert chain.invoke("q", {"callbacks": [handler]}) == "T"
+    assert bad.invoke("q", {"callbacks": [handler]})[0].page_content == "\ud800"
+    assert recorder.close()
+    assert (len(searches(events)), recorder.failed) == (1, 1)
+
+
 def test_a_turn_without_a_search_is_a_skip(
     recorder: Recorder, events: list[dict[str, Any]]
 ) -> None:
@@ -174,5 +206,5 @@ def test_errors_leave_nothing_behind(recorder: Recorder, events: list[dict[str, 
     retriever.invoke("q", {"callbacks": [handler]})
     assert recorder.close()
 
-    assert handler._runs == {}
+    assert handler.runs == {}
     assert searches(events) == [(1, "q", [])]

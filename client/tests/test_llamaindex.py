@@ -45,6 +45,17 @@ class Nested(Static):
         return Static().retrieve(query_bundle)[:1]
 
 
+class Returning(BaseRetriever):
+    """Returns what it is made with."""
+
+    def __init__(self, nodes: list[NodeWithScore]) -> None:
+        super().__init__()
+        self.nodes = nodes
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return self.nodes
+
+
 class Reranker(BaseNodePostprocessor):
     """Returns the nodes the other way round, and says so as LlamaIndex' own rerankers do."""
 
@@ -156,6 +167,41 @@ def test_a_react_agent_searches_in_two_iterations(
 
     assert searches(events) == [(1, "1.1", "a", ALL), (2, "2.1", "b", ALL)]
     assert events[-1]["answer"] == "Done."
+
+
+def test_the_model_of_a_query_engine_that_the_agent_uses_decides_nothing(
+    handler: SearchHandler, events: list[dict[str, Any]]
+) -> None:
+    engine = RetrieverQueryEngine.from_args(Static(), llm=MockLLM())
+    with handler.turn("c-1"):
+        MockLLM().complete("what first?")
+        engine.query("a")
+        engine.query("b")
+        MockLLM().complete("what next?")
+        engine.query("c")
+    assert handler.recorder.close()
+
+    assert [found[:3] for found in searches(events)] == [
+        (1, "1.1", "a"), (1, "1.2", "b"), (2, "2.1", "c"),
+    ]  # fmt: skip
+
+
+def test_a_search_that_cannot_be_recorded_is_not_reranked(events: list[dict[str, Any]]) -> None:
+    handler = SearchHandler(recorder=Recorder(events.append))
+    bad = [NodeWithScore(node=TextNode(id_="bad", text="\ud800"))]
+    root = get_dispatcher()
+    root.add_event_handler(handler)
+    try:
+        with handler.turn("c-1"):
+            Returning(bad).retrieve("q")
+            assert Reranker().postprocess_nodes(bad)
+            Static().retrieve("q")
+    finally:
+        root.event_handlers.remove(handler)
+    assert handler.recorder.close()
+
+    assert searches(events) == [(1, "1.2", "q", ALL)]
+    assert handler.recorder.failed == 1
 
 
 def test_an_answer_without_a_search_is_a_skip(

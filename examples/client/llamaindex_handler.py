@@ -5,10 +5,10 @@
     with handler.turn("c-1") as turn:
         turn.completed(str(await agent.run(question)))
 
-The program says what a turn is. A model call of the agent is a decision: the searches after it are
-the next iteration. Model calls inside a retriever, a reranker, or a query engine that the agent
-uses decide nothing. Of retrievers inside each other, the outermost counts. What a reranker returns
-replaces the latest search that found it, whose ranking becomes the one before reranking.
+The program says what a turn is. A model call of the agent is a decision: the next search begins an
+iteration. Model calls inside retrievers, rerankers and query engines that the agent uses decide
+nothing. Of retrievers inside each other the outermost counts. What a reranker returns replaces the
+latest search that found all of it, whose ranks are those before reranking.
 """
 
 from __future__ import annotations
@@ -20,13 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
-from llama_index.core.instrumentation.events import BaseEvent
-from llama_index.core.instrumentation.events.llm import LLMChatStartEvent, LLMCompletionStartEvent
-from llama_index.core.instrumentation.events.query import QueryEndEvent, QueryStartEvent
-from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
-from llama_index.core.instrumentation.events.retrieval import RetrievalEndEvent, RetrievalStartEvent
-from llama_index.core.instrumentation.events.span import SpanDropEvent
-from llama_index.core.schema import NodeWithScore
+from llama_index.core.instrumentation.events import BaseEvent, llm, query, rerank, retrieval, span
 from stream_metrics_client import Iteration, Recorder, Turn
 
 
@@ -34,24 +28,25 @@ from stream_metrics_client import Iteration, Recorder, Turn
 class _State:
     turn: Turn
     step: Iteration | None = None
-    decided: bool = True
-    level: int = 1_000  # how many query engines are around the model calls that decide
-    found: list[tuple[Iteration, Any, str, list[NodeWithScore]]] = field(default_factory=list)
+    decided: bool = True  # the next search begins an iteration
+    level: int | None = None  # how many query engines are around the model calls that decide
+    found: list[tuple[Any, ...]] = field(default_factory=list)
 
 
 _state: ContextVar[_State | None] = ContextVar("state", default=None)
 _open: ContextVar[tuple[tuple[str, str | None], ...]] = ContextVar("open", default=())
-_STARTS = {RetrievalStartEvent: "search", ReRankStartEvent: "rerank", QueryStartEvent: "query"}
+_STARTS: dict[type, str] = {
+    retrieval.RetrievalStartEvent: "search",
+    rerank.ReRankStartEvent: "rerank",
+    query.QueryStartEvent: "query",
+}
+_ENDS = (retrieval.RetrievalEndEvent, rerank.ReRankEndEvent, query.QueryEndEvent)
 
 
 class SearchHandler(BaseEventHandler):
     """Tells a recorder of each retriever's nodes."""
 
     recorder: Recorder
-
-    @classmethod
-    def class_name(cls) -> str:
-        return "SearchHandler"
 
     @contextmanager
     def turn(self, conversation_id: str) -> Iterator[Turn]:
@@ -60,42 +55,37 @@ class SearchHandler(BaseEventHandler):
         token = _state.set(state)
         try:
             yield state.turn
-            if state.step is None and state.level < 1_000:  # a model answered without a search
+            if state.step is None and state.level is not None:  # answered without a search
                 state.turn.iteration().gate("skip")
         finally:
             _state.reset(token)
 
-    def handle(self, event: BaseEvent, **kwargs: Any) -> None:
+    def handle(self, event: BaseEvent, **_: Any) -> None:
         """Note where in the turn an event is, and record what a search returned."""
         state, within = _state.get(), _open.get()
         kinds = [kind for kind, _ in within]
         if state is None:
             return
-        if type(event) in _STARTS:
-            _open.set((*within, (_STARTS[type(event)], event.span_id)))
-            if isinstance(event, RetrievalStartEvent) and "search" not in kinds and state.decided:
+        if kind := _STARTS.get(type(event)):
+            _open.set((*within, (kind, event.span_id)))
+            if kind == "search" and "search" not in kinds and state.decided:
                 state.step, state.decided = state.turn.iteration(), False
-        elif isinstance(event, RetrievalEndEvent | ReRankEndEvent | QueryEndEvent):
-            _open.set(within[:-1])
-            if isinstance(event, RetrievalEndEvent) and kinds.count("search") == 1:
-                self._search(state, event)
-            elif isinstance(event, ReRankEndEvent):
-                self._reranked(state, event)
-        elif isinstance(event, LLMChatStartEvent | LLMCompletionStartEvent):
-            if not {"search", "rerank"} & set(kinds) and kinds.count("query") <= state.level:
-                state.level, state.decided = kinds.count("query"), True
-        elif isinstance(event, SpanDropEvent):  # an exception: its end will not be reported
+        elif isinstance(event, span.SpanDropEvent):  # an exception: there will be no end
             _open.set(tuple(one for one in within if one[1] != event.span_id))
-
-    def _search(self, state: _State, event: RetrievalEndEvent) -> None:
-        query = getattr(event.str_or_query_bundle, "query_str", event.str_or_query_bundle)
-        if state.step is not None:
-            search_id = state.step.search(query, event.nodes).search_id
-            state.found.append((state.step, query, search_id, list(event.nodes)))
-
-    def _reranked(self, state: _State, event: ReRankEndEvent) -> None:
-        shown = {node.node_id for node in event.nodes}
-        for step, query, search_id, before in reversed(state.found):
-            if shown <= {node.node_id for node in before}:
-                step.search(query, event.nodes, before=before, search_id=search_id)
-                break
+        elif isinstance(event, llm.LLMChatStartEvent | llm.LLMCompletionStartEvent):
+            level = kinds.count("query")
+            decides = state.level is None or level <= state.level
+            if decides and "search" not in kinds and "rerank" not in kinds:
+                state.level, state.decided = level, True
+        elif isinstance(event, _ENDS):
+            _open.set(within[:-1])
+        if isinstance(event, retrieval.RetrievalEndEvent) and kinds.count("search") == 1:
+            asked = getattr(event.str_or_query_bundle, "query_str", event.str_or_query_bundle)
+            search_id = state.step.search(asked, event.nodes).search_id
+            state.found.append((state.step, asked, search_id, list(event.nodes)))
+        elif isinstance(event, rerank.ReRankEndEvent):
+            shown = {node.node_id for node in event.nodes}
+            for step, asked, search_id, before in reversed(state.found):
+                if search_id and shown <= {node.node_id for node in before}:
+                    step.search(asked, event.nodes, before=before, search_id=search_id)
+                    break
