@@ -143,17 +143,23 @@ test-unit: kernel ## Run the tests that need no server
 test-services: tools ## Run the tests on real servers, each process with servers of its own
 	@$(PYTEST) -m "service and not long" -n 2 --dist loadfile --durations 15
 
-test-all: kernel tools ## Run what `test` leaves out: longer properties, without the kernel, more cases on servers
+test-all: kernel tools test-client ## Run what `test` leaves out: longer properties, without the kernel, more cases on servers
 	@NEED_COMPILED=yes HYPOTHESIS_PROFILE=long $(PYTEST) -m "not service and (long or hypothesis)" -n auto --dist worksteal
 	@echo "without the kernel:"
 	@STREAM_METRICS_KERNEL=python $(PYTEST) -m "not service and not long" -n auto --dist worksteal --quiet $(PLAIN)
 	@$(PYTEST) -m "service and long" -n 2 --dist loadfile --durations 15
 
-# The frameworks have an environment of their own.
-.venv/client/.ready: client/tests/requirements.txt | $(READY)
-	@echo "installing LangChain, LlamaIndex and the Kafka clients"
+# The client as it is installed, beside the frameworks that its handlers are for.
+.venv/client/.ready: client/pyproject.toml client/README.md client/tests/requirements.txt $(shell find client/src -name '*.py') | $(READY)
+	@echo "installing LangChain, LlamaIndex, the Kafka clients and stream-metrics-client"
 	@$(BIN)/python -m venv .venv/client
-	@.venv/client/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@.venv/client/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+		-r client/tests/requirements.txt
+	@rm -rf .venv/client/wheels client/build
+	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+		--wheel-dir .venv/client/wheels ./client
+	@.venv/client/bin/python -m pip install --quiet --disable-pip-version-check --no-index --no-deps --force-reinstall \
+		.venv/client/wheels/*.whl
 	@touch $@
 
 test-client: .venv/client/.ready tools ## Test stream-metrics-client with real frameworks, and each Kafka client
