@@ -578,8 +578,12 @@ def test_an_error_that_cannot_be_written_is_counted() -> None:
         def __str__(self) -> str:
             return "x" * 10**6
 
+    class Named(Exception):
+        def __str__(self) -> str:
+            return "Named: as Kafka's clients write it"
+
     said = []
-    for error in (Mute(), Long()):
+    for error in (Mute(), Long(), Named()):
 
         def sink(_: dict[str, Any], error: Exception = error) -> None:
             raise error
@@ -589,7 +593,7 @@ def test_an_error_that_cannot_be_written_is_counted() -> None:
         assert recording.failed == 1
         said.append(recording.last_error)
 
-    assert said == ["Mute", "Long: " + "x" * 500]
+    assert said == ["Mute", "Long: " + "x" * 500, "Named: as Kafka's clients write it"]
 
 
 @pytest.mark.parametrize("timeout", [None, math.inf, math.nan, -1.0, 0])

@@ -395,6 +395,6 @@ def described(error: BaseException) -> str:
     name = type(error).__name__
     try:
         said = str(error)[:_LONGEST_ERROR]
-        return f"{name}: {said}" if said else name
+        return said if said.startswith(name) else f"{name}: {said}" if said else name
     except Exception:
         return name
