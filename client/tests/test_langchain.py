@@ -114,7 +114,7 @@ def test_a_retriever_that_merges_others_has_no_ranks_from_one_of_them(
 
 
 def test_a_search_that_cannot_be_recorded_does_not_disturb_the_agent(
-    events: list[dict[str, Any]]
+    events: list[dict[str, Any]],
 ) -> None:
     recorder = Recorder(events.append)
     retriever = Static(documents=[Document("T", id="d", metadata={"url": "\ud800"})])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -13,7 +14,6 @@ from stream_metrics_client.validation import refusal
 
 from stream_metrics.events import BadRecord, decode
 from stream_metrics.events import Limits as WorkerLimits
-from stream_metrics.events.schema import json_schema
 from tests.corpus import FIELDS, FULL, TOKENS, Field, cases
 from tests.helpers import examples
 from tests.unit.test_bad_input import TABLE, Row
@@ -21,13 +21,6 @@ from tests.unit.test_bad_input import TABLE, Row
 MILLISECONDS = 1_718_020_800_000
 
 
-def highest_turn() -> int:
-    """The highest turn number that this release of the worker takes."""
-    turn = json_schema()["$defs"]["Forget"]["properties"]["turn"]
-    return max(int(one.get("maximum", 0)) for one in (turn, *turn.get("anyOf", ())))
-
-
-LIMITS = Limits(turn=highest_turn())
 TIGHT = {
     "record_bytes": 2_000, "json_levels": 6, "searches_per_event": 1, "results_per_event": 2,
     "labels_per_event": 3, "relevant_per_event": 1, "ids_per_result": 2, "fields_per_result": 4,
@@ -37,7 +30,7 @@ TIGHT = {
 
 def verdicts(
     value: bytes,
-    limits: Limits = LIMITS,
+    limits: Limits = Limits(),  # noqa: B008
     worker_limits: WorkerLimits = WorkerLimits(),  # noqa: B008
     **record: Any,
 ) -> tuple[tuple[str, str] | None, tuple[str, str] | None]:
@@ -117,7 +110,7 @@ def test_several_mistakes_in_one_event_get_the_words_of_the_worker(
     """Of several mistakes both name the same one, under the default limits and under others."""
     ours, theirs = verdicts(
         value,
-        Limits(**TIGHT, turn=LIMITS.turn) if tight else LIMITS,
+        Limits(**TIGHT) if tight else Limits(),
         WorkerLimits(**TIGHT) if tight else WorkerLimits(),
         key=key,
         require_key=require_key,
@@ -136,8 +129,6 @@ def test_no_bytes_are_accepted_by_one_of_the_two_only(value: bytes | str) -> Non
 
 def test_the_limits_of_the_client_are_the_defaults_of_the_worker() -> None:
     """The client's default limits on one event are those that a worker has without settings."""
-    worker, client = WorkerLimits(), Limits()
+    worker = WorkerLimits()
 
-    assert {name: getattr(client, name) for name in TIGHT} == {
-        name: getattr(worker, name) for name in TIGHT
-    }
+    assert asdict(Limits()) == {name: getattr(worker, name) for name in TIGHT}

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 _INT: Final = 2**31 - 1
+_TURN_NUMBER: Final = 2**53 - 1
 
 
 @dataclass(frozen=True)
 class Limits:
     """The worker's bounds on one event; the defaults are the worker's defaults.
 
-    `turn` is the highest turn number. `url_bytes` counts UTF-8, the other sizes count entries.
+    `url_bytes` counts UTF-8, and `record_bytes` JSON in UTF-8; the others count entries.
     """
 
     record_bytes: int = 8 * 1024 * 1024
@@ -26,7 +27,6 @@ class Limits:
     fields_per_result: int = 64
     values_per_list: int = 64
     url_bytes: int = 8_192
-    turn: int = 2**53 - 1
 
 
 DEFAULT_LIMITS: Final = Limits()
@@ -70,15 +70,14 @@ class _Text(_Kind):
 
 
 class _Integer(_Kind):
-    def __init__(self, low: int, high: int | None, *, null: bool = False) -> None:
+    def __init__(self, low: int, high: int, *, null: bool = False) -> None:
         super().__init__("int", int, null=null)
         self.low, self.high = low, high
 
     def inside(self, value: Any, place: str, limits: Limits) -> str | None:
-        high = limits.turn if self.high is None else self.high
         if value < self.low:
             return f"Expected `int` >= {self.low}{_at(place)}"
-        return f"Expected `int` <= {high}{_at(place)}" if value > high else None
+        return f"Expected `int` <= {self.high}{_at(place)}" if value > self.high else None
 
 
 class _Number(_Kind):
@@ -163,7 +162,7 @@ _DOC_ID: Final = _Text(1, 256)
 _ANY_TEXT: Final = _Kind("str", str, null=True)
 _NUMBER: Final = _Number()
 _GAIN: Final = _Integer(0, 4, null=True)
-_TURN: Final = _Integer(1, None)
+_TURN: Final = _Integer(1, _TURN_NUMBER)
 _SCALARS: Final = (bool, int, float, str)
 
 _RESULT: Final = _Struct(
@@ -233,7 +232,7 @@ EVENTS: Final = {
             "dimensions": _map_of(_ANY_TEXT),
         },
     ),
-    "forget": _Struct(_ENVELOPE, {"turn": _Integer(1, None, null=True)}),
+    "forget": _Struct(_ENVELOPE, {"turn": _Integer(1, _TURN_NUMBER, null=True)}),
 }
 
 
