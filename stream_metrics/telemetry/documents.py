@@ -176,14 +176,27 @@ def named(span: Span, attributes: Iterable[str], *, strict: bool = False) -> Nam
         return Named(None)
     first = found[0]
     for other in found[1:]:
-        if len(other) == len(first):
-            first = [mine.filled(its) for mine, its in zip(first, other, strict=True)]
-        elif any(document.id is None for document in first) and all(its.id for its in other):
-            return Named(None, ("truncated", "its attributes name different numbers of documents"))
-    if cut and any(document.id is None for document in first):
+        if len(other) != len(first):
+            message = "its attributes name different numbers of documents"
+            return Named(None, ("truncated", message))
+        pairs = [*zip(first, other, strict=True)]
+        if any(same(mine, its) is False for mine, its in pairs):
+            return Named(None, ("truncated", "its attributes name different documents"))
+        first = [mine.filled(its) for mine, its in pairs]
+    if cut and _names_ids(span, cut) and any(document.id is None for document in first):
         message = f"the attribute {cut} was cut off, and no other has the ids"
         return Named(tuple(first), ("truncated", message))
     return Named(tuple(first))
+
+
+def _names_ids(span: Span, prefix: str) -> bool:
+    """Whether what is left of an attribute that was cut off shows that documents had ids."""
+    value = span.value(prefix)
+    if value is not None:
+        return True
+    return any(
+        name.startswith(prefix + ".") and name.endswith((".id", "_id")) for name in span.attributes
+    )
 
 
 def in_value(value: Any, strict: bool = False) -> Found:
@@ -192,6 +205,20 @@ def in_value(value: Any, strict: bool = False) -> Found:
         return _find(value, strict, 0)
     except RecursionError:
         return None
+
+
+def says_failed(value: Any) -> bool:
+    """Whether a tool's message says that the call failed.
+
+    >>> says_failed('{"type": "tool", "data": {"content": "no such index", "status": "error"}}')
+    True
+    """
+    value = parsed(value) if isinstance(value, str) and value.startswith("{") else value
+    for name in ("output", "kwargs", "data"):
+        if isinstance(value, dict) and isinstance(value.get(name), dict):
+            value = value[name]
+    is_message = isinstance(value, dict) and not {"content", "tool_call_id"}.isdisjoint(value)
+    return is_message and (value.get("status") == "error" or value.get("isError") is True)
 
 
 def in_flattened(span: Span, prefix: str) -> Found:
@@ -234,12 +261,12 @@ def _find(value: Any, strict: bool, depth: int) -> Found:
 
 def _in_text(value: str, strict: bool, depth: int) -> Found:
     value = value.strip()
-    if value and text(value) is None:
+    inner = parsed(value) if value.startswith(("[", "{", '"', "Document(")) else None
+    if inner is None and value and text(value) is None:
         return Problem.REDACTED
     if not value.startswith(("[", "{", '"', "Document(", "<")):
         return None
-    inner = parsed(value)
-    if inner is None and value.startswith(("[", "{")) and value != "{}":
+    if inner is None and value.startswith(("[", "{")):
         return Problem.CUT
     if inner is None:
         found = _represented(value)

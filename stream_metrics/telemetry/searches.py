@@ -17,13 +17,21 @@ from stream_metrics.telemetry.documents import (
     in_value,
     named,
     same,
+    says_failed,
 )
 from stream_metrics.telemetry.mapping import Mapping, Role
 from stream_metrics.telemetry.spans import Span, text
 from stream_metrics.telemetry.told import Told
 from stream_metrics.telemetry.tree import Tree
 
-_SEARCHING: Final = re.compile(r"(?<![a-z])search|Search|[Rr]etriev|(?<![a-z])lookup|knowledge")
+_SEARCHING: Final = re.compile(
+    r"(?<![a-z])search|Search|[Rr]etriev|(?<![a-z])look(s|ing)?[ _]?up|[Kk]nowledge"
+    r"|(?<![a-z])(kb|rag|faq|wiki(pedia)?|handbook|docs|documents|documentation|passages|corpus"
+    r"|articles|tavily|duckduckgo)(?![a-z])"
+)
+_DATABASE: Final = re.compile(
+    r"(chroma|lancedb|marqo|milvus|pinecone|qdrant|weaviate)\b.*(query|search|get|recommend|discover)"
+)
 _VECTORS: Final = ("db.vector.", "db.query.embeddings", "retrieval.", "gen_ai.retrieval.")
 _OUTPUTS: Final = (
     "output.value",
@@ -57,11 +65,12 @@ class Got:
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """A span that makes what its turn tells uncertain."""
+    """A span that makes what its turn tells uncertain; ``around`` also the turns inside of it."""
 
     span: Span
     reason: Any
     message: str
+    around: bool = False
 
 
 def searches(tree: Tree, mapping: Mapping, told: Told) -> tuple[list[Got], list[Doubt], set[str]]:
@@ -97,14 +106,24 @@ def searches(tree: Tree, mapping: Mapping, told: Told) -> tuple[list[Got], list[
 def _named(span: Span, tree: Tree) -> Named:
     row = tree.rows[span.span_id]
     found = named(span, row.documents, strict=row.role is Role.TOOL)
-    if found.documents is None and row.role is Role.SEARCH and span.failed:
+    if not found.documents and _failed(span, row.documents):
         return Named(())  # it found nothing, and did not hide it
     return found
 
 
+def _failed(span: Span, names: Iterable[str]) -> bool:
+    """Whether the call came to nothing, by the span's status or by a tool's own message."""
+    return span.failed or any(says_failed(span.value(name)) for name in names)
+
+
 def _chosen(tree: Tree, spans: Sequence[Span], names: dict[str, Named]) -> set[str]:
     """The spans that are searches, the outermost among them and what is inside of these."""
-    models = tree.around(span.span_id for span in tree.of(Role.MODEL))
+    searching = tree.marked(span.span_id for span in tree.of(Role.SEARCH, Role.RERANKER))
+    models = tree.around(
+        span.span_id
+        for span in tree.of(Role.MODEL, Role.TURN)
+        if span.span_id not in searching or tree.role(span) is Role.TURN
+    )
     tools = {span.span_id for span in spans if tree.role(span) is Role.TOOL}
     names_some = {
         id
@@ -119,14 +138,14 @@ def _chosen(tree: Tree, spans: Sequence[Span], names: dict[str, Named]) -> set[s
     for span in spans:
         id, one = span.span_id, names[span.span_id]
         if id in tools:
-            empty = one.documents == () and (span.name in calls or _SEARCHING.search(span.name))
+            empty = one.documents == () and (
+                span.name in calls or id in inside or _is_search_tool(span)
+            )
             if (one.documents or empty or (_cut(one) and span.name in calls)) and not (
                 id in models and id in inside
             ):
                 chosen.add(id)
-        elif id in names_some and (
-            one.documents or _cut(one) or id not in inside or not span.failed
-        ):
+        elif id in names_some:
             chosen.add(id)
     return chosen
 
@@ -170,21 +189,28 @@ def _without_documents(
 
 
 def _is_search_tool(span: Span) -> bool:
+    """Whether the tool's name or description says that it searches."""
     name = span.text("gen_ai.tool.name", "tool.name", "traceloop.entity.name") or span.name
-    return _SEARCHING.search(name) is not None
+    about = span.text("gen_ai.tool.description", "tool.description") or ""
+    return _SEARCHING.search(name) is not None or _SEARCHING.search(about.lower()) is not None
 
 
 def _unrecognised(tree: Tree, covered: dict[str, str], inner: set[str]) -> Iterable[Doubt]:
     """Spans that look like searches, which no row takes for one."""
     for span in tree.ordered:
         id = span.span_id
+        if tree.unsure(span) and id not in covered:
+            message = f"{span.name!r} lost attributes, and with them maybe what it is"
+            yield Doubt(span, "truncated", message, around=True)
+            continue
         if tree.role(span) not in _UNKNOWN or id in covered or id in inner:
             continue
         if id in tree.ignored or span.failed:
             continue
-        vectors = any(name.startswith(_VECTORS) for name in span.attributes)
-        if tree.role(span) is not None:
-            vectors = False
+        vectors = tree.role(span) is None and (
+            _DATABASE.match(span.name) is not None
+            or any(name.startswith(_VECTORS) for name in span.attributes)
+        )
         if vectors or (_SEARCHING.search(span.name) and held(span)):
             yield Doubt(
                 span,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import msgspec
@@ -64,14 +65,20 @@ class Span(msgspec.Struct, frozen=True):
 def text(value: Any) -> str | None:
     """A text, or a whole number as one; an empty or redacted text says nothing.
 
-    >>> text("a"), text(7), text(" "), text(True), text("__REDACTED__")
-    ('a', '7', None, None, None)
+    >>> text("a"), text(7), text(" "), text(True), text("__REDACTED__"), text("***")
+    ('a', '7', None, None, None, None)
     """
     if type(value) is int:
         return str(value)
-    if type(value) is not str or not value.strip() or value.strip().lower() in REDACTED:
+    if type(value) is not str or _SAYS_NOTHING.fullmatch(value.strip()):
         return None
     return value
 
 
-REDACTED: Final = frozenset({"__redacted__", "[redacted]", "<redacted>", "redacted"})
+# Nothing, only punctuation, or what filters write in the place of a text.
+_SAYS_NOTHING: Final = re.compile(
+    r"[\W_]*|x{3,}|redacted|masked"
+    r"|[\[<({*_]+[^\[\]<>]{0,40}(redact|mask|hidden|scrubb|anonymi|obfuscat|filtered|removed)"
+    r"[^\[\]<>]{0,60}[\])>}*_]+",
+    re.IGNORECASE,
+)

@@ -116,8 +116,15 @@ def _tell(tree: Tree, mapping: Mapping, options: Options, told: Told) -> None:
     unsure: dict[str, list[Doubt]] = {id: [] for id in (_MISSED, *turns)}
     for one in found:
         got[of_turn.get(one.span.span_id, _MISSED)].append(one)
+    wide = {doubt.span.span_id: doubt for doubt in doubts if doubt.around}
+    outer = tree.marked(wide)
+    inside = {id: outer[id] for id in turns if outer.get(id, id) != id}
+    told_inside = set(inside.values())
+    for id, around in inside.items():
+        unsure[id].append(wide[around])
     for doubt in doubts:
-        unsure[of_turn.get(doubt.span.span_id, _MISSED)].append(doubt)
+        if doubt.span.span_id not in told_inside:
+            unsure[of_turn.get(doubt.span.span_id, _MISSED)].append(doubt)
     for one in got[_MISSED]:
         told.refuse("outside_turn", one.span.span_id, "the search is outside of the trace's turns")
     for doubt in unsure[_MISSED]:
@@ -201,6 +208,7 @@ class _Rest:
         self._calls = tree.nearest(Role.TOOL, Role.SEARCH)
         self._steps = tree.nearest(Role.STEP)
         self._rerankers = rerankers(tree, covered)
+        self._searching = covered | tree.marked(self._rerankers).keys()
         self._aside = covered | tree.ignored | tree.around(one.span.span_id for one in found)
         self._members: dict[str, list[Span]] = {}
         for span in tree.ordered:
@@ -397,7 +405,9 @@ class _Rest:
         calls = [
             Call(span.start_ns, self._calls.get(span.span_id))
             for span in members
-            if self._tree.role(span) is Role.MODEL and span.start_ns <= last
+            if self._tree.role(span) is Role.MODEL
+            and span.span_id not in self._searching
+            and span.start_ns <= last
         ]
         if calls:
             return by_models(placed, calls, self._calls), False

@@ -11,12 +11,15 @@ import msgspec
 from stream_metrics.telemetry.mapping import Mapping, Role, Row
 from stream_metrics.telemetry.spans import NO_ID, Span
 
-_PRODUCTS: Final = (
+_KINDS: Final = (
     "openinference.span.kind",
-    "gen_ai.operation.name",
     "langfuse.observation.type",
     "mlflow.spanType",
     "langsmith.span.kind",
+)
+_PRODUCTS: Final = (
+    *_KINDS,
+    "gen_ai.operation.name",
     "gen_ai.span.kind",
     "traceloop.span.kind",
     "db.system.name",
@@ -58,7 +61,8 @@ class Tree:
 
     Of no two spans of ``spans`` the ids are equal. ``missing`` are the spans whose parent is not
     there, ``circular`` those that are inside of themselves, or of such. ``depth`` is how many spans
-    are inside of each other at most.
+    are inside of each other at most, ``ignored`` are those of other scopes, and what evaluators do
+    inside of themselves.
     """
 
     def __init__(self, spans: Sequence[Span], mapping: Mapping, scopes: frozenset[str]) -> None:
@@ -84,16 +88,32 @@ class Tree:
         self.circular = [span for span in self.by_id.values() if span.span_id not in reached]
         self.rows: dict[str, Row] = {}
         self.ignored: set[str] = set()
+        judged: set[str] = set()
         for span in self.ordered:
+            row = mapping.row(span)
             if scopes and span.scope not in scopes:
                 self.ignored.add(span.span_id)
-            elif (row := mapping.row(span)) is not None:
+            elif span.parent_id in judged:
+                judged.add(span.span_id)
+                self.ignored.add(span.span_id)
+            elif row is not None:
                 self.rows[span.span_id] = row
+                if row.role is Role.EVALUATOR:
+                    judged.add(span.span_id)
 
     def role(self, span: Span) -> Role | None:
         """What the span is; None where no row knows it."""
         row = self.rows.get(span.span_id)
         return row.role if row else None
+
+    def unsure(self, span: Span) -> bool:
+        """Whether the attributes that were dropped may have said what the span is."""
+        return (
+            span.dropped_attributes > 0
+            and span.span_id not in self.ignored
+            and self.role(span) in (None, Role.OTHER)
+            and not any(name in span.attributes for name in _KINDS)
+        )
 
     def of(self, *roles: Role) -> list[Span]:
         """The spans with one of these roles, from the outside inwards."""

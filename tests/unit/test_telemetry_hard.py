@@ -1,0 +1,186 @@
+"""Traces that look right at first sight: each comes out right, or is refused with its reason."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.telemetry import agent, model, of_kind, search, searched, span, told, tool
+
+
+def documents(letters: str, **others: Any) -> str:
+    """A tool's result."""
+    return json.dumps([{"id": letter, "content": f"text {letter}"} | others for letter in letters])
+
+
+# What evaluators, and models inside of searches, are to a turn.
+
+
+def test_what_an_evaluator_does_inside_of_itself_is_nothing_of_the_agent() -> None:
+    """Its model call separates no searches, its own searches and agents are none of a turn."""
+    judge = of_kind("EVALUATOR", "judge", "agent", 3, 6)
+    spans = (
+        agent(),
+        model("m", "agent", 0),
+        search("s1", "agent", 1, found="a"),
+        judge,
+        model("verdict", "judge", 4),
+        search("evidence", "judge", 5, found="z"),
+        agent("inner", 3, 6, parent="judge"),
+        search("s2", "agent", 7, found="b"),
+    )
+
+    assert searched(told(*spans)) == [(1, "a"), (1, "b")]
+    assert told(judge, agent("inner", 3, 6, parent="judge"), model("m", "inner", 4)).turns == ()
+
+
+def test_a_model_call_inside_of_a_search_decides_no_iteration() -> None:
+    """Time does, and that is told, where all model calls rewrite queries or rerank."""
+    one = told(
+        agent(),
+        search("s1", "agent", 1, 5, found="a"),
+        model("rewrite", "s1", 2),
+        search("s2", "agent", 6, 9, found="b"),
+        model("rewrite again", "s2", 7),
+    )
+
+    assert searched(one) == [(1, "a"), (2, "b")]
+    assert one.turns[0].iterations_inferred
+
+
+# Spans that were cut.
+
+
+@pytest.mark.parametrize("kind", ["LLM", "RETRIEVER", "AGENT", "RERANKER"])
+def test_a_span_that_lost_its_kind_makes_its_turn_truncated(kind: str) -> None:
+    """SDKs drop the oldest attributes, and the kind is the first that instrumentations set."""
+    lost = of_kind(kind, "lost", "agent", 3, dropped_attributes=1)
+    lost.attributes.pop("openinference.span.kind")
+    one = told(agent(), search("s1", "agent", 1), lost, search("s2", "agent", 5))
+
+    assert (one.turns, one.refused) == ((), {"truncated": 1})
+
+
+def test_turns_inside_of_a_span_that_lost_its_kind_are_refused_too() -> None:
+    """It may have been the agent of which they are parts."""
+    lost = span("lost", end=100, dropped_attributes=9)
+    one = told(
+        lost,
+        agent("a1", 1, 9, parent="lost"),
+        search("s1", "a1", 2),
+        agent("a2", 11, 19, parent="lost"),
+        search("s2", "a2", 12),
+    )
+
+    assert (one.turns, one.refused) == ((), {"truncated": 2})
+
+
+def test_attributes_that_disagree_on_what_was_found_are_refused() -> None:
+    """One of them was cut, or tells of something else."""
+    for output in ('[{"id": "a"}, {"id": "b"}]', '[{"id": "b"}]'):
+        one = told(search("s", "", 1, found="a", attributes={"output.value": output}))
+
+        assert (one.turns, one.refused) == ((), {"truncated": 1})
+
+
+def test_texts_suffice_where_what_was_cut_had_no_ids() -> None:
+    """The output is whole, and its texts tell its documents apart."""
+    attributes = {
+        "retrieval.documents.1.document.content": "y",
+        "output.value": '{"documents": [{"page_content": "x"}, {"page_content": "y"}]}',
+    }
+    one = told(of_kind("RETRIEVER", "s", attributes=attributes, dropped_attributes=2))
+
+    assert [len(found.results) for found in one.turns[0].searches] == [2]
+
+
+# Calls that failed.
+
+
+def test_of_a_tool_that_failed_the_agent_got_nothing() -> None:
+    """Not even what a search inside of it had found before."""
+    said = {"type": "tool", "data": {"content": "timeout", "status": "error", "tool_call_id": "1"}}
+    for failed in (
+        of_kind("TOOL", "t", "agent", 1, 9, failed=True),
+        tool("t", "agent", 1, 9, output=json.dumps(said)),
+    ):
+        one = told(agent(), failed, search("s", "t", 2, found="abc"))
+
+        assert searched(one) == [(1, "")]
+
+
+def test_of_a_search_that_failed_the_agent_got_nothing() -> None:
+    """As of a retriever that compresses what another found."""
+    outer = of_kind("RETRIEVER", "outer", "agent", 1, 9, failed=True)
+
+    assert searched(told(agent(), outer, search("s", "outer", 2, found="abc"))) == [(1, "")]
+
+
+def test_an_agent_that_failed_as_a_tool_had_its_own_searches() -> None:
+    """It is an agent by its model calls, or by a turn inside of it."""
+    failed = of_kind("TOOL", "helper", "agent", 1, 9, failed=True)
+    inner = search("s", "helper", 4, found="a")
+
+    assert searched(told(agent(), failed, model("m", "helper", 2), inner)) == [(1, "a")]
+    assert searched(told(agent(), failed, agent("sub", 1, 9, parent="helper"), inner)) == [(1, "a")]
+
+
+# Tools.
+
+
+def test_a_tool_is_a_search_though_its_retriever_asks_a_model() -> None:
+    """A model call beside the search makes it an agent, one inside of the search does not."""
+    one = told(
+        agent(),
+        tool("lookup", "agent", 1, 9, output=documents("a")),
+        search("s", "lookup", 2, 8, found="abc"),
+        model("compress", "s", 3),
+    )
+
+    assert searched(one) == [(1, "a")]
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"tool.name": "handbook"},
+        {"tool.name": "ask_kb"},
+        {"tool.name": "policies", "tool.description": "Search the company's policies."},
+    ],
+)
+def test_a_tool_for_searching_whose_result_is_a_text_is_refused(attributes: dict[str, str]) -> None:
+    """Its name or its description says that its result was found."""
+    call = of_kind("TOOL", "t", "agent", 3, attributes=attributes | {"output.value": "some text"})
+    one = told(agent(), model("m", "agent", 1), call)
+
+    assert (one.turns, one.refused) == ((), {"unrecognised": 1})
+
+
+@pytest.mark.parametrize("name", ["chroma.query", "qdrant.search", "milvus.hybrid_search"])
+def test_a_query_of_a_vector_database_outside_of_searches_is_refused(name: str) -> None:
+    """The agent searched, and no span tells what it got; writing to one is no search."""
+    database = span("q", "agent", 3, name=name, scope="opentelemetry.instrumentation.chromadb")
+    one = told(agent(), model("m", "agent", 1), database)
+    write = span("q", "agent", 3, name="chroma.add")
+
+    assert (one.turns, one.refused) == ((), {"unrecognised": 1})
+    assert told(agent(), model("m", "agent", 1), write).turns[0].skipped
+
+
+# Texts that say nothing.
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["*****", "<fully masked due to failed mask function>", "[REDACTED]", "…", "XXXXX", "[masked]"],
+)
+def test_a_text_that_a_filter_wrote_is_none(text: str) -> None:
+    """All documents would be one."""
+    attributes = {
+        f"retrieval.documents.{at}.document.content": one for at, one in enumerate(["a b c", text])
+    }
+    one = told(of_kind("RETRIEVER", "s", attributes=attributes))
+
+    assert (one.turns, one.refused) == ((), {"no_identity": 1})
