@@ -25,6 +25,9 @@ Reason = Literal[
     "outside_turn",
     "turn_conflict",
     "too_large",
+    "no_room",
+    "no_key",
+    "unreadable",
 ]
 
 HELP: Final[dict[Reason, str]] = {
@@ -43,6 +46,10 @@ HELP: Final[dict[Reason, str]] = {
     "turn_conflict": "correct the sender: two turns of a conversation begin in one microsecond",
     "too_large": "end traces and turns earlier, or raise `otlp.max_spans` or "
     "`otlp.max_trace_bytes`",
+    "no_room": "raise `bridge.open_traces` or `bridge.open_bytes`, or end traces earlier",
+    "no_key": "set `partition_traces_by_id: true` in the Collector's Kafka exporter, or start "
+    "the bridge with --rekey",
+    "unreadable": "correct whatever writes to the topic of traces",
 }
 """What would help against each reason."""
 

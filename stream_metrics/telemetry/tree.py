@@ -28,15 +28,19 @@ _PRODUCTS: Final = (
 
 
 def unrepeated(spans: Iterable[Span]) -> list[Span]:
-    """Of spans with the same id the one that ended last, or of these one by its content."""
+    """Of spans with the same id the one that is preferred."""
     found: dict[str, Span] = {}
     for span in spans:
         held = found.get(span.span_id)
-        if held is None or (
-            span != held and (span.end_ns, _digest(span)) > (held.end_ns, _digest(held))
-        ):
-            found[span.span_id] = span
+        found[span.span_id] = span if held is None else preferred(held, span)
     return list(found.values())
+
+
+def preferred(held: Span, span: Span) -> Span:
+    """Of two spans with the same id the one that ended last, or else one by its content."""
+    if span != held and (span.end_ns, _digest(span)) > (held.end_ns, _digest(held)):
+        return span
+    return held
 
 
 def _digest(span: Span) -> bytes:

@@ -1,0 +1,294 @@
+"""What is told of a log depends on the log alone: not on crashes, batches, clocks or arrival."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import msgspec
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from stream_metrics.telemetry import Options, Span, events, tell
+from stream_metrics.telemetry import assembly as module
+from stream_metrics.telemetry.assembly import Assembly, Bounds, Closed, Place
+from tests.helpers import examples
+from tests.telemetry import MAPPING, agent, model, search
+
+SETTLE, LONGEST = 10, 60
+DECODE = msgspec.msgpack.Decoder(Span).decode
+TRACES = ("a", "b", "c", "d", "e", "f")
+
+
+class Logged(NamedTuple):
+    """A record: its time, its spans, and whether it cannot be used."""
+
+    time_ms: int
+    spans: tuple[Span, ...]
+    is_bad: bool = False
+
+    @property
+    def trace_ids(self) -> list[str]:
+        """The traces that it has spans of."""
+        return [span.trace_id for span in self.spans]
+
+
+Log = list[Logged]
+Told = tuple[str, int, tuple[Span, ...], str | None]
+"""A trace: its id, the offset of its first record, its spans, and why it is refused."""
+
+
+def spans_of_trace(trace: str) -> list[Span]:
+    """Spans as they may come: a turn, what is inside of it, and further versions of some."""
+    of: dict[str, Any] = {"trace_id": trace}
+    return [
+        agent("1", **of),
+        agent("1", end=2000, **of),
+        model("2", "1", 0, **of),
+        search("3", "1", 5, found="ab", **of),
+        search("3", "2", 5, end=9, found="ac", **of),
+        model("4", "3", 7, **of),
+        search("5", "missing", 8, **of),
+        agent("6", start=3000, end=4000, **of),
+        agent("7", start=3000, end=-1_718_020_800_000, **of),
+        agent("7", start=3000, end=4000, **of),
+        search("", "1", 8, **of),
+    ]
+
+
+SPANS = {trace: spans_of_trace(trace) for trace in (*TRACES, "")}
+LIKELY = (0, 1, 1, 2, 3, 7, 8, 8, 9, 9, *range(11))
+ANY_SPANS = [SPANS[trace][at] for trace in TRACES for at in LIKELY] + SPANS[""][:1]
+
+
+@st.composite
+def logs(draw: st.DrawFn, in_order: bool = True) -> Log:
+    """Any log; with ``in_order`` no record is older than the one before."""
+    log, now = [], 1_000
+    for _ in range(draw(st.integers(0, 40))):
+        steps = st.sampled_from([0, 0, 1, 3, 9, 10, 11, 30, 59, 60, 61, 200])
+        now += draw(steps) * (1 if in_order else draw(st.sampled_from([1, 1, 1, -1])))
+        found = draw(st.lists(st.sampled_from(ANY_SPANS), max_size=3))
+        log.append(Logged(now, tuple(found), draw(st.integers(0, 19)) == 0))
+    return log
+
+
+BOUNDS = st.builds(
+    Bounds,
+    settle_ms=st.just(SETTLE),
+    trace_max_ms=st.just(LONGEST),
+    traces=st.sampled_from([1, 2, 3, 100]),
+    held_bytes=st.sampled_from([1_500, 4_000, 1 << 30]),
+    trace_spans=st.sampled_from([2, 100]),
+)
+
+
+def plain(closed: Sequence[Closed]) -> list[Told]:
+    """What matters of closed traces."""
+    found: list[Told] = []
+    for one in closed:
+        spans = tuple(sorted(map(DECODE, one.held), key=lambda s: (s.span_id, s.end_ns)))
+        found.append((one.trace_id, one.offset, spans, one.reason))
+    return found
+
+
+def take(assembly: Assembly, offset: int, record: Logged) -> list[Told]:
+    """Hand over a record."""
+    if record.is_bad:
+        of = record.trace_ids
+        return plain(assembly.refuse(offset, record.time_ms, of, "unreadable", "it is damaged"))
+    return plain(assembly.read(offset, record.time_ms, record.spans))
+
+
+def uninterrupted(log: Log, bounds: Bounds) -> list[Told]:
+    """What one pass tells."""
+    assembly = Assembly(bounds)
+    told = [one for offset, record in enumerate(log) for one in take(assembly, offset, record)]
+    return told + plain(assembly.finish())
+
+
+def all_of(told: list[Told]) -> list[str]:
+    """All that was told, once each, in one order."""
+    return sorted({repr(one) for one in told})
+
+
+def begin_again(log: Log, bounds: Bounds, place: Place) -> Assembly:
+    """Whoever reads on from there, having lost all else: as ``bridge`` starts."""
+    assembly = Assembly(bounds, place)
+    since = place.time_ms - bounds.trace_max_ms
+    first = next((at for at, record in enumerate(log) if record.time_ms >= since), place.offset)
+    for record in log[first : place.offset]:
+        assembly.note(record.time_ms, record.trace_ids)
+    return assembly
+
+
+@dataclass
+class Naive:
+    """The rules once more, with nothing but lists, for comparison.
+
+    ``records`` are those of a trace since it was last forgotten; ``open`` those of open traces, by
+    when they began.
+    """
+
+    bounds: Bounds
+    known: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    open: dict[str, list[tuple[int, int, list[Span]]]] = field(default_factory=dict)
+    told: list[Told] = field(default_factory=list)
+    late: int = 0
+
+    def kept(self, trace: str) -> list[Span]:
+        """Its spans, of each id the preferred one."""
+        spans = [span for _, _, found in self.open[trace] for span in found]
+        return list({s.span_id: s for s in sorted(spans, key=lambda s: s.end_ns)}.values())
+
+    def deadline(self, trace: str) -> int:
+        """When it is closed."""
+        times = [time for _, time, _ in self.open[trace]]
+        kept = self.kept(trace)
+        ids, roots = {span.span_id for span in kept}, [s for s in kept if not s.parent_id]
+        whole = all(not s.parent_id or s.parent_id in ids for s in kept)
+        settled = max(times) + self.bounds.settle_ms
+        longest = times[0] + self.bounds.trace_max_ms
+        return (
+            min(settled, longest) if whole and roots and all(r.end_ns for r in roots) else longest
+        )
+
+    def close(self, trace: str, reason: str | None = None) -> None:
+        """Tell it."""
+        spans = (
+            () if reason else tuple(sorted(self.kept(trace), key=lambda s: (s.span_id, s.end_ns)))
+        )
+        self.told.append((trace, self.open.pop(trace)[0][0], spans, reason))
+
+    def read(self, offset: int, record: Logged) -> None:
+        """Take a record."""
+        due = sorted((self.deadline(t), at, t) for at, t in enumerate(self.open))
+        for deadline, _, trace in due:
+            if deadline <= record.time_ms:
+                self.close(trace)
+        for trace, seen in list(self.known.items()):
+            if max(time for _, time in seen) <= record.time_ms - self.bounds.trace_max_ms:
+                del self.known[trace]
+        if not record.is_bad:
+            for span in record.spans:
+                if not span.trace_id:
+                    self.told.append((span.trace_id, offset, (span,), None))
+        for trace in dict.fromkeys(record.trace_ids):
+            if not trace:
+                continue
+            found = [s for s in record.spans if s.trace_id == trace]
+            if trace not in self.known:
+                self.open[trace] = []
+            self.known[trace] = [*self.known.pop(trace, []), (offset, record.time_ms)]
+            if trace not in self.open:
+                self.late += 0 if record.is_bad else len(found)
+                continue
+            self.open[trace].append((offset, record.time_ms, found))
+            if record.is_bad:
+                self.close(trace, "unreadable")
+            elif any(not span.span_id for span in found):
+                self.close(trace, "bad_id")
+            elif len(self.kept(trace)) > self.bounds.trace_spans:
+                self.close(trace, "too_large")
+        while len(self.known) > module.KNOWN_TRACES * self.bounds.traces:
+            trace = next(iter(self.known))
+            del self.known[trace]
+            if trace in self.open:
+                self.close(trace, "no_room")
+        while len(self.open) > self.bounds.traces or self.size() > self.bounds.held_bytes:
+            self.close(next(iter(self.open)), "no_room")
+
+    def size(self) -> int:
+        """What is held."""
+        encode = msgspec.msgpack.encode
+        kept = [span for trace in self.open for span in self.kept(trace)]
+        return sum(len(encode(span)) + module.SPAN_BYTES for span in kept)
+
+
+@example([Logged(1_000, (SPANS["a"][at],)) for at in (8, 9)] + [Logged(1_020, ())], Bounds(10, 60))
+@settings(max_examples=examples(200))
+@given(logs(in_order=False), BOUNDS)
+def test_the_rules_are_those_of_the_naive_account(log: Log, bounds: Bounds) -> None:
+    """Heaps, counters and what is kept by span id change nothing, also for times in disorder."""
+    naive = Naive(bounds)
+    assembly = Assembly(bounds)
+    told: list[Told] = []
+    for offset, record in enumerate(log):
+        naive.read(offset, record)
+        told += take(assembly, offset, record)
+        assert (assembly.open_traces, assembly.held_bytes) == (len(naive.open), naive.size())
+
+    assert told == naive.told
+    assert assembly.late == naive.late
+
+
+@settings(max_examples=examples(300))
+@given(logs(), BOUNDS)
+def test_a_crash_at_any_record_changes_nothing_that_is_told(log: Log, bounds: Bounds) -> None:
+    """Whoever begins at any commit tells the same traces, with the same spans."""
+    expected = all_of(uninterrupted(log, bounds))
+    first = Assembly(bounds)
+    told: list[Told] = []
+    for crash, record in enumerate(log):
+        told += take(first, crash, record)
+        place = first.commit(crash + 1)
+        second = begin_again(log, bounds, place)
+        again = [one for at in range(place.offset, len(log)) for one in take(second, at, log[at])]
+        assert all_of([*told, *again, *plain(second.finish())]) == expected
+
+
+@settings(max_examples=examples(300))
+@given(st.data(), BOUNDS)
+def test_crashes_and_clocks_change_nothing_that_is_told(
+    data: st.DataObject, bounds: Bounds
+) -> None:
+    """However many crashes, of whatever age the last commit is, and wherever the end of the
+    partition was reached, so that the clock told the time."""
+    in_order = data.draw(st.booleans())
+    log = data.draw(logs(in_order))
+    place = Place(0, log[0].time_ms if log else 0)
+    assembly = begin_again(log, bounds, place)
+    told: list[Told] = []
+    offset = 0
+    for crashes in range(data.draw(st.integers(0, 5)), -1, -1):
+        until = data.draw(st.integers(offset, len(log))) if crashes else len(log)
+        while offset < until:
+            told += take(assembly, offset, log[offset])
+            offset += 1
+            if in_order and offset < len(log) and data.draw(st.booleans()):
+                told += plain(assembly.pass_to(data.draw(st.integers(0, log[offset].time_ms))))
+            if data.draw(st.booleans()):
+                place = assembly.commit(offset)
+        if crashes:
+            assembly = begin_again(log, bounds, place)
+            offset = place.offset
+    told += plain(assembly.finish())
+
+    assert all_of(told) == all_of(uninterrupted(log, bounds))
+
+
+@given(st.data())
+def test_order_and_splitting_within_the_settle_time_change_nothing(data: st.DataObject) -> None:
+    """Nor do repeated spans: whole traces tell what their spans tell."""
+    wanted = data.draw(st.lists(st.sampled_from(TRACES), min_size=1, unique=True))
+    whole = {trace: [SPANS[trace][at] for at in (1, 2, 3, 5, 7)] for trace in wanted}
+    spans = [span for trace in wanted for span in whole[trace]]
+    spans += data.draw(st.lists(st.sampled_from(spans), max_size=6))
+    spans = data.draw(st.permutations(spans))
+    log, now, used = [], 1_000, 0
+    while used < len(spans):
+        size = data.draw(st.integers(1, 6))
+        log.append(Logged(now, tuple(spans[used : used + size])))
+        used, now = used + size, now + data.draw(st.integers(0, (SETTLE - 1) // len(spans) + 1))
+    late = log[-1].time_ms - log[0].time_ms
+    bounds = Bounds(settle_ms=max(SETTLE, late + 1), trace_max_ms=10_000)
+
+    told = uninterrupted([*log, Logged(now + 20_000, ())], bounds)
+
+    values = {
+        event.value for _, _, found, _ in told for event in events(tell(found, MAPPING, Options()))
+    }
+    assert values == {
+        event.value for trace in wanted for event in events(tell(whole[trace], MAPPING, Options()))
+    }
