@@ -38,7 +38,7 @@ COMPILED_SOURCES := compiled/setup.py compiled/pyproject.toml stream_metrics/ker
 PIN := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --no-config --quiet --custom-compile-command "make lock"
 
-.PHONY: help setup demo build test test-all test-fast test-unit test-services test-client check format stack bench bench-replay bounds peers profile services \
+.PHONY: help setup demo build test test-all test-fast test-unit test-services test-client check format stack collector agent bench bench-replay bounds peers profile services \
 	tools kernel dashboards panels docs docs-site lock clean campaign mutations fuzz drill calibration
 
 help: ## Show the targets
@@ -185,6 +185,18 @@ format: setup ## Format the code, and fix what the linter can fix
 stack: services ## Run the whole live system as local processes until Ctrl-C
 	@$(BIN)/python -m deploy.local stack
 
+collector: setup ## Build the OpenTelemetry Collector if it is missing; some minutes
+	@$(BIN)/python -m deploy.local install --traces
+
+# The agent has an environment of its own.
+.venv/agent/.ready: examples/langgraph/requirements.txt | $(RUNTIME)
+	@echo "installing what the agent needs (a minute)"
+	@$(BIN)/python -m venv .venv/agent
+	@.venv/agent/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+agent: .venv/agent/.ready ## Install the agent of examples/langgraph, in .venv/agent
+
 # What the project is measured against has an environment of its own.
 .venv/peers/.ready: benchmarks/peers/requirements.txt | $(READY)
 	@echo "installing what the benchmarks compare with (a minute)"
@@ -263,6 +275,7 @@ lock: setup ## Pin the newest versions that pyproject.toml allows, with hashes
 	@$(PIN) --upgrade --output-file docs/requirements.txt docs/requirements.in
 	@$(PIN) --upgrade --output-file benchmarks/peers/requirements.txt benchmarks/peers/requirements.in
 	@$(PIN) --upgrade --output-file client/tests/requirements.txt client/tests/requirements.in
+	@$(PIN) --upgrade --output-file examples/langgraph/requirements.txt examples/langgraph/requirements.in
 	@printf 'maturin\nmypy\nsetuptools\n' | $(PIN) --constraint constraints.txt \
 		--output-file deploy/docker/build-requirements.txt -
 

@@ -1,12 +1,17 @@
-"""The Collector's configuration, and the topic of traces that it writes to."""
+"""Real traffic for ``make stack``: an instrumented agent, a Collector, and the bridge behind it."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from deploy.local.install import Missing
+
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
 COLLECTOR_CONFIG: Final = REPOSITORY / "deploy" / "otel" / "collector.yaml"
+AGENT: Final = REPOSITORY / "examples" / "langgraph" / "agent.py"
 TRACES_TOPIC: Final = "otlp_spans"
 # The times are those of the broker; the Collector writes records of up to 10 MB.
 TRACES_TOPIC_CONFIG: Final = {
@@ -14,3 +19,22 @@ TRACES_TOPIC_CONFIG: Final = {
     "retention.ms": "86400000",
     "max.message.bytes": "10485760",
 }
+
+
+def agent_command() -> list[str]:
+    """The agent, in the environment of its own that ``make agent`` makes."""
+    python = Path(sys.prefix) / "agent" / "bin" / "python"
+    if not python.exists():
+        raise Missing("the agent's environment is missing; run: make agent")
+    return [str(python), "-u", str(AGENT)]
+
+
+def agent_environment(endpoint: str) -> Mapping[str, str]:
+    """What an agent's OpenTelemetry SDK is told, beside where to send its traces."""
+    return {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint,
+        "OTEL_SERVICE_NAME": "support",
+        "OTEL_RESOURCE_ATTRIBUTES": "service.version=2026.11",
+        "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT": "10000",
+        "OTEL_BSP_SCHEDULE_DELAY": "1000",
+    }

@@ -1,0 +1,171 @@
+"""A support agent on LangGraph that searches in a loop, traced by OpenInference.
+
+Retrieval is real; the model is a stand-in that follows rules, so that no service is needed. It
+sends its traces where ``OTEL_EXPORTER_OTLP_ENDPOINT`` says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import re
+import time
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from langchain.agents import create_agent
+from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.tools import BaseTool, create_retriever_tool
+from langchain_core.vectorstores import InMemoryVectorStore
+from langgraph.checkpoint.memory import InMemorySaver
+from openinference.instrumentation.langchain import LangChainInstrumentor
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+CORPUS = Path(__file__).with_name("corpus.json")
+DIMENSIONS = 512
+ROUNDS = 4  # searches of one answer, at most
+COMMON = re.compile(r"an?|and|are|at|be|by|can|do|for|from|how|i|in|is|it|my|of|on|or|the|to|what")
+
+
+def instrument() -> TracerProvider:
+    """Trace all of LangChain from now on; ``OTEL_…`` say where to, under which name and limits."""
+    provider = TracerProvider()
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    LangChainInstrumentor().instrument(tracer_provider=provider)
+    return provider
+
+
+class Words(Embeddings):
+    """A text's vector has a place for each word, by a hash: texts are close that share words."""
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return [self.embed_query(text) for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        vector = np.zeros(DIMENSIONS)
+        for word, times in Counter(words(text)).items():
+            vector[zlib.crc32(word.encode()) % DIMENSIONS] += np.log1p(times)
+        return list(vector / (np.linalg.norm(vector) or 1.0))
+
+
+class Rules(BaseChatModel):
+    """In place of a language model: searches until what it found has the words of the question."""
+
+    @property
+    def _llm_type(self) -> str:
+        return "rules"
+
+    def bind_tools(self, tools: Sequence[Any], **options: Any) -> Rules:
+        return self
+
+    def _generate(
+        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **options: Any
+    ) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=self._decide(messages))])
+
+    def _decide(self, messages: list[BaseMessage]) -> AIMessage:
+        last = max(at for at, one in enumerate(messages) if isinstance(one, HumanMessage))
+        question, since = str(messages[last].content), messages[last + 1 :]
+        if not question.endswith("?"):
+            return AIMessage("You are welcome.")
+        rounds = sum(isinstance(one, AIMessage) for one in since)
+        found = [
+            one for message in since if isinstance(message, ToolMessage) for one in message.artifact
+        ]
+        if rounds == 0:
+            tools = ["search_handbook"]
+            if {"again", "broken", "fail"} & set(words(question)):
+                tools.append("search_tickets")
+            return call(tools, question, rounds)
+        known = set(words(" ".join(one.page_content for one in found)))
+        missing = [word for word in words(question) if word not in known]
+        if rounds < ROUNDS and (missing or rounds < 2):
+            near = [word for one in found[-2:] for word in words(one.metadata["title"])]
+            tool = "search_tickets" if rounds == 3 else "search_handbook"
+            return call([tool], " ".join(dict.fromkeys(missing + near)), rounds)
+        return AIMessage(found[0].page_content if found else "I do not know.")
+
+
+def call(tools: Sequence[str], query: str, rounds: int) -> AIMessage:
+    """A decision to call these tools at once."""
+    calls = [
+        {"name": tool, "args": {"query": query}, "id": f"call-{rounds}-{number}"}
+        for number, tool in enumerate(tools)
+    ]
+    return AIMessage("", tool_calls=calls)
+
+
+def words(text: str) -> list[str]:
+    """The words that matter, without plural endings."""
+    found = re.findall(r"[a-z0-9]+", text.lower())
+    return [word.rstrip("s") for word in found if not COMMON.fullmatch(word)]
+
+
+def search_tool(
+    name: str, description: str, documents: Sequence[dict[str, str]], k: int
+) -> BaseTool:
+    """A tool that finds the ``k`` documents that are closest to a query."""
+    store = InMemoryVectorStore(Words())
+    store.add_documents([
+        Document(page_content=one["text"], metadata={"title": one["title"]}, id=one["id"])
+        for one in documents
+    ])  # fmt: skip
+    retriever = store.as_retriever(search_kwargs={"k": k})
+    return create_retriever_tool(
+        retriever, name, description, response_format="content_and_artifact"
+    )
+
+
+def conversations(questions: Sequence[str], seed: int) -> Iterator[tuple[str, list[str]]]:
+    """Conversations without end: an id, and what the user says in each turn."""
+    chosen = random.Random(seed)
+    run = f"{chosen.getrandbits(32):08x}" if seed else f"{time.time_ns() // 1_000_000:x}"
+    for number in count(1):
+        said = chosen.sample(questions, chosen.randint(1, 3))
+        if chosen.random() < 0.5:
+            said.append("Thank you, that helps.")
+        yield f"support-{run}-{number}", said
+
+
+def main() -> None:
+    """Hold conversations until told to stop."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pause", type=float, default=1.0, help="seconds between two turns")
+    parser.add_argument("--turns", type=int, help="end after so many turns")
+    parser.add_argument("--seed", type=int, default=0, help="0: other conversation ids each time")
+    chosen = parser.parse_args()
+    provider = instrument()
+    corpus = json.loads(CORPUS.read_text(encoding="utf-8"))
+    tools = [
+        search_tool("search_handbook", "Search the employee handbook.", corpus["handbook"], 4),
+        search_tool("search_tickets", "Search solved tickets.", corpus["tickets"], 3),
+    ]
+    held = conversations(corpus["questions"], chosen.seed)
+    turns = ((id, text, not at) for id, said in held for at, text in enumerate(said))
+    try:
+        for number, (id, text, first) in enumerate(turns, 1):
+            if first:  # each conversation has a memory of its own, which ends with it
+                agent = create_agent(Rules(), tools, name="support", checkpointer=InMemorySaver())
+            agent.invoke({"messages": [HumanMessage(text)]}, {"configurable": {"thread_id": id}})
+            print(f"{id}: {text}", flush=True)
+            if number == chosen.turns:
+                break
+            time.sleep(chosen.pause)
+    finally:
+        provider.shutdown()  # sends what is left
+
+
+if __name__ == "__main__":
+    main()
