@@ -1,0 +1,65 @@
+"""The guide on telemetry says what the parts that it names have and do."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from deploy.local.traces import (
+    AGENT,
+    COLLECTOR_CONFIG,
+    TRACES_TOPIC,
+    TRACES_TOPIC_CONFIG,
+    agent_environment,
+)
+from stream_metrics.telemetry import HELP
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "telemetry.md").read_text("utf-8")
+
+
+def blocks(language: str) -> list[list[str]]:
+    """The lines of each block of code."""
+    found = re.findall(rf"^```{language}\n(.*?)^```$", GUIDE, re.M | re.S)
+    return [[line for line in block.splitlines() if line] for block in found]
+
+
+def test_the_table_of_reasons_has_each_of_them_once() -> None:
+    """What a replay and the bridge print as a reason can be looked up."""
+    cells = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|.*\|.*\|$", GUIDE, re.M)
+    named = [name.strip("`") for cell in cells for name in cell.split(", ")]
+
+    assert sorted(name for name in named if name in HELP) == sorted(HELP)
+
+
+def test_the_lines_that_instrument_an_agent_are_those_of_the_example() -> None:
+    """They run whenever the example does."""
+    lines = {line.strip() for line in AGENT.read_text("utf-8").splitlines()}
+
+    assert set(blocks("python")[0]) <= lines
+
+
+def test_the_variables_of_an_agent_are_those_of_the_example() -> None:
+    """Whoever copies them tells the SDK what the stack tells it."""
+    exports = [line.removeprefix("export ") for block in blocks("sh") for line in block]
+    named = dict(line.split("=", 1) for line in exports if line.startswith("OTEL_"))
+
+    assert named == dict(agent_environment("http://localhost:4318"))
+
+
+def test_the_topic_of_traces_is_made_as_it_is_tested() -> None:
+    """Its name is the Collector's, and it has the configuration of the tests."""
+    [command] = [" ".join(block) for block in blocks("sh") if "kafka-topics.sh" in " ".join(block)]
+
+    assert f"--topic {TRACES_TOPIC} " in command
+    assert f"TRACES_TOPIC:-{TRACES_TOPIC}}}" in COLLECTOR_CONFIG.read_text("utf-8")
+    assert dict(re.findall(r"--config ([\w.]+)=(\S+)", command)) == TRACES_TOPIC_CONFIG
+
+
+def test_the_settings_of_the_exporter_that_it_explains_are_in_the_configuration() -> None:
+    """Each stands there as the guide writes it."""
+    text = COLLECTOR_CONFIG.read_text("utf-8")
+    rows = re.findall(r"^\| `((?:\w+\.)*)(\w+)(: [^`]+)?` \|", GUIDE, re.M)
+    explained = [(name, value) for _, name, value in rows if f"{name}:" in text]
+
+    assert len(explained) == 6
+    assert all(f"{name}{value or ':'}" in text for name, value in explained)
