@@ -43,6 +43,7 @@ class Problem(Enum):
 
     CUT = "cut off"
     REDACTED = "redacted"
+    SEVERAL = "several lists"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +159,7 @@ def named(span: Span, attributes: Iterable[str], *, strict: bool = False) -> Nam
         strict: Whether only what has the form of documents counts, as in a tool's result.
     """
     found: list[list[Document]] = []
-    cut = redacted = None
+    cut = redacted = several = None
     for name in attributes:
         value = span.value(name)
         one = in_value(value, strict) if value is not None else in_flattened(span, name)
@@ -166,6 +167,8 @@ def named(span: Span, attributes: Iterable[str], *, strict: bool = False) -> Nam
             cut = cut or name
         elif one is Problem.REDACTED:
             redacted = redacted or name
+        elif one is Problem.SEVERAL:
+            several = several or name
         elif isinstance(one, list):
             found.append(one)
     if not found:
@@ -173,6 +176,9 @@ def named(span: Span, attributes: Iterable[str], *, strict: bool = False) -> Nam
             return Named(None, ("truncated", f"the attribute {cut} was cut off"))
         if redacted:
             return Named(None, ("content_off", f"the attribute {redacted} is redacted"))
+        if several:
+            message = f"the attribute {several} has several lists of documents"
+            return Named(None, ("unrecognised", message))
         return Named(None)
     first = found[0]
     for other in found[1:]:
@@ -308,7 +314,16 @@ def _in_object(value: dict[str, Any], strict: bool, depth: int) -> Found:
         if isinstance(found, list):
             return found
         problem = problem or found
+    of_components = bool(value) and all(isinstance(inner, dict) for inner in value.values())
+    if problem is None and depth < 2 and of_components:
+        return _in_components(value, strict)
     return problem
+
+
+def _in_components(value: dict[str, Any], strict: bool) -> Found:
+    """What the components of a pipeline return, if that is said of one of them."""
+    found = [one for inner in value.values() if (one := _in_object(inner, strict, 2)) is not None]
+    return found[0] if len(found) == 1 else Problem.SEVERAL if found else None
 
 
 def _as_document(value: Any, strict: bool) -> Document | None:

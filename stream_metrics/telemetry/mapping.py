@@ -5,13 +5,14 @@ The first row that matches a span decides. Rows of the settings stand before the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from stream_metrics.telemetry.spans import Span
+from stream_metrics.telemetry.documents import parsed
+from stream_metrics.telemetry.spans import Span, text
 
 
 class Role(StrEnum):
@@ -39,7 +40,10 @@ class Row:
     Attributes:
         role: What they are.
         when: Attributes with their values, of which a span must have all; an empty value stands
-            for any. Values compare as texts, without regard to case.
+            for any. Values compare as texts, without regard to case. Behind a colon stands a name
+            in an attribute's JSON.
+        without: Attributes of which a span must have none.
+        holds: Attributes with their values that a span right inside of it must have.
         source: Where this is from.
         scope: How the name of the instrumentation scope begins.
         span: A pattern (``*``, ``?``) for the span's name.
@@ -48,6 +52,7 @@ class Row:
         inputs: The same of what a reranker or joiner was given.
         query: Attributes with the text that was searched for; of a turn, with the question.
         answer: Of a turn or a model call, attributes with what was answered.
+        also_inside: Of a turn, whether it is one also inside of another, which then is none.
     """
 
     role: Role
@@ -59,14 +64,39 @@ class Row:
     inputs: tuple[str, ...] = ()
     query: tuple[str, ...] = ()
     answer: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    holds: tuple[tuple[str, str], ...] = ()
+    also_inside: bool = False
 
-    def matches(self, span: Span) -> bool:
-        """Whether the row is about this span."""
+    def matches(self, span: Span, inner: Iterable[Span] = ()) -> bool:
+        """Whether the row is about this span, right inside of which are ``inner``."""
         return (
             span.scope.startswith(self.scope)
             and (self.span == "*" or fnmatchcase(span.name, self.span))
-            and all(_is(span.attributes.get(name), value) for name, value in self.when)
+            and _has(span, self.when)
+            and not any(said(span, name) for name in self.without)
+            and (not self.holds or any(_has(one, self.holds) for one in inner))
         )
+
+
+def said(span: Span, name: str) -> str | None:
+    """What an attribute says; behind a colon stands a name in an attribute's JSON."""
+    attribute, colon, part = name.partition(":")
+    value = span.attributes.get(attribute)
+    for _ in range(2):  # JSON, which some products encode twice
+        value = parsed(value) if colon and isinstance(value, str) else value
+    if colon:
+        value = value.get(part) if isinstance(value, dict) else None
+    elif isinstance(value, str) and len(value) > 2 and value[0] == value[-1] == '"':
+        value = value[1:-1]  # a text that a product wrote as JSON
+    return text(value)
+
+
+def _has(span: Span, when: Iterable[tuple[str, str]]) -> bool:
+    return all(
+        _is(said(span, name) if ":" in name else span.attributes.get(name), value)
+        for name, value in when
+    )
 
 
 def _is(found: Any, value: str) -> bool:
@@ -104,9 +134,9 @@ class Mapping:
     route: tuple[str, ...] = ("gen_ai.data_source.id",)
     tool: tuple[str, ...] = ("gen_ai.tool.name", "tool.name", "traceloop.entity.name")
 
-    def row(self, span: Span) -> Row | None:
-        """The row of a span, or None if no row knows it."""
-        return next((row for row in self.rows if row.matches(span)), None)
+    def row(self, span: Span, inner: Iterable[Span] = ()) -> Row | None:
+        """The row of a span, or None if no row knows it; ``inner`` are the spans right inside."""
+        return next((row for row in self.rows if row.matches(span, inner)), None)
 
 
 _OPENINFERENCE: Final = "OpenInference semantic conventions (openinference.span.kind)"
@@ -155,6 +185,24 @@ def _product(attribute: str, source: str, found: str, asked: str, **roles: Role)
     ]
 
 
+def _graphs(
+    source: str, kind: tuple[str, str], metadata: str, texts: tuple[str, str], scope: str = ""
+) -> Iterator[Row]:
+    """LangGraph's outermost graphs: runs that it marks, or that have its usual name."""
+    asked, answered = texts
+    for when, name in (((kind, (f"{metadata}ls_integration", "")), "*"), ((kind,), "LangGraph")):
+        yield Row(
+            Role.TURN,
+            when,
+            f"{source}: a run of LangGraph that is no node of another",
+            scope,
+            name,
+            query=(asked,),
+            answer=(answered,),
+            without=(f"{metadata}langgraph_node",),
+        )
+
+
 _NAMING: Final = (Role.SEARCH, Role.TOOL, Role.RERANKER)
 _TOOL_RESULT: Final = ("gen_ai.tool.call.result", "traceloop.entity.output", "output.value")
 _TOOL_INPUT: Final = ("gen_ai.tool.call.arguments", "traceloop.entity.input", "input.value")
@@ -169,11 +217,19 @@ PRESETS: Final[tuple[Row, ...]] = (
         span="turn",
     ),
     Row(
+        Role.TURN,
+        (("openinference.span.kind", "CHAIN"),),
+        "openinference-instrumentation-openai-agents: a run, of which a trace may hold several",
+        scope="openinference.instrumentation.openai_agents",
+        holds=(("openinference.span.kind", "AGENT"),),
+        also_inside=True,
+    ),
+    Row(
         Role.JOINER,
         (("openinference.span.kind", "CHAIN"),),
         "openinference-instrumentation-haystack: DocumentJoiner and its like",
         scope="openinference.instrumentation.haystack",
-        span="*Joiner*",
+        span="*DocumentJoiner.*",
         documents=("output.value",),
         inputs=("input.value",),
     ),
@@ -188,7 +244,7 @@ PRESETS: Final[tuple[Row, ...]] = (
             inputs=("input.value",),
         )
         for source, scope, pattern in (
-            ("openinference-instrumentation-haystack: samplers, filters", "haystack", "*.run"),
+            ("openinference-instrumentation-haystack: samplers, filters", "haystack", "*.run*"),
             (
                 "openinference-instrumentation-llama-index: postprocessors without events",
                 "llama_index",
@@ -215,10 +271,66 @@ PRESETS: Final[tuple[Row, ...]] = (
         documents=("retrieval.documents", "output.value"),
         query=("input.value",),
     ),
+    # LangChain's kind is AGENT wherever a name has "agent" in it.
+    Row(
+        Role.TOOL,
+        (("openinference.span.kind", "AGENT"), ("tool.name", "")),
+        "openinference-instrumentation-langchain: a tool with such a name",
+        scope="openinference.instrumentation.langchain",
+        documents=("output.value",),
+        query=("input.value",),
+    ),
+    Row(
+        Role.OTHER,
+        (("openinference.span.kind", "AGENT"), ("metadata:langgraph_node", "")),
+        "openinference-instrumentation-langchain: a node of a graph",
+        scope="openinference.instrumentation.langchain",
+    ),
+    *_graphs(
+        _OPENINFERENCE,
+        ("openinference.span.kind", "CHAIN"),
+        "metadata:",
+        ("input.value", "output.value"),
+        scope="openinference.instrumentation.langchain",
+    ),
     _openinference("AGENT", Role.TURN, query=("input.value",), answer=("output.value",)),
     _openinference("LLM", Role.MODEL, answer=("output.value",)),
     _openinference("EVALUATOR", Role.EVALUATOR),
     _openinference("", Role.OTHER),
+    *_graphs(
+        _LANGSMITH,
+        ("langsmith.span.kind", "chain"),
+        "langsmith.metadata.",
+        ("gen_ai.prompt", "gen_ai.completion"),
+    ),
+    Row(
+        Role.OTHER,
+        (
+            ("langfuse.observation.type", "agent"),
+            ("langfuse.observation.metadata.langgraph_node", ""),
+        ),
+        "Langfuse SDK: a node of a graph",
+    ),
+    *_graphs(
+        _LANGFUSE,
+        ("langfuse.observation.type", "chain"),
+        "langfuse.observation.metadata.",
+        ("langfuse.observation.input", "langfuse.observation.output"),
+    ),
+    *_graphs(
+        _MLFLOW,
+        ("mlflow.spanType", "CHAIN"),
+        "metadata:",
+        ("mlflow.spanInputs", "mlflow.spanOutputs"),
+    ),
+    Row(
+        Role.POSTPROCESSOR,
+        (("mlflow.spanType", "CHAIN"),),
+        "MLflow tracing: LlamaIndex' postprocessors without events",
+        span="*postprocess_nodes",
+        documents=("mlflow.spanOutputs",),
+        inputs=("mlflow.spanInputs",),
+    ),
     # Products that send their own attributes beside, or instead of, those of GenAI.
     *_product(
         "langsmith.span.kind",
@@ -256,12 +368,12 @@ PRESETS: Final[tuple[Row, ...]] = (
         EVALUATOR=Role.EVALUATOR,
     ),
     Row(Role.OTHER, (("mlflow.spanType", ""),), _MLFLOW),
-    # OpenLLMetry.
+    # OpenLLMetry. LlamaIndex' and Haystack's spans are "workflows" where no other is around.
     *(
         Row(
             role,
-            (("traceloop.span.kind", "task"),),
-            _OPENLLMETRY,
+            (("traceloop.span.kind", ""),),
+            "opentelemetry-instrumentation-llamaindex",
             scope="opentelemetry.instrumentation.llamaindex",
             span=pattern,
             documents=("traceloop.entity.output",),
@@ -269,10 +381,27 @@ PRESETS: Final[tuple[Row, ...]] = (
             query=("traceloop.entity.input",),
         )
         for role, pattern in (
-            (Role.SEARCH, "*Retriever.task"),
-            (Role.POSTPROCESSOR, "*Rerank*.task"),
-            (Role.POSTPROCESSOR, "*Postprocessor.task"),
+            (Role.SEARCH, "*Retriever.*"),
+            (Role.POSTPROCESSOR, "*Rerank*"),
+            (Role.POSTPROCESSOR, "*Postprocessor.*"),
+            (Role.TOOL, "*Tool.*"),
+            (Role.TOOL, "call_tool.*"),
+            (Role.TURN, "*Agent*.workflow"),
         )
+    ),
+    Row(
+        Role.OTHER,
+        (("traceloop.span.kind", "workflow"),),
+        "opentelemetry-instrumentation-llamaindex",
+        scope="opentelemetry.instrumentation.llamaindex",
+    ),
+    Row(
+        Role.SEARCH,
+        (("traceloop.span.kind", "workflow"),),
+        "opentelemetry-instrumentation-haystack: a pipeline, of which only the end is recorded",
+        scope="opentelemetry.instrumentation.haystack",
+        documents=("traceloop.entity.output",),
+        query=("traceloop.entity.input",),
     ),
     _operation(
         "vector_db_retrieve",

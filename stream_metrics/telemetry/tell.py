@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from stream_metrics.events.decode import EARLIEST_US, LATEST_US
-from stream_metrics.telemetry.documents import Document, Known, parsed
+from stream_metrics.telemetry.documents import Document, Known
 from stream_metrics.telemetry.iterations import Call, Placed, by_models, by_steps, by_time
-from stream_metrics.telemetry.mapping import Mapping, Role
+from stream_metrics.telemetry.mapping import Mapping, Role, said
 from stream_metrics.telemetry.searches import (
     Doubt,
     Got,
@@ -159,9 +159,7 @@ def _turns(
     instrumentations that overlap, and have the same searches or none, are one turn.
     """
     first = min(tree.ordered, key=lambda span: (span.start_ns, span.span_id))
-    of_turn = (
-        tree.marked(span.span_id for span in tree.of(Role.TURN)) if options.turn == "span" else {}
-    )
+    of_turn = tree.marked(_turn_spans(tree)) if options.turn == "span" else {}
     if not of_turn:
         return {first.span_id: None}, {span.span_id: first.span_id for span in tree.ordered}
     spans = sorted(
@@ -187,6 +185,13 @@ def _turns(
             open_.append(span)
     members = {id: stands_for.get(turn, turn) for id, turn in of_turn.items()}
     return {span.span_id: span for span in kept}, members
+
+
+def _turn_spans(tree: Tree) -> set[str]:
+    """The spans that are turns, of which the outermost count: none that has runs inside of it."""
+    spans = {span.span_id for span in tree.of(Role.TURN)}
+    runs = {id for id in spans if tree.rows[id].also_inside}
+    return runs | (spans - tree.around(runs))
 
 
 class _Rest:
@@ -463,17 +468,9 @@ def _short(name: str | None) -> str | None:
 
 
 def _said(span: Span, names: Iterable[str], longest: int = 0) -> str | None:
-    """The first of the names that says something; behind a colon one in an attribute's JSON."""
+    """The first of the names that says something."""
     for name in names:
-        attribute, colon, part = name.partition(":")
-        value = span.attributes.get(attribute)
-        for _ in range(2):  # JSON, which some products encode twice
-            value = parsed(value) if colon and isinstance(value, str) else value
-        if colon:
-            value = value.get(part) if isinstance(value, dict) else None
-        elif isinstance(value, str) and len(value) > 2 and value[0] == value[-1] == '"':
-            value = value[1:-1]  # a text that a product wrote as JSON
-        found = text(value)
+        found = said(span, name)
         if found is not None and (not longest or len(found) <= longest):
             return found
     return None

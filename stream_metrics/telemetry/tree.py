@@ -94,7 +94,7 @@ class Tree:
         self.ignored: set[str] = set()
         judged: set[str] = set()
         for span in self.ordered:
-            row = mapping.row(span)
+            row = mapping.row(span, inside.get(span.span_id, ()))
             if scopes and span.scope not in scopes:
                 self.ignored.add(span.span_id)
             elif span.parent_id in judged:

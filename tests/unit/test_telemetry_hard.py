@@ -184,3 +184,166 @@ def test_a_text_that_a_filter_wrote_is_none(text: str) -> None:
     one = told(of_kind("RETRIEVER", "s", attributes=attributes))
 
     assert (one.turns, one.refused) == ((), {"no_identity": 1})
+
+
+# Which spans are turns.
+
+
+AGENTS = "openinference.instrumentation.openai_agents"
+
+
+def test_each_run_in_a_trace_of_the_agents_sdk_is_a_turn() -> None:
+    """The trace's own span is an agent too, and holds a session; agents after a handoff do not."""
+    spans = [of_kind("AGENT", "trace", end=100, scope=AGENTS, name="workshop")]
+    for at, run in enumerate(("r1", "r2")):
+        start = 10 * at
+        spans += [
+            of_kind("CHAIN", run, "trace", start, start + 9, scope=AGENTS, name="Agent workflow"),
+            agent(f"{run}a", start, start + 4, parent=run, scope=AGENTS),
+            of_kind("CHAIN", f"{run}s", f"{run}a", start, start + 4, scope=AGENTS, name="turn"),
+            tool(f"{run}t", f"{run}s", start + 1, output=documents("ab"), scope=AGENTS),
+            agent(f"{run}b", start + 5, start + 9, parent=run, scope=AGENTS),
+        ]
+    one = told(*spans)
+
+    assert [turn.span_id for turn in one.turns] == ["r1", "r2"]
+    assert searched(one) == [(1, "ab"), (1, "ab")]
+
+
+def test_an_agent_that_is_a_tool_has_no_turn_of_its_own_in_the_agents_sdk() -> None:
+    """Of runs inside of each other the outermost counts."""
+    one = told(
+        of_kind("AGENT", "trace", end=100, scope=AGENTS),
+        of_kind("CHAIN", "outer", "trace", 1, 90, scope=AGENTS, name="Agent workflow"),
+        agent("lead", 2, 80, parent="outer", scope=AGENTS),
+        tool("ask", "lead", 3, 70, scope=AGENTS),
+        of_kind("CHAIN", "inner", "ask", 4, 60, scope=AGENTS, name="Agent workflow"),
+        agent("sub", 5, 50, parent="inner", scope=AGENTS),
+        model("m", "sub", 6, scope=AGENTS),
+        tool("search", "sub", 8, output=documents("a"), scope=AGENTS),
+    )
+
+    assert [turn.span_id for turn in one.turns] == ["outer"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "metadata"),
+    [
+        ({"openinference.span.kind": "CHAIN"}, "metadata:{}"),
+        ({"langsmith.span.kind": "chain"}, "langsmith.metadata.{}"),
+        ({"langfuse.observation.type": "chain"}, "langfuse.observation.metadata.{}"),
+        ({"mlflow.spanType": '"CHAIN"'}, "metadata:{}"),
+    ],
+)
+def test_a_graph_is_a_turn_and_its_agents_are_none(kind: dict[str, Any], metadata: str) -> None:
+    """LangGraph marks its runs; a graph of an older version has its usual name."""
+
+    def marked(id: str, parent: str, start: float, end: float, **about: str) -> Any:
+        named = (
+            {"metadata": json.dumps(about)}
+            if ":" in metadata
+            else {metadata.format(name): value for name, value in about.items()}
+        )
+        return span(id, parent, start, end, kind | named, name=about.get("name", id))
+
+    spans = (
+        span("socket", end=100, scope="app"),
+        marked("g1", "socket", 1, 40, ls_integration="langgraph"),
+        marked("n1", "g1", 2, 30, ls_integration="langgraph", langgraph_node="ask_agent"),
+        search("s1", "n1", 3),
+        marked("g2", "socket", 50, 90, name="LangGraph"),
+        search("s2", "g2", 60),
+    )
+
+    assert [turn.span_id for turn in told(*spans).turns] == ["g1", "g2"]
+
+
+def test_a_node_that_is_named_agent_is_no_turn() -> None:
+    """LangChain's kind is AGENT wherever a name has "agent" in it, also for a tool."""
+    in_graph = {"metadata": '{"langgraph_node": "agent"}'}
+    one = told(
+        span("graph", end=100, attributes={"openinference.span.kind": "CHAIN"}),
+        agent("research_agent", 1, 9, parent="graph", attributes=in_graph),
+        search("s1", "research_agent", 2),
+        agent("writing_agent", 11, 19, parent="graph", attributes=in_graph),
+        search("s2", "writing_agent", 12),
+    )
+    named = {"tool.name": "agent_search", "output.value": documents("ab")}
+
+    assert len(one.turns) == 1
+    assert searched(told(agent(), agent("t", 1, 9, parent="agent", attributes=named))) == [
+        (1, "ab")
+    ]
+
+
+def test_a_workflow_of_llama_index_under_openllmetry_is_no_turn() -> None:
+    """Its outermost spans have that kind, and its retrievers are searches then too."""
+    scope = "opentelemetry.instrumentation.llamaindex"
+    nodes = [{"node": {"id_": id, "text": id}, "score": 1.0} for id in "ab"]
+
+    def of_class(id: str, name: str, start: float, parent: str = "turn", **others: Any) -> Any:
+        kind = {"traceloop.span.kind": name.rpartition(".")[2]}
+        return span(id, parent, start, start + 5, kind | others, name=name, scope=scope)
+
+    found = {"traceloop.entity.output": json.dumps(nodes)}
+    one = told(
+        span("turn", end=100, scope="app"),
+        of_class("r1", "VectorIndexRetriever.workflow", 0, **found),
+        of_class("inner", "VectorIndexRetriever.task", 1, "r1", **found),
+        of_class("engine", "RetrieverQueryEngine.workflow", 10),
+        of_class("r2", "VectorIndexRetriever.task", 11, "engine", **found),
+    )
+
+    assert searched(one) == [(1, "ab"), (2, "ab")]
+    assert len(one.turns) == 1
+    assert one.turns[0].iterations_inferred
+
+
+@pytest.mark.parametrize(
+    ("output", "turns", "refused"),
+    [
+        ({"retriever": {"documents": [{"id": "a", "content": "x"}]}}, 1, {}),
+        ({"llm": {"replies": ["so"]}}, 0, {"content_off": 1}),
+        (
+            {name: {"documents": [{"id": name, "content": "x"}]} for name in ("keyword", "vector")},
+            0,
+            {"unrecognised": 1},
+        ),
+    ],
+)
+def test_of_a_pipeline_under_openllmetry_only_what_it_returns_is_known(
+    output: dict[str, Any], turns: int, refused: dict[str, int]
+) -> None:
+    """Its components have no spans, so that one that returns no documents may have found some."""
+    one = told(
+        span("turn", end=100, scope="app"),
+        span(
+            "p",
+            "turn",
+            1,
+            attributes={
+                "traceloop.span.kind": "workflow",
+                "traceloop.entity.output": json.dumps(output),
+            },
+            name="haystack_pipeline.workflow",
+            scope="opentelemetry.instrumentation.haystack",
+        ),
+    )
+
+    assert (len(one.turns), one.refused) == (turns, refused)
+
+
+def test_haystacks_components_are_known_when_they_run_asynchronously() -> None:
+    """Their spans have another method's name."""
+    scope = "openinference.instrumentation.haystack"
+    passed = {
+        "input.value": json.dumps({"documents": ["Document(id=a)", "Document(id=b)"]}),
+        "output.value": json.dumps({"documents": ["Document(id=b)"]}),
+    }
+    one = told(
+        agent(scope=scope),
+        search("s", "agent", 1, found="ab", scope=scope),
+        of_kind("CHAIN", "p", "agent", 5, name="Keeper.run_async", scope=scope, attributes=passed),
+    )
+
+    assert searched(one) == [(1, "b")]
