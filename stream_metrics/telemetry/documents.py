@@ -328,6 +328,9 @@ def _in_components(value: dict[str, Any], strict: bool) -> Found:
 
 def _as_document(value: Any, strict: bool) -> Document | None:
     if isinstance(value, str):
+        inner = parsed(value) if value.startswith("{") else None
+        if isinstance(inner, dict):
+            return _as_document(inner, strict)
         found = _represented(value)
         if found is None and not strict and not value.strip().startswith(("[", "{", "<")):
             found = Document(text=text(value))

@@ -279,7 +279,7 @@ def test_a_node_that_is_named_agent_is_no_turn() -> None:
 def test_a_workflow_of_llama_index_under_openllmetry_is_no_turn() -> None:
     """Its outermost spans have that kind, and its retrievers are searches then too."""
     scope = "opentelemetry.instrumentation.llamaindex"
-    nodes = [{"node": {"id_": id, "text": id}, "score": 1.0} for id in "ab"]
+    nodes = [json.dumps({"node": {"id_": id, "text": id}, "score": 1.0}) for id in "ab"]
 
     def of_class(id: str, name: str, start: float, parent: str = "turn", **others: Any) -> Any:
         kind = {"traceloop.span.kind": name.rpartition(".")[2]}
