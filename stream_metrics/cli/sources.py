@@ -20,7 +20,7 @@ from stream_metrics.adapters.kafka.source import KafkaSource
 from stream_metrics.adapters.kafka.span import EARLIEST, END, Mark, parse_mark
 from stream_metrics.adapters.kafka.topics import TopicsMissing
 from stream_metrics.adapters.kafka.unpacking import UnreadableBatch
-from stream_metrics.adapters.otlp.payloads import is_payload
+from stream_metrics.adapters.otlp.payloads import is_payload, other_signal
 from stream_metrics.adapters.otlp.spans import OtlpError, OtlpUnavailable
 from stream_metrics.adapters.otlp.traces import Counts, Traces, TwoScopes
 from stream_metrics.adapters.replay.manifest import file_identity
@@ -150,7 +150,7 @@ class Sources:
         self._folder = folder
         self._limits = settings.engine_config().limits
         self._traces: Traces | None = None
-        self._others = False  # whether there were records that are no traces
+        self._others = False  # whether there were records that may be events
         self._parts: list[Topics | str] = []
         self.names: list[str] = []
         for source in sources:
@@ -254,7 +254,7 @@ class Sources:
         with closing(records):
             for number, record in records:
                 if not is_payload(record.value):
-                    self._others = True
+                    self._others |= other_signal(record.value or b"") is None
                     yield name, number, record
                     continue
                 try:

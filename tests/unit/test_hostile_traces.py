@@ -1,0 +1,426 @@
+"""Traces from senders that are wrong or hostile: time and memory are bounded, each has a reason."""
+
+from __future__ import annotations
+
+import json
+import time
+import tracemalloc
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
+
+from stream_metrics.adapters.otlp.payloads import spans_of
+from stream_metrics.adapters.otlp.spans import OtlpError
+from stream_metrics.adapters.otlp.traces import MOST_KINDS, Counts, Traces
+from stream_metrics.cli.common import UsageError
+from stream_metrics.cli.sources import Sources, mapping_of, options_of
+from stream_metrics.events import Limits, decode
+from stream_metrics.events.decode import Event
+from stream_metrics.ports import Record
+from stream_metrics.settings import OtlpSettings, Settings
+from stream_metrics.telemetry import HELP, Span, tell
+from stream_metrics.telemetry.documents import Document, Known, in_value, parsed, same
+from stream_metrics.telemetry.told import LONGEST_MESSAGE
+from tests.helpers import examples
+from tests.otlp import RETRIEVER, Made, as_json, as_protobuf, document, documents
+from tests.telemetry import (
+    MAPPING,
+    OTEL,
+    agent,
+    model,
+    of_kind,
+    reranker,
+    search,
+    span,
+    told,
+    tool,
+)
+
+MANY = 10_000
+Spans = Callable[[int], list[Span]]
+
+
+def chain(kind: str, depth: int, name: str = "c") -> list[Span]:
+    """Spans inside of each other."""
+    ids = [f"{name}{at}" for at in range(depth)]
+    return [
+        of_kind(kind, id, outer, at, 10**6)
+        for at, (id, outer) in enumerate(zip(ids, ["", *ids], strict=False))
+    ]
+
+
+def beside(count: int, of: Callable[[str, str, float], Span], parent: str = "agent") -> list[Span]:
+    """A turn with spans beside each other."""
+    return [agent(end=10**6), *(of(f"s{at}", parent, 2 * at + 1) for at in range(count))]
+
+
+def overlapping(id: str, parent: str, start: float) -> Span:
+    """A search that does not end, of one of two scopes, with a document of its own."""
+    scope = OTEL if int(start) % 4 == 1 else "another"
+    return of_kind(
+        "RETRIEVER", id, parent, start, 10**6, scope=scope,
+        attributes={"output.value": json.dumps([{"id": id}])},
+    )  # fmt: skip
+
+
+HOSTILE: dict[str, tuple[Spans, str | None]] = {
+    "searches beside each other": (lambda n: beside(n, search), None),
+    "searches at the end of a long line": (
+        lambda n: [
+            *chain("CHAIN", 900),
+            *(search(f"s{at}", "c899", 1000 + 2 * at) for at in range(n)),
+        ],
+        None,
+    ),
+    "with model calls between them": (
+        lambda n: [
+            *chain("CHAIN", 900),
+            *(search(f"s{at}", "c899", 1000 + 4 * at) for at in range(n // 2)),
+            *(model(f"m{at}", "c899", 1002 + 4 * at) for at in range(n // 2)),
+        ],
+        None,
+    ),
+    "overlapping searches of two scopes": (lambda n: beside(n, overlapping), "too_large"),
+    "turns of two scopes side by side": (
+        lambda n: [agent(f"a{at}", at, 10**6, scope="ab"[at % 2]) for at in range(n)],
+        None,
+    ),
+    "too many turns": (lambda n: [agent(f"a{at}", at) for at in range(n + 1)], "too_large"),
+    "searches and rerankers": (
+        lambda n: [
+            *beside(n // 2, search),
+            *(reranker(f"r{at}", "agent", 10**5 + at, "a", "a") for at in range(n // 2)),
+        ],
+        "too_large",
+    ),
+    "tools that look like searches": (
+        lambda n: beside(n, lambda id, parent, start: tool(f"search{id}", parent, start)),
+        "unrecognised",
+    ),
+    "retrievers without documents inside each other": (
+        lambda n: [one for at in range(n // 500) for one in chain("RETRIEVER", 500, f"{at}.")],
+        "content_off",
+    ),
+    "spans inside each other without end": (lambda n: chain("CHAIN", n), "too_large"),
+    "a circle": (
+        lambda n: [
+            span(f"x{at}", f"x{(at + 1) % n}", at, attributes={"output.value": "[]"})
+            for at in range(n)
+        ],
+        "cycle",
+    ),
+    "spans whose parents never came": (
+        lambda n: [span(f"x{at}", "lost") for at in range(n)],
+        "incomplete",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(HOSTILE))
+def test_time_grows_with_the_number_of_spans_and_not_with_its_square(name: str) -> None:
+    """Ten times as many spans take no forty times as long; with the square it would be a hundred."""
+    made, reason = HOSTILE[name]
+
+    few, _ = _timed(made(MANY // 10))
+    many, refused = _timed(made(MANY))
+
+    assert refused == ({reason} if reason else set())
+    assert many < 40 * max(few, 0.01)
+
+
+def _timed(spans: list[Span]) -> tuple[float, set[str]]:
+    """The seconds that it takes to tell these, and the reasons for what is refused."""
+    started = time.process_time()
+    found = tell(spans, MAPPING)
+    return time.process_time() - started, {*found.refused}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "<NodeWithScore(node=T(id_=" + "a" * 200_000,
+        "Document(id=" + "a" * 200_000,
+        "[" * 200_000,
+        "(" * 200_000,
+        "{" * 200_000,
+        '"' * 200_000,
+        "-" * 200_000,
+        "[" + "'a'," * 50_000 + "]",
+        "[" + "1**" * 60_000 + "1]",
+        json.dumps(json.dumps(json.dumps(["x" * 100_000]))),
+    ],
+    ids=lambda value: value[:12],
+)
+def test_no_text_takes_more_time_than_reading_it(value: str) -> None:
+    """Of 200,000 characters each is looked at a few times only: a second would be a thousand."""
+    started = time.process_time()
+
+    in_value(value)
+
+    assert time.process_time() - started < 5
+
+
+def test_python_text_with_unknown_escapes_is_read_without_a_warning() -> None:
+    """The parser's opinion of a sender's text is nobody's concern."""
+    assert parsed(r"['\d']") == ["\\d"]
+
+
+@pytest.mark.parametrize("value", [{"a": 1}, ["a"], None, 1.5])
+def test_types_that_are_no_texts_are_no_types(value: Any) -> None:
+    """Where frameworks write a word, senders may write anything."""
+    parts = {"type": value, "role": value, "content": "x", "data": {"type": value}}
+    attributes = {"output.value": json.dumps([parts]), "input.value": json.dumps(parts)}
+
+    one = told(agent(attributes=attributes), search("s", "agent", 1, attributes=attributes))
+
+    assert len(one.turns) == 1
+
+
+DOCUMENTS = st.builds(
+    Document,
+    id=st.none() | st.sampled_from("ab"),
+    url=st.none() | st.sampled_from(["u", "v"]),
+    page=st.none() | st.sampled_from(["u", "w"]),
+    text=st.none() | st.sampled_from(["s", "t"]),
+)
+
+
+@settings(max_examples=examples(300))
+@given(st.lists(DOCUMENTS, max_size=5), DOCUMENTS)
+def test_documents_are_looked_up_as_they_are_compared(
+    documents: list[Document], one: Document
+) -> None:
+    """The place is that of the first that is the same."""
+    places = (place for place, other in enumerate(documents) if same(one, other))
+
+    assert Known(documents).place(one) == next(places, None)
+
+
+def test_a_message_is_not_as_long_as_what_it_is_about() -> None:
+    """An attribute may have a name of a million characters."""
+    one = told(span("q", "", 1, attributes={f"db.vector.{'x' * 10**6}": 1}))
+
+    [refusal] = one.refusals
+    assert refusal.reason == "unrecognised"
+    assert len(refusal.message) <= LONGEST_MESSAGE + 1
+
+
+def test_a_trace_with_one_bad_id_is_refused() -> None:
+    """The span that nobody can place may be one of its searches."""
+    one = told(agent(), search("s", "agent", 1), search("", "agent", 2))
+
+    assert (one.turns, one.refused) == ((), {"bad_id": 1})
+
+
+def test_a_span_inside_of_itself_is_refused() -> None:
+    """The smallest circle is one span."""
+    assert told(search("s", "s", 1)).refused == {"cycle": 1}
+
+
+@pytest.mark.parametrize(
+    "spans",
+    [
+        (agent(), model("m", "agent", 1)),
+        (search("s", "", 1), span("beside", "s", 0, attributes={"k": "v"})),
+    ],
+    ids=["a turn without a search", "a trace that begins with another span"],
+)
+@pytest.mark.parametrize("start_ns", [0, 1_718_020_800, 2**63 - 1])
+def test_a_turn_that_begins_at_a_time_that_cannot_be_is_refused(
+    spans: tuple[Span, ...], start_ns: int
+) -> None:
+    """Its number would be that time."""
+    first = msgspec.structs.replace(spans[0], start_ns=start_ns)
+    last = msgspec.structs.replace(spans[-1], start_ns=start_ns)
+
+    for changed in ((first, *spans[1:]), (*spans[:-1], last)):
+        one = told(*changed)
+        assert not one.turns or one.turns[0].number > 10**15
+        assert set(one.refused) <= {"time_out_of_range"}
+        assert one.turns or one.refused
+
+
+# -- payloads and topics ----------------------------------------------------------------------
+
+
+def kept(settings: OtlpSettings, payloads: Iterator[bytes]) -> tuple[list[Record], Counts]:
+    """The records of payloads, and what is counted."""
+    with Traces(mapping_of(settings), options_of(settings), Limits()) as traces:
+        for payload in payloads:
+            traces.take(payload)
+        return list(traces.records()), traces.counts
+
+
+SMALL = Made(2, 1, attributes={**RETRIEVER, **documents("d")})
+
+
+@pytest.mark.parametrize("encode", [as_json, as_protobuf], ids=["json", "protobuf"])
+@pytest.mark.parametrize(
+    ("attributes", "refused"),
+    [
+        ({f"retrieval.documents.{at}.document.id": "d" for at in range(100_000)}, "too_large"),
+        ({f"db.vector.{at}": at for at in range(100_000)}, "unrecognised"),
+    ],
+    ids=["documents", "others"],
+)
+def test_a_span_with_100_000_attributes_has_a_reason(
+    encode: Callable[[list[Made]], bytes], attributes: dict[str, Any], refused: str
+) -> None:
+    """Other traces are told, and memory is a small multiple of the payload."""
+    wide = Made(1, 1, attributes={**(RETRIEVER if refused == "too_large" else {}), **attributes})
+    payload = encode([wide, SMALL])
+    tracemalloc.start()
+
+    records, counts = kept(OtlpSettings(), iter([payload]))
+
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert counts.refused == {refused: 1}
+    assert len(records) == 1
+    assert peak < 20 * len(payload)
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_a_trace_without_end() -> None:
+    """Its spans lie in the file, and are not read again; the trace beside it is told."""
+    peaks = []
+    for count in (20_000, 60_000):
+        spans = (Made(1, number) for number in range(1, count))
+        each = [SMALL, *spans]
+        payloads = (as_json(each[at : at + 500]) for at in range(0, count, 500))
+        tracemalloc.start()
+        records, counts = kept(OtlpSettings(max_spans=10_000), payloads)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert (len(records), counts.refused) == (1, {"too_large": 1})
+
+    assert peaks[1] < 1.2 * peaks[0] + 10**6
+
+
+def test_a_trace_of_more_bytes_than_allowed_is_refused() -> None:
+    """However few its spans are."""
+    large = (as_json([Made(1, at, attributes={"x": "y" * 10_000})]) for at in range(1, 200))
+    payloads = iter([as_json([SMALL]), *large])
+
+    records, counts = kept(OtlpSettings(max_trace_bytes=1_000_000), payloads)
+
+    assert (len(records), counts.refused) == (1, {"too_large": 1})
+    assert "otlp.max_trace_bytes" in HELP["too_large"]
+
+
+def test_kinds_of_spans_are_bounded() -> None:
+    """A sender may give each span a name of its own."""
+    spans = [Made(1, at, attributes={"db.system": f"db {at}"}) for at in range(1, MOST_KINDS + 50)]
+
+    _, counts = kept(OtlpSettings(), iter([as_json(spans)]))
+
+    assert len(counts.kinds) == MOST_KINDS + 1
+    assert sum(counts.kinds.values()) == len(spans)
+
+
+def _metrics(made: Callable[[Metric], Any]) -> bytes:
+    found = MetricsData()
+    metric = found.resource_metrics.add().scope_metrics.add().metrics.add()
+    made(metric)
+    return bytes(found.SerializeToString())
+
+
+def _logs() -> bytes:
+    found = LogsData()
+    record = found.resource_logs.add().scope_logs.add().log_records.add()
+    record.time_unix_nano, record.body.string_value = 5_000_000_000, "text"
+    record.trace_id, record.span_id = bytes(range(16)), bytes(range(8))
+    return bytes(found.SerializeToString())
+
+
+def _sum(metric: Metric) -> None:
+    metric.name, metric.description = "sixteen letters.", "eight le"
+    metric.sum.data_points.add().as_double = 1.5
+
+
+def _gauge(metric: Metric) -> None:
+    metric.name = "requests"
+    metric.gauge.data_points.add().time_unix_nano = 1_718_020_800_000_000_000
+
+
+OTHER_SIGNALS = {
+    "sums": _metrics(_sum),
+    "gauges": _metrics(_gauge),
+    "logs": _logs(),
+    "metrics in JSON": b'{"resourceMetrics": [{"scopeMetrics": []}]}',
+    "logs in JSON": b'{"resourceLogs": [{"scopeLogs": []}]}',
+}
+
+
+@pytest.mark.parametrize("name", ["sums", "gauges", "logs"])
+def test_another_signal_in_protobuf_is_no_trace(name: str) -> None:
+    """Its messages have the form of traces, as far as that goes."""
+    with pytest.raises(OtlpError, match="traces"):
+        spans_of(OTHER_SIGNALS[name])
+
+
+def _recording(path: Path, *values: bytes) -> Sources:
+    lines = (
+        {"topic": "otlp", "offset": at, "value_base64": b64encode(value).decode()}
+        for at, value in enumerate(values)
+    )
+    path.write_text("".join(json.dumps(one) + "\n" for one in lines))
+    return Sources([str(path)], Settings(), "earliest", "end")
+
+
+@pytest.mark.parametrize("name", sorted(OTHER_SIGNALS))
+def test_another_signal_on_the_topic_is_a_bad_record(name: str, tmp_path: Path) -> None:
+    """What comes behind it is read."""
+    sources = _recording(tmp_path / "day.jsonl", OTHER_SIGNALS[name], as_protobuf([SMALL]))
+
+    found = [decode(record.value, limits=Limits()) for record in sources.records()]
+
+    assert [isinstance(one, Event) for one in found] == [False, True]
+
+
+def test_traces_that_tell_nothing_among_other_signals_end_the_replay(tmp_path: Path) -> None:
+    """Metrics and logs are no events that could be used instead."""
+    useless = as_protobuf([Made(1, 1)])
+    sources = _recording(tmp_path / "day.jsonl", *OTHER_SIGNALS.values(), useless)
+
+    with pytest.raises(UsageError, match="nothing in 1 spans"):
+        list(sources.records())
+
+
+@pytest.mark.parametrize("encode", [as_json, as_protobuf], ids=["json", "protobuf"])
+def test_a_payload_that_is_cut_off_anywhere_is_an_error_or_its_first_spans(
+    encode: Callable[[list[Made]], bytes],
+) -> None:
+    """Nothing else is ever made of it."""
+    made = [SMALL, Made(3, 1, attributes={"a": [1, {"b": 2.5}]})]
+    payload, whole = encode(made), spans_of(encode(made))
+
+    for length in range(1, len(payload)):
+        try:
+            found = spans_of(payload[:length])
+        except OtlpError:
+            continue
+        assert found == whole[: len(found)]
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 9, 15, 17, 32])
+def test_ids_of_a_wrong_length_are_none(size: int) -> None:
+    """In hexadecimal, and as bytes."""
+    text = document([SMALL])
+    [found] = text["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    for name in ("traceId", "spanId"):
+        found[name] = "ab" * size if 2 * size not in (32, 16) else "xy" * size
+
+    [one] = spans_of(json.dumps(text).encode())
+
+    assert (one.trace_id, one.span_id) == ("", "")
+    assert tell([one], MAPPING).refused == {"bad_id": 1}
