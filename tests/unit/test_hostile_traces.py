@@ -127,7 +127,7 @@ HOSTILE: dict[str, tuple[Spans, str | None]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(HOSTILE))
 def test_time_grows_with_the_number_of_spans_and_not_with_its_square(name: str) -> None:
-    """Ten times as many spans take no forty times as long; with the square it would be a hundred."""
+    """Ten times as many spans take no forty times as long; the square would be a hundred."""
     made, reason = HOSTILE[name]
 
     few, _ = _timed(made(MANY // 10))
