@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import (
@@ -56,6 +57,7 @@ from stream_metrics.statistics.comparison import TEST_RESAMPLES, Test
 from stream_metrics.statistics.intervals import CONFIDENCE, RESAMPLES, Method
 from stream_metrics.statistics.resampling import SEED
 from stream_metrics.statistics.several import ALPHA, Correction
+from stream_metrics.telemetry.evaluations import NO_GRADES, Grading
 from stream_metrics.telemetry.mapping import Role
 
 NO_DIGEST_KEY: Final = (
@@ -450,6 +452,46 @@ class OtlpSettings(_Part):
     """Names in a document or its metadata to use as fields."""
 
 
+class LabelSettings(_Part):
+    """How scores of evaluators become relevance labels."""
+
+    cutoffs: dict[int, float] = {}
+    """Gains from 1 to 4, each with the smallest score that has it, such as `{2 = 0.5, 4 = 0.9}`; a
+    lower score has gain 0."""
+    grades: dict[str, Annotated[int, Field(ge=0, le=4)]] = {}
+    """The gain of each label or score that evaluators give, such as `{relevant = 3, irrelevant =
+    0}`; they go before `labels.cutoffs`."""
+    names: tuple[str, ...] = NO_GRADES.names
+    """Patterns for the names of the evaluations that judge the relevance of documents, in upper or
+    lower case; other evaluations give no labels."""
+    document: tuple[str, ...] = ()
+    """Attributes of an evaluation with the id or the text of the document; `metadata:key` is a key
+    of JSON in an attribute."""
+    position: tuple[str, ...] = ()
+    """Attributes of an evaluation with the place of the document in its span, from 0."""
+
+    @field_validator("cutoffs")
+    @classmethod
+    def _rising(cls, cutoffs: dict[int, float]) -> dict[int, float]:
+        rising = [cutoffs[gain] for gain in sorted(cutoffs)]
+        if not set(cutoffs) <= {1, 2, 3, 4}:
+            raise ValueError("gains are 1, 2, 3 and 4; every lower score has gain 0")
+        if not all(map(math.isfinite, rising)) or rising != sorted(set(rising)):
+            raise ValueError("a higher gain needs a higher score")
+        return cutoffs
+
+    @property
+    def grading(self) -> Grading:
+        """The same as the traces' part of the program has it."""
+        return Grading(
+            self.names,
+            tuple(self.grades.items()),
+            tuple((score, gain) for gain, score in sorted(self.cutoffs.items())),
+            self.document,
+            self.position,
+        )
+
+
 class LimitSettings(_Part):
     """Limits on input, and on the size of turns and conversations."""
 
@@ -703,6 +745,7 @@ class Settings(BaseSettings):
     dedup: DedupSettings = DedupSettings()
     limits: LimitSettings = LimitSettings()
     otlp: OtlpSettings = OtlpSettings()
+    labels: LabelSettings = LabelSettings()
     metrics: MetricSettings = MetricSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     comparison: ComparisonSettings = ComparisonSettings()

@@ -30,6 +30,7 @@ class Made:
     resource: Mapping[str, Any] = field(default_factory=dict)
     failed: bool = False
     scope: str = SCOPE
+    links: Sequence[tuple[int, int]] = ()
 
     @property
     def trace_id(self) -> bytes:
@@ -106,6 +107,8 @@ def as_protobuf(spans: Iterable[Made]) -> bytes:
         )
         found.start_time_unix_nano, found.end_time_unix_nano = span.times_ns
         found.attributes.extend(_messages(span.attributes))
+        for trace, other in span.links:
+            found.links.add(trace_id=trace.to_bytes(16, "big"), span_id=other.to_bytes(8, "big"))
         if span.failed:
             found.status.code = Status.STATUS_CODE_ERROR
         traces.resource_spans.append(of_resource)
@@ -128,6 +131,10 @@ def _object(span: Made, ids: Callable[[bytes], str]) -> dict[str, Any]:
         "startTimeUnixNano": str(start_ns),
         "endTimeUnixNano": str(end_ns),
         "attributes": _pairs(span.attributes),
+        "links": [
+            {"traceId": ids(trace.to_bytes(16, "big")), "spanId": ids(other.to_bytes(8, "big"))}
+            for trace, other in span.links
+        ],
         "status": {"code": 2} if span.failed else {},
     }
 

@@ -374,7 +374,8 @@ def _shown(
 ) -> dict[str, Any]:
     """The settings that the figures depend on; of models the names of their folders."""
     shown = masked(settings)
-    found = {part: shown[part] for part in ("dedup", "metrics", "evaluation", "otlp")}
+    parts = ("dedup", "metrics", "evaluation", "otlp", "labels")
+    found = {part: shown[part] for part in parts}
     found["limits"] = asdict(settings.limits.in_force())
     found["evaluation"]["metrics"] = list(chosen.metrics)
     for name in ("batch_results", "hpo_folder"):

@@ -146,7 +146,7 @@ class Sources:
         folder: Path | None = None,
     ) -> None:
         marks = parse_marks(since, until)
-        self._mapping, self._options = mapping_of(settings.otlp), options_of(settings.otlp)
+        self._mapping, self._options = mapping_of(settings.otlp), options_of(settings)
         self._folder = folder
         self._limits = settings.engine_config().limits
         self._traces: Traces | None = None
@@ -285,8 +285,9 @@ def mapping_of(settings: OtlpSettings) -> Mapping:
     return mapping(rows, settings.conversation, settings.agent, settings.release)
 
 
-def options_of(settings: OtlpSettings) -> Options:
-    """How traces are told."""
+def options_of(chosen: Settings) -> Options:
+    """How traces are told, and the scores in them become labels."""
+    settings = chosen.otlp
     return Options(
         turn=settings.turn,
         content=settings.content == "on",
@@ -297,6 +298,7 @@ def options_of(settings: OtlpSettings) -> Options:
         max_bytes=settings.max_trace_bytes,
         ids=settings.ids,
         fields=settings.fields,
+        grading=chosen.labels.grading,
     )
 
 
@@ -335,6 +337,8 @@ def _told(counts: Counts) -> list[str]:
             f"{counts.iterations_inferred:,} turns have no model calls or steps, so that only time "
             "tells their iterations apart (iterations_inferred); their SRR and SRE hold"
         )
+    if counts.labels:
+        lines.append(f"{counts.labels:,} relevance labels of evaluations in the traces")
     if counts.turn_conflicts:
         lines.append(
             f"{counts.turn_conflicts:,} turns share their number with another of their conversation"

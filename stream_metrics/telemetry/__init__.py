@@ -5,16 +5,21 @@
 here has a clock, does I/O, or depends on the order in which spans came.
 """
 
-from stream_metrics.telemetry.events import Event, events
+from stream_metrics.telemetry.evaluations import Evaluation, Grading
+from stream_metrics.telemetry.events import Event, events, label_events
+from stream_metrics.telemetry.labels import Unused
 from stream_metrics.telemetry.mapping import PRESETS, Mapping, Role, Row, mapping
-from stream_metrics.telemetry.spans import Span, SpanEvent
-from stream_metrics.telemetry.tell import Options, tell
+from stream_metrics.telemetry.spans import Link, Span, SpanEvent
+from stream_metrics.telemetry.tell import Options, judge, tell
 from stream_metrics.telemetry.told import HELP, Reason, Refusal, Told, Turn, rivals
 
 __all__ = [
     "HELP",
     "PRESETS",
+    "Evaluation",
     "Event",
+    "Grading",
+    "Link",
     "Mapping",
     "Options",
     "Reason",
@@ -25,7 +30,10 @@ __all__ = [
     "SpanEvent",
     "Told",
     "Turn",
+    "Unused",
     "events",
+    "judge",
+    "label_events",
     "mapping",
     "rivals",
     "tell",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import msgspec
 
 from stream_metrics.events.times import rfc3339
-from stream_metrics.telemetry.told import Result, Search, Told, Turn
+from stream_metrics.telemetry.told import Label, Result, Search, Told, Turn
 
 
 class Event(NamedTuple):
@@ -47,6 +49,37 @@ def events(told: Told, content: bool = True) -> Iterator[Event]:
                 answer=turn.answer,
                 question=turn.question,
             )
+    yield from label_events(told.trace_id, told.labels)
+
+
+def label_events(trace_id: str, labels: Iterable[Label]) -> Iterator[Event]:
+    """The labels of a trace: those of a turn, a time and a labeller in one event.
+
+    Its id is made of its content, so that the same labels are the same event in every run.
+    """
+
+    def together(label: Label) -> tuple[int, str, int, str]:
+        turn = label.turn
+        return (turn.number, turn.conversation, label.time_us, label.labeller or "")
+
+    for _, group in groupby(
+        sorted(labels, key=lambda one: (*together(one), one.result_id)), together
+    ):
+        each = list(group)
+        turn, time_us, labeller = each[0].turn, each[0].time_us, each[0].labeller
+        given = [{"result_id": one.result_id, "gain": one.gain} for one in each]
+        content = msgspec.json.encode([time_us, labeller, given])
+        kind = f"labels:{hashlib.sha256(content).hexdigest()[:16]}"
+        yield _event(
+            trace_id,
+            turn,
+            "relevance_labels",
+            turn.span_id,
+            time_us,
+            labels=given,
+            labeller=labeller,
+            kind=kind,
+        )
 
 
 def _search(trace_id: str, turn: Turn, search: Search, content: bool) -> Event:

@@ -11,8 +11,8 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from stream_metrics.telemetry.documents import parsed
-from stream_metrics.telemetry.spans import Span, text
+from stream_metrics.telemetry.spans import Span
+from stream_metrics.telemetry.texts import said
 
 
 class Role(StrEnum):
@@ -48,7 +48,7 @@ class Row:
         scope: How the name of the instrumentation scope begins.
         span: A pattern (``*``, ``?``) for the span's name.
         documents: Attributes with what was found, or with a reranker's output: a list, JSON, or
-            flattened attributes behind this name.
+            flattened attributes behind this name. Of an evaluator, with what it was given.
         inputs: The same of what a reranker or joiner was given.
         query: Attributes with the text that was searched for; of a turn, with the question.
         answer: Of a turn or a model call, attributes with what was answered.
@@ -74,27 +74,14 @@ class Row:
             span.scope.startswith(self.scope)
             and (self.span == "*" or fnmatchcase(span.name, self.span))
             and _has(span, self.when)
-            and not any(said(span, name) for name in self.without)
+            and said(span.attributes, self.without) is None
             and (not self.holds or any(_has(one, self.holds) for one in inner))
         )
 
 
-def said(span: Span, name: str) -> str | None:
-    """What an attribute says; behind a colon stands a name in an attribute's JSON."""
-    attribute, colon, part = name.partition(":")
-    value = span.attributes.get(attribute)
-    for _ in range(2):  # JSON, which some products encode twice
-        value = parsed(value) if colon and isinstance(value, str) else value
-    if colon:
-        value = value.get(part) if isinstance(value, dict) else None
-    elif isinstance(value, str) and len(value) > 2 and value[0] == value[-1] == '"':
-        value = value[1:-1]  # a text that a product wrote as JSON
-    return text(value)
-
-
 def _has(span: Span, when: Iterable[tuple[str, str]]) -> bool:
     return all(
-        _is(said(span, name) if ":" in name else span.attributes.get(name), value)
+        _is(said(span.attributes, (name,)) if ":" in name else span.attributes.get(name), value)
         for name, value in when
     )
 
@@ -155,6 +142,9 @@ _RERANKED: Final = ("gen_ai.rerank.output_documents",)
 _TO_RERANK: Final = ("gen_ai.rerank.input_documents",)
 _TOLD: Final = ("gen_ai.output.messages", "traceloop.entity.output", "output.value")
 _QUESTION: Final = ("gen_ai.input.messages", "traceloop.entity.input", "input.value")
+
+
+_EVALUATED: Final = ("retrieval.documents", "input.value")
 
 
 def _openinference(kind: str, role: Role, **names: Any) -> Row:
@@ -295,7 +285,7 @@ PRESETS: Final[tuple[Row, ...]] = (
     ),
     _openinference("AGENT", Role.TURN, query=("input.value",), answer=("output.value",)),
     _openinference("LLM", Role.MODEL, answer=("output.value",)),
-    _openinference("EVALUATOR", Role.EVALUATOR),
+    _openinference("EVALUATOR", Role.EVALUATOR, documents=_EVALUATED),
     _openinference("", Role.OTHER),
     *_graphs(
         _LANGSMITH,
@@ -464,6 +454,7 @@ PRESETS: Final[tuple[Row, ...]] = (
     ),
     *(_traceloop(kind, Role.TURN, query=_QUESTION, answer=_TOLD) for kind in ("workflow", "agent")),
     Row(Role.MODEL, (("llm.request.type", "chat"),), _OPENLLMETRY),
+    Row(Role.EVALUATOR, (("gen_ai.evaluation.name", ""),), _GENAI, documents=_EVALUATED),
     _operation("", Role.OTHER),
     _traceloop("", Role.OTHER),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -50,8 +50,8 @@ _RUNS: Final = re.compile(r"^(vector_db_retrieve|retrieval|execute_tool|retrieve
 class Got:
     """A search with what the agent got of it.
 
-    ``span`` is the one whose results count; ``start_ns`` and ``end_ns`` are of all spans that it
-    stands for. ``before`` is what a reranker was given.
+    ``span`` is the one whose results count, ``parts`` are the ids of others that it stands for;
+    ``start_ns`` and ``end_ns`` are of all of them. ``before`` is what a reranker was given.
     """
 
     span: Span
@@ -61,6 +61,7 @@ class Got:
     route: str | None
     documents: tuple[Document, ...]
     before: tuple[Document, ...] | None = None
+    parts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +74,12 @@ class Doubt:
     around: bool = False
 
 
-def searches(tree: Tree, mapping: Mapping, told: Told) -> tuple[list[Got], list[Doubt], set[str]]:
+def searches(
+    tree: Tree, mapping: Mapping, told: Told
+) -> tuple[list[Got], list[Doubt], dict[str, str]]:
     """The outermost searches of a trace, and the spans that cannot be used.
 
-    Third are the spans inside of which nothing else is a search.
+    Third are the spans that are a search, or inside of one, each with the search's id.
     """
     spans = tree.of(Role.SEARCH, Role.TOOL)
     names = {span.span_id: _named(span, tree) for span in spans}
@@ -100,7 +103,7 @@ def searches(tree: Tree, mapping: Mapping, told: Told) -> tuple[list[Got], list[
         elif span.span_id not in inner:
             doubts += _without_documents(span, names[span.span_id], tree, in_search)
     doubts += _unrecognised(tree, covered, inner)
-    return found, doubts, set(covered)
+    return found, doubts, covered
 
 
 def _named(span: Span, tree: Tree) -> Named:
@@ -394,6 +397,7 @@ def merged(
             documents=tuple(
                 mine.filled(its) for mine, its in zip(kept.documents, drop.documents, strict=True)
             ),
+            parts=(*kept.parts, drop.span.span_id, *drop.parts),
         )
         del left[drop.span.span_id]
         same_spans.append((keep.span.span_id, drop.span.span_id))
@@ -413,7 +417,7 @@ def _alike(some: Sequence[Document], others: Sequence[Document]) -> bool | None:
     return None if unclear else True
 
 
-def rerankers(tree: Tree, covered: set[str]) -> set[str]:
+def rerankers(tree: Tree, covered: Container[str]) -> set[str]:
     """The outermost spans that rerank or join what was found, outside of searches."""
     spans = [
         span
@@ -469,6 +473,7 @@ def reranked(
                 routes.pop() if len(routes) == 1 else None,
                 tuple(_completed(document, each, known) for document in output.documents),
                 None if row.role is Role.JOINER else tuple(inputs),
+                tuple(id for one in used for id in (one.span.span_id, *one.parts)),
             )
         )
     return found, doubts

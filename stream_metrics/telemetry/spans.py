@@ -19,6 +19,13 @@ class SpanEvent(msgspec.Struct, frozen=True):
     attributes: dict[str, Any]
 
 
+class Link(msgspec.Struct, frozen=True):
+    """Another span that a span names, perhaps of another trace."""
+
+    trace_id: str
+    span_id: str
+
+
 class Span(msgspec.Struct, frozen=True):
     """What is read of a span.
 
@@ -31,6 +38,7 @@ class Span(msgspec.Struct, frozen=True):
         name: What the instrumentation calls the span; ``kind`` is OTLP's number.
         scope, scope_version: The instrumentation that wrote it.
         dropped_attributes: How many the SDK left out, for its limit.
+        links: Other spans that it names: an evaluator's names the span that was evaluated.
     """
 
     trace_id: str
@@ -47,6 +55,7 @@ class Span(msgspec.Struct, frozen=True):
     scope_version: str = ""
     events: tuple[SpanEvent, ...] = ()
     dropped_attributes: int = 0
+    links: tuple[Link, ...] = ()
 
     def value(self, name: str) -> Any:
         """The span's attribute, else that of its first event that has it, else None."""

@@ -13,8 +13,10 @@ from typing import Any, Final, Literal
 
 from stream_metrics.events.decode import EARLIEST_US, LATEST_US
 from stream_metrics.telemetry.documents import Document, Known
+from stream_metrics.telemetry.evaluations import NO_GRADES, Evaluation, Grading, in_trace
 from stream_metrics.telemetry.iterations import Call, Placed, by_models, by_steps, by_time
-from stream_metrics.telemetry.mapping import Mapping, Role, said
+from stream_metrics.telemetry.labels import Results, Unused
+from stream_metrics.telemetry.mapping import Mapping, Role
 from stream_metrics.telemetry.searches import (
     Doubt,
     Got,
@@ -26,7 +28,7 @@ from stream_metrics.telemetry.searches import (
     searches,
 )
 from stream_metrics.telemetry.spans import Span, text
-from stream_metrics.telemetry.texts import answer_of, question_of
+from stream_metrics.telemetry.texts import answer_of, question_of, said
 from stream_metrics.telemetry.told import Result, Search, Told, Turn
 from stream_metrics.telemetry.tree import Tree, kind, unrepeated
 
@@ -53,6 +55,7 @@ class Options:
         max_bytes: Of how many bytes of spans, for whoever keeps these until the trace is whole.
         ids, fields: Names in a document or its metadata that are ID components or fields of the
             result.
+        grading: How the scores of evaluations become labels.
     """
 
     turn: Literal["span", "trace"] = "span"
@@ -64,6 +67,7 @@ class Options:
     max_bytes: int = 128 << 20
     ids: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
+    grading: Grading = NO_GRADES
 
 
 DEFAULT: Final = Options()
@@ -71,6 +75,33 @@ DEFAULT: Final = Options()
 
 def tell(spans: Iterable[Span], mapping: Mapping, options: Options = DEFAULT) -> Told:
     """What the spans of one trace tell; never raises on what they hold."""
+    told, tree, results = _tell(spans, mapping, options)
+    if tree is not None:
+        evaluations = in_trace(tree, mapping, options.grading)
+        labels, unused = results.labels(evaluations, options.grading)
+        told.labels = tuple(labels)
+        for one in sorted(unused):
+            told.refuse(one.reason, one.origin, one.message)
+    return told
+
+
+def judge(
+    spans: Iterable[Span], mapping: Mapping, options: Options, evaluations: Iterable[Evaluation]
+) -> tuple[Told, list[Unused]]:
+    """The same with labels of evaluations from elsewhere, instead of those that the spans hold.
+
+    Second are the evaluations that cannot be used.
+    """
+    told, _, results = _tell(spans, mapping, options)
+    labels, unused = results.labels(evaluations, options.grading)
+    told.labels = tuple(labels)
+    return told, unused
+
+
+def _tell(
+    spans: Iterable[Span], mapping: Mapping, options: Options
+) -> tuple[Told, Tree | None, Results]:
+    """The turns of a trace, its tree unless it is too large, and where its results are found."""
     given = list(spans)
     told = Told(next((span.trace_id for span in given), ""))
     kept = unrepeated(span for span in given if span.trace_id and span.span_id)
@@ -83,31 +114,34 @@ def tell(spans: Iterable[Span], mapping: Mapping, options: Options = DEFAULT) ->
     told.repeated = len(given) - told.spans - told.refused["bad_id"]
     told.kinds = Counter(kind(span) for span in kept)
     if told.refused["bad_id"]:
-        return told  # one of the spans that are missing may be a search
+        # One of the spans that are missing may be a search.
+        return told, None, Results(None, (), {})
     if len(kept) > options.max_spans:
         told.refuse(
             "too_large", "", f"the trace has {len(kept):,} spans, more than {options.max_spans:,}"
         )
-        return told
+        return told, None, Results(None, (), {})
     tree = Tree(kept, mapping, options.scopes)
     turns = len(tree.of(Role.TURN))
     if tree.depth > DEEPEST_SPANS or turns > MOST_TURNS:
         message = f"its spans are nested {tree.depth:,} deep, and {turns:,} are turns"
         told.refuse("too_large", "", message)
-        return told
+        return told, None, Results(None, (), {})
     for span in tree.circular:
         told.refuse("cycle", span.span_id, "the span is inside of itself")
     if options.missing_parents == "refuse":
         for span in tree.missing:
             told.refuse("incomplete", span.span_id, f"its parent {span.parent_id} never came")
         if tree.missing:
-            return told
+            return told, tree, Results(tree, (), {})
+    became = {}
     if not tree.circular and kept:
-        _tell(tree, mapping, options, told)
-    return told
+        became = _tell_turns(tree, mapping, options, told)
+    return told, tree, Results(tree, told.turns, became)
 
 
-def _tell(tree: Tree, mapping: Mapping, options: Options, told: Told) -> None:
+def _tell_turns(tree: Tree, mapping: Mapping, options: Options, told: Told) -> dict[str, str]:
+    """Add the turns; of the spans whose results another span has now, that span's id."""
     found, doubts, covered = searches(tree, mapping, told)
     found, more, pairs = merged(tree, found, told, options.scopes)
     doubts += more
@@ -145,6 +179,8 @@ def _tell(tree: Tree, mapping: Mapping, options: Options, told: Told) -> None:
     told.scopes = frozenset(
         (text(span.resource.get("service.name")) or "", span.scope) for span in scoped.values()
     )
+    whole = {part: one.span.span_id for one in rest.used for part in one.parts}
+    return {id: whole.get(outer, outer) for id, outer in covered.items()} | whole
 
 
 _MISSED: Final = ""
@@ -203,7 +239,7 @@ class _Rest:
         mapping: Mapping,
         options: Options,
         told: Told,
-        covered: set[str],
+        covered: dict[str, str],
         of_turn: dict[str, str],
         found: Sequence[Got],
     ) -> None:
@@ -213,8 +249,8 @@ class _Rest:
         self._calls = tree.nearest(Role.TOOL, Role.SEARCH)
         self._steps = tree.nearest(Role.STEP)
         self._rerankers = rerankers(tree, covered)
-        self._searching = covered | tree.marked(self._rerankers).keys()
-        self._aside = covered | tree.ignored | tree.around(one.span.span_id for one in found)
+        self._searching = covered.keys() | tree.marked(self._rerankers).keys()
+        self._aside = covered.keys() | tree.ignored | tree.around(one.span.span_id for one in found)
         self._members: dict[str, list[Span]] = {}
         for span in tree.ordered:
             self._members.setdefault(of_turn.get(span.span_id, _MISSED), []).append(span)
@@ -227,9 +263,12 @@ class _Rest:
                 (mapping.agent, self._agents),
                 (mapping.release, self._releases),
             ):
-                own = _said(span, names, LONGEST_NAME if names is not mapping.conversation else 0)
+                longest = LONGEST_NAME if names is not mapping.conversation else 0
+                own = said(span.attributes, names, longest)
                 inherited[span.span_id] = own or inherited.get(span.parent_id)
-        self._named = {name for span in tree.ordered if (name := _said(span, mapping.conversation))}
+        self._named = {
+            name for span in tree.ordered if (name := said(span.attributes, mapping.conversation))
+        }
 
     def turn(
         self, id: str, span: Span | None, found: list[Got], doubts: list[Doubt]
@@ -465,12 +504,3 @@ def _digest(value: str) -> str:
 
 def _short(name: str | None) -> str | None:
     return name if name is not None and len(name) <= LONGEST_NAME else None
-
-
-def _said(span: Span, names: Iterable[str], longest: int = 0) -> str | None:
-    """The first of the names that says something."""
-    for name in names:
-        found = said(span, name)
-        if found is not None and (not longest or len(found) <= longest):
-            return found
-    return None

@@ -1,8 +1,8 @@
-"""Questions and answers in the forms in which frameworks record them."""
+"""Questions, answers and names in the forms in which frameworks record them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from stream_metrics.telemetry.documents import DEEPEST, parsed
@@ -22,6 +22,27 @@ def answer_of(span: Span, names: Iterable[str]) -> str | None:
 def question_of(span: Span, names: Iterable[str]) -> str | None:
     """What was asked; of several messages the last of a person. None if it is not recorded."""
     return _first(span, names, _QUESTIONS, _QUESTION_NAMES)
+
+
+def said(attributes: Mapping[str, Any], names: Iterable[str], longest: int = 0) -> str | None:
+    """The first of the names that says something; behind a colon one in an attribute's JSON.
+
+    >>> said({"metadata": '{"thread_id": "t-1"}'}, ("session.id", "metadata:thread_id"))
+    't-1'
+    """
+    for name in names:
+        attribute, colon, part = name.partition(":")
+        value = attributes.get(attribute)
+        for _ in range(2):  # JSON, which some products encode twice
+            value = parsed(value) if colon and isinstance(value, str) else value
+        if colon:
+            value = value.get(part) if isinstance(value, dict) else None
+        elif isinstance(value, str) and len(value) > 2 and value[0] == value[-1] == '"':
+            value = value[1:-1]  # a text that a product wrote as JSON
+        found = text(value)
+        if found is not None and (not longest or len(found) <= longest):
+            return found
+    return None
 
 
 def _first(

@@ -28,6 +28,15 @@ Reason = Literal[
     "no_room",
     "no_key",
     "unreadable",
+    "label_malformed",
+    "label_other_name",
+    "label_no_grade",
+    "label_no_span",
+    "label_no_search",
+    "label_no_document",
+    "label_ambiguous",
+    "label_not_told",
+    "label_conflict",
 ]
 
 HELP: Final[dict[Reason, str]] = {
@@ -50,6 +59,19 @@ HELP: Final[dict[Reason, str]] = {
     "no_key": "set `partition_traces_by_id: true` in the Collector's Kafka exporter, or start "
     "the bridge with --rekey",
     "unreadable": "correct whatever writes to the topic of traces",
+    "label_malformed": "correct what writes the scores",
+    "label_other_name": "add the evaluation to `labels.names` if it judges the relevance of "
+    "documents",
+    "label_no_grade": "say in `labels.grades` or `labels.cutoffs` which gain the score stands for",
+    "label_no_span": "give the traces that the scores are about, and link an evaluator's span to "
+    "the span that it evaluated",
+    "label_no_search": "give scores to the spans of searches",
+    "label_no_document": "name a document that the agent got; `labels.document` and "
+    "`labels.position` say in which attribute",
+    "label_ambiguous": "name the document; `labels.document` and `labels.position` say in which "
+    "attribute",
+    "label_not_told": "a replay of the traces says why the turn was set aside",
+    "label_conflict": "give revised scores a later time, or choose an evaluation in `labels.names`",
 }
 """What would help against each reason."""
 
@@ -115,12 +137,24 @@ class Turn:
     question: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Label:
+    """The gain of a result, and who gave it when."""
+
+    turn: Turn
+    result_id: str
+    gain: int
+    time_us: int
+    labeller: str | None
+
+
 @dataclass(slots=True)
 class Told:
     """All that a trace tells.
 
     Attributes:
         turns: By number, then conversation.
+        labels: The gains of their results that the trace holds.
         refusals: The first of what was set aside; ``refused`` counts all by reason.
         scopes: Pairs of service and instrumentation scope of which searches were told.
         kinds: How many spans there were of each kind, as a person would name it.
@@ -131,6 +165,7 @@ class Told:
 
     trace_id: str
     turns: tuple[Turn, ...] = ()
+    labels: tuple[Label, ...] = ()
     refusals: list[Refusal] = field(default_factory=list)
     refused: Counter[Reason] = field(default_factory=Counter)
     scopes: frozenset[tuple[str, str]] = frozenset()

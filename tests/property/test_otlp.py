@@ -130,7 +130,7 @@ def test_the_report_does_not_show_how_traces_came(spans: list[Made], data: st.Da
 @given(traces())
 def test_every_span_is_accounted_for(spans: list[Made]) -> None:
     """Each is read, and stands for itself or aside for another; no event is refused later."""
-    with Traces(mapping_of(OtlpSettings()), options_of(OtlpSettings()), Limits()) as kept:
+    with Traces(mapping_of(OtlpSettings()), options_of(Settings()), Limits()) as kept:
         kept.take(as_json(spans))
         records = list(kept.records())
     counts = kept.counts

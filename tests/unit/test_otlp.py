@@ -25,7 +25,7 @@ from stream_metrics.events import Limits, decode
 from stream_metrics.events.decode import Event
 from stream_metrics.ports import Record
 from stream_metrics.settings import OtlpRow, OtlpSettings, Settings
-from stream_metrics.telemetry import Role
+from stream_metrics.telemetry import Link, Role
 from tests.otlp import (
     RETRIEVAL,
     RETRIEVER,
@@ -46,9 +46,8 @@ def taken(
     spans: Iterable[Made], settings: OtlpSettings | None = None
 ) -> tuple[list[Record], Counts]:
     """The records of spans that came in one payload, and what is counted."""
-    with Traces(
-        mapping_of(settings or OtlpSettings()), options_of(settings or OtlpSettings()), Limits()
-    ) as traces:
+    chosen = Settings(otlp=settings or OtlpSettings())
+    with Traces(mapping_of(chosen.otlp), options_of(chosen), Limits()) as traces:
         traces.take(as_json(spans))
         return list(traces.records()), traces.counts
 
@@ -157,7 +156,7 @@ def test_documents_may_stand_in_an_event_of_the_span() -> None:
     value = {"stringValue": '[{"id": "a"}]'}
     span["events"] = [{"attributes": [{"key": "gen_ai.retrieval.documents", "value": value}]}]
 
-    with Traces(mapping_of(OtlpSettings()), options_of(OtlpSettings()), Limits()) as traces:
+    with Traces(mapping_of(OtlpSettings()), options_of(Settings()), Limits()) as traces:
         traces.take(json.dumps(found).encode())
         [record] = traces.records()
 
@@ -462,11 +461,20 @@ def test_events_and_traces_may_be_read_together(tmp_path: Path) -> None:
     assert starts == sorted(starts, key=lambda start: start or 0)
 
 
+def test_links_of_spans_are_read_from_both_encodings() -> None:
+    """They name the span that an evaluator is about; ids of another length name none."""
+    made = [Made(1, 2, links=((3, 4), (1, 5)))]
+
+    [of_json], [of_base64] = spans_of(as_json(made)), spans_of(as_json(made, in_base64))
+    [of_protobuf] = spans_of(as_protobuf(made))
+
+    assert of_json.links == (Link(f"{3:032x}", f"{4:016x}"), Link(f"{1:032x}", f"{5:016x}"))
+    assert of_json == of_base64 == of_protobuf
+
+
 def test_nothing_is_left_of_the_database(tmp_path: Path) -> None:
     """Where spans are kept there is no file to see, and none to clear away after a kill."""
-    with Traces(
-        mapping_of(OtlpSettings()), options_of(OtlpSettings()), Limits(), tmp_path
-    ) as traces:
+    with Traces(mapping_of(OtlpSettings()), options_of(Settings()), Limits(), tmp_path) as traces:
         traces.take(as_json(SPANS))
 
         assert list(tmp_path.iterdir()) == []

@@ -17,7 +17,7 @@ from stream_metrics.adapters.otlp.spans import (
     id_of_text,
     parent_of,
 )
-from stream_metrics.telemetry.spans import Span, SpanEvent
+from stream_metrics.telemetry.spans import Link, Span, SpanEvent
 
 ERROR_CODES: Final = (2, "STATUS_CODE_ERROR")
 KINDS: Final = {
@@ -64,6 +64,11 @@ class _Event(msgspec.Struct, rename="camel", frozen=True):
     attributes: list[_Attribute] | None = None
 
 
+class _Link(msgspec.Struct, rename="camel", frozen=True):
+    trace_id: str | None = None
+    span_id: str | None = None
+
+
 class _Status(msgspec.Struct, frozen=True):
     code: int | str | None = None
 
@@ -79,6 +84,7 @@ class _Span(msgspec.Struct, rename="camel", frozen=True):
     end_time_unix_nano: int | str | None = None
     attributes: list[_Attribute] | None = None
     events: list[_Event] | None = None
+    links: list[_Link] | None = None
     status: _Status | None = None
 
 
@@ -194,6 +200,10 @@ def _span(span: _Span, resource: dict[str, Any], scope: _Scope) -> Span:
             for event in span.events or ()
         ),
         span.dropped_attributes_count or 0,
+        tuple(
+            Link(id_of_text(link.trace_id, TRACE_ID_BYTES), id_of_text(link.span_id, SPAN_ID_BYTES))
+            for link in span.links or ()
+        ),
     )
 
 

@@ -15,7 +15,7 @@ from stream_metrics.adapters.otlp.spans import (
     id_of_bytes,
     parent_of,
 )
-from stream_metrics.telemetry.spans import Span, SpanEvent
+from stream_metrics.telemetry.spans import Link, Span, SpanEvent
 
 
 def load_opentelemetry() -> tuple[Any, type[Exception]]:
@@ -82,6 +82,12 @@ def _span(span: Any, resource: dict[str, Any], scope: Any) -> Span:
             for event in span.events
         ),
         span.dropped_attributes_count,
+        tuple(
+            Link(
+                id_of_bytes(link.trace_id, TRACE_ID_BYTES), id_of_bytes(link.span_id, SPAN_ID_BYTES)
+            )
+            for link in span.links
+        ),
     )
 
 

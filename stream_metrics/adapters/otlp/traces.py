@@ -59,7 +59,8 @@ class Counts:
 
     ``payloads``, ``spans`` and ``traces`` are what was read; ``repeated`` spans stand aside for
     others with the same ids. ``searches`` were told, in ``turns``, of which ``skipped`` have none
-    and of ``iterations_inferred`` only time told the iterations apart. ``nested`` searches are
+    and of ``iterations_inferred`` only time told the iterations apart; ``labels`` are from
+    evaluations in the traces. ``nested`` searches are
     parts of others, ``duplicate`` ones were told by another instrumentation too, ``reranked`` ones
     gave their place to a reranker or joiner. ``turn_conflicts`` are turns that share their number.
     ``refused`` counts what was set aside by reason, ``rejected`` events that are none, and
@@ -75,6 +76,7 @@ class Counts:
     skipped: int = 0
     iterations_inferred: int = 0
     searches: int = 0
+    labels: int = 0
     nested: int = 0
     duplicate: int = 0
     reranked: int = 0
@@ -177,6 +179,7 @@ class Traces:
         counts = self.counts
         counts.traces += 1
         counts.turns += len(told.turns)
+        counts.labels += len(told.labels)
         counts.nested += told.nested
         counts.duplicate += told.duplicate
         counts.reranked += told.reranked

@@ -1,0 +1,461 @@
+"""Scores of evaluators: which result each is about, which gain it gives, and what is unused."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from stream_metrics.events import Limits, decode
+from stream_metrics.events.decode import Event as Taken
+from stream_metrics.events.wire import RelevanceLabels
+from stream_metrics.ports import Record
+from stream_metrics.telemetry import (
+    HELP,
+    Evaluation,
+    Grading,
+    Link,
+    Options,
+    Span,
+    SpanEvent,
+    events,
+    judge,
+    label_events,
+    tell,
+)
+from stream_metrics.telemetry.evaluations import instant, of_row
+from stream_metrics.worker.replay import Replay
+from tests.telemetry import MAPPING, OTEL, START_NS, agent, of_kind, reranker, search, span, tool
+
+GRADING = Grading(
+    grades=(("relevant", 3), ("irrelevant", 0)),
+    cutoffs=((0.5, 2), (0.9, 4)),
+    document=("my.document", "metadata:document_id"),
+    position=("my.position",),
+)
+WHEN_US = START_NS // 1000 + 5_000_000
+
+
+def result(**attributes: Any) -> SpanEvent:
+    """OpenTelemetry's event with a score of 0.95, which is the gain 4."""
+    given = {"gen_ai.evaluation.name": "Relevance", "gen_ai.evaluation.score.value": 0.95}
+    return SpanEvent("gen_ai.evaluation.result", START_NS + 7_000, {**given, **attributes})
+
+
+def evaluator(id: str, parent: str, start: float, /, **attributes: Any) -> Span:
+    """An evaluator's span that found a document relevant."""
+    links = attributes.pop("links", ())
+    given = {
+        "evaluations.0.evaluation.name": "document relevance",
+        "evaluations.0.evaluation.label": "relevant",
+    }
+    return of_kind("EVALUATOR", id, parent, start, attributes={**given, **attributes}, links=links)
+
+
+def labelled(*spans: Span, grading: Grading = GRADING) -> tuple[dict[str, int], list[str]]:
+    """The gains that a trace tells, by result, and the reasons of what it does not."""
+    told = tell(spans, MAPPING, Options(grading=grading))
+    refused = sorted(reason for reason, number in told.refused.items() for _ in range(number))
+    return {label.result_id: label.gain for label in told.labels}, list(refused)
+
+
+def given(
+    spans: list[Span], *evaluations: Evaluation, grading: Grading = GRADING
+) -> tuple[dict[str, int], list[str]]:
+    """The same of evaluations from elsewhere."""
+    told, unused = judge(spans, MAPPING, Options(grading=grading), evaluations)
+    return {label.result_id: label.gain for label in told.labels}, [one.reason for one in unused]
+
+
+def about(span_id: str, score: float = 1.0, **others: Any) -> Evaluation:
+    """An evaluation of a span."""
+    return Evaluation("line 1", span_id, others.pop("trace_id", ""), WHEN_US, score, **others)
+
+
+# In the trace
+
+
+def test_an_event_on_a_search_with_one_document_labels_it() -> None:
+    """Nothing has to say which document is meant where the span has one."""
+    one = search("s", "agent", 1, 2, found="a", events=(result(),))
+
+    assert labelled(agent(), one) == ({"s/1": 4}, [])
+
+
+def test_an_event_on_a_search_with_several_documents_is_ambiguous_unless_it_names_one() -> None:
+    """By an attribute that a setting names: the id, the text or the place."""
+    plain = search("s", "agent", 1, 2, found="abc", events=(result(),))
+    by_id = search("s", "agent", 1, 2, found="abc", events=(result(**{"my.document": "b"}),))
+    by_place = search("s", "agent", 1, 2, found="abc", events=(result(**{"my.position": 2}),))
+    elsewhere = search("s", "agent", 1, 2, found="abc", events=(result(**{"my.document": "x"}),))
+    beyond = search("s", "agent", 1, 2, found="abc", events=(result(**{"my.position": 3}),))
+
+    assert labelled(agent(), plain) == ({}, ["label_ambiguous"])
+    assert labelled(agent(), by_id) == ({"s/2": 4}, [])
+    assert labelled(agent(), by_place) == ({"s/3": 4}, [])
+    assert labelled(agent(), elsewhere) == ({}, ["label_no_document"])
+    assert labelled(agent(), beyond) == ({}, ["label_no_document"])
+
+
+def test_attributes_that_no_setting_names_say_nothing() -> None:
+    """What another product calls the same may mean something else."""
+    one = search("s", "agent", 1, 2, found="ab", events=(result(**{"my.document": "b"}),))
+
+    assert labelled(agent(), one, grading=Grading(cutoffs=((0.5, 2),)))[1] == ["label_ambiguous"]
+
+
+def test_a_place_and_an_id_have_to_agree() -> None:
+    """A score that contradicts itself labels nothing."""
+    event = result(**{"my.document": "b", "my.position": 0})
+    one = search("s", "agent", 1, 2, found="ab", events=(event,))
+
+    assert labelled(agent(), one) == ({}, ["label_no_document"])
+
+
+def test_openinference_annotations_are_about_the_span_that_carries_them() -> None:
+    """Each is flattened behind its number."""
+    attributes = {
+        "annotations.0.annotation.name": "Retrieval Relevance",
+        "annotations.0.annotation.label": "Irrelevant",
+        "annotations.1.annotation.name": "toxicity",
+        "annotations.1.annotation.score": 1,
+    }
+    one = search("s", "agent", 1, 2, found="a", attributes=attributes)
+
+    assert labelled(agent(), one) == ({"s/1": 0}, ["label_other_name"])
+
+
+def test_an_evaluator_span_is_about_the_span_that_it_links_to() -> None:
+    """Wherever it hangs, also if another search is around it."""
+    spans = [
+        agent(),
+        search("s", "agent", 1, 2, found="a"),
+        search("other", "agent", 3, 9, found="b"),
+        evaluator("e", "other", 4, links=(Link("t", "s"),)),
+    ]
+
+    assert labelled(*spans) == ({"s/1": 3}, [])
+
+
+def test_an_evaluator_with_several_links_or_one_to_another_trace_labels_nothing() -> None:
+    """Which of them it evaluated is not said, or not known here."""
+    spans = [agent(), search("s", "agent", 1, 2, found="a")]
+    two = evaluator("e", "agent", 4, links=(Link("t", "s"), Link("t", "agent")))
+    other = evaluator("e", "agent", 4, links=(Link("u", "s"),))
+
+    assert labelled(*spans, two) == ({}, ["label_no_span"])
+    assert labelled(*spans, other) == ({}, ["label_no_span"])
+
+
+def test_an_evaluator_inside_of_a_search_with_one_document_is_about_it() -> None:
+    """Where no link says otherwise."""
+    spans = [agent(), search("s", "agent", 1, 9, found="a"), evaluator("e", "s", 4)]
+
+    assert labelled(*spans) == ({"s/1": 3}, [])
+
+
+def test_an_evaluator_beside_searches_is_about_the_document_it_names_of_the_latest_before() -> None:
+    """Without a name nothing tells which document it saw, be there only one."""
+    spans = [
+        agent(),
+        search("s1", "agent", 1, 2, found="ab"),
+        search("s2", "agent", 3, 4, found="ca"),
+        search("s3", "agent", 8, 9, found="a"),
+    ]
+    by_setting = evaluator("e", "agent", 5, **{"metadata": '{"document_id": "a"}'})
+    by_input = evaluator("e", "agent", 5, **{"retrieval.documents.0.document.id": "a"})
+
+    assert labelled(*spans, by_setting) == ({"s2/2": 3}, [])
+    assert labelled(*spans, by_input) == ({"s2/2": 3}, [])
+    assert labelled(*spans, evaluator("e", "agent", 5)) == ({}, ["label_no_document"])
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"output.value": '[{"name": "relevance", "score": 0.95, "kind": "llm"}]'},
+        {"output.value": '{"score": 0.95, "label": "unsure"}', "metadata": "{}"},
+        {"output.value": "0.95"},
+        {"metadata": '{"evaluator_name": "relevance", "score": 0.95}', "output.value": "yes"},
+        {"gen_ai.evaluation.name": "Relevance", "gen_ai.evaluation.score.value": 0.95},
+    ],
+)
+def test_scores_of_evaluator_spans_are_found_where_products_write_them(
+    attributes: dict[str, Any],
+) -> None:
+    """In the output, in the metadata, or as OpenTelemetry's attributes."""
+    one = of_kind(
+        "EVALUATOR", "e", "s", 2, attributes=attributes, name="relevance", links=(Link("t", "s"),)
+    )
+
+    assert labelled(agent(), search("s", "agent", 1, 9, found="a"), one) == ({"s/1": 4}, [])
+
+
+def test_other_evaluations_are_counted_and_label_nothing() -> None:
+    """How correct an answer is says nothing of a document."""
+    event = result(**{"gen_ai.evaluation.name": "Correctness"})
+    one = search("s", "agent", 1, 2, found="a", events=(event,))
+
+    assert labelled(agent(), one) == ({}, ["label_other_name"])
+    names = Grading(names=("correct*",), cutoffs=((0.5, 1),))
+    assert labelled(agent(), one, grading=names) == ({"s/1": 1}, [])
+
+
+def test_without_a_setting_no_score_is_a_gain_and_searches_are_told_all_the_same() -> None:
+    """The reason names the settings."""
+    one = search("s", "agent", 1, 2, found="a", events=(result(),))
+    told = tell([agent(), one], MAPPING)
+
+    assert dict(told.refused) == {"label_no_grade": 1}
+    assert len(told.turns) == 1
+    assert "labels.grades" in HELP["label_no_grade"]
+    assert "labels.cutoffs" in HELP["label_no_grade"]
+
+
+def test_scores_of_one_time_that_disagree_are_refused() -> None:
+    """Nothing says which of them is the revision; equal gains are one label."""
+    low = result(**{"gen_ai.evaluation.score.value": 0.1})
+    twice = search("s", "agent", 1, 2, found="a", events=(result(), low))
+    same = search("s", "agent", 1, 2, found="a", events=(result(), result()))
+
+    assert labelled(agent(), twice) == ({}, ["label_conflict", "label_conflict"])
+    assert labelled(agent(), same) == ({"s/1": 4}, [])
+
+
+def test_labels_of_a_trace_are_events_that_a_worker_takes() -> None:
+    """One event for a turn, a time and a labeller, named after its content."""
+    one = search(
+        "s",
+        "agent",
+        1,
+        2,
+        found="ab",
+        events=(
+            result(**{"my.position": 0}),
+            result(**{"my.position": 1, "gen_ai.evaluation.score.value": 0.6}),
+        ),
+    )
+    told = tell([agent(), one], MAPPING, Options(grading=GRADING))
+    *_, event = events(told)
+    value = json.loads(event.value)
+
+    taken = decode(event.value, timestamp_ms=None, limits=Limits())
+    assert isinstance(taken, Taken)
+    assert isinstance(taken.payload, RelevanceLabels)
+    assert value["labels"] == [{"result_id": "s/1", "gain": 4}, {"result_id": "s/2", "gain": 2}]
+    assert value["labeller"] == "Relevance"
+    assert value["turn"] == told.turns[0].number
+    assert value["conversation_id"] == event.conversation == "t"
+    assert value["occurred_at"] == "2024-06-10T12:00:00.000007Z"
+
+
+# Joined with a trace
+
+
+def test_a_label_on_a_nested_span_goes_to_the_result_with_the_same_document() -> None:
+    """The tool's results are told; the retriever inside of it had them in another order."""
+    spans = [
+        agent(),
+        tool(
+            "t", "agent", 1, 9, output='[{"id": "b", "content": "B"}, {"id": "a", "content": "A"}]'
+        ),
+        search("s", "t", 2, 3, found="abc"),
+    ]
+
+    assert given(spans, about("s", position=0)) == ({"t/2": 4}, [])
+    assert given(spans, about("s", document="b")) == ({"t/1": 4}, [])
+    assert given(spans, about("s", position=2)) == ({}, ["label_no_document"])
+    assert given(spans, about("t", position=0)) == ({"t/1": 4}, [])
+
+
+def test_a_label_on_what_was_reranked_goes_to_the_reranker() -> None:
+    """What the reranker left out the agent did not get."""
+    spans = [
+        agent(),
+        search("s", "agent", 1, 2, found="abc"),
+        reranker("r", "agent", 3, "abc", "cb"),
+        reranker("q", "agent", 5, "cb", "b"),
+    ]
+
+    assert given(spans, about("s", position=1)) == ({"q/1": 4}, [])
+    assert given(spans, about("r", position=1)) == ({"q/1": 4}, [])
+    assert given(spans, about("s", position=2)) == ({}, ["label_no_document"])
+
+
+def test_a_label_on_what_another_instrumentation_told_goes_to_the_search_that_counts() -> None:
+    """Both saw one call; also where the other has no ids."""
+    otel = {
+        "gen_ai.operation.name": "retrieval",
+        "gen_ai.retrieval.documents": '[{"id": "a"}, {"id": "b"}]',
+    }
+    spans = [
+        agent(),
+        search("s", "agent", 1, 2, found="ab"),
+        span("o", "agent", 1, 2, otel, scope=OTEL),
+    ]
+
+    found = [given(spans, about(id, position=1)) for id in ("s", "o")]
+
+    assert found[0] == found[1]
+    assert len(found[0][0]) == 1
+
+
+def test_a_span_around_searches_needs_the_document_named_and_found_once() -> None:
+    """A score of an answer, or of a chain, is not one of a document."""
+    spans = [
+        agent(),
+        search("s1", "agent", 1, 2, found="a"),
+        search("s2", "agent", 3, 4, found="ab"),
+    ]
+
+    assert given(spans, about("agent", document="b")) == ({"s2/2": 4}, [])
+    assert given(spans, about("agent", document="a")) == ({}, ["label_ambiguous"])
+    assert given(spans, about("agent", document="x")) == ({}, ["label_no_document"])
+    assert given(spans[:2], about("agent")) == ({}, ["label_no_document"])
+    assert given(spans[:2], about("agent", position=0)) == ({}, ["label_no_document"])
+
+
+def test_each_reason_of_an_unused_score() -> None:
+    """No span, no search, a turn that was set aside, a trace that was."""
+    spans = [agent(), search("s", "agent", 1, 2, found="a"), of_kind("LLM", "m", "agent", 5)]
+    cut = of_kind("RETRIEVER", "s", "agent", 1, dropped_attributes=3)
+    orphan = search("s", "gone", 1, 2, found="a")
+
+    assert given(spans, about("x")) == ({}, ["label_no_span"])
+    assert given(spans, about("s", trace_id="u")) == ({}, ["label_no_span"])
+    assert given(spans, about("")) == ({}, ["label_no_span"])
+    assert given(spans, about("m")) == ({}, ["label_no_search"])
+    assert given([agent(), cut], about("s")) == ({}, ["label_not_told"])
+    assert given([orphan], about("s")) == ({}, ["label_not_told"])
+    assert given(spans, about("s", 0.1, name="bias")) == ({}, ["label_other_name"])
+    assert given(spans, about("s"), grading=Grading()) == ({}, ["label_no_grade"])
+    early = Evaluation("line 1", "s", "", 5, 1.0)
+    assert given(spans, early) == ({}, ["label_malformed"])
+
+
+def test_a_document_found_twice_by_a_search_is_labelled_once() -> None:
+    """It is the same document in either place."""
+    spans = [agent(), search("s", "agent", 1, 2, found="aba")]
+
+    assert given(spans, about("s", document="a")) == ({"s/1": 4}, [])
+
+
+def test_chunks_that_share_an_address_are_not_told_apart_by_it() -> None:
+    """Their ids or places do."""
+    chunks = {
+        f"retrieval.documents.{at}.document.{name}": value
+        for at, id in enumerate("ab")
+        for name, value in (("id", id), ("metadata", '{"source": "https://example.org/page"}'))
+    }
+    spans = [agent(), of_kind("RETRIEVER", "s", "agent", 1, attributes=chunks)]
+
+    assert given(spans, about("s", document="https://example.org/page"))[1] == ["label_ambiguous"]
+    assert given(spans, about("s", document="b")) == ({"s/2": 4}, [])
+
+
+def test_the_order_of_spans_and_scores_has_no_effect() -> None:
+    """Events are the same, byte for byte."""
+    spans = [
+        agent(),
+        search("s1", "agent", 1, 2, found="ab"),
+        search("s2", "agent", 3, 4, found="ab"),
+        reranker("r", "agent", 5, "ab", "ba"),
+    ]
+    scores = [
+        Evaluation("x", id, "", WHEN_US + at % 2, at / 4, position=at % 2, name="relevance")
+        for at in range(5)
+        for id in ("s1", "s2", "r")
+    ]
+
+    def written() -> list[Any]:
+        told, unused = judge(spans, MAPPING, Options(grading=GRADING), scores)
+        return [*label_events(told.trace_id, told.labels), *sorted(unused)]
+
+    expected = written()
+    for seed in range(20):
+        random.Random(seed).shuffle(spans)
+        random.Random(seed).shuffle(scores)
+        assert written() == expected
+    assert len(expected) > 3
+
+
+def test_a_later_score_replaces_an_earlier_one() -> None:
+    """Whichever is replayed first; the same once more has no effect."""
+    spans: list[Span] = [agent(), search("s", "agent", 1, 2, found="a")]
+    told = tell(spans, MAPPING)
+    searches = [Record(event.value, event.conversation.encode()) for event in events(told)]
+
+    def records(score: float, time_us: int) -> list[Record]:
+        one = Evaluation("x", "s", "", time_us, score)
+        found, _ = judge(spans, MAPPING, Options(grading=GRADING), [one])
+        return [Record(e.value, e.conversation.encode()) for e in label_events("t", found.labels)]
+
+    first, revised = records(1.0, WHEN_US), records(0.5, WHEN_US + 1)
+
+    for order in ([first, revised], [revised, first], [revised, first, first, revised]):
+        replay = Replay()
+        for record in [*searches, *(one for each in order for one in each)]:
+            replay.feed(record)
+        [row] = replay.rows()
+        assert row["iterations"][0]["gain"] == 2
+
+
+# Rows of tables
+
+
+def test_a_row_without_what_it_needs_says_so() -> None:
+    """A span, and a score that is a number."""
+    with pytest.raises(ValueError, match="no span_id; it has score"):
+        of_row({"score": 1}, GRADING, "line 1", 0)
+    with pytest.raises(ValueError, match="score is no number"):
+        of_row({"span_id": "a", "score": "high"}, GRADING, "line 1", 0)
+    with pytest.raises(ValueError, match="'yesterday' is no time"):
+        of_row({"span_id": "a", "score": 1, "created_at": "yesterday"}, GRADING, "line 1", 0)
+
+
+def test_nested_columns_are_read_like_plain_ones() -> None:
+    """As Phoenix' interface gives an annotation."""
+    row = {
+        "name": "relevance",
+        "span_id": "0A" * 8,
+        "document_position": 1,
+        "annotator_kind": "LLM",
+        "result": {"label": "relevant", "score": 0.9, "explanation": None},
+        "updated_at": "2026-11-23T09:00:00+00:00",
+        "created_at": "2026-11-22T09:00:00+00:00",
+    }
+
+    found = of_row(row, GRADING, "line 1", 0)
+
+    assert (found.span_id, found.position, found.label, found.score) == (
+        "0a" * 8,
+        1,
+        "relevant",
+        0.9,
+    )
+    assert found.time_us == instant("2026-11-23T09:00:00Z")
+    assert (found.name, found.labeller) == ("relevance", "relevance")
+
+
+def test_ranks_count_from_one_and_positions_from_zero() -> None:
+    """Both as texts too, as in CSV; a place that can be none is nobody's."""
+    row = {"span_id": "a", "score": "1"}
+
+    assert of_row({**row, "rank": "1"}, GRADING, "", 0).position == 0
+    assert of_row({**row, "position": "1"}, GRADING, "", 0).position == 1
+    assert of_row({**row, "rank": 0}, GRADING, "", 0).position == -1
+    assert of_row({**row, "position": 0.5}, GRADING, "", 0).position == -1
+    assert of_row(row, GRADING, "", 0).position is None
+
+
+def test_times_are_read_in_every_unit() -> None:
+    """Between 2000 and 2100 no number can be meant in two of them."""
+    seconds = 1_795_424_400
+
+    found = {instant(seconds * unit) for unit in (1, 10**3, 10**6, 10**9)}
+
+    assert found == {seconds * 10**6}
+    assert instant(str(seconds)) == instant(float(seconds)) == seconds * 10**6
+    assert instant("soon") is instant(5) is instant(None) is None
