@@ -21,6 +21,7 @@ from stream_metrics.cli import (
     dlq,
     evaluate,
     forget,
+    labels,
     letter,
     live,
     migrate,
@@ -69,6 +70,7 @@ app.command("replay")(replay.replay)
 app.command("report")(replay.report)
 app.command("backfill")(backfill.backfill)
 app.command("send")(send.send)
+app.command("labels")(labels.labels)
 app.command("record")(record.record)
 app.command("evaluate")(evaluate.evaluate)
 app.command("compare")(compare.compare)

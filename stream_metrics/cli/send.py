@@ -89,8 +89,8 @@ def send(
     events = _checked(data, source, settings, topic, now_us, move=now)
     _note_old(events, settings, now_us)
     with reading_kafka(settings):
-        asyncio.run(_send(settings, events))
-    _report(Counter(event.topic for event in events), format_)
+        asyncio.run(deliver(settings, events))
+    report(Counter(event.topic for event in events), format_)
 
 
 def _read(file: str) -> bytes:
@@ -190,7 +190,7 @@ def _note_old(events: list[Outgoing], settings: Settings, now_us: int) -> None:
         )
 
 
-async def _send(settings: Settings, events: list[Outgoing]) -> None:
+async def deliver(settings: Settings, events: list[Outgoing]) -> None:
     """Send the events in order.
 
     Raises ``TopicsMissing``, ``KafkaRefused`` and aiokafka's errors.
@@ -202,7 +202,8 @@ async def _send(settings: Settings, events: list[Outgoing]) -> None:
             await feed.send(event.topic, event.value, event.key, None)
 
 
-def _report(counts: Counter[str], format_: Format) -> None:
+def report(counts: Counter[str], format_: Format) -> None:
+    """Say on standard output how many events went to which topics."""
     if format_ == "json":
         typer.echo(json.dumps({"events": counts.total(), "topics": dict(counts)}))
         return

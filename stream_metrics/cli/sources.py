@@ -27,7 +27,16 @@ from stream_metrics.adapters.replay.manifest import file_identity
 from stream_metrics.cli.common import UsageError, kafka_reason
 from stream_metrics.ports import Record
 from stream_metrics.settings import OtlpSettings, Settings
-from stream_metrics.telemetry import HELP, Mapping, Options, Row, mapping
+from stream_metrics.telemetry import (
+    HELP,
+    Evaluation,
+    Event,
+    Mapping,
+    Options,
+    Row,
+    Unused,
+    mapping,
+)
 
 KAFKA: Final = "kafka:"
 TRACES: Final = "OTLP traces"
@@ -226,15 +235,25 @@ class Sources:
             for _, _, record in placed:
                 yield record
 
+    def judged(self, evaluations: Sequence[Evaluation]) -> tuple[list[Event], list[Unused], int]:
+        """Labels of the results in the traces, as events, and the evaluations that give none.
+
+        Third is how many records there were that are no traces. Raises ``UsageError`` and
+        ``InputError``.
+        """
+        with Traces(self._mapping, self._options, self._limits, self._folder) as self._traces:
+            others = sum(1 for _ in self._without_traces())
+            if not self._traces.counts.payloads:
+                raise UsageError(f"{', '.join(self.names)}: there are no OTLP traces in it")
+            try:
+                return (*self._traces.judged(evaluations), others)
+            except TwoScopes as error:
+                raise UsageError(str(error)) from error
+
     def placed(self) -> Generator[Placed, None, None]:
         """The same, each behind where it stands."""
         with Traces(self._mapping, self._options, self._limits, self._folder) as self._traces:
-            for part in self._parts:
-                if isinstance(part, Topics):
-                    name, records = ",".join(part.names), part.numbered()
-                else:
-                    name, records = part, numbered_records(part)
-                yield from self._without_traces(name, records)
+            yield from self._without_traces()
             try:
                 for number, record in enumerate(self._traces.records(), 1):
                     yield TRACES, number, record
@@ -243,13 +262,21 @@ class Sources:
             if not self._others:
                 check_told(self._traces.counts)
 
-    def _without_traces(
-        self, name: str, records: Generator[tuple[int, Record], None, None]
-    ) -> Generator[Placed, None, None]:
+    def _without_traces(self) -> Generator[Placed, None, None]:
         """The records that are no OTLP traces; the others are taken; raises ``InputError``.
 
         A damaged payload ends the reading of a file. Of a topic it is a bad record like any other.
         """
+        for part in self._parts:
+            if isinstance(part, Topics):
+                name, records = ",".join(part.names), part.numbered()
+            else:
+                name, records = part, numbered_records(part)
+            yield from self._of_part(name, records)
+
+    def _of_part(
+        self, name: str, records: Generator[tuple[int, Record], None, None]
+    ) -> Generator[Placed, None, None]:
         assert self._traces is not None
         with closing(records):
             for number, record in records:

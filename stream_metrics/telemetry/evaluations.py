@@ -174,8 +174,10 @@ def of_record(
     return _read(target, attributes, attributes, grading, time_us)
 
 
-def of_row(row: Mapping[str, Any], grading: Grading, origin: str, time_us: int) -> Evaluation:
-    """The evaluation that a row of a table holds, ``time_us`` if it has no time of its own.
+def of_row(
+    row: Mapping[str, Any], grading: Grading, origin: str, time_us: int | None
+) -> Evaluation:
+    """The evaluation that a row of a table holds, of ``time_us`` if it has no time of its own.
 
     Raises ``ValueError`` with the reason if it is none.
 
@@ -194,6 +196,8 @@ def of_row(row: Mapping[str, Any], grading: Grading, origin: str, time_us: int) 
             raise ValueError(f"{name} is no number; a category stands in the column label")
     time = next((columns[name] for name in _TIMES if not _missing(columns.get(name))), None)
     moment = time_us if time is None else instant(time)
+    if time is None and moment is None:
+        raise ValueError("it has no time; give one with --time, or in a column time")
     if moment is None:
         raise ValueError(f"{time!r} is no time; write RFC 3339 with an offset, or Unix seconds")
     target = Evaluation(

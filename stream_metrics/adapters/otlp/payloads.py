@@ -45,7 +45,9 @@ class _Value(msgspec.Struct, rename="camel", frozen=True):
     bytes_value: str | None = None
 
 
-class _Attribute(msgspec.Struct, frozen=True):
+class Attribute(msgspec.Struct, frozen=True):
+    """A name and a value, as OTLP has them in JSON."""
+
     key: str
     value: _Value | None = None
 
@@ -55,13 +57,13 @@ class _Values(msgspec.Struct, frozen=True):
 
 
 class _Attributes(msgspec.Struct, frozen=True):
-    values: list[_Attribute] | None = None
+    values: list[Attribute] | None = None
 
 
 class _Event(msgspec.Struct, rename="camel", frozen=True):
     name: str | None = None
     time_unix_nano: int | str | None = None
-    attributes: list[_Attribute] | None = None
+    attributes: list[Attribute] | None = None
 
 
 class _Link(msgspec.Struct, rename="camel", frozen=True):
@@ -82,7 +84,7 @@ class _Span(msgspec.Struct, rename="camel", frozen=True):
     dropped_attributes_count: int | None = None
     start_time_unix_nano: int | str | None = None
     end_time_unix_nano: int | str | None = None
-    attributes: list[_Attribute] | None = None
+    attributes: list[Attribute] | None = None
     events: list[_Event] | None = None
     links: list[_Link] | None = None
     status: _Status | None = None
@@ -99,7 +101,7 @@ class _ScopeSpans(msgspec.Struct, frozen=True):
 
 
 class _Resource(msgspec.Struct, frozen=True):
-    attributes: list[_Attribute] | None = None
+    attributes: list[Attribute] | None = None
 
 
 class _ResourceSpans(msgspec.Struct, rename="camel", frozen=True):
@@ -162,7 +164,7 @@ def _spans_of_json(value: bytes) -> Iterator[Span]:
     try:
         for resource_spans in _DECODE(value).resource_spans or ():
             of_resource = resource_spans.resource
-            resource = _plain(of_resource.attributes if of_resource else None)
+            resource = plain(of_resource.attributes if of_resource else None)
             for scope_spans in resource_spans.scope_spans or ():
                 scope = scope_spans.scope or _Scope()
                 for span in scope_spans.spans or ():
@@ -185,7 +187,7 @@ def _span(span: _Span, resource: dict[str, Any], scope: _Scope) -> Span:
         bounded_ns(int(span.start_time_unix_nano or 0)),
         bounded_ns(int(span.end_time_unix_nano or 0)),
         span.status is not None and span.status.code in ERROR_CODES,
-        _plain(span.attributes),
+        plain(span.attributes),
         resource,
         span.name or "",
         KINDS.get(span.kind, 0) if isinstance(span.kind, str) else span.kind or 0,
@@ -195,7 +197,7 @@ def _span(span: _Span, resource: dict[str, Any], scope: _Scope) -> Span:
             SpanEvent(
                 event.name or "",
                 bounded_ns(int(event.time_unix_nano or 0)),
-                _plain(event.attributes),
+                plain(event.attributes),
             )
             for event in span.events or ()
         ),
@@ -207,7 +209,8 @@ def _span(span: _Span, resource: dict[str, Any], scope: _Scope) -> Span:
     )
 
 
-def _plain(attributes: list[_Attribute] | None) -> dict[str, Any]:
+def plain(attributes: list[Attribute] | None) -> dict[str, Any]:
+    """Attributes by their names."""
     return {one.key: _plain_value(one.value) for one in attributes or ()}
 
 
@@ -226,6 +229,6 @@ def _plain_value(value: _Value | None) -> Any:
     if value.array_value is not None:
         return [_plain_value(one) for one in value.array_value.values or ()]
     if value.kvlist_value is not None:
-        return _plain(value.kvlist_value.values)
+        return plain(value.kvlist_value.values)
     found = (value.string_value, value.bool_value, value.bytes_value)
     return next((one for one in found if one is not None), None)

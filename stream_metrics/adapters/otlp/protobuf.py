@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from stream_metrics.adapters.otlp.spans import (
     SPAN_ID_BYTES,
@@ -17,6 +17,11 @@ from stream_metrics.adapters.otlp.spans import (
 )
 from stream_metrics.telemetry.spans import Link, Span, SpanEvent
 
+NOT_INSTALLED: Final = (
+    "OTLP in protobuf needs opentelemetry-proto, which is not installed: "
+    "pip install 'stream-metrics[otlp]'"
+)
+
 
 def load_opentelemetry() -> tuple[Any, type[Exception]]:
     """``TracesData`` and the error of what cannot be parsed; raises ``OtlpUnavailable``."""
@@ -24,11 +29,18 @@ def load_opentelemetry() -> tuple[Any, type[Exception]]:
         from google.protobuf.message import DecodeError
         from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
     except ModuleNotFoundError as error:
-        raise OtlpUnavailable(
-            "OTLP traces in protobuf need opentelemetry-proto, which is not installed: "
-            "pip install 'stream-metrics[otlp]'"
-        ) from error
+        raise OtlpUnavailable(NOT_INSTALLED) from error
     return TracesData, DecodeError
+
+
+def load_opentelemetry_logs() -> tuple[Any, type[Exception]]:
+    """The same with ``LogsData``."""
+    try:
+        from google.protobuf.message import DecodeError
+        from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
+    except ModuleNotFoundError as error:
+        raise OtlpUnavailable(NOT_INSTALLED) from error
+    return LogsData, DecodeError
 
 
 def spans_of_protobuf(value: bytes) -> list[Span]:
@@ -56,7 +68,7 @@ def _spans(value: bytes) -> Iterator[Span]:
             "Kafka exporter, or copy it again"
         ) from error
     for resource_spans in traces.resource_spans:
-        resource = _plain(resource_spans.resource.attributes)
+        resource = plain_attributes(resource_spans.resource.attributes)
         for scope_spans in resource_spans.scope_spans:
             for span in scope_spans.spans:
                 yield _span(span, resource, scope_spans.scope)
@@ -71,14 +83,16 @@ def _span(span: Any, resource: dict[str, Any], scope: Any) -> Span:
         bounded_ns(span.start_time_unix_nano),
         bounded_ns(span.end_time_unix_nano),
         span.status.code == span.status.STATUS_CODE_ERROR,
-        _plain(span.attributes),
+        plain_attributes(span.attributes),
         resource,
         span.name,
         span.kind,
         scope.name,
         scope.version,
         tuple(
-            SpanEvent(event.name, bounded_ns(event.time_unix_nano), _plain(event.attributes))
+            SpanEvent(
+                event.name, bounded_ns(event.time_unix_nano), plain_attributes(event.attributes)
+            )
             for event in span.events
         ),
         span.dropped_attributes_count,
@@ -91,7 +105,8 @@ def _span(span: Any, resource: dict[str, Any], scope: Any) -> Span:
     )
 
 
-def _plain(attributes: Iterable[Any]) -> dict[str, Any]:
+def plain_attributes(attributes: Iterable[Any]) -> dict[str, Any]:
+    """Attributes by their names."""
     return {one.key: _plain_value(one.value) for one in attributes}
 
 
@@ -104,7 +119,7 @@ def _plain_value(value: Any) -> Any:
         case "array_value":
             return [_plain_value(one) for one in held.values]
         case "kvlist_value":
-            return _plain(held.values)
+            return plain_attributes(held.values)
         case "bytes_value":
             return base64.b64encode(held).decode()
         case _:

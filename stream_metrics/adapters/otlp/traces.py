@@ -11,7 +11,7 @@ import hashlib
 import os
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -23,7 +23,20 @@ from stream_metrics.adapters.otlp.payloads import spans_of
 from stream_metrics.events.decode import LATEST_US, BadRecord, decode
 from stream_metrics.events.limits import Limits
 from stream_metrics.ports import Record
-from stream_metrics.telemetry import Mapping, Options, Span, Told, events, rivals, tell
+from stream_metrics.telemetry import (
+    Evaluation,
+    Event,
+    Mapping,
+    Options,
+    Span,
+    Told,
+    Unused,
+    events,
+    judge,
+    label_events,
+    rivals,
+    tell,
+)
 
 REFUSED_LISTED: Final = 100
 MOST_KINDS: Final = 1_000
@@ -42,11 +55,21 @@ BEGIN;
 _SIZES: Final = """
 SELECT trace, COUNT(*), SUM(LENGTH(span)) FROM spans GROUP BY trace ORDER BY trace
 """
+_SIZE: Final = "SELECT COUNT(*), SUM(LENGTH(span)) FROM spans WHERE trace = ?"
+_SPANS: Final = "SELECT span FROM spans WHERE trace = ? ORDER BY digest"
+_CONTENTS: Final = "SELECT trace, span FROM spans WHERE trace <> ''"
 _TURN: Final = """
 INSERT INTO turns VALUES (?, ?, 1) ON CONFLICT (conversation, turn) DO UPDATE SET spans = spans + 1
 """
 
 _DECODE: Final = msgspec.msgpack.Decoder(Span).decode
+
+
+class _Id(msgspec.Struct):
+    span_id: str
+
+
+_DECODE_ID: Final = msgspec.msgpack.Decoder(_Id).decode
 
 
 class TwoScopes(Exception):
@@ -143,6 +166,53 @@ class Traces:
                 self._list(found.reason, "", conversation, found.message)
             yield Record(value, conversation.encode(), stamp)
 
+    def judged(self, evaluations: Sequence[Evaluation]) -> tuple[list[Event], list[Unused]]:
+        """The labels that evaluations give to the results of the traces, and those that give none.
+
+        The events are by time, the others in the order of the evaluations. Raises ``TwoScopes``.
+        """
+        of_span: dict[str, set[str]] = {one.span_id: set() for one in evaluations}
+        if self._database is not None:
+            for trace, content in self._database.execute(_CONTENTS):
+                id = _DECODE_ID(content).span_id
+                if id in of_span:
+                    of_span[id].add(trace)
+        by_trace: dict[str, list[Evaluation]] = {}
+        unused: list[Unused] = []
+        for one in evaluations:
+            held = of_span[one.span_id]
+            found = held if not one.trace_id else held & {one.trace_id}
+            if len(found) == 1:
+                by_trace.setdefault(next(iter(found)), []).append(one)
+            elif found:
+                message = f"{len(found)} traces have a span {one.span_id}; add a column trace_id"
+                unused.append(Unused(one.origin, "label_ambiguous", message))
+            elif not one.span_id:
+                unused.append(Unused(one.origin, "label_no_span", "it names no span, or several"))
+            else:
+                where = f"trace {one.trace_id}" if one.trace_id and held else "the traces"
+                message = f"no span {one.span_id} in {where}"
+                unused.append(Unused(one.origin, "label_no_span", message))
+        found_events: list[Event] = []
+        scopes: set[tuple[str, str]] = set()
+        for trace, mine in sorted(by_trace.items()):
+            assert self._database is not None
+            number, size = self._database.execute(_SIZE, (trace,)).fetchone()
+            if number > self._options.max_spans or size > self._options.max_bytes:
+                message = f"the span's trace has {number:,} spans of {size:,} bytes"
+                unused += [Unused(one.origin, "label_not_told", message) for one in mine]
+                continue
+            spans = map(_span, self._database.execute(_SPANS, (trace,)))
+            told, more = judge(spans, self._mapping, self._options, mine)
+            scopes |= told.scopes
+            unused += more
+            self.counts.labels += len(told.labels)
+            found_events += label_events(trace, told.labels)
+        self._check_scopes(scopes)
+        order = {one.origin: at for at, one in enumerate(evaluations)}
+        unused.sort(key=lambda one: order[one.origin])
+        return sorted(found_events, key=lambda event: (event.occurred_us, event.value)), unused
+
     def _tell(self, database: sqlite3.Connection) -> None:
         scopes: set[tuple[str, str]] = set()
         kept = 0
@@ -153,9 +223,7 @@ class Traces:
                 told.refuse("too_large", "", f"the trace has {number:,} spans of {size:,} bytes")
                 kept += self._note(database, told)
                 continue
-            rows = database.execute(
-                "SELECT span FROM spans WHERE trace = ? ORDER BY digest", (trace,)
-            )
+            rows = database.execute(_SPANS, (trace,))
             groups = [map(_span, rows)] if trace else ([_span(row)] for row in rows)
             for spans in groups:  # nothing connects spans without a trace id
                 told = tell(spans, self._mapping, self._options)
@@ -165,6 +233,10 @@ class Traces:
         (self.counts.turn_conflicts,) = database.execute(
             "SELECT COALESCE(SUM(spans), 0) FROM turns WHERE spans > 1"
         ).fetchone()
+        self._check_scopes(scopes)
+
+    def _check_scopes(self, scopes: Iterable[tuple[str, str]]) -> None:
+        """Raises ``TwoScopes``."""
         found = rivals(frozenset(scopes))
         if found and not self._options.scopes:
             service, names = next(iter(found.items()))

@@ -1,0 +1,170 @@
+"""``stream-metrics labels``: scores of evaluators, joined with the traces that they are about."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+
+from stream_metrics.adapters.otlp.spans import OtlpUnavailable
+from stream_metrics.adapters.scores import Scores
+from stream_metrics.cli.common import (
+    ConfigOption,
+    UsageError,
+    load_settings,
+    parse_time,
+    printable,
+)
+from stream_metrics.cli.send import Outgoing, checked, deliver, report
+from stream_metrics.cli.sources import (
+    KAFKA,
+    SinceOption,
+    Sources,
+    Topics,
+    UntilOption,
+    mapping_of,
+    parse_marks,
+    reading_kafka,
+)
+from stream_metrics.events.decode import BadRecord
+from stream_metrics.settings import Settings
+from stream_metrics.telemetry import HELP, Event
+
+LISTED: Final = 100
+
+
+def labels(
+    scores: Annotated[
+        list[str],
+        typer.Argument(
+            help="Tables (JSON Lines, CSV, Parquet), document annotations of Phoenix, OTLP logs or "
+            "traces with evaluations, - for standard input, or kafka:TOPIC.",
+            metavar="SCORES",
+        ),
+    ],
+    traces: Annotated[
+        list[str],
+        typer.Option(
+            help="The OTLP traces that the scores are about: a file, a glob or kafka:TOPIC. May be "
+            "repeated."
+        ),
+    ],
+    into_kafka: Annotated[
+        bool,
+        typer.Option(
+            "--into-kafka",
+            help="Send the labels to the last of `kafka.topics` instead of printing them.",
+        ),
+    ] = False,
+    given: Annotated[
+        str | None,
+        typer.Option(
+            "--time",
+            help="When scores were given that have no time of their own, in RFC 3339 or Unix "
+            "microseconds. Default: when their file was changed.",
+            show_default=False,
+        ),
+    ] = None,
+    since: SinceOption = "earliest",
+    until: UntilOption = "end",
+    limit: Annotated[
+        int, typer.Option(min=0, help="List at most so many unused scores; count the rest.")
+    ] = LISTED,
+    config: ConfigOption = None,
+) -> None:
+    """Join scores of documents with the traces they are about, and print relevance labels.
+
+    A row of a table has a [bold]span_id[/bold], a [bold]score[/bold] or [bold]label[/bold], and the
+    document: its [bold]position[/bold] in the span (from 0) or its [bold]doc_id[/bold]. A
+    [bold]trace_id[/bold] is needed only where several traces have the span. `labels.grades` and
+    `labels.cutoffs` say which gain a score stands for.
+
+    Labels are `relevance_labels` events, an object a line. The same scores give the same events,
+    and of two scores for one result the later one counts. Scores that cannot be used are listed on
+    standard error with the reason. Exit code 2 if none can be used.
+    """
+    settings = load_settings(config)
+    if not (settings.labels.grades or settings.labels.cutoffs):
+        raise UsageError(
+            "nothing says which gain a score stands for: set `labels.grades`, such as "
+            "{relevant = 3, irrelevant = 0}, or `labels.cutoffs`, such as {2 = 0.5, 4 = 0.9}"
+        )
+    time_us = None if given is None else parse_time("--time", given)
+    found = _read(scores, settings, since, until, time_us)
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    events, unused, others = Sources(traces, settings, since, until).judged(found.evaluations)
+    unused = [*found.unused, *unused]
+    for one in unused[:limit]:
+        console.print(printable(f"{one.origin}: {one.reason}: {one.message}"), markup=False)
+    if len(unused) > limit:
+        console.print(f"not listed: {len(unused) - limit:,} more; --limit lists more")
+    if others:
+        console.print(f"{others:,} records of {', '.join(traces)} are no OTLP traces")
+    counts = Counter[str](one.reason for one in unused)
+    reasons = "; ".join(
+        f"{number:,} {reason} ({helps})"
+        for reason, helps in HELP.items()
+        if (number := counts[reason])
+    )
+    read = len(found.evaluations) + len(found.unused)
+    if not read:
+        raise UsageError(f"{', '.join(scores)}: no score in it; {found.others:,} records hold none")
+    if not events:
+        raise UsageError(f"none of {read:,} scores can be used: {reasons}")
+    ready = _ready(events, settings)
+    if into_kafka:
+        with reading_kafka(settings):
+            asyncio.run(deliver(settings, ready))
+        report(Counter(event.topic for event in ready), "table")
+    else:
+        for event in ready:
+            typer.echo(event.value.decode())
+    console.print(f"{read - len(unused):,} of {read:,} scores are used")
+    if unused:
+        console.print(f"not used: {reasons}", markup=False)
+
+
+def _read(
+    sources: Sequence[str], settings: Settings, since: str, until: str, time_us: int | None
+) -> Scores:
+    """The scores of all sources; raises ``UsageError`` and ``InputError``."""
+    found = Scores(mapping_of(settings.otlp), settings.labels.grading)
+    for source in sources:
+        try:
+            if not source.startswith(KAFKA):
+                found.file(source, time_us)
+                continue
+            names = source.removeprefix(KAFKA).split(",")
+            if not all(names):
+                raise UsageError(f"{source!r}: write kafka:TOPIC or kafka:TOPIC,TOPIC")
+            topics = Topics(settings, names, parse_marks(since, until))
+            with closing(topics.records()) as records:
+                for record in records:
+                    place = f"{record.topic}/{record.partition} offset {record.offset}"
+                    stamp_us = record.timestamp_ms * 1000 if record.timestamp_ms else None
+                    found.record(record.value, place, stamp_us if time_us is None else time_us)
+        except OtlpUnavailable as error:
+            raise UsageError(str(error)) from error
+    return found
+
+
+def _ready(events: Sequence[Event], settings: Settings) -> list[Outgoing]:
+    """The events for the topic of labels; raises ``UsageError`` for what a worker would reject."""
+    limits, topic = settings.engine_config().limits, settings.kafka.topics[-1]
+    now_us = time.time_ns() // 1000
+    ready = []
+    for event in events:
+        one = checked(event.value, limits, now_us)
+        if isinstance(one, BadRecord):
+            raise UsageError(
+                f"a worker would reject a label of conversation {event.conversation!r}: "
+                f"{one.reason}: {one.message}"
+            )
+        ready.append(one._replace(topic=topic))
+    return ready
