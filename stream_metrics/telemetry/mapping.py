@@ -454,7 +454,13 @@ PRESETS: Final[tuple[Row, ...]] = (
     ),
     *(_traceloop(kind, Role.TURN, query=_QUESTION, answer=_TOLD) for kind in ("workflow", "agent")),
     Row(Role.MODEL, (("llm.request.type", "chat"),), _OPENLLMETRY),
-    Row(Role.EVALUATOR, (("gen_ai.evaluation.name", ""),), _GENAI, documents=_EVALUATED),
+    Row(
+        Role.EVALUATOR,
+        (("gen_ai.evaluation.name", ""),),
+        "the event gen_ai.evaluation.result of OpenTelemetry GenAI, written as a span",
+        span="gen_ai.evaluation.result",
+        documents=_EVALUATED,
+    ),
     _operation("", Role.OTHER),
     _traceloop("", Role.OTHER),
 )

@@ -193,6 +193,18 @@ def test_scores_of_evaluator_spans_are_found_where_products_write_them(
     assert labelled(agent(), search("s", "agent", 1, 9, found="a"), one) == ({"s/1": 4}, [])
 
 
+def test_an_evaluation_that_is_a_span_of_its_own_is_about_the_search_around_it() -> None:
+    """As senders without span events write it; on another span the attributes are about that."""
+    attributes = {"gen_ai.evaluation.name": "Relevance", "gen_ai.evaluation.score.value": 0.95}
+    event = span("e", "s", 2, 2, attributes, name="gen_ai.evaluation.result")
+    found = search("s", "agent", 1, 9, found="a")
+    itself = search("s", "agent", 1, 9, found="a", attributes=attributes)
+
+    assert labelled(agent(), found, event) == ({"s/1": 4}, [])
+    assert labelled(agent(), itself) == ({"s/1": 4}, [])
+    assert labelled(agent(attributes=attributes), found) == ({}, ["label_no_document"])
+
+
 def test_other_evaluations_are_counted_and_label_nothing() -> None:
     """How correct an answer is says nothing of a document."""
     event = result(**{"gen_ai.evaluation.name": "Correctness"})
