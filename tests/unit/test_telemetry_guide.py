@@ -14,7 +14,9 @@ from deploy.local.traces import (
 )
 from stream_metrics.telemetry import HELP
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "telemetry.md").read_text("utf-8")
+GUIDES = Path(__file__).parents[2] / "docs" / "guides"
+GUIDE = (GUIDES / "telemetry.md").read_text("utf-8")
+LABELS = (GUIDES / "labels.md").read_text("utf-8")
 
 
 def blocks(language: str) -> list[list[str]]:
@@ -23,9 +25,9 @@ def blocks(language: str) -> list[list[str]]:
     return [[line for line in block.splitlines() if line] for block in found]
 
 
-def test_the_table_of_reasons_has_each_of_them_once() -> None:
-    """What a replay and the bridge print as a reason can be looked up."""
-    cells = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|.*\|.*\|$", GUIDE, re.M)
+def test_the_tables_of_reasons_have_each_of_them_once() -> None:
+    """What a replay and the bridge print as a reason can be looked up; labels have a guide."""
+    cells = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|.*\|$", GUIDE + LABELS, re.M)
     named = [name.strip("`") for cell in cells for name in cell.split(", ")]
 
     assert sorted(name for name in named if name in HELP) == sorted(HELP)
