@@ -254,7 +254,7 @@ def test_a_turn_that_begins_at_a_time_that_cannot_be_is_refused(
 
 def kept(settings: OtlpSettings, payloads: Iterator[bytes]) -> tuple[list[Record], Counts]:
     """The records of payloads, and what is counted."""
-    with Traces(mapping_of(settings), options_of(settings), Limits()) as traces:
+    with Traces(mapping_of(settings), options_of(Settings(otlp=settings)), Limits()) as traces:
         for payload in payloads:
             traces.take(payload)
         return list(traces.records()), traces.counts
