@@ -999,6 +999,7 @@ def test_the_code_of_the_guide_runs(page: str, number: int, block: str, tmp_path
     """Each block of Python runs, to a file in the place of Kafka, and is all sent."""
     path = tmp_path / "events.jsonl"
     source = re.sub(r"kafka://localhost:9092(\?client=aiokafka)?", path.as_uri(), block)
+    source = source.replace('"events.jsonl"', repr(str(path)))
     names: dict[str, Any] = {"Recorder": Recorder, "query": "q", "results": ["T"], "answer": "A"}
     exec(compile(source, f"{page}, block {number}", "exec"), names)  # noqa: S102
 
@@ -1008,6 +1009,23 @@ def test_the_code_of_the_guide_runs(page: str, number: int, block: str, tmp_path
     else:
         asyncio.run(names["answer"]("q"))
         assert path.read_text().count("\n") == 2
+
+
+def test_the_figures_of_the_guide_are_those_of_its_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The guide shows what a replay of the recorded file prints."""
+    page = (ROOT / PAGES[0]).read_text("utf-8")
+    (program,) = (block for *_, block in BLOCKS if '"events.jsonl"' in block)
+    (shown,) = re.findall(r"^```console\n\$ stream-metrics (.*?)\n(.*?)^```$", page, re.M | re.S)
+    monkeypatch.chdir(tmp_path)
+
+    exec(program, {})  # noqa: S102
+    done = subprocess.run(
+        [sys.executable, "-m", "stream_metrics", *shown[0].split()],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert [line.rstrip() for line in done.stderr.splitlines()] == shown[1].splitlines()
 
 
 # --- figures ----------------------------------------------------------------------------------
