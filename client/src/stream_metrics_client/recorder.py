@@ -246,12 +246,20 @@ class Recorder(_Recorder):
     (2, ['search_iteration', 'relevance_labels'])
     """
 
-    def flush(self, timeout: float = 10.0) -> bool:
-        """Wait until all events so far have been sent or have failed; False if time runs out."""
+    def flush(self, timeout: float | None = 10.0) -> bool:
+        """Wait until all events so far have been sent or have failed; False if time runs out.
+
+        Args:
+            timeout: The longest time to wait, in seconds; None to wait for as long as it takes.
+        """
         return self._sender.flush(timeout)
 
-    def close(self, timeout: float = 10.0) -> bool:
-        """Send what waits, and accept no more; what is not sent in `timeout` seconds is dropped."""
+    def close(self, timeout: float | None = 10.0) -> bool:
+        """Send what waits, and accept no more; False if something had to be dropped.
+
+        Args:
+            timeout: After how many seconds what is not sent is dropped; None for never.
+        """
         return self._sender.close(timeout)
 
     def __enter__(self) -> Self:
@@ -268,12 +276,20 @@ class AsyncRecorder(_Recorder):
     and are not awaited. `with` and `async with` do the same for turns and iterations.
     """
 
-    async def flush(self, timeout: float = 10.0) -> bool:
-        """Wait until all events so far have been sent or have failed; False if time runs out."""
+    async def flush(self, timeout: float | None = 10.0) -> bool:
+        """Wait until all events so far have been sent or have failed; False if time runs out.
+
+        Args:
+            timeout: The longest time to wait, in seconds; None to wait for as long as it takes.
+        """
         return await self._sender.flush_async(timeout)
 
-    async def close(self, timeout: float = 10.0) -> bool:
-        """Send what waits, and accept no more; what is not sent in `timeout` seconds is dropped."""
+    async def close(self, timeout: float | None = 10.0) -> bool:
+        """Send what waits, and accept no more; False if something had to be dropped.
+
+        Args:
+            timeout: After how many seconds what is not sent is dropped; None for never.
+        """
         return await self._sender.close_async(timeout)
 
     async def __aenter__(self) -> Self:
