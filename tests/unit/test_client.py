@@ -671,8 +671,8 @@ def test_losses_are_logged_once_a_minute_and_at_the_end(
 
     said = [record.getMessage() for record in caplog.records]
     assert [text.partition(" Last")[0] for text in said] == [
-        "Events so far: 0 sent, 0 waiting, 1 failed, 0 dropped.",
-        "Events so far: 0 sent, 0 waiting, 5 failed, 2 dropped.",
+        "Events to a function: 0 sent, 0 waiting, 1 failed, 0 dropped.",
+        "Events to a function: 0 sent, 0 waiting, 5 failed, 2 dropped.",
     ]
 
 
@@ -685,9 +685,24 @@ def test_a_broker_that_never_answered_is_logged(caplog: pytest.LogCaptureFixture
     assert sender.close(60)
 
     assert [record.getMessage() for record in caplog.records] == [
-        "Events so far: 0 sent, 1 waiting, 0 failed, 0 dropped. "
+        "Events to the sink: 0 sent, 1 waiting, 0 failed, 0 dropped. "
         "Last error: ConnectionError: no broker"
     ]
+
+
+def test_events_that_nobody_took_say_where_they_were_to_go() -> None:
+    """A program with a wrong address learns it at its end, whether or not a client said so."""
+    done = run(
+        "import threading\n"
+        "from stream_metrics_client import Recorder\n"
+        "recorder = Recorder(lambda _: threading.Event().wait())\n"
+        "recorder.forget('c')\n"
+        "recorder.close(0.1)\n"
+    )
+    assert done.stderr == (
+        "Events to a function: 0 sent, 0 waiting, 0 failed, 1 dropped. "
+        "Last error: no answer from a function\n"
+    )
 
 
 def test_closing_does_not_wait_longer_than_asked() -> None:

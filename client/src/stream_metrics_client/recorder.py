@@ -82,7 +82,8 @@ class _Recorder:
         self._limits = limits or DEFAULT_LIMITS
         self._clock, self._turn_numbers = clock, turn_numbers
         open_sink = opener(sink, kafka_options)
-        self._sender = Sender(open_sink, max_events=max_events, max_bytes=max_bytes)
+        name = "a function" if callable(sink) else os.fspath(sink)
+        self._sender = Sender(open_sink, max_events=max_events, max_bytes=max_bytes, name=name)
         self._begin()
         _recorders.add(self)
 

@@ -41,8 +41,10 @@ class Sender:
     queue is the parent's to send.
     """
 
-    def __init__(self, open_sink: Opener, *, max_events: int, max_bytes: int) -> None:
-        self._open_sink = open_sink
+    def __init__(
+        self, open_sink: Opener, *, max_events: int, max_bytes: int, name: str = "the sink"
+    ) -> None:
+        self._open_sink, self._name = open_sink, name
         self._max_events, self._max_bytes = max_events, max_bytes
         self._sink: Sink | None = None
         self._begin()
@@ -143,6 +145,7 @@ class Sender:
             if not self._given_up and self.pending:
                 self._given_up = True
                 self.dropped += self.pending
+                self.last_error = self.last_error or f"no answer from {self._name}"
                 self._settled, self._bytes = self._accepted, 0
         self._log(at_once=True)
 
@@ -217,10 +220,10 @@ class Sender:
             if not (stuck or lost != self._logged) or (now < self._log_after and not at_once):
                 return
             self._logged, self._log_after = lost, now + _LOG_SECONDS
-            counts = self.sent, self.pending, *lost, self.last_error
+            said = self._name, self.sent, self.pending, *lost, self.last_error
         with contextlib.suppress(Exception):
             _logger.warning(
-                "Events so far: %d sent, %d waiting, %d failed, %d dropped. Last error: %s", *counts
+                "Events to %s: %d sent, %d waiting, %d failed, %d dropped. Last error: %s", *said
             )
 
 
