@@ -13,6 +13,10 @@ READING: Final = "stream_metrics/adapters/kafka/reading.py"
 SPANS: Final = "stream_metrics/adapters/otlp/spans.py"
 TREE: Final = "stream_metrics/telemetry/tree.py"
 SEARCHES: Final = "stream_metrics/telemetry/searches.py"
+TELL: Final = "stream_metrics/telemetry/tell.py"
+DOCUMENTS: Final = "stream_metrics/telemetry/documents.py"
+WIRE: Final = "stream_metrics/events/wire.py"
+IDENTITY: Final = "stream_metrics/worker/identity.py"
 HISTORY: Final = "stream_metrics/engine/history.py"
 PACE: Final = "stream_metrics/worker/pace.py"
 
@@ -104,5 +108,50 @@ RECORDINGS: Final = (
         ),
         "tests/unit/test_otlp.py::test_the_outermost_retrieval_that_names_documents_is_the_search",
         "== [",
+    ),
+    Mutation(
+        "cut documents count",
+        "a search of which the SDK dropped attributes counts with the documents that are left",
+        (
+            Edit(
+                DOCUMENTS,
+                "if span.dropped_attributes or len(parts) != max(parts) + 1:",
+                "if False:",
+            ),
+        ),
+        "tests/unit/test_telemetry.py::test_a_search_that_does_not_say_what_it_found_is_refused",
+        "assert (one.turns, one.refused)",
+    ),
+    Mutation(
+        "rerankers are passed over",
+        "what a retriever returned counts, whatever the agent got of it",
+        (Edit(SEARCHES, "return {id for id in ids if outer[id] == id}", "return set()"),),
+        "tests/unit/test_telemetry.py::test_a_reranker_takes_the_place_of_the_search_before_it",
+        "assert searched(one)",
+    ),
+    Mutation(
+        "a span without an id is passed over",
+        "a trace is told although nobody knows what one of its spans was",
+        (Edit(TELL, 'if told.refused["bad_id"]:', "if False:"),),
+        "tests/unit/test_hostile_traces.py::test_a_trace_with_one_bad_id_is_refused",
+        "assert (one.turns, one.refused)",
+    ),
+    Mutation(
+        "turns of 32 bits",
+        "turns that are numbered by time are rejected",
+        (
+            Edit(
+                WIRE, "TurnNumber = Annotated[int, Meta(ge=1, le=2**53 - 1)]", "TurnNumber = Count"
+            ),
+        ),
+        "tests/unit/test_telemetry.py::test_every_event_is_valid",
+        "assert isinstance(decode(",
+    ),
+    Mutation(
+        "new defaults for old state",
+        "an upgrade takes its new default for state that was built with the old one",
+        (Edit(IDENTITY, "KEPT: Final = (TABLES, TURNS)", "KEPT: Final = (TABLES,)"),),
+        "tests/unit/test_kept_settings.py::test_state_of_the_release_before_keeps_its_fingerprint",
+        "assert found.fingerprint()",
     ),
 )
