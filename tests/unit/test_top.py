@@ -88,6 +88,17 @@ def test_it_lists_conversations_and_duplicates(namespace: RedisOptions) -> None:
     assert ["2.0.a", "iteration", "2", "1.0.a", "iteration", "1", "id", "other"] in lines
 
 
+def test_a_turn_is_shown_with_its_time(namespace: RedisOptions) -> None:
+    """Where a conversation has several, and their numbers are times, as those of traces are."""
+    turns = (1_718_020_800_000_000, 1_718_020_860_000_000)
+    fill(namespace, *(searched("c", 1, "aa", turn=one, event_id=str(one)) for one in turns))
+
+    shown = " ".join(run().stdout.split())
+
+    assert "turn 1718020800000000 (2024-06-10 12:00:00Z), iteration 1" in shown
+    assert "turn 1718020860000000 (2024-06-10 12:01:00Z), iteration 1" in shown
+
+
 def test_the_window_ends_with_the_last_event(namespace: RedisOptions) -> None:
     """Without --now it is that of an export, unless an event is ahead of all records."""
     fill(namespace, *EVENTS)
