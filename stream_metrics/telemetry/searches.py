@@ -40,6 +40,13 @@ _OUTPUTS: Final = (
     "mlflow.spanOutputs",
     "gen_ai.completion",
 )
+_INPUTS: Final = (
+    "input.value",
+    "traceloop.entity.input",
+    "langfuse.observation.input",
+    "mlflow.spanInputs",
+    "gen_ai.prompt",
+)
 _UNKNOWN: Final = (None, Role.OTHER, Role.POSTPROCESSOR)
 MOST_SIDE_BY_SIDE: Final = 1_000
 MOST_COMPARED: Final = 100_000  # searches times rerankers of a turn
@@ -222,14 +229,17 @@ def _unrecognised(tree: Tree, covered: dict[str, str], inner: set[str]) -> Itera
             )
 
 
-def held(span: Span) -> list[list[Document]]:
+def held(span: Span, names: Iterable[str] = _OUTPUTS) -> list[list[Document]]:
     """The lists of documents that a span hands on, be it under names of the program's own."""
     found = []
-    for name in _OUTPUTS:
+    for name in names:
         value = span.value(name)
         if value is None:
             continue
         inner = flat(value)
+        for wrapper in ("outputs", "inputs"):
+            if isinstance(inner, dict) and isinstance(inner.get(wrapper), dict):
+                inner = inner[wrapper]
         for one in (value, *(inner.values() if isinstance(inner, dict) else ())):
             documents = in_value(one, True)
             if isinstance(documents, list) and documents:
@@ -241,32 +251,84 @@ def held(span: Span) -> list[list[Document]]:
 def changed(
     tree: Tree, members: Iterable[Span], aside: set[str], got: Sequence[Got]
 ) -> Iterable[Doubt]:
-    """Spans that hand on documents of searches otherwise than any search returned them.
+    """Spans that hand on documents of searches otherwise than these returned them.
 
-    Somebody filtered, joined or reordered them, and no row says so. Spans in ``aside`` are parts of
-    searches, or have these inside.
+    Somebody filtered, joined or reordered them, and no row says so; or the documents are of a
+    search that no span tells. Spans in ``aside`` are parts of searches, have these inside, or say
+    what they do.
     """
-    known: set[str] = set()
-    returned: set[tuple[str | None, ...]] = set()
-    for one in got:
-        known.update(
-            each for document in one.documents for each in (document.id, document.text) if each
-        )
-        returned |= {
-            tuple(each.id for each in one.documents),
-            tuple(each.text for each in one.documents),
-        }
+    told = [
+        (one.start_ns, Listed(one.documents))
+        for one in sorted(got, key=lambda one: (one.start_ns, one.span.span_id))
+    ]
+    known = {name for _, each in told for name in each.names}
     for span in members:
-        if tree.role(span) not in (None, Role.OTHER) or span.span_id in aside:
+        if tree.role(span) not in _UNKNOWN or span.span_id in aside:
             continue
-        for documents in held(span):
-            ids = tuple(document.id for document in documents)
-            texts = tuple(document.text for document in documents)
-            if known.isdisjoint((*ids, *texts)) or ids in returned or texts in returned:
+        lists = held(span)
+        given = [Listed(documents) for documents in held(span, _INPUTS)] if lists else []
+        for documents in lists:
+            one = Listed(documents)
+            returned = [each for start_ns, each in told if start_ns <= span.end_ns]
+            fed = [each for each in given if one.of(each)]
+            if known.isdisjoint(one.names):
+                if fed:
+                    continue
+                message = f"{span.name!r} hands on documents of no search"
+            elif one.explained(returned) and (not fed or any(one.same(each) for each in fed)):
                 continue
-            message = f"{span.name!r} changed what was found; no row says what it is"
+            else:
+                message = f"{span.name!r} changed what was found; no row says what it is"
             yield Doubt(span, "unrecognised", message)
             break
+
+
+class Listed:
+    """A list of documents by their ids and by their texts."""
+
+    def __init__(self, documents: Sequence[Document]) -> None:
+        self.ids = tuple(document.id for document in documents)
+        self.texts = tuple(document.text for document in documents)
+        self.names = {name for name in (*self.ids, *self.texts) if name}
+
+    def same(self, other: Listed) -> bool:
+        """Whether both are the same documents in the same order."""
+        if None not in self.ids and None not in other.ids:
+            return self.ids == other.ids
+        return None not in self.texts and self.texts == other.texts
+
+    def of(self, other: Listed) -> bool:
+        """Whether all its documents are among the other's."""
+        if None not in self.ids and None not in other.ids:
+            return set(self.ids) <= set(other.ids)
+        return None not in self.texts and set(self.texts) <= set(other.texts)
+
+    def explained(self, returned: Iterable[Listed]) -> bool:
+        """Whether it is what some returned, one after the other, or each of it once."""
+        whole = [each for each in returned if each.names and each.of(self)]
+        return any(
+            None not in mine and (_in_a_row(mine, lists) or _each_once(mine, lists))
+            for mine, lists in (
+                (self.ids, [each.ids for each in whole]),
+                (self.texts, [each.texts for each in whole]),
+            )
+        )
+
+
+def _in_a_row(names: tuple[str | None, ...], lists: Sequence[tuple[str | None, ...]]) -> bool:
+    """Whether the names are some of the lists, each whole, one after the other."""
+    parts = set(lists)
+    ends = {0}
+    for place in range(len(names)):
+        if place in ends:
+            ends |= {
+                place + len(part) for part in parts if names[place : place + len(part)] == part
+            }
+    return len(names) in ends
+
+
+def _each_once(names: tuple[str | None, ...], lists: Sequence[tuple[str | None, ...]]) -> bool:
+    return names == tuple(dict.fromkeys(name for each in lists for name in each))
 
 
 def _attributes(span: Span) -> str:

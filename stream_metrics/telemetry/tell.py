@@ -250,7 +250,7 @@ class _Rest:
         self._steps = tree.nearest(Role.STEP)
         self._rerankers = rerankers(tree, covered)
         self._searching = covered.keys() | tree.marked(self._rerankers).keys()
-        self._aside = covered.keys() | tree.ignored | tree.around(one.span.span_id for one in found)
+        self._aside = self._searching | tree.ignored | tree.around(covered)
         self._members: dict[str, list[Span]] = {}
         for span in tree.ordered:
             self._members.setdefault(of_turn.get(span.span_id, _MISSED), []).append(span)

@@ -347,3 +347,54 @@ def test_haystacks_components_are_known_when_they_run_asynchronously() -> None:
     )
 
     assert searched(one) == [(1, "b")]
+
+
+# What steps hand on.
+
+
+def _step(id: str, start: float, output: str, given: str = "", name: str = "") -> Any:
+    def docs(letters: str) -> str:
+        return json.dumps({"docs": [{"id": one, "page_content": one} for one in letters]})
+
+    attributes = {"output.value": docs(output), "input.value": docs(given)}
+    return of_kind("CHAIN", id, "agent", start, attributes=attributes, name=name or id)
+
+
+@pytest.mark.parametrize(
+    ("handed_on", "given", "fine"),
+    [
+        ("ab", "", True),  # what the first search returned
+        ("abcd", "", True),  # both, one after the other
+        ("a", "", False),
+        ("ba", "", False),
+        ("cd", "abcd", False),  # the second search's, out of what was given
+        ("cd", "cd", True),
+        ("xy", "", False),  # of no search
+        ("xy", "yx", True),  # such as documents that came with the question
+    ],
+)
+def test_documents_that_a_step_hands_on_are_those_of_searches(
+    handed_on: str, given: str, fine: bool
+) -> None:
+    """Otherwise somebody filtered, sorted or found them, and no span says so."""
+    one = told(
+        agent(),
+        search("s1", "agent", 1, found="ab"),
+        search("s2", "agent", 3, found="cd"),
+        _step("grade", 5, handed_on, given),
+    )
+
+    assert (len(one.turns), one.refused) == (fine, {} if fine else {"unrecognised": 1})
+
+
+def test_a_component_that_finds_documents_of_its_own_is_refused() -> None:
+    """Though it is traced as any component, beside a search that is known."""
+    scope = "openinference.instrumentation.haystack"
+    found = {"output.value": json.dumps({"documents": ["Document(id=x)"]})}
+    one = told(
+        agent(scope=scope),
+        search("s", "agent", 1, found="ab", scope=scope),
+        of_kind("CHAIN", "c", "agent", 3, name="Kb.run", scope=scope, attributes=found),
+    )
+
+    assert (one.turns, one.refused) == ((), {"unrecognised": 1})
