@@ -349,7 +349,7 @@ OFFSETS_US = [
         *(21_240, 21_590, 21_600, 84_960, 86_390, 86_400, 90_000),
     )
 ]
-_TURN = {False: st.sampled_from([1, 1, 1, 2, 2, 3]), True: st.just(1)}
+_TURN = {False: st.sampled_from([1, 1, 1, 2, 2, 2**53 - 1]), True: st.just(1)}
 _ITERATION = {False: st.sampled_from(NARROW), True: st.sampled_from(WIDE)}
 _NOTATION = st.sampled_from(["Z", "number", "+02:00", "-04:30", "z", "digits"])
 _TIME = st.tuples(st.sampled_from(OFFSETS_US), _NOTATION)
@@ -533,6 +533,7 @@ _DATA: list[Any] = [
     {**_PLAIN, "version": 1.0},
     {**_PLAIN, "type": "search"},
     {**_PLAIN, "turn": 0},
+    {**_PLAIN, "turn": 2**53},
     {**_PLAIN, "turn": True},
     {**_PLAIN, "turn": 1.0},
     {**_PLAIN, "iteration": 2**31},
