@@ -220,3 +220,30 @@ async def test_a_trace_longer_than_a_record_comes_in_several(
     records = await arrived(kafka, topic, sent)
     assert len(records) > 1
     assert {record.key for record in records} == {spans[0].trace_id.hex().encode()}
+
+
+@pytest.mark.long
+async def test_spans_that_come_while_kafka_is_away_arrive_when_it_is_back(
+    kafka_factory: Callable[..., Awaitable[Kafka]], tmp_path: Path
+) -> None:
+    """An export is not answered before Kafka has its spans, however often the Collector tries."""
+    kafka = await kafka_factory()
+    topic = await kafka.create_topic("spans", PARTITIONS, TRACES_TOPIC_CONFIG)
+    sent = [as_protobuf([Made(trace, 1)]) for trace in range(1, 21)]
+    server = Collector(
+        tmp_path / "collector", COLLECTOR_CONFIG, kafka.bootstrap_servers, topic=topic
+    )
+    async with server as collector:
+        assert await collector.export(sent[0]) == 200
+        kafka.kill9()
+        exporting = [asyncio.create_task(collector.export(one)) for one in sent[1:]]
+        await wait_until(
+            lambda: "unable to open connection to broker" in collector.log_tail(), 30,
+            "the Collector does not notice that Kafka is away",
+        )  # fmt: skip
+        assert not any(task.done() for task in exporting)
+
+        await kafka.start()
+
+        assert set(await asyncio.gather(*exporting)) == {200}, collector.log_tail()
+        await arrived(kafka, topic, sent)
