@@ -271,7 +271,7 @@ docs-site: .venv/docs/.ready ## Build the documentation as a site in out/site; f
 
 lock: setup ## Pin the newest versions that pyproject.toml allows, with hashes
 	@$(PIN) --extra dev --upgrade --output-file constraints.txt pyproject.toml
-	@$(PIN) --constraint constraints.txt --output-file deploy/docker/requirements.txt pyproject.toml
+	@$(PIN) --constraint constraints.txt --extra otlp --output-file deploy/docker/requirements.txt pyproject.toml
 	@$(PIN) --upgrade --output-file docs/requirements.txt docs/requirements.in
 	@$(PIN) --upgrade --output-file benchmarks/peers/requirements.txt benchmarks/peers/requirements.in
 	@$(PIN) --upgrade --output-file client/tests/requirements.txt client/tests/requirements.in

@@ -1,7 +1,8 @@
 """The image's health check: exit code 0 if the worker in this container answers as it should.
 
 ``healthcheck.py`` asks ``/healthz`` (alive and not stuck); ``healthcheck.py ready`` asks
-``/readyz`` (in the group, state loaded). Standard library only, so that it starts quickly.
+``/readyz`` (in the group, state loaded), at the worker's port or at one that is given after it.
+Standard library only, so that it starts quickly.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ TIMEOUT_SECONDS = 4
 
 def main() -> int:
     """Ask, and say what was answered if that is not 200."""
-    page = "/readyz" if sys.argv[1:] == ["ready"] else "/healthz"
-    connection = connect(int(os.environ.get("STREAM_METRICS_WEB__PORT", "9464")))
+    page = "/readyz" if sys.argv[1:2] == ["ready"] else "/healthz"
+    own = os.environ.get("STREAM_METRICS_WEB__PORT", "9464")
+    connection = connect(int(sys.argv[2] if len(sys.argv) > 2 else own))
     try:
         connection.request("GET", page)
         answer = connection.getresponse()

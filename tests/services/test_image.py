@@ -73,7 +73,8 @@ class Container(ChildProcess):
 
     async def ready(self) -> bool:
         """Whether the group is joined and the state loaded."""
-        check = [*image.words(image.last("HEALTHCHECK")), "ready"]
+        port = self._settings["STREAM_METRICS_WEB__PORT"]
+        check = [*image.words(image.last("HEALTHCHECK")), "ready", port]
         return self._image.run(check, self._settings)[0] == 0
 
 
@@ -172,6 +173,11 @@ def test_the_pins_of_the_image_are_those_of_the_tests() -> None:
 
         assert shipped
         assert shipped.items() <= tested.items()
+
+
+def test_the_image_has_what_reads_traces_in_protobuf() -> None:
+    """A bridge in a container reads what a Collector writes by default."""
+    assert "opentelemetry-proto" in pins(image.DOCKER / "requirements.txt")
 
 
 def pins(path: Path) -> dict[str, str]:
