@@ -270,6 +270,12 @@ class RepartitionUnavailable(Unavailable):
     reason = "topic"
 
 
+class InputTopicsUnavailable(Unavailable):
+    """An input topic is missing, full or denied; the message says what to do."""
+
+    reason = "topic"
+
+
 class Upstream(Protocol):
     """What fills the topics that are read, where producers do not fill them themselves."""
 

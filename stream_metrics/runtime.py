@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import structlog
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -45,6 +46,7 @@ from stream_metrics.worker.clock import Clock
 from stream_metrics.worker.collecting import collect_seldom
 from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
 from stream_metrics.worker.patience import Part, Patience, Stopped
+from stream_metrics.worker.repartition import route
 from stream_metrics.worker.stored import stored_settings
 from stream_metrics.worker.watchdog import Watchdog
 
@@ -87,15 +89,15 @@ def redis_options(settings: Settings) -> RedisOptions:
     )
 
 
-def web_options(settings: Settings) -> WebOptions:
-    """The pages' options."""
+def web_options(settings: Settings, port: int | None = None) -> WebOptions:
+    """The pages' options; ``port`` instead of ``web.port``."""
     web = settings.web
     users = {user: stored.get_secret_value() for user, stored in web.users.items()}
     if web.users_file is not None:
         users = {**read_users(web.users_file), **users}
     return WebOptions(
         web.host,
-        web.port,
+        web.port if port is None else port,
         web.tls_certificate,
         web.tls_key,
         read_secret(web.tls_key_password, web.tls_key_password_file),
@@ -271,7 +273,7 @@ class Runtime:
             self._repartition = KafkaRepartition(
                 settings.kafka,
                 cluster,
-                settings.engine_config().limits,
+                partial(route, limits=settings.engine_config().limits),
                 Part(REPARTITION, self.health),
                 self.operations,
                 self._clock,

@@ -492,6 +492,60 @@ class LabelSettings(_Part):
         )
 
 
+class BridgeSettings(_Part):
+    """How `stream-metrics bridge` turns the traces on a topic into events."""
+
+    topic: str = "otlp_spans"
+    """The topic to which the Collector's Kafka exporter writes traces."""
+    group_id: str = "stream-metrics-bridge"
+    """The bridge's consumer group."""
+    settle: str = "10s"
+    """How long nothing of a trace must have arrived before it is told, once its root has ended and
+    the parents of all its spans have arrived."""
+    trace_max: str = "15m"
+    """How long after its first record a trace is told or refused in any case."""
+    open_traces: int = Field(10_000, ge=1)
+    """How many traces of a partition may be open; if there are more, the oldest is refused."""
+    open_bytes: int = Field(256 << 20, ge=1)
+    """Bytes of spans of open traces of a partition; if there are more, the oldest is refused."""
+    rekey: bool = False
+    """Whether records are first copied to `bridge.rekey_topic`, keyed by trace, as `--rekey` does:
+    for exporters that cannot key them."""
+    rekey_topic: str | None = None
+    """The internal topic for that. By default, the name of `bridge.topic` and `-by-trace`."""
+    port: int = Field(9474, ge=0, le=65_535)
+    """Port of the bridge's `/metrics`, `/healthz` and `/readyz`; `web` has their other settings."""
+
+    @field_validator("settle", "trace_max")
+    @classmethod
+    def _durations(cls, text: str) -> str:
+        parse_duration(text)
+        return text
+
+    @model_validator(mode="after")
+    def _settle_is_shorter(self) -> BridgeSettings:
+        if self.settle_ms >= self.trace_max_ms:
+            raise ValueError("`settle` must be shorter than `trace_max`")
+        if self.topic == self.internal_topic:
+            raise ValueError("`rekey_topic` must not be `topic`")
+        return self
+
+    @property
+    def settle_ms(self) -> int:
+        """``settle`` in milliseconds."""
+        return parse_duration(self.settle) // 1000
+
+    @property
+    def trace_max_ms(self) -> int:
+        """``trace_max`` in milliseconds."""
+        return parse_duration(self.trace_max) // 1000
+
+    @property
+    def internal_topic(self) -> str:
+        """The topic that holds records by trace, if they are copied."""
+        return self.rekey_topic or f"{self.topic}-by-trace"
+
+
 class LimitSettings(_Part):
     """Limits on input, and on the size of turns and conversations."""
 
@@ -746,6 +800,7 @@ class Settings(BaseSettings):
     limits: LimitSettings = LimitSettings()
     otlp: OtlpSettings = OtlpSettings()
     labels: LabelSettings = LabelSettings()
+    bridge: BridgeSettings = BridgeSettings()
     metrics: MetricSettings = MetricSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     comparison: ComparisonSettings = ComparisonSettings()
@@ -784,6 +839,30 @@ class Settings(BaseSettings):
                 raise ValueError(f"STREAM_METRICS_CONFIG={path}: no such file")
             sources.append(TomlConfigSettingsSource(settings_cls, Path(path)))
         return tuple(sources)
+
+    @model_validator(mode="after")
+    def _traces_are_no_events(self) -> Settings:
+        kafka, bridge = self.kafka, self.bridge
+        events = {*kafka.topics, kafka.output_topic, kafka.repartition_topic}
+        if events & {bridge.topic, bridge.internal_topic}:
+            raise ValueError("`bridge.topic` and `bridge.rekey_topic` must not hold events")
+        if bridge.group_id == kafka.group_id:
+            raise ValueError("`bridge.group_id` must not be `kafka.group_id`")
+        return self
+
+    @property
+    def of_traces(self) -> KafkaSettings:
+        """How the bridge reads traces: ``kafka`` with its topics and groups."""
+        bridge = self.bridge
+        return self.kafka.model_copy(
+            update={
+                "topics": (bridge.topic,),
+                "group_id": bridge.group_id,
+                "group_instance_id": None,
+                "output_topic": None,
+                "repartition_topic": bridge.internal_topic if bridge.rekey else None,
+            }
+        )
 
     @property
     def namespace(self) -> str:

@@ -56,6 +56,7 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("worker")(live.worker)
+app.command("bridge")(live.bridge)
 app.command("check")(live.check)
 app.command("export")(live.export)
 app.command("top")(top.top)

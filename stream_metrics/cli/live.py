@@ -84,6 +84,37 @@ def worker(
     sys.exit(run_worker(settings))
 
 
+def bridge(
+    rekey: Annotated[
+        bool,
+        typer.Option(
+            "--rekey",
+            help="First copy the records to an internal topic, keyed by trace, because the "
+            "exporter does not key them.",
+        ),
+    ] = False,
+    config: ConfigOption = None,
+    web_port: Annotated[
+        int | None,
+        typer.Option(help="Port of /metrics and the health checks. Default: `bridge.port`."),
+    ] = None,
+) -> None:
+    """Run the bridge: OTLP traces in, events out.
+
+    Reads what the OpenTelemetry Collector's Kafka exporter writes to `bridge.topic`, and produces
+    events to the input topics, where workers read them. SIGTERM finishes the batch in flight,
+    commits and leaves the group.
+    """
+    if web_port is not None:
+        os.environ["STREAM_METRICS_BRIDGE__PORT"] = str(web_port)
+    if rekey:
+        os.environ["STREAM_METRICS_BRIDGE__REKEY"] = "true"
+    settings = load_settings(config)
+    from stream_metrics.bridge import run_bridge  # no other command needs its event loop
+
+    sys.exit(run_bridge(settings))
+
+
 def check(
     topics: Annotated[
         bool,

@@ -21,22 +21,14 @@ from stream_metrics.adapters.kafka.span import EARLIEST, END, Mark, parse_mark
 from stream_metrics.adapters.kafka.topics import TopicsMissing
 from stream_metrics.adapters.kafka.unpacking import UnreadableBatch
 from stream_metrics.adapters.otlp.payloads import is_payload, other_signal
+from stream_metrics.adapters.otlp.rows import mapping_of, options_of
 from stream_metrics.adapters.otlp.spans import OtlpError, OtlpUnavailable
-from stream_metrics.adapters.otlp.traces import Counts, Traces, TwoScopes
+from stream_metrics.adapters.otlp.traces import Counts, Traces
 from stream_metrics.adapters.replay.manifest import file_identity
 from stream_metrics.cli.common import UsageError, kafka_reason
 from stream_metrics.ports import Record
-from stream_metrics.settings import OtlpSettings, Settings
-from stream_metrics.telemetry import (
-    HELP,
-    Evaluation,
-    Event,
-    Mapping,
-    Options,
-    Row,
-    Unused,
-    mapping,
-)
+from stream_metrics.settings import Settings
+from stream_metrics.telemetry import HELP, Evaluation, Event, TwoScopes, Unused
 
 KAFKA: Final = "kafka:"
 TRACES: Final = "OTLP traces"
@@ -292,41 +284,6 @@ class Sources:
                     if not record.topic:
                         raise InputError(f"{name}, payload {number}: {error}") from error
                     yield name, number, record
-
-
-def mapping_of(settings: OtlpSettings) -> Mapping:
-    """Which spans are what: the rows of the settings before those that are known."""
-    rows = [
-        Row(
-            row.role,
-            tuple(row.when.items()),
-            scope=row.scope,
-            span=row.span,
-            documents=row.documents,
-            inputs=row.inputs,
-            query=row.query,
-            answer=row.answer,
-        )
-        for row in settings.rows
-    ]
-    return mapping(rows, settings.conversation, settings.agent, settings.release)
-
-
-def options_of(chosen: Settings) -> Options:
-    """How traces are told, and the scores in them become labels."""
-    settings = chosen.otlp
-    return Options(
-        turn=settings.turn,
-        content=settings.content == "on",
-        scopes=frozenset(settings.scopes),
-        missing_parents=settings.missing_parents,
-        require_conversation=settings.require_conversation,
-        max_spans=settings.max_spans,
-        max_bytes=settings.max_trace_bytes,
-        ids=settings.ids,
-        fields=settings.fields,
-        grading=chosen.labels.grading,
-    )
 
 
 def check_told(counts: Counts) -> None:

@@ -218,6 +218,8 @@ class Assembly:
         """From where to read again if all is lost after what was read before ``next_offset``."""
         for one in self._open.values():
             return one.place
+        if next_offset < self._begin.offset:
+            return self._begin
         return Place(next_offset, self._time_ms)
 
     def note(self, time_ms: int, trace_ids: Iterable[str]) -> None:

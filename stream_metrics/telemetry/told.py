@@ -184,6 +184,20 @@ class Told:
             self.refusals.append(Refusal(reason, self.trace_id, span_id, shown))
 
 
+class TwoScopes(Exception):
+    """Two instrumentations of a service told searches; the message says what to do."""
+
+
+def check_scopes(scopes: frozenset[tuple[str, str]]) -> None:
+    """Raises ``TwoScopes`` if several instrumentations of a service told searches."""
+    for service, names in rivals(scopes).items():
+        raise TwoScopes(
+            f"{len(names)} instrumentations told searches of service {service!r}: "
+            f"{', '.join(names)}. Each may have seen the same calls; set `otlp.scopes` to the "
+            "one that counts"
+        )
+
+
 def rivals(scopes: frozenset[tuple[str, str]]) -> dict[str, list[str]]:
     """Services of which several instrumentations told searches, by name, with these.
 

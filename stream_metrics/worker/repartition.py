@@ -29,6 +29,8 @@ from stream_metrics.events.limits import Limits
 from stream_metrics.ports import DeadLetter, DeadLetters, Origin, Record
 
 Retry = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
+Route = Callable[[Sequence[Record]], tuple[list[Record], list[DeadLetter]]]
+"""Copies of the records, each under the key that it is to have, and the records without one."""
 
 
 class Inputs(Protocol):
@@ -69,21 +71,21 @@ class Repartitioner:
         inputs: Inputs,
         internal: Internal,
         dead_letters: DeadLetters,
-        limits: Limits,
+        route: Route,
         retry: Retry,
         counts: Counts,
     ) -> None:
         self._inputs = inputs
         self._internal = internal
         self._dead_letters = dead_letters
-        self._limits = limits
+        self._route = route
         self._retry = retry
         self._counts = counts
 
     async def turn(self) -> int:
         """One round; how many records were fetched."""
         records = await self._inputs.fetch()
-        copies, letters = route(records, self._limits)
+        copies, letters = self._route(records)
         if letters:
             await self._retry(lambda: self._dead_letters.send(letters))
             self._counts.bad_records(Counter(letter.reason for letter in letters))

@@ -11,9 +11,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stream_metrics.adapters.otlp.rows import mapping_of, options_of
 from stream_metrics.adapters.otlp.traces import Traces
 from stream_metrics.cli.common import UsageError
-from stream_metrics.cli.sources import Sources, mapping_of, options_of
+from stream_metrics.cli.sources import Sources
 from stream_metrics.events import Limits
 from stream_metrics.ports import Record
 from stream_metrics.settings import OtlpSettings, Settings

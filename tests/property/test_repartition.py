@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +19,7 @@ from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.events import BadRecord, Limits, decode
 from stream_metrics.ports import DeadLetter, Record
 from stream_metrics.worker.export import export_state
-from stream_metrics.worker.repartition import Repartitioner
+from stream_metrics.worker.repartition import Repartitioner, route
 from stream_metrics.worker.replay import Replay
 from tests.property.test_partition import TOPIC, once, opened
 from tests.strategies import streams
@@ -60,7 +61,9 @@ class Worker:
         self.woken.set()
         self.asleep = asyncio.Event()
         letters, copies = _Sink(self, world.letters), _Sink(self, world.copies)
-        self._repartitioner = Repartitioner(self, copies, letters, Limits(), once, self)
+        self._repartitioner = Repartitioner(
+            self, copies, letters, partial(route, limits=Limits()), once, self
+        )
 
     async def turn(self) -> None:
         """One round."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ from stream_metrics.runtime import REPARTITION, REPARTITION_WAITING
 from stream_metrics.settings import KafkaSettings
 from stream_metrics.worker.clock import Clock
 from stream_metrics.worker.patience import Part
-from stream_metrics.worker.repartition import Repartitioner
+from stream_metrics.worker.repartition import Repartitioner, route
 from stream_metrics.worker.watchdog import ROUNDS, Watchdog
 from tests.simulation.brokers import Brokers, ScriptedCluster, ScriptedConsumer
 from tests.simulation.system import AtOnce
@@ -56,7 +57,7 @@ class Copying:
             Clock(lambda: NOW_MS),
         )
         self._repartitioner = Repartitioner(
-            self.inputs, self, MemoryDeadLetters(), Limits(), patience, self
+            self.inputs, self, MemoryDeadLetters(), partial(route, limits=Limits()), patience, self
         )
 
     async def turn(self, rounds: int = 1) -> None:

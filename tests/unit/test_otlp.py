@@ -16,11 +16,12 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from stream_metrics.adapters.files import InputError, read_records
 from stream_metrics.adapters.otlp.payloads import is_payload, spans_of
+from stream_metrics.adapters.otlp.rows import mapping_of, options_of
 from stream_metrics.adapters.otlp.spans import OtlpError
-from stream_metrics.adapters.otlp.traces import Counts, Traces, TwoScopes
+from stream_metrics.adapters.otlp.traces import Counts, Traces
 from stream_metrics.adapters.packing import packed
 from stream_metrics.cli.common import UsageError
-from stream_metrics.cli.sources import Sources, mapping_of, options_of
+from stream_metrics.cli.sources import Sources
 from stream_metrics.events import Limits, decode
 from stream_metrics.events.decode import Event
 from stream_metrics.ports import Record

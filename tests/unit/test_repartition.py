@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -146,7 +147,7 @@ async def test_positions_move_when_all_is_stored() -> None:
             seen.append(dict(health.reasons))
 
     patience = Watched(Part("repartition", health), lambda: None)
-    await Repartitioner(made, made, made, Limits(), patience, made).turn()
+    await Repartitioner(made, made, made, partial(route, limits=Limits()), patience, made).turn()
 
     assert seen == [{"repartition_topic": "it is away"}] * 2
     assert made.happened == ["fetch", "letters", "copies", "taken"]

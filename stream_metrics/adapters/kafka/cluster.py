@@ -11,7 +11,7 @@ from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 
 from stream_metrics.adapters.kafka.noting import NotingAssignor
 from stream_metrics.adapters.kafka.options import client_options
-from stream_metrics.adapters.kafka.rights import check_rights, explain
+from stream_metrics.adapters.kafka.rights import Right, check_rights, explain
 from stream_metrics.adapters.kafka.static import StaticConsumer
 from stream_metrics.adapters.kafka.topics import partition_counts
 from stream_metrics.settings import KafkaSettings
@@ -29,10 +29,16 @@ class Group:
 
 
 class Cluster:
-    """Kafka, as the settings reach it."""
+    """Kafka, as the settings reach it.
 
-    def __init__(self, settings: KafkaSettings) -> None:
+    ``rights`` are what is needed there; none stand for all that a worker needs.
+    """
+
+    rights: Sequence[Right] = ()
+
+    def __init__(self, settings: KafkaSettings, rights: Sequence[Right] = ()) -> None:
         self._settings = settings
+        self.rights = rights
 
     def consumer(self, group: Group) -> AIOKafkaConsumer:
         """A client for a member of the group, not started; it commits and seeks when told to."""
@@ -58,8 +64,8 @@ class Cluster:
         )
 
     async def check_rights(self) -> None:
-        """Raise ``KafkaRefused`` unless the user may do all that a worker does."""
-        await check_rights(self._settings)
+        """Raise ``KafkaRefused`` unless the user has the rights."""
+        await check_rights(self._settings, self.rights)
 
     async def partition_counts(self, topics: Sequence[str]) -> dict[str, int]:
         """See ``adapters.kafka.topics.partition_counts``."""

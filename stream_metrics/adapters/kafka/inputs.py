@@ -1,4 +1,4 @@
-"""The input topics where they are repartitioned: read by a group whose commits say how far.
+"""Topics that are read by a group whose commits say how far.
 
 Here the commit counts, unlike where state is built: nothing else remembers what was copied.
 """
@@ -24,13 +24,12 @@ from stream_metrics.adapters.kafka.commits import (
     note_ms,
 )
 from stream_metrics.adapters.kafka.fetching import Fetching
-from stream_metrics.adapters.kafka.lag import Lag
+from stream_metrics.adapters.kafka.lag import Gauges, Lag
 from stream_metrics.adapters.kafka.membership import Membership
 from stream_metrics.adapters.kafka.records import record_to_pass_on
 from stream_metrics.adapters.kafka.rights import DENIED
 from stream_metrics.adapters.kafka.topics import check_input_topics
 from stream_metrics.adapters.kafka.waiting import KafkaPatience
-from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.ports import Position, Record
 from stream_metrics.settings import KafkaSettings
 from stream_metrics.worker.clock import Clock
@@ -60,17 +59,22 @@ class KafkaInputs:
         cluster: Cluster,
         patience: Patience,
         reasons: Reasons,
-        operations: Operations,
+        operations: Gauges,
         clock: Clock,
+        group: Group | None = None,
     ) -> None:
+        group = group or Group(
+            settings.repartition_group, settings.topics, RoundRobinPartitionAssignor
+        )
         self._settings = settings
         self._cluster = cluster
         self._patience = patience
-        self._retry = KafkaPatience(settings, patience, reasons)
+        self._retry = KafkaPatience(settings, patience, reasons, cluster.rights)
+        self._name, self._topics = group.name, group.topics
         self._group = Membership(
             cluster,
-            Group(settings.repartition_group, settings.topics, RoundRobinPartitionAssignor),
-            self._check_topics,
+            group,
+            self.check_topics,
             patience,
             reasons,
         )
@@ -109,12 +113,15 @@ class KafkaInputs:
         if now >= self._next_ask:
             self._next_ask = now + ASK_SECONDS
             await self._ask()
-        if self._group.commits.news(self.next_offsets()) or now >= self._next_note:
+        commits = self.commits()
+        offsets = {place: commit.offset for place, commit in commits.items()}
+        if self._group.commits.news(offsets) or now >= self._next_note:
             self._next_note = now + NOTE_SECONDS
-            await self._commit()
+            await self._group.commit(commits)
 
-    async def _check_topics(self) -> None:
-        counts = await self._cluster.partition_counts(self._settings.topics)
+    async def check_topics(self) -> None:
+        """Raise ``TopicsMissing`` if a topic is not there."""
+        counts = await self._cluster.partition_counts(self._topics)
         check_input_topics(self._settings, counts)
 
     async def stop(self) -> None:
@@ -171,10 +178,19 @@ class KafkaInputs:
         self._lag.heard(ends, asked_ms)
         try:
             for place in places:
-                self._begin(consumer, place, Extent(firsts[place], ends[place]), commits.get(place))
+                self.begin(place, Extent(firsts[place], ends[place]), commits.get(place))
+            starts = await self.starts(consumer)
+            if self._group.changed:
+                return
+            for place, offset in starts.items():
+                consumer.seek(place, offset)
+                consumer.resume(place)
         except IllegalStateError:
             self._group.look_again()  # the group gave it away meanwhile
             return
+        except BaseException:
+            self._group.look_again()
+            raise
         self._steps += 1
         self._next_note = 0.0
         self._reasons.clear("assignment")
@@ -184,19 +200,29 @@ class KafkaInputs:
 
     async def _commits(self, consumer: AIOKafkaConsumer) -> Commits | None:
         """The group's commits; None while it is another member's to say where the group begins."""
-        topics = self._settings.topics
-        commits = await commits_of(consumer, topics)
+        commits = await commits_of(consumer, self._topics)
         if commits or self._settings.start == "earliest":
             return commits
-        return await begin_at_ends(consumer, topics, self._clock.now_ms)
+        return await begin_at_ends(consumer, self._topics, self._clock.now_ms)
 
-    def _begin(
+    async def starts(self, consumer: AIOKafkaConsumer) -> dict[TopicPartition, int]:
+        """From where to read each partition that is not halted; raises aiokafka's errors."""
+        return {place: position.offset for place, position in self._positions.items()}
+
+    def commits(self) -> Commits:
+        """What whoever reads next must know."""
+        return {
+            place: OffsetAndMetadata(position.offset, note(self.read_up_to_ms(place)))
+            for place, position in self._positions.items()
+        }
+
+    def begin(
         self,
-        consumer: AIOKafkaConsumer,
         place: TopicPartition,
         extent: Extent,
         commit: OffsetAndMetadata | None,
     ) -> None:
+        """Find out where the reading of a partition goes on, or halt it."""
         if commit is None:
             offset = extent.first
             self._lag.begin(place)
@@ -209,8 +235,6 @@ class KafkaInputs:
                 self._halted[place] = position
                 return
             self._positions[place] = position
-        consumer.seek(place, offset)
-        consumer.resume(place)
 
     def _goes_on(self, place: TopicPartition, extent: Extent, offset: int) -> bool:
         """Whether to read on behind a gap."""
@@ -218,7 +242,7 @@ class KafkaInputs:
         goes_on = self._settings.on_offset_gap == "continue"
         why = (
             f"partition {place.partition} of {place.topic} has the offsets {extent.first} to "
-            f"{extent.end}, and the group {self._settings.repartition_group} has read up to "
+            f"{extent.end}, and the group {self._name} has read up to "
             f"{offset}: records were deleted before they were read, or the topic was recreated. "
             "To continue from the nearest offset, set `kafka.on_offset_gap` to continue"
         )
@@ -265,7 +289,7 @@ class KafkaInputs:
         position = self._positions.get(place)
         if position is None or not found:
             return []
-        records = [record_to_pass_on(record) for record in found]
+        records = [self.record(one) for one in found]
         self._lag.read(records)
         newest_ms = max(record.timestamp_ms or 0 for record in records)
         self._positions[place] = Position(
@@ -273,6 +297,10 @@ class KafkaInputs:
             record_time_ms=max(position.record_time_ms, min(newest_ms, self._clock.now_ms())),
         )
         return records
+
+    def record(self, found: Any) -> Record:
+        """A record as it is wanted, of what the client gives."""
+        return record_to_pass_on(found)
 
     async def _ask(self) -> None:
         """Ask the brokers for the ends, and pass offsets that hold no record."""
@@ -298,12 +326,7 @@ class KafkaInputs:
         for place, position in (self._positions | self._halted).items():
             self._lag.report_one(place, position)
 
-    async def _commit(self) -> None:
-        offsets = {
-            place: OffsetAndMetadata(position.offset, note(self._read_up_to_ms(place, position)))
-            for place, position in self._positions.items()
-        }
-        await self._group.commit(offsets)
-
-    def _read_up_to_ms(self, place: TopicPartition, position: Position) -> int:
-        return self._lag.read_up_to_ms(place.partition, {place.topic: position}) or 0
+    def read_up_to_ms(self, place: TopicPartition) -> int:
+        """Record time up to which all records were fetched; 0 if that is not known."""
+        position = {place.topic: self._positions[place]}
+        return self._lag.read_up_to_ms(place.partition, position) or 0

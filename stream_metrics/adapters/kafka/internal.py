@@ -7,88 +7,45 @@ have come, and those may lie unread in the input topics though the internal one 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Final
 
-from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import InvalidTimestampError, KafkaError, MessageSizeTooLargeError
 from aiokafka.structs import OffsetAndMetadata
 
 from stream_metrics.adapters.kafka.commits import note_ms
 from stream_metrics.adapters.kafka.groups import PASSING
+from stream_metrics.adapters.kafka.keyed import Keyed, KeyedProducer
 from stream_metrics.adapters.kafka.options import client_options
-from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
-from stream_metrics.adapters.kafka.produce import LARGEST_BYTES, abandon
 from stream_metrics.adapters.kafka.records import copy_headers
 from stream_metrics.ports import Record, RepartitionUnavailable
 from stream_metrics.settings import KafkaSettings
 
-ANSWER_WITHIN_MS: Final = 4_000  # of one request
-DONE_WITHIN_SECONDS: Final = 10.0  # then the worker says what it waits for, and tries again
-STOP_WITHIN_SECONDS: Final = 2.0
-BATCH_BYTES: Final = 256 * 1024
-LINGER_MS: Final = 5
-
 
 class KafkaInternal:
-    """Produces to ``kafka.repartition_topic``, and waits until all replicas in sync have it.
-
-    Idempotent, so that the records of a key keep their order. After an error the producer is given
-    up, and all of the call's records are sent again.
-    """
+    """Produces to ``kafka.repartition_topic``, and waits until all replicas in sync have it."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         assert settings.repartition_topic is not None
         self._settings = settings
         self._topic = settings.repartition_topic
-        self._producer: AIOKafkaProducer | None = None
+        self._producer = KeyedProducer(settings)
 
     async def send(self, records: Sequence[Record]) -> None:
         """See ``worker.repartition.Internal``."""
-        try:
-            async with asyncio.timeout(DONE_WITHIN_SECONDS):
-                await self._send(await self._started(), records)
-        except (KafkaError, OSError, TimeoutError) as error:
-            await self.stop()
-            raise RepartitionUnavailable(self._why(error)) from error
-
-    async def _started(self) -> AIOKafkaProducer:
-        if self._producer is None:
-            options = client_options(self._settings)
-            options["request_timeout_ms"] = min(options["request_timeout_ms"], ANSWER_WITHIN_MS)
-            self._producer = AIOKafkaProducer(
-                **options,
-                acks="all",
-                enable_idempotence=True,
-                linger_ms=LINGER_MS,
-                compression_type="lz4",
-                max_batch_size=BATCH_BYTES,
-                max_request_size=LARGEST_BYTES,
-            )
-            await self._producer.start()
-        return self._producer
-
-    async def _send(self, producer: AIOKafkaProducer, records: Sequence[Record]) -> None:
-        count = len(await producer.partitions_for(self._topic))
-        sent = []
+        copies = []
         for record in records:
             assert record.key is not None
-            stamp = record.timestamp_ms
-            sent.append(
-                await producer.send(
-                    self._topic,
-                    record.value,
-                    key=record.key,
-                    partition=PARTITIONERS["murmur2"](record.key, count),
-                    timestamp_ms=None if stamp is None or stamp < 0 else stamp,
-                    headers=list(copy_headers(record)),
-                )
+            headers = copy_headers(record)
+            copies.append(
+                Keyed(self._topic, record.key, record.value, record.timestamp_ms, headers)
             )
-        for answer in await asyncio.gather(*sent, return_exceptions=True):
-            if isinstance(answer, BaseException):
-                raise answer
+        try:
+            if await self._producer.send(copies):
+                raise MessageSizeTooLargeError
+        except (KafkaError, OSError, TimeoutError) as error:
+            raise RepartitionUnavailable(self._why(error)) from error
 
     def _why(self, error: Exception) -> str:
         if isinstance(error, MessageSizeTooLargeError):
@@ -107,9 +64,7 @@ class KafkaInternal:
 
     async def stop(self) -> None:
         """Disconnect; what is not sent yet is dropped."""
-        producer, self._producer = self._producer, None
-        if producer is not None:
-            await abandon(producer, STOP_WITHIN_SECONDS)
+        await self._producer.stop()
 
 
 class KafkaUpstream:

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from aiokafka import TopicPartition
 
-from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.ports import Position, Record, of_topics
 
 ENOUGH_STAMPS: Final = 1_000  # of which one at least must not lie ahead of its time
+
+
+class Gauges(Protocol):
+    """Receives how far partitions are read; every method is cheap and never raises."""
+
+    def lag(self, topic: str, partition: int, records: int, seconds: float) -> None: ...
+    def forget_partition(self, topic: str, partition: int) -> None: ...
+    def complete_until(self, seconds: float) -> None: ...
+    def offset_gap(self, topic: str) -> None: ...
 
 
 class Mark(NamedTuple):
@@ -52,7 +60,7 @@ class Lag:
     """
 
     def __init__(
-        self, operations: Operations, now_ms: Callable[[], int], *, in_order: bool = True
+        self, operations: Gauges, now_ms: Callable[[], int], *, in_order: bool = True
     ) -> None:
         self._operations = operations
         self._now_ms = now_ms

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from stream_metrics.adapters.kafka.cluster import Cluster
 from stream_metrics.adapters.kafka.dead_letters import KafkaDeadLetters
 from stream_metrics.adapters.kafka.inputs import KafkaInputs
 from stream_metrics.adapters.kafka.internal import KafkaInternal
-from stream_metrics.adapters.prometheus.operations import Operations
-from stream_metrics.events.limits import Limits
+from stream_metrics.adapters.kafka.lag import Gauges
 from stream_metrics.settings import KafkaSettings
 from stream_metrics.worker.clock import Clock
 from stream_metrics.worker.patience import Patience, Reasons, Stopped
-from stream_metrics.worker.repartition import Repartitioner
+from stream_metrics.worker.repartition import Counts, Repartitioner, Route
 from stream_metrics.worker.watchdog import Standing
+
+
+class Operations(Gauges, Counts, Protocol):
+    """What is told of the copying."""
 
 
 class KafkaRepartition:
@@ -22,17 +27,17 @@ class KafkaRepartition:
         self,
         settings: KafkaSettings,
         cluster: Cluster,
-        limits: Limits,
+        route: Route,
         reasons: Reasons,
         operations: Operations,
         clock: Clock,
     ) -> None:
-        self._patience = Patience(reasons, operations.redis_error)
+        self._patience = Patience(reasons, lambda: None)
         self._inputs = KafkaInputs(settings, cluster, self._patience, reasons, operations, clock)
         self._internal = KafkaInternal(settings)
         self._letters = KafkaDeadLetters(settings, clock.now_ms)
         self._repartitioner = Repartitioner(
-            self._inputs, self._internal, self._letters, limits, self._patience, operations
+            self._inputs, self._internal, self._letters, route, self._patience, operations
         )
 
     def standing(self, waiting: frozenset[str]) -> Standing:

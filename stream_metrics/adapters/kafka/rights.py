@@ -72,6 +72,11 @@ def worker_rights(settings: KafkaSettings) -> list[Right]:
     return rights
 
 
+def bridge_rights(traces: KafkaSettings, events: Sequence[str]) -> list[Right]:
+    """All that a bridge needs that reads by these settings and writes to the topics ``events``."""
+    return [*worker_rights(traces), *(Right("WRITE", "topic", topic) for topic in events)]
+
+
 def refusal(settings: KafkaSettings, missing: Iterable[Right]) -> str:
     """The sentence that names user, rights and resources."""
     user = settings.sasl_username
@@ -153,19 +158,20 @@ async def _transactions(client: AIOKafkaClient, name: str) -> int:
             return -1
 
 
-async def lacking(settings: KafkaSettings) -> str:
-    """Which rights of a worker the user lacks, as a sentence; empty if none.
+async def lacking(settings: KafkaSettings, rights: Sequence[Right] = ()) -> str:
+    """Which of the rights, or else of those of a worker, the user lacks, as a sentence.
 
-    Raises aiokafka's errors and ``TimeoutError`` while the brokers do not answer.
+    It is empty if none. Raises aiokafka's errors and ``TimeoutError`` while the brokers do not
+    answer.
     """
     async with asyncio.timeout(ANSWER_WITHIN_SECONDS):
-        missing = await missing_rights(settings, worker_rights(settings))
+        missing = await missing_rights(settings, rights or worker_rights(settings))
     return refusal(settings, missing) if missing else ""
 
 
-async def check_rights(settings: KafkaSettings) -> None:
-    """Raise ``KafkaRefused`` unless the user has every right that a worker needs."""
-    if why := await lacking(settings):
+async def check_rights(settings: KafkaSettings, rights: Sequence[Right] = ()) -> None:
+    """Raise ``KafkaRefused`` unless the user has the rights, or else all that a worker needs."""
+    if why := await lacking(settings, rights):
         raise KafkaRefused(why)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from aiokafka.errors import IllegalStateError, KafkaError
 
-from stream_metrics.adapters.kafka.rights import DENIED, lacking
+from stream_metrics.adapters.kafka.rights import DENIED, Right, lacking
 from stream_metrics.adapters.kafka.static import FencedInstance
 from stream_metrics.settings import KafkaSettings
 from stream_metrics.worker.patience import Patience, Reasons
@@ -21,8 +21,15 @@ class KafkaPatience:
     Every wait ends with ``Stopped`` once the worker is to stop.
     """
 
-    def __init__(self, settings: KafkaSettings, patience: Patience, reasons: Reasons) -> None:
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        patience: Patience,
+        reasons: Reasons,
+        rights: Sequence[Right] = (),
+    ) -> None:
         self._settings = settings
+        self._rights = rights
         self._patience = patience
         self._reasons = reasons
 
@@ -44,7 +51,7 @@ class KafkaPatience:
                 return result
 
     async def for_rights(self) -> None:
-        """Say which of a worker's rights were taken away, and wait until they are given back."""
+        """Say which rights were taken away, and wait until they are given back."""
         while why := await self(self._look):
             self._reasons.set("rights", why)
             await self._patience.pause(2.0)
@@ -52,4 +59,4 @@ class KafkaPatience:
         await self._patience.pause(1.0)  # a broker may hear of it later than another
 
     async def _look(self) -> str:
-        return await lacking(self._settings)
+        return await lacking(self._settings, self._rights)

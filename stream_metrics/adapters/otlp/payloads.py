@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec import structs
 
-from stream_metrics.adapters.otlp.protobuf import spans_of_protobuf
+from stream_metrics.adapters.otlp.protobuf import (
+    protobuf_by_trace,
+    spans_of_protobuf,
+    trace_ids_of_protobuf,
+)
 from stream_metrics.adapters.otlp.spans import (
     SPAN_ID_BYTES,
     TRACE_ID_BYTES,
@@ -17,7 +22,11 @@ from stream_metrics.adapters.otlp.spans import (
     id_of_text,
     parent_of,
 )
+from stream_metrics.events.decode import BadRecord
+from stream_metrics.ports import DeadLetter, Origin, Record
 from stream_metrics.telemetry.spans import Link, Span, SpanEvent
+
+UNREADABLE: Final = "unreadable"
 
 ERROR_CODES: Final = (2, "STATUS_CODE_ERROR")
 KINDS: Final = {
@@ -158,6 +167,80 @@ def is_payload(value: bytes | None) -> bool:
 def spans_of(value: bytes) -> list[Span]:
     """The spans of a payload, in its order; raises ``OtlpError`` and ``OtlpUnavailable``."""
     return list(_spans_of_json(value)) if is_json(value) else spans_of_protobuf(value)
+
+
+def trace_ids_of(value: bytes) -> list[str]:
+    """The trace ids of the same spans, at less expense; raises the same errors."""
+    if is_json(value):
+        return [span.trace_id for span in _spans_of_json(value)]
+    return trace_ids_of_protobuf(value)
+
+
+def by_trace(value: bytes) -> dict[str, bytes]:
+    """A payload of each trace that has spans in it, by its id; raises the same errors.
+
+    Spans without a trace id of the right length are under the empty text.
+    """
+    if not is_json(value):
+        return protobuf_by_trace(value)
+    trace_ids_of(value)  # raises for what cannot be read
+    found: dict[str, dict[str, Any]] = {}
+    for resource_spans in msgspec.json.decode(value)["resourceSpans"] or ():
+        for scope_spans in resource_spans.get("scopeSpans") or ():
+            within: dict[str, list[Any]] = {}
+            for span in scope_spans.get("spans") or ():
+                within.setdefault(id_of_text(span.get("traceId"), TRACE_ID_BYTES), []).append(span)
+            for trace_id, spans in within.items():
+                one = {**resource_spans, "scopeSpans": [{**scope_spans, "spans": spans}]}
+                found.setdefault(trace_id, {"resourceSpans": []})["resourceSpans"].append(one)
+    return {trace_id: msgspec.json.encode(one) for trace_id, one in found.items()}
+
+
+class Payloads:
+    """``worker.bridge.Payloads``; raises ``OtlpUnavailable``."""
+
+    def spans(self, value: bytes | None) -> list[Span] | BadRecord:
+        """See ``worker.bridge.Payloads``."""
+        if value is None:
+            return BadRecord(UNREADABLE, "the record has no value")
+        try:
+            return spans_of(value)
+        except OtlpError as error:
+            return BadRecord(UNREADABLE, _why(value, error))
+
+    def trace_ids(self, value: bytes | None) -> list[str] | None:
+        """See ``worker.bridge.Payloads``."""
+        if value is None:
+            return None
+        try:
+            return trace_ids_of(value)
+        except OtlpError:
+            return None
+
+
+def route_by_trace(records: Sequence[Record]) -> tuple[list[Record], list[DeadLetter]]:
+    """A copy of each record for each of its traces, under the trace's id; see
+    ``worker.repartition.Route``."""
+    copies: list[Record] = []
+    letters: list[DeadLetter] = []
+    for record in records:
+        value = record.value or b""
+        try:
+            parts = by_trace(value)
+        except OtlpError as error:
+            letters.append(DeadLetter(record, UNREADABLE, _why(value, error)))
+            continue
+        origin = Origin(record.topic, record.partition, record.offset, record.key)
+        copies += (
+            structs.replace(record, key=trace_id.encode(), value=part, origin=origin)
+            for trace_id, part in parts.items()
+        )
+    return copies, letters
+
+
+def _why(value: bytes, error: OtlpError) -> str:
+    signal = other_signal(value)
+    return str(error) if signal is None else f"OTLP {signal}; searches are in traces"
 
 
 def _spans_of_json(value: bytes) -> Iterator[Span]:

@@ -49,16 +49,40 @@ def spans_of_protobuf(value: bytes) -> list[Span]:
     Metrics and logs are messages of a similar form, of which some can be read as spans. These have
     no times.
     """
-    spans = list(_spans(value))
-    if spans and not any(span.start_ns or span.end_ns for span in spans):
-        raise OtlpError(
-            "no span in it has a time, so these are OTLP metrics, logs or profiles; searches are "
-            "in traces"
-        )
-    return spans
+    return list(_spans(_parsed(value)))
 
 
-def _spans(value: bytes) -> Iterator[Span]:
+def trace_ids_of_protobuf(value: bytes) -> list[str]:
+    """The trace ids of the same spans; raises the same errors."""
+    return [
+        id_of_bytes(span.trace_id, TRACE_ID_BYTES)
+        for resource_spans in _parsed(value).resource_spans
+        for scope_spans in resource_spans.scope_spans
+        for span in scope_spans.spans
+    ]
+
+
+def protobuf_by_trace(value: bytes) -> dict[str, bytes]:
+    """A payload of each trace that has spans in it, by its id; raises the same errors."""
+    parsed, (message, _) = _parsed(value), load_opentelemetry()
+    found: dict[str, Any] = {}
+    for resource_spans in parsed.resource_spans:
+        for scope_spans in resource_spans.scope_spans:
+            within: dict[str, Any] = {}
+            for span in scope_spans.spans:
+                trace_id = id_of_bytes(span.trace_id, TRACE_ID_BYTES)
+                if trace_id not in within:
+                    of_resource = found.setdefault(trace_id, message()).resource_spans.add()
+                    of_resource.resource.CopyFrom(resource_spans.resource)
+                    of_resource.schema_url = resource_spans.schema_url
+                    within[trace_id] = of_resource.scope_spans.add()
+                    within[trace_id].scope.CopyFrom(scope_spans.scope)
+                    within[trace_id].schema_url = scope_spans.schema_url
+                within[trace_id].spans.append(span)
+    return {trace_id: one.SerializeToString() for trace_id, one in found.items()}
+
+
+def _parsed(value: bytes) -> Any:
     message, decode_error = load_opentelemetry()
     try:
         traces = message.FromString(value)
@@ -67,6 +91,22 @@ def _spans(value: bytes) -> Iterator[Span]:
             "incomplete, or not OTLP traces in protobuf; write it with the Collector's file or "
             "Kafka exporter, or copy it again"
         ) from error
+    times = (
+        span.start_time_unix_nano or span.end_time_unix_nano
+        for resource_spans in traces.resource_spans
+        for scope_spans in resource_spans.scope_spans
+        for span in scope_spans.spans
+    )
+    first = next(times, None)
+    if first == 0 and not any(times):
+        raise OtlpError(
+            "no span in it has a time, so these are OTLP metrics, logs or profiles; searches are "
+            "in traces"
+        )
+    return traces
+
+
+def _spans(traces: Any) -> Iterator[Span]:
     for resource_spans in traces.resource_spans:
         resource = plain_attributes(resource_spans.resource.attributes)
         for scope_spans in resource_spans.scope_spans:

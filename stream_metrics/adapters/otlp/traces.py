@@ -31,10 +31,10 @@ from stream_metrics.telemetry import (
     Span,
     Told,
     Unused,
+    check_scopes,
     events,
     judge,
     label_events,
-    rivals,
     tell,
 )
 
@@ -70,10 +70,6 @@ class _Id(msgspec.Struct):
 
 
 _DECODE_ID: Final = msgspec.msgpack.Decoder(_Id).decode
-
-
-class TwoScopes(Exception):
-    """Two instrumentations of a service told searches; the message says what to do."""
 
 
 @dataclass(slots=True)
@@ -237,14 +233,8 @@ class Traces:
 
     def _check_scopes(self, scopes: Iterable[tuple[str, str]]) -> None:
         """Raises ``TwoScopes``."""
-        found = rivals(frozenset(scopes))
-        if found and not self._options.scopes:
-            service, names = next(iter(found.items()))
-            raise TwoScopes(
-                f"{len(names)} instrumentations told searches of service {service!r}: "
-                f"{', '.join(names)}. Each may have seen the same calls; set `otlp.scopes` to the "
-                "one that counts"
-            )
+        if not self._options.scopes:
+            check_scopes(frozenset(scopes))
 
     def _note(self, database: sqlite3.Connection, told: Told) -> int:
         """Keep the events of a trace, and count; how many spans it has."""

@@ -1,0 +1,106 @@
+"""Producing records to where Java's client would put their keys, for good or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError, MessageSizeTooLargeError
+
+from stream_metrics.adapters.kafka.options import client_options
+from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
+from stream_metrics.adapters.kafka.produce import LARGEST_BYTES, abandon
+from stream_metrics.ports import Headers
+from stream_metrics.settings import KafkaSettings
+
+ANSWER_WITHIN_MS: Final = 4_000  # of one request
+DONE_WITHIN_SECONDS: Final = 10.0  # then the worker says what it waits for, and tries again
+STOP_WITHIN_SECONDS: Final = 2.0
+BATCH_BYTES: Final = 256 * 1024
+LINGER_MS: Final = 5
+
+
+class Keyed(NamedTuple):
+    """A record to produce; without a timestamp it gets the present one."""
+
+    topic: str
+    key: bytes
+    value: bytes | None
+    timestamp_ms: int | None = None
+    headers: Headers = ()
+
+
+class KeyedProducer:
+    """Waits until all replicas in sync have what it sends.
+
+    Idempotent, so that the records of a key keep their order. After an error the producer is given
+    up, and all of the call's records are to be sent again.
+    """
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._producer: AIOKafkaProducer | None = None
+
+    async def send(self, records: Sequence[Keyed]) -> list[Keyed]:
+        """Those of the records that are too large for their topics; all others are stored.
+
+        Raises aiokafka's errors, ``OSError`` and ``TimeoutError``; then some may be stored.
+        """
+        too_large: list[Keyed] = []
+        try:
+            async with asyncio.timeout(DONE_WITHIN_SECONDS):
+                answers = await self._send(await self._started(), records)
+            for record, answer in zip(records, answers, strict=True):
+                if isinstance(answer, MessageSizeTooLargeError):
+                    too_large.append(record)
+                elif isinstance(answer, BaseException):
+                    raise answer
+        except (KafkaError, OSError, TimeoutError):
+            await self.stop()
+            raise
+        if too_large:
+            await self.stop()
+        return too_large
+
+    async def _started(self) -> AIOKafkaProducer:
+        if self._producer is None:
+            options = client_options(self._settings)
+            options["request_timeout_ms"] = min(options["request_timeout_ms"], ANSWER_WITHIN_MS)
+            self._producer = AIOKafkaProducer(
+                **options,
+                acks="all",
+                enable_idempotence=True,
+                linger_ms=LINGER_MS,
+                compression_type="lz4",
+                max_batch_size=BATCH_BYTES,
+                max_request_size=LARGEST_BYTES,
+            )
+            await self._producer.start()
+        return self._producer
+
+    async def _send(self, producer: AIOKafkaProducer, records: Sequence[Keyed]) -> list[object]:
+        counts = {
+            topic: len(await producer.partitions_for(topic))
+            for topic in {record.topic for record in records}
+        }
+        sent = []
+        for topic, key, value, stamp, headers in records:
+            sent.append(
+                await producer.send(
+                    topic,
+                    value,
+                    key=key,
+                    partition=PARTITIONERS["murmur2"](key, counts[topic]),
+                    timestamp_ms=None if stamp is None or stamp < 0 else stamp,
+                    headers=list(headers),
+                )
+            )
+        return list(await asyncio.gather(*sent, return_exceptions=True))
+
+    async def stop(self) -> None:
+        """Disconnect; what is not sent yet is dropped."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            await abandon(producer, STOP_WITHIN_SECONDS)

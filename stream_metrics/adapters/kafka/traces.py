@@ -1,0 +1,217 @@
+"""The topic of traces as the bridge reads it, and the input topics as it writes them.
+
+A commit is the offset before the first record of any trace that is not closed. Beside it stands the
+record time there, by which whoever reads next finds the records of ``bridge.trace_max`` before, and
+the scopes of which searches were told.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import structlog
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.errors import InvalidTimestampError, KafkaError
+from aiokafka.structs import OffsetAndMetadata
+
+from stream_metrics.adapters.kafka.cluster import Cluster, Group
+from stream_metrics.adapters.kafka.commits import Commits
+from stream_metrics.adapters.kafka.inputs import KafkaInputs
+from stream_metrics.adapters.kafka.keyed import Keyed, KeyedProducer
+from stream_metrics.adapters.kafka.lag import Gauges
+from stream_metrics.adapters.kafka.reading import reading
+from stream_metrics.adapters.kafka.records import record_of
+from stream_metrics.adapters.kafka.topics import TopicsMissing
+from stream_metrics.ports import InputTopicsUnavailable, Position, Record, bounded_timestamp
+from stream_metrics.settings import KafkaSettings
+from stream_metrics.telemetry import Event
+from stream_metrics.telemetry.assembly import Place
+from stream_metrics.telemetry.teller import Teller
+from stream_metrics.worker.bridge import Assemblies
+from stream_metrics.worker.clock import Clock
+from stream_metrics.worker.patience import Patience, Reasons
+from stream_metrics.worker.takeover import Extent
+
+log = structlog.get_logger(__name__)
+
+NOTE_BYTES: Final = 3_000  # brokers take 4,096 by default
+_TIME, _SCOPES = "time_ms", "scopes"
+
+
+def note_of(time_ms: int, scopes: frozenset[tuple[str, str]]) -> str:
+    """What stands beside an offset.
+
+    >>> said_in(note_of(7, frozenset({("service", "scope")})))
+    (7, [('service', 'scope')])
+    """
+    listed = sorted(scopes)
+    while True:
+        text = json.dumps({_TIME: time_ms, _SCOPES: listed}, separators=(",", ":"))
+        if len(text) <= NOTE_BYTES:
+            return text
+        listed = listed[: len(listed) // 2]
+
+
+def said_in(note: str | None) -> tuple[int | None, list[tuple[str, str]]]:
+    """Time and scopes in such a text; None and none where it is no text of ours.
+
+    >>> said_in(""), said_in('{"scopes":1}')
+    ((None, []), (None, []))
+    """
+    try:
+        said = json.loads(note or "")
+        time_ms = int(said[_TIME])
+        return time_ms, [(str(service), str(scope)) for service, scope in said[_SCOPES]]
+    except (ValueError, TypeError, KeyError):
+        return None, []
+
+
+class KafkaTraces(KafkaInputs):
+    """``worker.bridge.Inputs``: the topic of traces, from the commits of the bridge's group."""
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        cluster: Cluster,
+        patience: Patience,
+        reasons: Reasons,
+        operations: Gauges,
+        clock: Clock,
+        assemblies: Assemblies,
+        teller: Teller,
+    ) -> None:
+        group = Group(settings.group_id, settings.state_topics, RoundRobinPartitionAssignor)
+        super().__init__(settings, cluster, patience, reasons, operations, clock, group)
+        self._assemblies = assemblies
+        self._teller = teller
+        self._places: dict[TopicPartition, tuple[Extent, OffsetAndMetadata | None]] = {}
+
+    async def check_topics(self) -> None:
+        """Raise ``TopicsMissing`` unless the topic is there."""
+        counts = await self._cluster.partition_counts(self._topics)
+        for topic in self._topics:
+            if topic not in counts:
+                raise TopicsMissing(
+                    f"the topic of traces does not exist: {topic}. Create it with "
+                    "message.timestamp.type=LogAppendTime, or correct `bridge.topic`"
+                )
+
+    def record(self, found: Any) -> Record:
+        """A record to be counted."""
+        return record_of(found, self._settings.repartition_topic)
+
+    def ended(self) -> Mapping[int, int]:
+        """See ``worker.bridge.Inputs``."""
+        return {place.partition: self.read_up_to_ms(place) for place in self.next_offsets()}
+
+    def commits(self) -> Commits:
+        """What whoever reads next must know."""
+        found = {}
+        for place, position in self._positions.items():
+            begin = self._assemblies.commit(place.partition, position.offset)
+            if begin is not None:
+                note = note_of(begin.time_ms, self._teller.scopes)
+                found[place] = OffsetAndMetadata(begin.offset, note)
+        return found
+
+    def begin(
+        self, place: TopicPartition, extent: Extent, commit: OffsetAndMetadata | None
+    ) -> None:
+        """Find out where the reading of a partition goes on, or halt it."""
+        super().begin(place, extent, commit)
+        self._places[place] = extent, commit
+
+    async def starts(self, consumer: AIOKafkaConsumer) -> dict[TopicPartition, int]:
+        """From where to read each partition: before the place where it goes on, so that it is known
+        which traces had records there. Raises aiokafka's errors and ``TwoScopes``."""
+        begins: dict[TopicPartition, Place] = {}
+        for place, position in self._positions.items():
+            begins[place] = await self._place(consumer, place, position.offset)
+        self._places.clear()
+        before_ms = self._assemblies.bounds.trace_max_ms
+        wanted = {place: max(0, begin.time_ms - before_ms) for place, begin in begins.items()}
+        found = await consumer.offsets_for_times(wanted) if wanted else {}
+        starts = {}
+        for place, begin in begins.items():
+            at = found.get(place)
+            starts[place] = begin.offset if at is None else min(at.offset, begin.offset)
+            self._positions[place] = Position(starts[place])
+        self._assemblies.begin({place.partition: begin for place, begin in begins.items()})
+        log.info(
+            "partitions of traces",
+            partitions={place.partition: begin.offset for place, begin in begins.items()},
+        )
+        return starts
+
+    async def _place(self, consumer: AIOKafkaConsumer, place: TopicPartition, offset: int) -> Place:
+        """Where the reading of a partition goes on, and the record time there."""
+        extent, commit = self._places[place]
+        time_ms, scopes = said_in(commit.metadata if commit else None)
+        self._teller.know(scopes)
+        if commit is not None and commit.offset == offset and time_ms is not None:
+            return Place(offset, time_ms)
+        first_ms = await self._time_ms(place, offset, extent)
+        is_cut = offset == extent.first > 0 and (commit is None or commit.offset < offset)
+        if not is_cut:
+            return Place(offset, first_ms)
+        # Records before these were deleted, and may have held spans of the same traces.
+        since_ms = first_ms + self._assemblies.bounds.trace_max_ms
+        found = (await consumer.offsets_for_times({place: since_ms}))[place]
+        begin = extent.end if found is None else found.offset
+        log.warning(
+            "records were deleted before they could be read, so traces that begin within "
+            "bridge.trace_max of the first that is left are not told",
+            partition=place.partition,
+            from_offset=begin,
+        )
+        return Place(begin, since_ms)
+
+    async def _time_ms(self, place: TopicPartition, offset: int, extent: Extent) -> int:
+        """The time of the first record from there; the present time at the end of the log."""
+        if offset >= extent.end:
+            return self._clock.now_ms()
+        async with reading(self._settings) as consumer:
+            consumer.assign([place])
+            consumer.seek(place, offset)
+            while await consumer.position(place) < extent.end:
+                for records in (await consumer.getmany(timeout_ms=500, max_records=1)).values():
+                    return bounded_timestamp(records[0].timestamp)
+        return self._clock.now_ms()
+
+
+class KafkaEvents:
+    """``worker.bridge.Events``: each event goes to the topic that ``topic_of`` says."""
+
+    def __init__(self, settings: KafkaSettings, topic_of: Callable[[bytes], str]) -> None:
+        self._settings = settings
+        self._topic_of = topic_of
+        self._producer = KeyedProducer(settings)
+
+    async def send(self, events: Sequence[Event]) -> Sequence[Event]:
+        """See ``worker.bridge.Events``."""
+        records = {
+            Keyed(self._topic_of(event.value), event.conversation.encode(), event.value): event
+            for event in events
+        }
+        try:
+            large = await self._producer.send(list(records))
+        except (KafkaError, OSError, TimeoutError) as error:
+            topics = ", ".join(sorted({record.topic for record in records}))
+            raise InputTopicsUnavailable(f"cannot write to {topics}: {_why(error)}") from error
+        return [records[record] for record in large]
+
+    async def stop(self) -> None:
+        """Disconnect; what is not sent yet is dropped."""
+        await self._producer.stop()
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, InvalidTimestampError):
+        return "the topic rejects the present time; check this machine's clock"
+    return (
+        f"{type(error).__name__}. The topics must exist and have room, and the bridge needs "
+        "permission to write to them"
+    )

@@ -1,0 +1,247 @@
+"""The bridge as a process: every part made from the settings, started and stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterable
+from typing import Final
+
+import structlog
+import uvloop
+from prometheus_client import CollectorRegistry, ProcessCollector
+
+from stream_metrics import __version__
+from stream_metrics.adapters.health import WATCHDOG, Health
+from stream_metrics.adapters.kafka.cluster import Cluster
+from stream_metrics.adapters.kafka.dead_letters import KafkaDeadLetters
+from stream_metrics.adapters.kafka.repartition import KafkaRepartition
+from stream_metrics.adapters.kafka.rights import KafkaRefused, bridge_rights
+from stream_metrics.adapters.kafka.topics import TopicsUnfit
+from stream_metrics.adapters.kafka.traces import KafkaEvents, KafkaTraces
+from stream_metrics.adapters.otlp.payloads import Payloads, route_by_trace
+from stream_metrics.adapters.otlp.protobuf import load_opentelemetry
+from stream_metrics.adapters.otlp.rows import mapping_of, options_of
+from stream_metrics.adapters.otlp.spans import OtlpUnavailable
+from stream_metrics.adapters.prometheus.bridge import BridgeMetrics
+from stream_metrics.adapters.web import Pages, make_app, serve
+from stream_metrics.logs import configure_logs
+from stream_metrics.runtime import web_options
+from stream_metrics.settings import Settings
+from stream_metrics.telemetry import HELP, Options, TwoScopes
+from stream_metrics.telemetry.assembly import Bounds
+from stream_metrics.telemetry.teller import Teller, Telling
+from stream_metrics.worker.bridge import Assemblies, Bridge
+from stream_metrics.worker.clock import Clock
+from stream_metrics.worker.pace import is_labels
+from stream_metrics.worker.patience import Part, Patience, Stopped
+from stream_metrics.worker.watchdog import Watchdog
+
+REKEY: Final = "rekey"  # the part that fills the internal topic
+LOOK_SECONDS: Final = 1.0
+AGAIN_SECONDS: Final = 60.0  # between two logs of refusals with the same reason
+WAITING: Final = frozenset({"kafka", "rights", "dead_letters", "topic", "topics"})
+NOT_STARTED: Final = {"assignment": "the bridge has not joined the group yet"}
+REFUSALS: Final = (TopicsUnfit, KafkaRefused, OtlpUnavailable, TwoScopes)
+
+log = structlog.get_logger(__name__)
+
+
+class Reported(BridgeMetrics):
+    """The metrics, and a line in the log for the first refusal of each reason in a while."""
+
+    def __init__(self, registry: CollectorRegistry, topics: Iterable[str]) -> None:
+        super().__init__(registry, topics)
+        self._logged: dict[str, float] = {}
+
+    def told(self, telling: Telling) -> None:
+        """A trace was closed."""
+        super().told(telling)
+        now = time.monotonic()
+        for one in telling.told.refusals:
+            if now - self._logged.get(one.reason, -math.inf) >= AGAIN_SECONDS:
+                self._logged[one.reason] = now
+                log.warning(
+                    "refused",
+                    reason=one.reason,
+                    trace_id=one.trace_id,
+                    span_id=one.span_id,
+                    why=one.message,
+                    help=HELP[one.reason],
+                )
+
+
+def bounds_of(settings: Settings, options: Options) -> Bounds:
+    """How traces are put together."""
+    bridge = settings.bridge
+    return Bounds(
+        bridge.settle_ms,
+        bridge.trace_max_ms,
+        bridge.open_traces,
+        bridge.open_bytes,
+        options.max_spans,
+        options.max_bytes,
+    )
+
+
+class BridgeRuntime:
+    """One bridge."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        traces = settings.of_traces
+        self._metrics = Reported(self.registry, dict.fromkeys(traces.topics + traces.state_topics))
+        self.health = Health(settings.web.watchdog_seconds or math.inf, reasons=NOT_STARTED)
+        self.pages = Pages(self.registry, self.health)
+        self._patience = Patience(self.health, lambda: None)
+        self._watchdog = Watchdog(settings.web.watchdog_seconds)
+        self._rekey: KafkaRepartition | None = None
+
+    async def run(self) -> None:
+        """Work until ``stop``; raises where the bridge must not start or go on."""
+        settings, traces, clock = self.settings, self.settings.of_traces, Clock()
+        options = options_of(settings)
+        teller = Teller(mapping_of(settings.otlp), options, settings.engine_config().limits)
+        assemblies = Assemblies(bounds_of(settings, options))
+        cluster = Cluster(traces, bridge_rights(traces, settings.kafka.topics))
+        inputs = KafkaTraces(
+            traces, cluster, self._patience, self.health, self._metrics, clock, assemblies, teller
+        )
+        first, last = settings.kafka.topics[0], settings.kafka.topics[-1]
+        events = KafkaEvents(settings.kafka, lambda value: last if is_labels(value) else first)
+        letters = KafkaDeadLetters(traces, clock.now_ms)
+        bridge = Bridge(
+            inputs,
+            assemblies,
+            Payloads(),
+            teller,
+            events,
+            letters,
+            self._patience,
+            self._metrics,
+            settings.bridge.topic,
+        )
+        if settings.bridge.rekey:
+            part = Part(REKEY, self.health)
+            self._rekey = KafkaRepartition(
+                traces, cluster, route_by_trace, part, self._metrics, clock
+            )
+        log.info(
+            "stream-metrics bridge starts",
+            version=__version__,
+            topic=settings.bridge.topic,
+            group=settings.bridge.group_id,
+            events=list(settings.kafka.topics),
+            kafka=settings.kafka.bootstrap_servers,
+            settle=settings.bridge.settle,
+            trace_max=settings.bridge.trace_max,
+            rekey=settings.bridge.rekey,
+        )
+        watcher = asyncio.create_task(self._watch(inputs))
+        try:
+            await self._together(bridge)
+        finally:
+            watcher.cancel()
+            await asyncio.gather(watcher, return_exceptions=True)
+            await inputs.stop()
+            await events.stop()
+            await letters.stop()
+
+    async def _together(self, bridge: Bridge) -> None:
+        """Read, and fill the internal topic if there is one; what ends one of the two ends both."""
+        running = [asyncio.create_task(self._turns(bridge))]
+        if self._rekey is not None:
+            running.append(asyncio.create_task(self._rekey.run()))
+        try:
+            await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self.stop()
+            await asyncio.gather(*running, return_exceptions=True)
+        for ended in running:
+            ended.result()
+
+    async def _turns(self, bridge: Bridge) -> None:
+        try:
+            while not self._patience.stopping:
+                await bridge.turn()
+        except Stopped:
+            pass
+
+    async def _watch(self, inputs: KafkaTraces) -> None:
+        """Say on ``/healthz`` when nothing moves, until something does."""
+        while True:
+            waiting = WAITING & self.health.reasons.keys()
+            why = self._watchdog.look(time.monotonic(), inputs.standing(waiting))
+            if self._watchdog.moved or waiting:
+                self.health.beat()
+            if why is None:
+                self.health.clear(WATCHDOG)
+            else:
+                if WATCHDOG not in self.health.reasons:
+                    log.error("watchdog: no progress", reason=why)
+                self.health.set(WATCHDOG, why)
+            self._metrics.obstructed(self.health.obstacles())
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def stop(self) -> None:
+        """Finish the round in hand and leave the group."""
+        self._patience.stop()
+        if self._rekey is not None:
+            self._rekey.stop()
+
+
+async def _serve(settings: Settings) -> None:
+    """Run a bridge and its pages until a signal comes; a second signal ends the process at once."""
+    running = BridgeRuntime(settings)
+    loop = asyncio.get_running_loop()
+    stopping = False
+
+    def on_signal(number: signal.Signals) -> None:
+        nonlocal stopping
+        if stopping:
+            os._exit(128 + number)
+        stopping = True
+        log.info("stream-metrics bridge stops", signal=number.name)
+        running.stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal, number)
+    options = web_options(settings, settings.bridge.port)
+    for warning in options.warnings():
+        log.warning("web", problem=warning)
+    try:
+        pages = await serve(options, make_app(running.pages))
+    except OSError as error:
+        raise ValueError(
+            f"cannot listen on web.host {options.host}, bridge.port {options.port}: "
+            f"{error.strerror}. Several bridges on one machine need a port each (--web-port)"
+        ) from error
+    try:
+        await running.run()
+    finally:
+        await pages.cleanup()
+
+
+def run_bridge(settings: Settings) -> int:
+    """Run a bridge for ``settings`` until it is told to stop; its exit code.
+
+    0 after a graceful stop, 2 where settings, topics or traces forbid to work, 1 after a crash.
+    """
+    configure_logs(settings.log)
+    try:
+        load_opentelemetry()
+        uvloop.run(_serve(settings))
+    except (*REFUSALS, ValueError) as error:
+        log.error("the bridge cannot work", reason=str(error))
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    except Exception:
+        log.exception("the bridge crashed")
+        return 1
+    return 0
