@@ -12,6 +12,7 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
+from stream_metrics.adapters.otlp.rows import mapping_of
 from stream_metrics.adapters.otlp.spans import OtlpUnavailable
 from stream_metrics.adapters.scores import Scores
 from stream_metrics.cli.common import (
@@ -28,7 +29,6 @@ from stream_metrics.cli.sources import (
     Sources,
     Topics,
     UntilOption,
-    mapping_of,
     parse_marks,
     reading_kafka,
 )

@@ -11,7 +11,16 @@ from stream_metrics.telemetry.labels import Unused
 from stream_metrics.telemetry.mapping import PRESETS, Mapping, Role, Row, mapping
 from stream_metrics.telemetry.spans import Link, Span, SpanEvent
 from stream_metrics.telemetry.tell import Options, judge, tell
-from stream_metrics.telemetry.told import HELP, Reason, Refusal, Told, Turn, TwoScopes, check_scopes, rivals
+from stream_metrics.telemetry.told import (
+    HELP,
+    Reason,
+    Refusal,
+    Told,
+    Turn,
+    TwoScopes,
+    check_scopes,
+    rivals,
+)
 
 __all__ = [
     "HELP",

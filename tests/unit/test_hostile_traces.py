@@ -18,10 +18,10 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 
 from stream_metrics.adapters.otlp.payloads import spans_of
+from stream_metrics.adapters.otlp.rows import mapping_of, options_of
 from stream_metrics.adapters.otlp.spans import OtlpError
 from stream_metrics.adapters.otlp.traces import MOST_KINDS, Counts, Traces
 from stream_metrics.cli.common import UsageError
-from stream_metrics.adapters.otlp.rows import mapping_of, options_of
 from stream_metrics.cli.sources import Sources
 from stream_metrics.events import Limits, decode
 from stream_metrics.events.decode import Event

@@ -26,7 +26,7 @@ from stream_metrics.events import Limits, decode
 from stream_metrics.events.decode import Event
 from stream_metrics.ports import Record
 from stream_metrics.settings import OtlpRow, OtlpSettings, Settings
-from stream_metrics.telemetry import Link, Role
+from stream_metrics.telemetry import Link, Role, TwoScopes
 from tests.otlp import (
     RETRIEVAL,
     RETRIEVER,
