@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
+from stream_metrics.adapters.prometheus.bridge import BridgeMetrics
 from stream_metrics.adapters.prometheus.catalogue import MOST_FIELDS
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.adapters.prometheus.windows import PREFIX
@@ -131,7 +132,9 @@ def prometheus_page() -> str:
         "metrics about itself on `/metrics`. To use them, see "
         "[Prometheus and Grafana](../guides/prometheus.md).\n"
     )
-    return _page(head, _series_section(), _queries_section(), _operations_section())
+    return _page(
+        head, _series_section(), _queries_section(), _operations_section(), _bridge_section()
+    )
 
 
 def _page(*parts: str) -> str:
@@ -321,9 +324,25 @@ def _operations_section() -> str:
         f"{MOST_FIELDS} names from events. `/metrics` also has `process_*` (CPU, memory, start "
         "time).",
         "",
-        "| name | type | labels | meaning |",
-        "|---|---|---|---|",
     ]
+    return "\n".join([*lines, *_table(registry), ""])
+
+
+def _bridge_section() -> str:
+    registry = CollectorRegistry()
+    metrics = BridgeMetrics(registry, ["topic"])
+    metrics.lag("topic", 0, 0, 0.0)
+    lines = [
+        "## Metrics of the bridge",
+        "",
+        "What [the bridge](../concepts/bridge.md) exports on its own `/metrics`, and `process_*`.",
+        "",
+    ]
+    return "\n".join([*lines, *_table(registry), ""])
+
+
+def _table(registry: CollectorRegistry) -> list[str]:
+    lines = ["| name | type | labels | meaning |", "|---|---|---|---|"]
     for family in registry.collect():
         labels = dict.fromkeys(label for sample in family.samples for label in sample.labels)
         labels.pop("le", None)
@@ -331,7 +350,7 @@ def _operations_section() -> str:
         suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
         name = f"`{family.name}{suffix}`"
         lines.append(f"| {name} | {family.type} | {listed} | {family.documentation} |")
-    return "\n".join([*lines, ""])
+    return lines
 
 
 def _series_row(series: Series) -> str:

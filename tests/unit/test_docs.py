@@ -17,6 +17,7 @@ import typer
 from prometheus_client import CollectorRegistry
 
 from docs import site
+from stream_metrics.adapters.prometheus.bridge import BridgeMetrics
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.adapters.prometheus.windows import WindowCollector
 from stream_metrics.cli import app
@@ -397,6 +398,7 @@ def test_every_metric_that_is_named_is_exported() -> None:
     """A name that begins with ``streammetrics_`` stands on ``/metrics``."""
     registry = CollectorRegistry()
     Operations(registry, ["search-iterations"]).lag("search-iterations", 0, 0, 0.0)
+    BridgeMetrics(registry, ["traces"]).lag("traces", 0, 0, 0.0)
     registry.register(WindowCollector(lambda: [], lambda: 0))
     known = {
         name
