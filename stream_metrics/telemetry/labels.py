@@ -5,7 +5,7 @@ A score counts only where exactly one document is meant, and a setting says what
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -20,6 +20,9 @@ from stream_metrics.telemetry.tree import Tree
 MOST_STEPS: Final = 2_000_000  # searches of a trace times how deep its spans are nested
 _SEARCHING: Final = (Role.SEARCH, Role.RERANKER, Role.JOINER)
 _NAMING: Final = (*_SEARCHING, Role.TOOL, Role.POSTPROCESSOR)
+
+
+_Hit = tuple[int, int, str]  # the end, the start and the id of a search
 
 
 class Unused(NamedTuple):
@@ -108,8 +111,9 @@ class Results:
             search.span_id: (turn, search) for turn in turns for search in turn.searches
         }
         self._documents: dict[str, _Documents | None] = {}
-        self._inside: dict[str, list[str]] = {}
-        self._returned: dict[str, dict[str, list[tuple[int, int, str]]]] = {}
+        self._inside: dict[str, set[str]] = {}
+        self._returned: dict[str, list[_Hit]] = {}
+        self._hits: dict[tuple[str, str], list[_Hit]] = {}
 
     def labels(
         self, evaluations: Iterable[Evaluation], grading: Grading
@@ -176,14 +180,14 @@ class Results:
 
     def _around(self, one: Evaluation, span: Span, tree: Tree) -> tuple[Turn, Search]:
         """The search inside of a span that is none, and names a document that it returned."""
-        inside = self._searches_inside(tree).get(span.span_id, [])
+        inside = self._searches_inside(tree).get(span.span_id)
         if not inside:
             if tree.role(span) in _SEARCHING or not self._searches:
                 raise _Unclear("label_not_told", "the span's search was set aside")
             raise _Unclear("label_no_search", f"{span.name!r} is no search, and has none inside")
         if one.document is None:
             raise _Unclear("label_no_document", f"{span.name!r} is no search; name the document")
-        hits = self._returned_in(span.span_id, inside, tree).get(one.document.strip(), [])
+        hits = self._returned_in(span.span_id, one.document.strip(), tree)
         if one.before_ns is not None:
             before = bisect_right(hits, one.before_ns, key=lambda hit: hit[0])
             hits = hits[before - 1 : before] if before else []
@@ -193,21 +197,21 @@ class Results:
             raise _Unclear("label_ambiguous", f"{len(hits)} searches in it returned the document")
         return self._searches[hits[0][-1]]
 
-    def _returned_in(
-        self, id: str, inside: Iterable[str], tree: Tree
-    ) -> dict[str, list[tuple[int, int, str]]]:
-        """Of each name of a document the searches inside of a span that returned it, by end."""
-        found = self._returned.get(id)
+    def _returned_in(self, id: str, name: str, tree: Tree) -> list[_Hit]:
+        """The searches inside of a span that returned the document of this name, by end."""
+        if not self._returned:
+            for one, (_, search) in self._searches.items():
+                hit = (max(tree.by_id[one].end_ns, search.start_ns), search.start_ns, one)
+                for held in self._of(search).names:
+                    self._returned.setdefault(held, []).append(hit)
+        found = self._hits.get((id, name))
         if found is None:
-            found = self._returned[id] = {}
-            for one in inside:
-                search = self._searches[one][1]
-                place = (max(tree.by_id[one].end_ns, search.start_ns), search.start_ns, one)
-                for name in self._of(search).names:
-                    insort(found.setdefault(name, []), place)
+            inside = self._inside[id]
+            found = sorted(hit for hit in self._returned.get(name, ()) if hit[-1] in inside)
+            self._hits[id, name] = found
         return found
 
-    def _searches_inside(self, tree: Tree) -> dict[str, list[str]]:
+    def _searches_inside(self, tree: Tree) -> dict[str, set[str]]:
         """Of each span the searches inside of it that were told."""
         if len(self._searches) * tree.depth > MOST_STEPS:
             message = f"the trace has {len(self._searches):,} searches; give scores to their spans"
@@ -216,7 +220,7 @@ class Results:
             for id in self._searches:
                 outer = tree.parent(tree.by_id[id])
                 while outer is not None:
-                    self._inside.setdefault(outer.span_id, []).append(id)
+                    self._inside.setdefault(outer.span_id, set()).add(id)
                     outer = tree.parent(outer)
         return self._inside
 

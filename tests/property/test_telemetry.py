@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_metrics.adapters.otlp.payloads import spans_of
-from stream_metrics.telemetry import PRESETS, Options, Span, SpanEvent, events, tell
+from stream_metrics.telemetry import PRESETS, Grading, Link, Options, Span, SpanEvent, events, tell
+from stream_metrics.telemetry.evaluations import NO_GRADES, RESULT
 from tests.helpers import examples
 from tests.otlp import Made, as_json, as_protobuf
 from tests.telemetry import MAPPING, START_NS
@@ -17,7 +18,11 @@ NAMES = sorted(
     {name for row in PRESETS for name in (*row.documents, *row.inputs, *row.query, *row.answer)}
     | {"metadata", "session.id", "gen_ai.agent.name", "tool.name", "gen_ai.tool.name"}
     | {f"retrieval.documents.{at}.document.id" for at in (0, 1, 3, 99999999)}
+    | {f"evaluations.{at}.evaluation.{name}" for at in (0, "x") for name in ("score", "label")}
+    | {f"annotations.0.annotation.{name}" for name in ("name", "score", "metadata")}
+    | {"gen_ai.evaluation.score.value", "gen_ai.evaluation.score.label", "document", "position"}
 )
+GRADING = Grading(("*",), (("a", 3),), ((0.5, 2),), ("document", "metadata:id"), ("position",))
 KINDS = [pair for row in PRESETS for pair in row.when if pair[1]]
 TEXTS = [
     "",
@@ -46,6 +51,7 @@ VALUES: st.SearchStrategy[Any] = st.sampled_from(TEXTS) | st.recursive(
     ),
     max_leaves=12,
 )
+LINKS = st.sampled_from([0, 0, 1, 2])
 IDS = [f"{number:016x}" for number in range(1, 8)]
 
 
@@ -70,12 +76,13 @@ def any_spans(draw: st.DrawFn) -> list[Span]:
                 draw(st.sampled_from(["search", "turn", "DocumentJoiner.run", "x"])),
                 scope=draw(st.sampled_from(["", *(row.scope for row in PRESETS)])),
                 events=tuple(
-                    SpanEvent("e", 0, one)
+                    SpanEvent(draw(st.sampled_from(["e", RESULT])), 0, one)
                     for one in draw(
                         st.lists(st.dictionaries(st.sampled_from(NAMES), VALUES), max_size=1)
                     )
                 ),
                 dropped_attributes=draw(st.sampled_from([0, 0, 3])),
+                links=tuple(Link("t", draw(st.sampled_from(IDS))) for _ in range(draw(LINKS))),
             )
         )
     return found
@@ -86,6 +93,7 @@ OPTIONS = st.builds(
     turn=st.sampled_from(["span", "trace"]),
     content=st.booleans(),
     missing_parents=st.sampled_from(["refuse", "root"]),
+    grading=st.sampled_from([NO_GRADES, GRADING]),
 )
 
 

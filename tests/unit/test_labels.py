@@ -6,6 +6,7 @@ import json
 import random
 from typing import Any
 
+import msgspec
 import pytest
 
 from stream_metrics.events import Limits, decode
@@ -27,7 +28,18 @@ from stream_metrics.telemetry import (
 )
 from stream_metrics.telemetry.evaluations import instant, of_row
 from stream_metrics.worker.replay import Replay
-from tests.telemetry import MAPPING, OTEL, START_NS, agent, of_kind, reranker, search, span, tool
+from tests.telemetry import (
+    MAPPING,
+    OTEL,
+    SCOPE,
+    START_NS,
+    agent,
+    of_kind,
+    reranker,
+    search,
+    span,
+    tool,
+)
 
 GRADING = Grading(
     grades=(("relevant", 3), ("irrelevant", 0)),
@@ -203,6 +215,32 @@ def test_an_evaluation_that_is_a_span_of_its_own_is_about_the_search_around_it()
     assert labelled(agent(), found, event) == ({"s/1": 4}, [])
     assert labelled(agent(), itself) == ({"s/1": 4}, [])
     assert labelled(agent(attributes=attributes), found) == ({}, ["label_no_document"])
+
+
+def test_evaluators_count_whichever_instrumentation_wrote_them() -> None:
+    """`otlp.scopes` chooses whose searches count, not who judges them."""
+    spans = [
+        agent(),
+        search("s", "agent", 1, 2, found="a"),
+        search("o", "agent", 20, 21, found="a", scope="another", events=(result(),)),
+        evaluator("e", "agent", 4, links=(Link("t", "s"),)),
+    ]
+    spans[-1] = msgspec.structs.replace(spans[-1], scope="evaluators")
+    told = tell(spans, MAPPING, Options(grading=GRADING, scopes=frozenset({SCOPE})))
+
+    assert [(label.result_id, label.gain) for label in told.labels] == [("s/1", 3)]
+    assert dict(told.refused) == {"label_no_search": 1}
+
+
+def test_scores_of_spans_around_very_many_searches_are_refused() -> None:
+    """What looking for the document would cost is bounded; scores of searches are cheap."""
+    around = [span(f"x{n}", f"x{n - 1}" if n else "agent", 1, 9, {}) for n in range(500)]
+    inside = [search(f"s{n}", "x499", 10 * n, 10 * n + 5) for n in range(5000)]
+    spans = [agent(end=10**6), *around, *inside]
+
+    gains, reasons = given(spans, about("x3", document="a"), about("s7"))
+
+    assert (gains, reasons) == ({"s7/1": 4}, ["too_large"])
 
 
 def test_other_evaluations_are_counted_and_label_nothing() -> None:

@@ -1,0 +1,103 @@
+"""Scores that are joined with a topic of traces, and what live workers make of the labels."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaProducer
+
+from deploy.local.kafka.cluster import Kafka
+from deploy.local.servers import RedisServer
+from tests.otlp import RETRIEVER, Made, as_json, as_protobuf, documents
+from tests.services.live import LiveSystem, recorded, said
+from tests.services.test_live import empty_system, new_topics
+
+pytestmark = pytest.mark.service
+
+TRACES = range(1, 60)
+SPANS = [
+    Made(
+        trace,
+        100 * trace + span,
+        parent=0 if span == 1 else 100 * trace + 1,
+        start_ms=10 * trace + span,
+        end_ms=10 * trace + span + 1,
+        attributes={"session.id": f"s-{trace % 20}"}
+        if span == 1
+        else {**RETRIEVER, **documents("a", "b", trace % 4)},
+    )
+    for trace in TRACES
+    for span in (1, 2, 3)
+]
+
+
+@pytest.fixture
+async def system(kafka: Kafka, redis_server: RedisServer, tmp_path: Path) -> LiveSystem:
+    """Topics without anything in them, and settings that say what a score is worth."""
+    group = f"labels-{tmp_path.name}-{os.getpid()}"
+    topics = await new_topics(kafka, group)
+    found = await empty_system(kafka, redis_server, tmp_path, group, topics)
+    found.folder.mkdir()
+    found.settings["STREAM_METRICS_LABELS__CUTOFFS"] = '{"1": 0.2, "3": 0.8}'
+    return found
+
+
+async def test_labels_of_a_topic_of_traces_reach_workers_once(system: LiveSystem) -> None:
+    """Sent twice, with the partition of their conversation: the export is that of a replay."""
+    folder, searches, labels = system.folder, *system.topics
+    topic = f"{system.group}-spans"
+    await system.kafka.create_topic(topic, 3)
+    async with AIOKafkaProducer(bootstrap_servers=system.kafka.bootstrap_servers) as producer:
+        for number in range(0, len(SPANS), 4):
+            value = as_protobuf(SPANS[number : number + 4])
+            await producer.send_and_wait(topic, value, partition=number % 3)
+    (folder / "traces.json").write_bytes(as_json(SPANS))
+    rows = [
+        f"{100 * trace + span:016x},{place},{(trace + place) % 11 / 10}"
+        for trace in TRACES
+        for span in (2, 3)
+        for place in (0, 1, 2)
+    ]
+    (folder / "scores.csv").write_text("span_id,position,score\n" + "\n".join(rows) + "\n")
+
+    code, text = await said(system, "replay", f"kafka:{topic}", "--into-kafka", "--speed", "max")
+    assert code == 0, text
+    for _ in range(2):
+        scores = str(folder / "scores.csv")
+        code, text = await said(
+            system, "labels", scores, "--traces", f"kafka:{topic}", "--into-kafka"
+        )
+        assert code == 0, text
+        assert f"Sent 59 events to {labels} (59)." in text
+        assert "354 of 354 scores are used" in text
+
+    sent = await recorded(system.kafka, system.topics)
+    partitions = defaultdict(set)
+    for record in sent:
+        partitions[record.key].add(record.partition)
+    assert {len(each) for each in partitions.values()} == {1}
+    assert len({each.pop() for each in partitions.values()}) > 1
+    given = [record.value for record in sent if record.topic == labels]
+    assert len(given) == 2 * len(set(given)) == 118
+    assert {record.topic for record in sent} == {searches, labels}
+
+    (folder / "labels.jsonl").write_bytes(b"\n".join(one or b"" for one in given) + b"\n")
+    system.produced = replace(system.produced, records=sent)
+    await system.start_workers(1)
+    await system.reach(1.0)
+    sources = (str(folder / "traces.json"), str(folder / "labels.jsonl"))
+    for arguments in (("export",), ("replay", *sources, "--turn-scope", "last")):
+        out = ("--now", str(system.produced.last_us), "--out", str(folder / arguments[0]))
+        code, text = await said(system, *arguments, *out)
+        assert code == 0, text
+    assert await system.stop_workers() == [0]
+    for name in ("conversations.jsonl", "windows.json"):
+        exported = (folder / "export" / name).read_bytes()
+        assert exported == (folder / "replay" / name).read_bytes(), name
+    rows = (folder / "export" / "conversations.jsonl").read_text().splitlines()
+    assert [json.loads(row)["labelled"] > 0 for row in rows] == [True] * 20
