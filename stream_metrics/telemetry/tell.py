@@ -5,15 +5,16 @@ Pure: the same spans tell the same, in whichever order they came and however oft
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from itertools import pairwise
+from typing import Final, Literal
 
 from stream_metrics.events.decode import EARLIEST_US, LATEST_US
 from stream_metrics.telemetry.documents import Document, Known
 from stream_metrics.telemetry.evaluations import NO_GRADES, Evaluation, Grading, in_trace
+from stream_metrics.telemetry.identity import Identities, cut_at
 from stream_metrics.telemetry.iterations import Call, Placed, by_models, by_steps, by_time
 from stream_metrics.telemetry.labels import Results, Unused
 from stream_metrics.telemetry.mapping import Mapping, Role
@@ -37,7 +38,6 @@ MOST_TURNS: Final = 10_000
 DEEPEST_SPANS: Final = 1_000
 LONGEST_ID: Final = 128
 LONGEST_NAME: Final = 64
-LONGEST_DOC_ID: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +251,7 @@ class _Rest:
         self._rerankers = rerankers(tree, covered)
         self._searching = covered.keys() | tree.marked(self._rerankers).keys()
         self._aside = self._searching | tree.ignored | tree.around(covered)
+        self._cut_at = cut_at(tree.ordered)
         self._members: dict[str, list[Span]] = {}
         for span in tree.ordered:
             self._members.setdefault(of_turn.get(span.span_id, _MISSED), []).append(span)
@@ -308,7 +309,7 @@ class _Rest:
         )
         ordinals: Counter[int] = Counter()
         told = []
-        multiple = _shared_addresses(found)
+        identities = self._identities(found)
         for one in order:
             number = numbers[one.span.span_id]
             told.append(
@@ -321,7 +322,7 @@ class _Rest:
                     one.route,
                     self._agent(one.span, span),
                     self._release(one.span),
-                    self._results(one, multiple),
+                    self._results(one, identities),
                 )
             )
             ordinals[number] += 1
@@ -342,16 +343,19 @@ class _Rest:
             else None,
         )
 
-    def _results(self, got: Got, shared: frozenset[str]) -> tuple[Result, ...]:
-        before = Known(got.before or ())
-        return tuple(self._result(one, before, shared) for one in got.documents)
+    def _identities(self, found: Sequence[Got]) -> Identities:
+        return Identities([one.documents for one in found], self._cut_at)
 
-    def _result(self, document: Document, before: Known, shared: frozenset[str]) -> Result:
+    def _results(self, got: Got, identities: Identities) -> tuple[Result, ...]:
+        before = Known(got.before or ())
+        return tuple(self._result(one, before, identities) for one in got.documents)
+
+    def _result(self, document: Document, before: Known, identities: Identities) -> Result:
         about, place = document.about, before.place(document)
         fields = {name: about[name] for name in self._options.fields if name in about}
         return Result(
             document,
-            doc_id(document, shared),
+            identities.of(document),
             None if place is None else place + 1,
             {name: found for name in self._options.ids if (found := text(about.get(name)))},
             {name: one for name, one in fields.items() if isinstance(one, (str, bool, int, float))},
@@ -362,16 +366,12 @@ class _Rest:
         return self._tree.role(span) in (None, Role.OTHER, Role.POSTPROCESSOR)
 
     def _unusable(self, found: Sequence[Got]) -> Iterable[Doubt]:
-        multiple = _shared_addresses(found)
+        identities = self._identities(found)
         for one in found:
             if len(one.documents) > MOST_RESULTS:
                 yield Doubt(one.span, "too_large", f"it has more than {MOST_RESULTS:,} documents")
-                continue
-            for rank, document in enumerate(one.documents, 1):
-                if doc_id(document, multiple) is None and _address(document, multiple) is None:
-                    message = f"document {rank} has no id, no address of its own and no usable text"
-                    yield Doubt(one.span, "no_identity", message)
-                    break
+            elif (problem := identities.problem(one.documents)) is not None:
+                yield Doubt(one.span, *problem)
 
     def _untimely(self, id: str, members: Sequence[Span]) -> Iterable[Doubt]:
         """Spans with times that cannot be, if what the turn tells depends on these."""
@@ -390,7 +390,9 @@ class _Rest:
         nearest = (self._conversations[one.span.span_id] for one in found)
         said = {name for name in nearest if name is not None}
         own = self._conversations[place.span_id]
-        said = said or ({own} if own is not None else self._named)
+        if own is not None and (not said or self._tree.role(place) is Role.TURN):
+            said.add(own)
+        said = said or self._named
         problem = None
         if len(said) > 1:
             problem = f"its spans name {len(said)} conversations"
@@ -443,8 +445,9 @@ class _Rest:
         ]
         steps = [one.step for one in placed if one.step is not None]
         if placed and len(steps) == len(placed):
-            starts = {step: self._tree.by_id[step].start_ns for step in steps}
-            return by_steps(placed, starts), False
+            spans = [self._tree.by_id[step] for step in set(steps)]
+            starts = {span.span_id: span.start_ns for span in spans}
+            return by_steps(placed, starts), _overlap(spans)
         last = max((one.start_ns for one in placed), default=0)
         calls = [
             Call(span.start_ns, self._calls.get(span.span_id))
@@ -458,48 +461,18 @@ class _Rest:
         return by_time(placed), len(placed) > 1
 
 
+def _overlap(spans: Iterable[Span]) -> bool:
+    """Whether two of the spans run at once."""
+    order = sorted(spans, key=lambda span: (span.start_ns, span.span_id))
+    return any(one.end_ns > other.start_ns for one, other in pairwise(order))
+
+
 def _timely(span: Span) -> bool:
     return EARLIEST_US <= span.start_ns // 1000 <= LATEST_US
 
 
 def _time_of(span: Span) -> str:
     return f"it starts {span.start_ns} ns after 1970"
-
-
-def doc_id(document: Document, shared: frozenset[str] = frozenset()) -> str | None:
-    """Under which id a document is known: its own, else a digest of its text, if that decides.
-
-    Two chunks of a page share its address, so that a text is the better evidence unless the
-    address is the document's own, and in ``shared`` are those that two texts have.
-    """
-    if document.id is not None:
-        return document.id if len(document.id) <= LONGEST_DOC_ID else _digest(document.id)
-    if document.text is not None and (document.url is None or document.url in shared):
-        return _digest(document.text)
-    return None
-
-
-def _address(document: Document, shared: frozenset[str]) -> str | None:
-    found = document.url or document.page
-    return None if found in shared else found
-
-
-def _shared_addresses(found: Sequence[Got]) -> frozenset[str]:
-    """Addresses that stand for several documents, as one search returned them more than once."""
-    shared: set[str] = set()
-    for one in found:
-        seen: dict[str, Any] = {}
-        for document in one.documents:
-            place = document.url or document.page
-            if document.id is None and place is not None:
-                if place in seen and (document.text is None or seen[place] != document.text):
-                    shared.add(place)
-                seen[place] = document.text
-    return frozenset(shared)
-
-
-def _digest(value: str) -> str:
-    return "sha256:" + hashlib.sha256(value.strip().encode(errors="surrogatepass")).hexdigest()
 
 
 def _short(name: str | None) -> str | None:

@@ -398,3 +398,89 @@ def test_a_component_that_finds_documents_of_its_own_is_refused() -> None:
     )
 
     assert (one.turns, one.refused) == ((), {"unrecognised": 1})
+
+
+# Which documents are the same.
+
+
+def texts(*each: str, **others: Any) -> dict[str, Any]:
+    """Attributes of a search that found these texts."""
+    return {
+        f"retrieval.documents.{at}.document.{name}": value
+        for at, text in enumerate(each)
+        for name, value in ({"content": text} | {k: v[at] for k, v in others.items()}).items()
+    }
+
+
+def found(id: str, start: float, attributes: dict[str, Any]) -> Any:
+    """A retriever with these attributes."""
+    return of_kind("RETRIEVER", id, "agent", start, attributes=attributes)
+
+
+def test_ids_that_are_made_with_every_search_are_none() -> None:
+    """As frameworks make them for what has none; ids that come again are real."""
+    made = [f"00000000-0000-4000-8000-{number:012}" for number in range(4)]
+    one = told(
+        agent(),
+        found("s1", 1, texts("x", "y", id=made[:2])),
+        found("s2", 3, texts("y", "x", id=made[2:])),
+    )
+    real = told(
+        agent(),
+        found("s1", 1, texts("x", "y", id=made[:2])),
+        found("s2", 3, texts("y", "x", id=[made[1], made[2]])),
+    )
+
+    assert (one.turns, one.refused) == ((), {"no_identity": 2})
+    assert len(real.turns) == 1
+
+
+def test_texts_that_were_cut_off_tell_no_documents_apart() -> None:
+    """Several texts that end at one length, which is one that people choose, were cut there."""
+    long = [
+        f"{number} " + "x" * (126 if cut else 140 + number) for cut in (0, 1) for number in (1, 2)
+    ]
+
+    cut = told(agent(), found("s", 1, texts(*long[2:])))
+    assert (cut.turns, cut.refused) == ((), {"truncated": 1})
+    assert len(told(agent(), found("s", 1, texts(*long[:2]))).turns) == 1
+    assert len(told(agent(), found("s", 1, texts(*long[2:], id=["a", "b"]))).turns) == 1
+
+
+def test_documents_of_one_search_with_one_text_and_without_ids_are_refused() -> None:
+    """Whoever masks texts leaves such."""
+    one = told(agent(), found("s", 1, texts("(see above)", "(see above)")))
+
+    assert (one.turns, one.refused) == ((), {"no_identity": 1})
+
+
+def test_a_text_that_is_known_under_an_id_has_it() -> None:
+    """A tool that leaves ids out finds what another found."""
+    one = told(
+        agent(), found("s1", 1, texts("x", "y", id=["a", "b"])), found("s2", 3, texts("y", "z"))
+    )
+
+    first, second = one.turns[0].searches
+    assert [result.doc_id for result in first.results] == ["a", "b"]
+    assert second.results[0].doc_id == "b"
+
+
+def test_a_turn_and_its_searches_are_of_one_conversation() -> None:
+    """An agent that is a tool may run in a conversation of its own, and then nobody knows."""
+    own, other = {"session.id": "x"}, {"session.id": "y"}
+    one = told(agent(attributes=own), search("s", "agent", 1, attributes=other))
+
+    assert (one.turns, one.refused) == ((), {"no_conversation": 1})
+    assert told(search("s", "", 1, attributes=other)).turns[0].conversation == "y"
+
+
+def test_steps_that_run_at_once_leave_iterations_to_be_inferred() -> None:
+    """As those of agents side by side that are tools of another."""
+    spans = [agent(scope=AGENTS)]
+    for step, start in (("p1", 1), ("p2", 5)):
+        spans += [
+            of_kind("CHAIN", step, "agent", start, start + 9, name="turn", scope=AGENTS),
+            search(f"{step}s", step, start + 1, found=step[-1], scope=AGENTS),
+        ]
+
+    assert told(*spans).turns[0].iterations_inferred

@@ -1,0 +1,131 @@
+"""Under which id each document of a turn is known, and when there is none that can be relied on."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from stream_metrics.telemetry.documents import Document
+from stream_metrics.telemetry.spans import Span
+
+LONGEST_DOC_ID: Final = 256
+
+_MADE: Final = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}", re.IGNORECASE)
+
+Documents = Sequence[Document]
+
+
+class Identities:
+    """The ids of the documents that the searches of one turn found.
+
+    Two chunks of a page share its address, so that a text is the better evidence unless the address
+    is the document's own, and only one text has it. A document without an id has that of another
+    with its text.
+    """
+
+    def __init__(self, found: Sequence[Documents], cut_at: int | None = None) -> None:
+        self._cut_at = cut_at
+        self._shared = _shared_addresses(found)
+        of_text: dict[str, set[str]] = {}
+        for document in (document for documents in found for document in documents):
+            if document.id is not None and document.text is not None:
+                of_text.setdefault(document.text, set()).add(document.id)
+        self._ids = {text: next(iter(ids)) for text, ids in of_text.items() if len(ids) == 1}
+        self._made_anew = _made_anew(found)
+
+    def of(self, document: Document) -> str | None:
+        """The document's own id, else a digest of its text if that decides, else None."""
+        own = document.id
+        if own is None and document.text is not None:
+            own = self._ids.get(document.text)
+        if own is not None:
+            return own if len(own) <= LONGEST_DOC_ID else _digest(own)
+        if self._by_text(document) and document.text is not None:
+            return _digest(document.text)
+        return None
+
+    def problem(self, documents: Documents) -> tuple[str, str] | None:
+        """Why the documents of a search cannot be told apart or recognised: reason and message."""
+        if self._made_anew and any(_is_made(document) for document in documents):
+            return "no_identity", "the same texts have other ids in every search"
+        for rank, document in enumerate(documents, 1):
+            if self.of(document) is None and self._address(document) is None:
+                message = f"document {rank} has no id, no address of its own and no usable text"
+                return "no_identity", message
+            length = len(document.text or "")
+            if length == self._cut_at and self._by_text(document):
+                return (
+                    "truncated",
+                    f"the text of document {rank} was cut off at {length} characters",
+                )
+        texts = [document.text for document in documents if self._by_text(document)]
+        if len(texts) > 1 and len(texts) == len(documents) and len(set(texts)) == 1:
+            return "no_identity", f"all its {len(texts)} documents have the same text, and no ids"
+        return None
+
+    def _by_text(self, document: Document) -> bool:
+        """Whether only the text tells which document it is."""
+        if document.id is not None or document.text is None or document.text in self._ids:
+            return False
+        return document.url is None or document.url in self._shared
+
+    def _address(self, document: Document) -> str | None:
+        found = document.url or document.page
+        return None if found in self._shared else found
+
+
+def cut_at(spans: Iterable[Span]) -> int | None:
+    """At which length the texts of spans were cut off, where that shows.
+
+    Several are so long, none is longer, and the number is one that people choose.
+    """
+    longest: set[str] = set()
+    length = 1
+    for span in spans:
+        for value in span.attributes.values():
+            if isinstance(value, str) and len(value) >= length:
+                if len(value) > length:
+                    longest, length = set(), len(value)
+                longest.add(value)
+    chosen = length % 50 == 0 or length & (length - 1) == 0 or length & (length + 1) == 0
+    return length if len(longest) > 1 and chosen else None
+
+
+def _shared_addresses(found: Iterable[Documents]) -> frozenset[str]:
+    """Addresses that stand for several documents, as one search returned them more than once."""
+    shared: set[str] = set()
+    for documents in found:
+        seen: dict[str, str | None] = {}
+        for document in documents:
+            place = document.url or document.page
+            if document.id is None and place is not None:
+                if place in seen and (document.text is None or seen[place] != document.text):
+                    shared.add(place)
+                seen[place] = document.text
+    return frozenset(shared)
+
+
+def _made_anew(found: Sequence[Documents]) -> bool:
+    """Whether ids were made when documents were found: texts come again, and none of their ids."""
+    ids: set[str] = set()
+    texts: set[str] = set()
+    again = False
+    for documents in found:
+        made = [document for document in documents if _is_made(document)]
+        if any(document.id in ids for document in made):
+            return False
+        again = again or any(document.text in texts for document in made)
+        ids |= {document.id for document in made if document.id is not None}
+        texts |= {document.text for document in made if document.text is not None}
+    return again
+
+
+def _is_made(document: Document) -> bool:
+    """Whether the id has the form of those that programs make."""
+    return document.id is not None and _MADE.fullmatch(document.id) is not None
+
+
+def _digest(value: str) -> str:
+    return "sha256:" + hashlib.sha256(value.strip().encode(errors="surrogatepass")).hexdigest()
