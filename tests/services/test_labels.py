@@ -14,8 +14,10 @@ from aiokafka import AIOKafkaProducer
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
 from tests.otlp import RETRIEVER, Made, as_json, as_protobuf, documents
+from tests.services.bridged import bridged
 from tests.services.live import LiveSystem, recorded, said
 from tests.services.test_live import empty_system, new_topics
+from tests.sessions import Sent
 
 pytestmark = pytest.mark.service
 
@@ -101,3 +103,44 @@ async def test_labels_of_a_topic_of_traces_reach_workers_once(system: LiveSystem
         assert exported == (folder / "replay" / name).read_bytes(), name
     rows = (folder / "export" / "conversations.jsonl").read_text().splitlines()
     assert [json.loads(row)["labelled"] > 0 for row in rows] == [True] * 20
+
+
+async def test_scores_in_traces_reach_workers_through_the_bridge(
+    kafka: Kafka, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    """Annotations of spans are labels on the topic of labels, and count as in a replay."""
+    chosen = {"labels__cutoffs": '{"1": 0.2, "3": 0.8}', "labels__position": '["place"]'}
+    system = await bridged(kafka, redis_server, tmp_path, **chosen)
+    sent = []
+    for trace in TRACES:
+        judged = {
+            "annotations.0.annotation.name": "relevance",
+            "annotations.0.annotation.score": trace % 11 / 10,
+            "place": trace % 3,
+        }
+        spans = [
+            one if one.parent == 0 else replace(one, attributes={**one.attributes, **judged})
+            for one in SPANS
+            if one.trace == trace
+        ]
+        sent.append(Sent(spans[0].trace_id.hex().encode(), as_protobuf(spans)))
+    number = await system.send(sent)
+    bridge = await system.bridge()
+    await system.start_workers(1)
+    await system.told(number)
+    await system.counted()
+
+    given = [one for one in system.produced.records if one.topic == system.topics[-1]]
+    assert len(given) == 2 * len(TRACES)  # each search ended at a time of its own
+    for name, arguments in (("export", ()), ("replay", (f"kafka:{system.traces}",))):
+        now = ("--now", "1800000000000000", "--out", str(system.folder / name))
+        code, text = await said(system, name, *arguments, *now)
+        assert code == 0, text
+        assert name == "export" or "118 relevance labels of evaluations in the traces" in text
+    for name in ("conversations.jsonl", "windows.json"):
+        exported = (system.folder / "export" / name).read_bytes()
+        assert exported == (system.folder / "replay" / name).read_bytes(), name
+    rows = (system.folder / "export" / "conversations.jsonl").read_text().splitlines()
+    assert [json.loads(row)["labelled"] > 0 for row in rows] == [True] * len(TRACES)
+    assert await bridge.stop() == 0
+    assert await system.stop_workers() == [0]
