@@ -62,8 +62,12 @@ class Grading:
             fnmatchcase(name.casefold(), pattern.casefold()) for pattern in self.names
         )
 
-    def gain(self, score: float | None, label: str | None) -> int | None:
+    def gain(
+        self, score: float | None, label: str | None, *, minimized: bool = False
+    ) -> int | None:
         """The gain, from 0 to 4, or None if nothing says which.
+
+        Cut-offs say nothing of scores that are ``minimized``: of which the lowest is the best.
 
         >>> grading = Grading(grades=(("relevant", 3), ("0", 0)), cutoffs=((0.5, 2), (0.9, 4)))
         >>> grading.gain(0.2, "Relevant"), grading.gain(0.0, None), grading.gain(0.7, None)
@@ -79,7 +83,7 @@ class Grading:
         for key, gain in self.grades:
             if number(key) == score:
                 return gain
-        if not self.cutoffs:
+        if not self.cutoffs or minimized:
             return None
         return max((gain for smallest, gain in self.cutoffs if score >= smallest), default=0)
 
@@ -100,6 +104,7 @@ class Evaluation:
         labeller: Who gave it; the name, if nobody else is known.
         document: The id of the document, or its text.
         position: Its place among the documents of the span, from 0.
+        minimized: Whether the evaluator says that a lower score is better.
         before_ns: Of an evaluator that names no span: when it began. The latest search of the turn
             before that which returned the document is meant.
     """
@@ -114,6 +119,7 @@ class Evaluation:
     labeller: str | None = None
     document: str | None = None
     position: int | None = None
+    minimized: bool = False
     before_ns: int | None = None
 
 
@@ -279,6 +285,7 @@ def _read(
         target.labeller or name,
         said(about, grading.document) or target.document,
         _position(about, grading.position) if target.position is None else target.position,
+        result.get("direction") == "minimize",
         target.before_ns,
     )
 

@@ -144,7 +144,7 @@ class Results:
         if not grading.covers(one.name):
             raise _Unclear("label_other_name", f"it is called {one.name!r}")
         turn, search, place = self._result(one)
-        gain = grading.gain(one.score, one.label)
+        gain = grading.gain(one.score, one.label, minimized=one.minimized)
         if gain is None:
             given = [repr(part) for part in (one.score, one.label) if part is not None]
             message = f"nothing says what {' and '.join(given)} is worth" if given else "no score"

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaProducer
+from google.protobuf.json_format import MessageToJson
+from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
@@ -144,3 +146,37 @@ async def test_scores_in_traces_reach_workers_through_the_bridge(
     assert [json.loads(row)["labelled"] > 0 for row in rows] == [True] * len(TRACES)
     assert await bridge.stop() == 0
     assert await system.stop_workers() == [0]
+
+
+async def test_log_records_on_a_topic_are_joined_with_traces_on_another(
+    system: LiveSystem,
+) -> None:
+    """In both encodings of the Collector's Kafka exporter; what is neither is listed."""
+    logs, spans = f"{system.group}-logs", f"{system.group}-spans"
+    system.settings["STREAM_METRICS_LABELS__POSITION"] = '["place"]'
+    for topic in (logs, spans):
+        await system.kafka.create_topic(topic, 2)
+    async with AIOKafkaProducer(bootstrap_servers=system.kafka.bootstrap_servers) as producer:
+        await producer.send_and_wait(spans, as_protobuf(SPANS))
+        for number, trace in enumerate((1, 2)):
+            found = LogsData()
+            record = found.resource_logs.add().scope_logs.add().log_records.add()
+            record.trace_id, record.span_id = (
+                bytes(15) + bytes([trace]),
+                (100 * trace + 2).to_bytes(8),
+            )
+            record.time_unix_nano = 1_795_405_320_000_000_000
+            record.event_name = "gen_ai.evaluation.result"
+            record.attributes.add(key="place").value.int_value = 1
+            record.attributes.add(key="gen_ai.evaluation.score.value").value.double_value = 0.9
+            value = bytes(found.SerializeToString())
+            await producer.send_and_wait(logs, MessageToJson(found).encode() if number else value)
+        await producer.send_and_wait(logs, b"\x00nothing", partition=0)
+
+    code, text = await said(system, "labels", f"kafka:{logs}", "--traces", f"kafka:{spans}")
+
+    assert code == 0, text
+    assert "2 of 3 scores are used" in text
+    assert text.count('"gain":3') == 2
+    assert f"{logs}/0 offset" in text
+    assert "label_malformed" in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -203,6 +204,33 @@ def test_scores_of_evaluator_spans_are_found_where_products_write_them(
     )
 
     assert labelled(agent(), search("s", "agent", 1, 9, found="a"), one) == ({"s/1": 4}, [])
+
+
+def test_evaluators_of_phoenix_name_the_document_by_its_text() -> None:
+    """The attributes are those that arize-phoenix-evals 3.9.4 wrote. Cut-offs do not apply to
+    scores of which it says that lower ones are better."""
+    attributes = {
+        "input.value": '{"input": "q", "document_text": "the text"}',
+        "metadata": '{"evaluator.kind": "code", "evaluator.class": "_FunctionEvaluator"}',
+        "output.value": '[{"name": "document_relevance", "score": 0.9, "metadata": {"trace_id": '
+        '"954cdb44b95252cd777bc6f9fe620364"}, "kind": "code", "direction": "maximize"}]',
+    }
+    texts = {
+        f"retrieval.documents.{n}.document.content": f"{one} text"
+        for n, one in ((0, "another"), (1, "the"))
+    }
+    spans = [
+        agent(),
+        of_kind("RETRIEVER", "s", "agent", 1, 2, attributes=texts),
+        of_kind("EVALUATOR", "e", "agent", 4, attributes=attributes),
+    ]
+    by_text = replace(GRADING, document=("input.value:document_text",))
+    lower = {"output.value": attributes["output.value"].replace("maximize", "minimize")}
+    inverse = of_kind("EVALUATOR", "e", "agent", 4, attributes={**attributes, **lower})
+
+    assert labelled(*spans, grading=by_text) == ({"s/2": 4}, [])
+    assert labelled(*spans) == ({}, ["label_no_document"])
+    assert labelled(*spans[:2], inverse, grading=by_text) == ({}, ["label_no_grade"])
 
 
 def test_an_evaluation_that_is_a_span_of_its_own_is_about_the_search_around_it() -> None:
