@@ -1,0 +1,217 @@
+"""Whether what traces tell is what the program itself did."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain, permutations
+from typing import Any, Literal
+
+from stream_metrics.adapters.otlp.payloads import spans_of
+from stream_metrics.ports import Record
+from stream_metrics.telemetry import HELP, Options, Span, Told, Turn, events, mapping, rivals, tell
+from stream_metrics.telemetry.told import Result
+from stream_metrics.worker.replay import Replay
+from tests.conformance.programs.corpus import CHUNKS, PAGES, SHELVES
+
+Kind = Literal["right", "inferred", "refused", "partly refused", "WRONG"]
+Account = Sequence[tuple[str, int, int, list[str]]]
+
+_PAGES = {page.id: page for page in (*CHUNKS, *PAGES, *SHELVES)}
+_BY_TEXT = {page.text: page.id for page in _PAGES.values()}
+MOST_ORDERS = 24
+_NOON_MS = 1_767_268_800_000  # of the day on which accounts are
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of the traces of a program, and why."""
+
+    kind: Kind
+    why: str = ""
+
+
+def told_of(lines: Iterable[str], **options: Any) -> list[Told]:
+    """What the traces in lines of OTLP JSON tell under the presets."""
+    traces: dict[str, list[Span]] = {}
+    for line in lines:
+        for span in spans_of(line.encode()):
+            traces.setdefault(span.trace_id, []).append(span)
+    rows = mapping()
+    return [tell(traces[id], rows, Options(**options)) for id in sorted(traces)]
+
+
+def verdict(told: Sequence[Told], account: Account, sessions: bool = True) -> Verdict:
+    """Compares turns, iterations and results with the program's own account.
+
+    Args:
+        told: What each trace tells.
+        account: Session, turn, iteration, and the ids in the order in which the agent got them.
+        sessions: Whether the program told its instrumentation the session.
+    """
+    refused: Counter[str] = Counter()
+    for one in told:
+        refused.update(one.refused)
+    reasons = ", ".join(f"{number} {reason}" for reason, number in sorted(refused.items()))
+    rival = rivals(frozenset(pair for one in told for pair in one.scopes))
+    if rival:
+        return Verdict("refused", f"two_scopes: {', '.join(next(iter(rival.values())))}")
+    expected = _expected(account)
+    turns = [turn for one in told for turn in one.turns if turn.searches]
+    unnamed = {one.trace_id for one in told}
+    inferred, unmatched = False, []
+    for turn in sorted(turns, key=lambda turn: turn.number):
+        for key, iterations in expected.items():
+            if sessions and turn.conversation not in (key[0], *unnamed):
+                continue
+            exact = _same(turn, iterations)
+            if exact or (turn.iterations_inferred and _same_results(turn, iterations)):
+                inferred = inferred or turn.iterations_inferred
+                del expected[key]
+                break
+        else:
+            unmatched.append(turn)
+    if unmatched:
+        return Verdict("WRONG", f"{_shown(unmatched[0])} is not in {dict(expected)}; {reasons}")
+    if not any(one.turns for one in told):
+        return Verdict("refused", reasons or "nothing can be used")
+    if expected and not refused:
+        return Verdict("WRONG", f"nothing tells {dict(expected)}")
+    if expected:
+        return Verdict("partly refused" if turns else "refused", reasons)
+    if refused:
+        return Verdict("right", f"beside it refused: {reasons}")
+    if unnamed & {turn.conversation for turn in turns}:
+        return Verdict("inferred" if inferred else "right", "no conversation in the spans")
+    problem = "" if inferred else _rows_differ(told, account)
+    if problem:
+        return Verdict("WRONG", problem)
+    return Verdict("inferred" if inferred else "right")
+
+
+def _expected(account: Account) -> dict[tuple[str, int], list[list[str]]]:
+    found: dict[tuple[str, int], dict[int, list[str]]] = {}
+    for session, turn, iteration, ids in account:
+        found.setdefault((session, turn), {}).setdefault(iteration, []).extend(
+            _canonical(id) for id in ids
+        )
+    return {key: [each[number] for number in sorted(each)] for key, each in sorted(found.items())}
+
+
+def _iterations(turn: Turn) -> list[list[list[str]]]:
+    found: dict[int, list[list[str]]] = {}
+    for search in turn.searches:
+        found.setdefault(search.iteration, []).append([_id(one) for one in search.results])
+    return [found[number] for number in sorted(found)]
+
+
+def _id(result: Result) -> str:
+    document = result.document
+    for id in (result.doc_id, document.id):
+        if id in _PAGES:
+            return _canonical(str(id))
+    text = document.text or ""
+    found = _BY_TEXT.get(text) or next((id for of, id in _BY_TEXT.items() if of in text), None)
+    return _canonical(found or result.doc_id or "?")
+
+
+def _canonical(id: str) -> str:
+    """The first part of a page has the page's text, and may have its id."""
+    return id.removesuffix(".0")
+
+
+def _same(turn: Turn, expected: list[list[str]]) -> bool:
+    found = _iterations(turn)
+    return len(found) == len(expected) and all(
+        any(ids == [*chain(*order)] for order in _orders(searches))
+        for searches, ids in zip(found, expected, strict=True)
+    )
+
+
+def _orders(searches: list[list[str]]) -> Iterable[tuple[list[str], ...]]:
+    """Searches side by side have no order."""
+    return [one for one, _ in zip(permutations(searches), range(MOST_ORDERS), strict=False)]
+
+
+def _same_results(turn: Turn, expected: list[list[str]]) -> bool:
+    searches = [each for iteration in _iterations(turn) for each in iteration]
+    return Counter(id for each in searches for id in each) == Counter(
+        id for each in expected for id in each
+    )
+
+
+def _shown(turn: Turn) -> str:
+    return f"{turn.conversation}: {_iterations(turn)}"
+
+
+def _rows(records: Iterable[Record]) -> list[tuple[Any, ...]]:
+    replay = Replay(turn_scope="all")
+    for record in records:
+        replay.feed(record)
+    return sorted(
+        (row["conversation_id"], len(row["iterations"]), row["results"], row["srr"])
+        for row in replay.rows()
+        if row["iterations"] and row["iterations"] != [None]
+    )
+
+
+def _rows_differ(told: Sequence[Told], account: Account) -> str:
+    """How the rows of a replay differ from those of the account, or an empty text."""
+    ours = _rows(
+        Record(event.value, event.conversation.encode(), event.occurred_us // 1000)
+        for one in told
+        for event in events(one)
+        if b'"gate"' not in event.value
+    )
+    iterations = {
+        (session, turn, number): list(ids)
+        for (session, turn), each in _expected(account).items()
+        for number, ids in enumerate(each, 1)
+    }
+    theirs = _rows(
+        Record(
+            json.dumps(
+                {
+                    "type": "search_iteration",
+                    "event_id": f"{session}/{turn}/{number}",
+                    "occurred_at": f"2026-01-01T00:{turn:02}:{number:02}Z",
+                    "conversation_id": session,
+                    "turn": turn,
+                    "iteration": number,
+                    "searches": [
+                        {
+                            "search_id": f"{session}/{turn}/{number}",
+                            "ordinal": 0,
+                            "results": [
+                                {"result_id": f"{session}/{turn}/{number}/{place}", "doc_id": id}
+                                for place, id in enumerate(ids)
+                            ],
+                        }
+                    ],
+                }
+            ).encode(),
+            session.encode(),
+            _NOON_MS,
+        )
+        for (session, turn, number), ids in iterations.items()
+    )
+    return "" if ours == theirs else f"rows are {ours}, and should be {theirs}"
+
+
+def helps(told: Sequence[Told]) -> list[str]:
+    """The first refusal of each reason, with what would help."""
+    found: dict[str, str] = {}
+    for one in told:
+        for refusal in one.refusals:
+            found.setdefault(refusal.reason, f"{refusal.message}; {HELP[refusal.reason]}")
+    return [f"{reason}: {message}" for reason, message in sorted(found.items())]
+
+
+def of_folder(folder: Any, sessions: bool = True, **options: Any) -> tuple[Verdict, list[str]]:
+    """The verdict on a folder that a program wrote."""
+    lines = (folder / "traces.jsonl").read_text().splitlines()
+    account = [tuple(row) for row in json.loads((folder / "truth.json").read_text())]
+    told = told_of(lines, **options)
+    return verdict(told, account, sessions), helps(told)
