@@ -23,6 +23,7 @@ _LISTS: Final = (
     "nodes",
     "output",
     "outputs",
+    "passages",
     "result",
     "results",
     "structuredContent",
@@ -245,13 +246,19 @@ def in_flattened(span: Span, prefix: str) -> Found:
 
 def flat(value: Any) -> Any:
     """Lists of lists under any name as one list, as a joiner is given them."""
+    value = listed(value)
+    if isinstance(value, list) and value and all(isinstance(one, list) for one in value):
+        return [one for each in value for one in each]
+    return value
+
+
+def listed(value: Any) -> Any:
+    """The list under one of the names that frameworks use, also in JSON; else what there is."""
     value = parsed(value) if isinstance(value, str) else value
     if isinstance(value, dict):
         for name in _LISTS:
             if isinstance(value.get(name), list):
-                return flat(value[name])
-    if isinstance(value, list) and value and all(isinstance(one, list) for one in value):
-        return [one for each in value for one in each]
+                return listed(value[name])
     return value
 
 
@@ -284,16 +291,18 @@ def _in_list(value: list[Any], strict: bool, depth: int) -> Found:
     documents = [_as_document(one, strict) for one in value]
     if all(document is not None for document in documents):
         return [document for document in documents if document is not None]
-    parts = [
-        one.get("text") for one in value if isinstance(one, dict) and one.get("type") == "text"
-    ]
-    if len(parts) == len(value):  # the content parts of a message, or of an MCP tool's result
-        inner = [_find(part, strict, depth + 1) for part in parts]
-        if any(one is Problem.CUT for one in inner):
-            return Problem.CUT
-        if all(isinstance(one, list) for one in inner):
-            return [document for one in inner if isinstance(one, list) for document in one]
-    return None
+    parts = [one for one in value if isinstance(one, dict) and one.get("type") == "text"]
+    return _in_parts(parts, strict, depth) if len(parts) == len(value) else None
+
+
+def _in_parts(parts: list[Any], strict: bool, depth: int) -> Found:
+    """What the content parts of a message, or of a tool's result, name together."""
+    inner = [_find(one.get("text"), strict, depth + 1) for one in parts if isinstance(one, dict)]
+    if any(one is Problem.CUT for one in inner):
+        return Problem.CUT
+    if len(inner) < len(parts) or not all(isinstance(one, list) for one in inner):
+        return None
+    return [document for one in inner if isinstance(one, list) for document in one]
 
 
 def _in_object(value: dict[str, Any], strict: bool, depth: int) -> Found:
@@ -305,6 +314,8 @@ def _in_object(value: dict[str, Any], strict: bool, depth: int) -> Found:
         return _find(inner, strict, depth + 1)
     if value.get("type") in _ROLES and isinstance(value.get("data"), dict):
         return _find({"type": value["type"], **value["data"]}, strict, depth + 1)
+    if isinstance(value.get("blocks"), list) and "tool_name" in value:
+        return _in_parts(value["blocks"], strict, depth)
     names: tuple[str, ...] = _LISTS
     if value.get("type") == "tool" or "tool_call_id" in value or "isError" in value:
         names = (*_LISTS, "content", "artifact")
@@ -321,9 +332,12 @@ def _in_object(value: dict[str, Any], strict: bool, depth: int) -> Found:
 
 
 def _in_components(value: dict[str, Any], strict: bool) -> Found:
-    """What the components of a pipeline return, if that is said of one of them."""
+    """What the components of a pipeline return, if that is said of one of them.
+
+    Where others have outputs, too, the documents may be those of a step on the way.
+    """
     found = [one for inner in value.values() if (one := _in_object(inner, strict, 2)) is not None]
-    return found[0] if len(found) == 1 else Problem.SEVERAL if found else None
+    return found[0] if found and len(value) == 1 else Problem.SEVERAL if found else None
 
 
 def _as_document(value: Any, strict: bool) -> Document | None:

@@ -40,8 +40,8 @@ class Row:
     Attributes:
         role: What they are.
         when: Attributes with their values, of which a span must have all; an empty value stands
-            for any. Values compare as texts, without regard to case. Behind a colon stands a name
-            in an attribute's JSON.
+            for any. Values are patterns (``*``, ``?``), and compare without regard to case. Behind
+            a colon stands a name in an attribute's JSON.
         without: Attributes of which a span must have none.
         holds: Attributes with their values that a span right inside of it must have.
         source: Where this is from.
@@ -53,10 +53,12 @@ class Row:
         query: Attributes with the text that was searched for; of a turn, with the question.
         answer: Of a turn or a model call, attributes with what was answered.
         also_inside: Of a turn, whether it is one also inside of another, which then is none.
+        once: Of a turn, whether another has it inside of it only once, or may be several turns.
+        flat: Whether such spans hang beside those inside of which they ran.
     """
 
     role: Role
-    when: tuple[tuple[str, str], ...] = ()
+    when: Sequence[tuple[str, str]] = ()
     source: str = "the settings"
     scope: str = ""
     span: str = "*"
@@ -67,6 +69,8 @@ class Row:
     without: tuple[str, ...] = ()
     holds: tuple[tuple[str, str], ...] = ()
     also_inside: bool = False
+    once: bool = False
+    flat: bool = False
 
     def matches(self, span: Span, inner: Iterable[Span] = ()) -> bool:
         """Whether the row is about this span, right inside of which are ``inner``."""
@@ -89,7 +93,8 @@ def _has(span: Span, when: Iterable[tuple[str, str]]) -> bool:
 def _is(found: Any, value: str) -> bool:
     if type(found) is not str:
         return False
-    return not value or found.strip('"').casefold() == value.casefold()
+    found, value = found.strip('"').casefold(), value.casefold()
+    return not value or found == value or fnmatchcase(found, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +124,12 @@ class Mapping:
     )
     release: tuple[str, ...] = ("gen_ai.agent.version", "service.version")
     route: tuple[str, ...] = ("gen_ai.data_source.id",)
-    tool: tuple[str, ...] = ("gen_ai.tool.name", "tool.name", "traceloop.entity.name")
+    tool: tuple[str, ...] = (
+        "gen_ai.tool.name",
+        "tool.name",
+        "haystack.tool.name",
+        "traceloop.entity.name",
+    )
 
     def row(self, span: Span, inner: Iterable[Span] = ()) -> Row | None:
         """The row of a span, or None if no row knows it; ``inner`` are the spans right inside."""
@@ -133,6 +143,7 @@ _LANGFUSE: Final = "Langfuse SDK (langfuse.observation.type)"
 _MLFLOW: Final = "MLflow tracing (mlflow.spanType)"
 _LANGSMITH: Final = "LangSmith SDK, OpenTelemetry export (langsmith.span.kind)"
 _AZURE: Final = "langchain-azure-ai, AzureAIOpenTelemetryTracer (gen_ai.tool.type=retriever)"
+_HAYSTACK: Final = "Haystack's tracer for OpenTelemetry (haystack.component.type)"
 _LOONGSUITE: Final = "LoongSuite Python agent (gen_ai.span.kind)"
 
 _OPERATION: Final = "gen_ai.operation.name"
@@ -194,6 +205,7 @@ def _graphs(
 
 
 _NAMING: Final = (Role.SEARCH, Role.TOOL, Role.RERANKER)
+_HANDING_ON: Final = (Role.SEARCH, Role.RERANKER, Role.JOINER, Role.POSTPROCESSOR)
 _TOOL_RESULT: Final = ("gen_ai.tool.call.result", "traceloop.entity.output", "output.value")
 _TOOL_INPUT: Final = ("gen_ai.tool.call.arguments", "traceloop.entity.input", "input.value")
 
@@ -321,6 +333,52 @@ PRESETS: Final[tuple[Row, ...]] = (
         documents=("mlflow.spanOutputs",),
         inputs=("mlflow.spanInputs",),
     ),
+    # Haystack's own tracer, also where MLflow or Langfuse listen to it.
+    *(
+        Row(
+            role,
+            ((f"{prefix}haystack.component.type", kind),),
+            _HAYSTACK,
+            documents=(found,) if role in _HANDING_ON else (),
+            inputs=(given,) if role in _HANDING_ON else (),
+            query=(given,),
+            answer=(found,),
+        )
+        for prefix, found, given in (
+            ("", "haystack.component.output", "haystack.component.input"),
+            (
+                "langfuse.observation.metadata.",
+                "langfuse.observation.output",
+                "langfuse.observation.input",
+            ),
+        )
+        for kind, role in (
+            ("*Retriever", Role.SEARCH),
+            ("*WebSearch", Role.SEARCH),
+            ("*Ranker", Role.RERANKER),
+            ("*Joiner", Role.JOINER),
+            ("*Generator", Role.MODEL),
+            ("*Agent", Role.TURN),
+            ("*", Role.POSTPROCESSOR),
+        )
+    ),
+    *(
+        Row(
+            role,
+            span=f"haystack.agent.{name}",
+            source=_HAYSTACK,
+            documents=("haystack.agent.step.tool.output",) if role is Role.TOOL else (),
+            query=(f"haystack.agent.{name}.input", "haystack.agent.input"),
+            answer=(f"haystack.agent.{name}.output", "haystack.agent.output"),
+        )
+        for name, role in (
+            ("run", Role.TURN),
+            ("step.llm", Role.MODEL),
+            ("step.tool", Role.TOOL),
+            ("step", Role.OTHER),
+        )
+    ),
+    Row(Role.OTHER, span="haystack.pipeline.run", source=_HAYSTACK),
     # Products that send their own attributes beside, or instead of, those of GenAI.
     *_product(
         "langsmith.span.kind",
@@ -357,6 +415,21 @@ PRESETS: Final[tuple[Row, ...]] = (
         AGENT=Role.TURN,
         EVALUATOR=Role.EVALUATOR,
     ),
+    Row(
+        Role.TURN,
+        (("mlflow.spanType", "CHAIN"),),
+        "MLflow, autologging of OpenAI Agents: a run, of which a trace may hold several",
+        scope="mlflow.",
+        holds=(("handoffs", ""),),
+        also_inside=True,
+    ),
+    Row(
+        Role.STEP,
+        (("mlflow.spanType", "CHAIN"),),
+        "MLflow, autologging of OpenAI Agents: a pass of the loop, for which it has no name",
+        scope="mlflow.",
+        span="Unknown",
+    ),
     Row(Role.OTHER, (("mlflow.spanType", ""),), _MLFLOW),
     # OpenLLMetry. LlamaIndex' and Haystack's spans are "workflows" where no other is around.
     *(
@@ -366,9 +439,12 @@ PRESETS: Final[tuple[Row, ...]] = (
             "opentelemetry-instrumentation-llamaindex",
             scope="opentelemetry.instrumentation.llamaindex",
             span=pattern,
-            documents=("traceloop.entity.output",),
-            inputs=("traceloop.entity.input",),
+            documents=("traceloop.entity.output",)
+            if role in (*_NAMING, Role.POSTPROCESSOR)
+            else (),
+            inputs=("traceloop.entity.input",) if role is Role.POSTPROCESSOR else (),
             query=("traceloop.entity.input",),
+            answer=("traceloop.entity.output",) if role is Role.TURN else (),
         )
         for role, pattern in (
             (Role.SEARCH, "*Retriever.*"),
@@ -393,6 +469,15 @@ PRESETS: Final[tuple[Row, ...]] = (
         documents=("traceloop.entity.output",),
         query=("traceloop.entity.input",),
     ),
+    Row(
+        Role.TURN,
+        (("traceloop.span.kind", "agent"),),
+        "opentelemetry-instrumentation-openai-agents: an agent of a run, beside those of others",
+        scope="opentelemetry.instrumentation.openai_agents",
+        query=_QUESTION,
+        answer=_TOLD,
+        once=True,
+    ),
     _operation(
         "vector_db_retrieve",
         Role.SEARCH,
@@ -413,6 +498,7 @@ PRESETS: Final[tuple[Row, ...]] = (
         _AZURE,
         documents=("gen_ai.retriever.results", "gen_ai.retrieval.documents", *_TOOL_RESULT),
         query=(*_ASKED, "gen_ai.tool.call.arguments"),
+        flat=True,
     ),
     _operation("execute_tool", Role.TOOL, documents=(*_FOUND, *_TOOL_RESULT), query=_TOOL_INPUT),
     *(
@@ -425,6 +511,15 @@ PRESETS: Final[tuple[Row, ...]] = (
     *(
         _operation(name, Role.MODEL, answer=("gen_ai.output.messages",))
         for name in ("chat", "text_completion", "generate_content", "completion")
+    ),
+    _operation(
+        "invoke_agent",
+        Role.TURN,
+        "OpenTelemetry GenAI, OpenAI Agents: an agent of a run, beside those of others",
+        scope="opentelemetry.instrumentation.genai.openai_agents",
+        query=_QUESTION,
+        answer=_TOLD,
+        once=True,
     ),
     *(
         _operation(name, Role.TURN, query=_QUESTION, answer=_TOLD)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from stream_metrics.telemetry.documents import (
     Document,
-    Known,
     Named,
     flat,
-    in_flattened,
     in_value,
     named,
     same,
@@ -33,12 +31,14 @@ _DATABASE: Final = re.compile(
     r"(chroma|lancedb|marqo|milvus|pinecone|qdrant|weaviate)\b.*(query|search|get|recommend|discover)"
 )
 _VECTORS: Final = ("db.vector.", "db.query.embeddings", "retrieval.", "gen_ai.retrieval.")
-_OUTPUTS: Final = (
+OUTPUTS: Final = (
     "output.value",
     "traceloop.entity.output",
     "langfuse.observation.output",
     "mlflow.spanOutputs",
     "gen_ai.completion",
+    "haystack.component.output",
+    "haystack.pipeline.output_data",
 )
 _INPUTS: Final = (
     "input.value",
@@ -49,7 +49,6 @@ _INPUTS: Final = (
 )
 _UNKNOWN: Final = (None, Role.OTHER, Role.POSTPROCESSOR)
 MOST_SIDE_BY_SIDE: Final = 1_000
-MOST_COMPARED: Final = 100_000  # searches times rerankers of a turn
 _RUNS: Final = re.compile(r"^(vector_db_retrieve|retrieval|execute_tool|retrieve)\s+|\.\w+$")
 
 
@@ -229,7 +228,7 @@ def _unrecognised(tree: Tree, covered: dict[str, str], inner: set[str]) -> Itera
             )
 
 
-def held(span: Span, names: Iterable[str] = _OUTPUTS) -> list[list[Document]]:
+def held(span: Span, names: Iterable[str] = OUTPUTS) -> list[list[Document]]:
     """The lists of documents that a span hands on, be it under names of the program's own."""
     found = []
     for name in names:
@@ -337,7 +336,7 @@ def _attributes(span: Span) -> str:
 
 
 def _got(span: Span, documents: Iterable[Document], tree: Tree, routes: _Routes) -> Got:
-    query = _query(span, tree.rows[span.span_id].query)
+    query = query_of(span, tree.rows[span.span_id].query)
     return Got(
         span,
         span.start_ns,
@@ -348,7 +347,7 @@ def _got(span: Span, documents: Iterable[Document], tree: Tree, routes: _Routes)
     )
 
 
-def _query(span: Span, names: Iterable[str]) -> str | None:
+def query_of(span: Span, names: Iterable[str]) -> str | None:
     """What was searched for: a text, or an argument of an object with a usual name."""
     for name in names:
         found = span.text(name)
@@ -477,128 +476,3 @@ def _alike(some: Sequence[Document], others: Sequence[Document]) -> bool | None:
             return False
         unclear = unclear or found is None
     return None if unclear else True
-
-
-def rerankers(tree: Tree, covered: Container[str]) -> set[str]:
-    """The outermost spans that rerank or join what was found, outside of searches."""
-    spans = [
-        span
-        for span in tree.of(Role.RERANKER, Role.JOINER, Role.POSTPROCESSOR)
-        if span.span_id not in covered and _passes_documents_on(span, tree)
-    ]
-    ids = [span.span_id for span in spans]
-    outer = tree.marked(ids)
-    return {id for id in ids if outer[id] == id}
-
-
-def reranked(
-    tree: Tree, found: list[Got], spans: Iterable[Span], told: Told
-) -> tuple[list[Got], list[Doubt]]:
-    """The searches of one turn, with those whose results these spans changed replaced."""
-    doubts: list[Doubt] = []
-    order = sorted(spans, key=lambda span: (span.start_ns, span.span_id))
-    if len(order) * len(found) > MOST_COMPARED:
-        message = f"its turn has {len(found):,} searches and {len(order):,} rerankers"
-        return found, [Doubt(order[0], "too_large", message)]
-    known_of: dict[str, Known] = {}
-    for span in order:
-        row = tree.rows[span.span_id]
-        output = named(span, row.documents)
-        inputs = _inputs(span, row.inputs)
-        if output.problem or output.documents is None or inputs is None:
-            reason, message = output.problem or (
-                "truncated" if span.dropped_attributes else "content_off",
-                "it names no documents that went in, or none that came out",
-            )
-            doubts.append(Doubt(span, reason, message))
-            continue
-        left, used = _sources(span, inputs, found, known_of)
-        if not used and row.role is Role.POSTPROCESSOR:
-            continue  # of documents from elsewhere, as those that are indexed
-        if left or (not used and output.documents):
-            doubts.append(
-                Doubt(span, "unrecognised", "no search that is told returned what it was given")
-            )
-            continue
-        used_ids = {one.span.span_id for one in used}
-        found = [one for one in found if one.span.span_id not in used_ids]
-        told.reranked += len(used)
-        each = [document for one in used for document in one.documents]
-        known = Known(each)
-        routes = {one.route for one in used}
-        found.append(
-            Got(
-                span,
-                min([one.start_ns for one in used], default=span.start_ns),
-                max(span.start_ns, span.end_ns),
-                _query(span, row.query) or next((one.query for one in used if one.query), None),
-                routes.pop() if len(routes) == 1 else None,
-                tuple(_completed(document, each, known) for document in output.documents),
-                None if row.role is Role.JOINER else tuple(inputs),
-                tuple(id for one in used for id in (one.span.span_id, *one.parts)),
-            )
-        )
-    return found, doubts
-
-
-def _sources(
-    span: Span, inputs: Sequence[Document], found: Iterable[Got], known_of: dict[str, Known]
-) -> tuple[Sequence[Document], list[Got]]:
-    """The latest searches that returned what a reranker was given, and what none of them did.
-
-    One that returned all of it is preferred, the more if it has the same parent or returned nothing
-    else: of branches that run side by side each has its own.
-    """
-    before = [one for one in found if one.end_ns <= span.start_ns]
-    before.sort(key=lambda one: (-one.end_ns, -one.start_ns, one.span.span_id))
-    before.sort(
-        key=lambda one: (
-            one.span.parent_id != span.parent_id,
-            len(one.documents) != len(inputs),
-        )
-    )
-    for one in before:
-        if inputs and not _without(inputs, one, known_of):
-            return [], [one]
-    before.sort(key=lambda one: (-one.end_ns, -one.start_ns, one.span.span_id))
-    left, used = inputs, []
-    for one in before:
-        rest = _without(left, one, known_of)
-        if len(rest) < len(left):
-            left = rest
-            used.append(one)
-        if not left:
-            break
-    return left, used
-
-
-def _without(documents: Sequence[Document], one: Got, known_of: dict[str, Known]) -> list[Document]:
-    if one.span.span_id not in known_of:
-        known_of[one.span.span_id] = Known(one.documents)
-    known = known_of[one.span.span_id]
-    return [given for given in documents if known.place(given) is None]
-
-
-def _passes_documents_on(span: Span, tree: Tree) -> bool:
-    """Whether a postprocessor got documents and gave some; of rerankers that is certain."""
-    row = tree.rows[span.span_id]
-    if row.role is not Role.POSTPROCESSOR:
-        return True
-    output = named(span, row.documents)
-    given = output.documents is not None or output.problem is not None
-    return given and bool(_inputs(span, row.inputs))
-
-
-def _inputs(span: Span, names: Iterable[str]) -> list[Document] | None:
-    for name in names:
-        value = span.value(name)
-        one = in_value(flat(value)) if value is not None else in_flattened(span, name)
-        if isinstance(one, list):
-            return one
-    return None
-
-
-def _completed(document: Document, each: Sequence[Document], known: Known) -> Document:
-    """With what the search said of it, where a reranker leaves that out."""
-    place = known.place(document)
-    return document if place is None else document.filled(replace(each[place], score=None))

@@ -11,25 +11,32 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Literal
 
+from msgspec.structs import replace
+
 from stream_metrics.events.decode import EARLIEST_US, LATEST_US
 from stream_metrics.telemetry.documents import Document, Known
 from stream_metrics.telemetry.evaluations import NO_GRADES, Evaluation, Grading, in_trace
+from stream_metrics.telemetry.handed_on import (
+    inside_tools,
+    left_beside,
+    not_handed_on,
+    side_by_side_or_nested,
+)
 from stream_metrics.telemetry.identity import Identities, cut_at
 from stream_metrics.telemetry.iterations import Call, Placed, by_models, by_steps, by_time
 from stream_metrics.telemetry.labels import Results, Unused
 from stream_metrics.telemetry.mapping import Mapping, Role
+from stream_metrics.telemetry.reranking import reranked, rerankers
 from stream_metrics.telemetry.searches import (
     Doubt,
     Got,
     changed,
     held,
     merged,
-    reranked,
-    rerankers,
     searches,
 )
 from stream_metrics.telemetry.spans import Span, text
-from stream_metrics.telemetry.texts import answer_of, question_of, said
+from stream_metrics.telemetry.texts import answer_of, calls_tools, question_of, said
 from stream_metrics.telemetry.told import Result, Search, Told, Turn
 from stream_metrics.telemetry.tree import Tree, kind, unrepeated
 
@@ -122,6 +129,9 @@ def _tell(
         )
         return told, None, Results(None, (), {})
     tree = Tree(kept, mapping, options.scopes)
+    if moved := inside_tools(tree):
+        kept = [replace(one, parent_id=moved.get(one.span_id, one.parent_id)) for one in kept]
+        tree = Tree(kept, mapping, options.scopes)
     turns = len(tree.of(Role.TURN))
     if tree.depth > DEEPEST_SPANS or turns > MOST_TURNS:
         message = f"its spans are nested {tree.depth:,} deep, and {turns:,} are turns"
@@ -145,6 +155,7 @@ def _tell_turns(tree: Tree, mapping: Mapping, options: Options, told: Told) -> d
     found, doubts, covered = searches(tree, mapping, told)
     found, more, pairs = merged(tree, found, told, options.scopes)
     doubts += more
+    doubts += _runs_unclear(tree)
     turns, of_turn = _turns(tree, found, pairs, options)
     got: dict[str, list[Got]] = {id: [] for id in (_MISSED, *turns)}
     unsure: dict[str, list[Doubt]] = {id: [] for id in (_MISSED, *turns)}
@@ -181,6 +192,20 @@ def _tell_turns(tree: Tree, mapping: Mapping, options: Options, told: Told) -> d
     )
     whole = {part: one.span.span_id for one in rest.used for part in one.parts}
     return {id: whole.get(outer, outer) for id, outer in covered.items()} | whole
+
+
+def _runs_unclear(tree: Tree) -> Iterable[Doubt]:
+    """Turns that may be several, as an agent that a run has once is in them more often."""
+    names: set[tuple[str, str]] = set()
+    for span in tree.of(Role.TURN):
+        outer = tree.parent(span)
+        key = (span.parent_id, span.text("gen_ai.agent.name") or span.name)
+        if not tree.rows[span.span_id].once or outer is None or tree.role(outer) is not Role.TURN:
+            continue
+        if key in names:
+            message = f"{key[1]!r} runs several times in it, and nothing tells whether for one turn"
+            yield Doubt(outer, "unrecognised", message)
+        names.add(key)
 
 
 _MISSED: Final = ""
@@ -282,8 +307,14 @@ class _Rest:
         doubts = [*doubts, *more, *self._unusable(found)]
         if found:
             doubts += self._untimely(id, members)
+        numbers, inferred = self._iterations(members, found)
         if found and not doubts:
-            doubts = [*changed(self._tree, members, self._aside, [*before, *found])]
+            doubts = [
+                *changed(self._tree, members, self._aside, [*before, *found]),
+                *side_by_side_or_nested(self._tree, before),
+                *left_beside(found, numbers, inferred),
+                *not_handed_on(self._tree, before, found, numbers),
+            ]
         for doubt in doubts:
             self._told.refuse(doubt.reason, doubt.span.span_id, doubt.message)
         if doubts:
@@ -295,6 +326,10 @@ class _Rest:
             message = "no span in it is a search, and it has documents"
             self._told.refuse("unrecognised", id, message)
             return None
+        if skipped and self._calls_unseen(members):
+            message = "a model in it called tools, and no span tells what these returned"
+            self._told.refuse("unrecognised", id, message)
+            return None
         place = self._tree.by_id[id]
         if skipped and not _timely(place):
             self._told.refuse("time_out_of_range", id, _time_of(place))
@@ -303,7 +338,6 @@ class _Rest:
         if conversation is None:
             return None
         self.used += found
-        numbers, inferred = self._iterations(members, found)
         order = sorted(
             found, key=lambda one: (numbers[one.span.span_id], one.start_ns, one.span.span_id)
         )
@@ -379,6 +413,13 @@ class _Rest:
             aside = self._tree.role(span) in (None, Role.OTHER, Role.EVALUATOR)
             if not _timely(span) and (not aside or not span.parent_id or span.span_id == id):
                 yield Doubt(span, "time_out_of_range", _time_of(span))
+
+    def _calls_unseen(self, members: Sequence[Span]) -> bool:
+        """Whether a model called tools that have no spans."""
+        if any(self._tree.role(one) is Role.TOOL for one in members):
+            return False
+        models = [one for one in members if self._tree.role(one) is Role.MODEL]
+        return any(calls_tools(one, self._tree.rows[one.span_id].answer) for one in models)
 
     def _answered(self, span: Span, members: Sequence[Span]) -> bool:
         if any(self._tree.role(one) is Role.MODEL and not one.failed for one in members):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -43,6 +44,20 @@ def said(attributes: Mapping[str, Any], names: Iterable[str], longest: int = 0) 
         if found is not None and (not longest or len(found) <= longest):
             return found
     return None
+
+
+_CALLS: Final = re.compile(
+    r"""\\*"(tool_calls|function_calls)\\*":\s*\[\s*\{|\\*"type\\*":\s*\\*"(tool_call|tool_use)\\*"|"""
+    r"""\\*"(tool_call|function_call)\\*":\s*\{|\bToolCall\("""
+)
+_FLATTENED_CALL: Final = re.compile(r"^llm\.output_messages\.\d+\.message\.tool_calls\.")
+
+
+def calls_tools(span: Span, names: Iterable[str]) -> bool:
+    """Whether a model's answer, in one of these attributes, asks for tools to be called."""
+    return any(_FLATTENED_CALL.match(name) for name in span.attributes) or any(
+        isinstance(value := span.value(name), str) and _CALLS.search(value) for name in names
+    )
 
 
 def _first(

@@ -1,4 +1,4 @@
-"""Keeps captures as small files for the quick tests: ``python -m tests.conformance.keep FOLDER…``."""
+"""Keeps captures for the quick tests: ``python -m tests.conformance.keep FOLDER…``."""
 
 from __future__ import annotations
 
