@@ -140,14 +140,15 @@ test: kernel tools check test-unit test-services ## Run checks, unit tests, and 
 test-unit: kernel ## Run the tests that need no server
 	@NEED_COMPILED=yes $(PYTEST) -m "not service and not long" -n auto --dist worksteal
 
+# Tests on servers wait more than they compute, so there is a process more than there are cores.
 test-services: tools ## Run the tests on real servers, each process with servers of its own
-	@$(PYTEST) -m "service and not long" -n 2 --dist loadfile --durations 15
+	@$(PYTEST) -m "service and not long" -n 3 --dist loadfile --no-loadscope-reorder --durations 15
 
 test-all: kernel tools test-client ## Run what `test` leaves out: longer properties, without the kernel, more cases on servers
 	@NEED_COMPILED=yes HYPOTHESIS_PROFILE=long $(PYTEST) -m "not service and (long or hypothesis)" -n auto --dist worksteal
 	@echo "without the kernel:"
 	@STREAM_METRICS_KERNEL=python $(PYTEST) -m "not service and not long" -n auto --dist worksteal --quiet $(PLAIN)
-	@$(PYTEST) -m "service and long" -n 2 --dist loadfile --durations 15
+	@$(PYTEST) -m "service and long" -n 3 --dist loadfile --no-loadscope-reorder --durations 15
 
 # The client as it is installed, beside the frameworks that its handlers are for.
 .venv/client/.ready: client/pyproject.toml client/README.md client/tests/requirements.txt $(shell find client/src -name '*.py') | $(READY)

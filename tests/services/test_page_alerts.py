@@ -82,6 +82,7 @@ def of_agents(promtool: str, folder: Path, agents: Sequence[Agent]) -> dict[str,
     return alerts_of(promtool, folder, agents, expr, QUIET_MINUTES + BAD_MINUTES - 1)
 
 
+@pytest.mark.long
 def test_page_and_alerts_agree_on_the_windows_of_the_page(
     promtool_path: str, tmp_path: Path
 ) -> None:

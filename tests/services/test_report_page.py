@@ -11,6 +11,7 @@ from playwright.async_api import Browser, async_playwright
 from typer.testing import CliRunner
 
 from stream_metrics.cli import app
+from tests.helpers import rest_long
 
 pytestmark = pytest.mark.service
 
@@ -36,14 +37,14 @@ def pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return [tmp_path / "1/report.html", tmp_path / "e/report.html", tmp_path / "c/compare.html"]
 
 
-SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+Scheme = Literal["light", "dark"]
 
 
-async def looked_at(browser: Browser, page_path: Path, width: int, scheme: str) -> list[str]:
+async def looked_at(browser: Browser, page_path: Path, width: int, scheme: Scheme) -> list[str]:
     """Whatever is wrong with a page, with all that opens open."""
     context = await browser.new_context(
         viewport={"width": width, "height": 900},
-        color_scheme="dark" if scheme == "dark" else "light",
+        color_scheme=scheme,
     )
     page = await context.new_page()
     wrong: list[str] = []
@@ -78,15 +79,31 @@ async def test_a_report_is_short_until_strata_are_opened(
     assert folded * 3 < opened
 
 
-async def test_pages_are_accessible_and_fit(pages: list[Path], browser_path: str) -> None:
-    """axe-core and the console are silent, and nothing sticks out; each page can be printed."""
+@pytest.mark.parametrize(
+    "looks",
+    rest_long([[(360, "dark"), (1440, "light")], [(360, "light"), (1440, "dark")]]),
+    ids=["dark phone, light desktop", "light phone, dark desktop"],
+)
+async def test_pages_are_accessible_and_fit(
+    pages: list[Path], browser_path: str, looks: list[tuple[int, Scheme]]
+) -> None:
+    """axe-core and the console are silent, and nothing sticks out."""
     wrong = []
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=browser_path)
         for path in pages:
-            for width in (360, 1440):
-                for scheme in SCHEMES:
-                    wrong += await looked_at(browser, path, width, scheme)
+            for width, scheme in looks:
+                wrong += await looked_at(browser, path, width, scheme)
+        await browser.close()
+
+    assert wrong == []
+
+
+async def test_pages_can_be_printed(pages: list[Path], browser_path: str) -> None:
+    """On paper, too, there is the table of each picture."""
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=browser_path)
+        for path in pages:
             page = await browser.new_page()
             await page.goto(path.as_uri())
             assert (await page.pdf(format="A4")).startswith(b"%PDF")
@@ -95,5 +112,3 @@ async def test_pages_are_accessible_and_fit(pages: list[Path], browser_path: str
                 assert (await table.bounding_box()) is not None
             await page.close()
         await browser.close()
-
-    assert wrong == []

@@ -26,6 +26,7 @@ PLACES = (
 )  # fmt: skip
 
 
+@pytest.mark.long
 async def test_partitions_become_more_and_then_fewer(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:

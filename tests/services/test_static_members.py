@@ -81,6 +81,7 @@ async def test_a_named_worker_has_its_partitions_back_at_once(
     assert await system.stop_workers() == [0, 0]
 
 
+@pytest.mark.long
 async def test_the_older_of_two_with_one_name_stops(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.service
 SLOW_SECONDS = 4.0
 
 
+@pytest.mark.long
 async def test_a_partition_given_away_during_a_slow_take_over_is_let_go(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:

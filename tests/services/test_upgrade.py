@@ -35,6 +35,7 @@ async def each_owns(group: Group) -> bool:
     return min([await one.owned() for one in group.system.workers]) > 0
 
 
+@pytest.mark.long
 async def test_a_rolling_upgrade_and_the_way_back(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
