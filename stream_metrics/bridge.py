@@ -25,15 +25,14 @@ from stream_metrics.adapters.kafka.topics import TopicsUnfit
 from stream_metrics.adapters.kafka.traces import KafkaEvents, KafkaTraces
 from stream_metrics.adapters.otlp.payloads import Payloads, route_by_trace
 from stream_metrics.adapters.otlp.protobuf import load_opentelemetry
-from stream_metrics.adapters.otlp.rows import mapping_of, options_of
+from stream_metrics.adapters.otlp.rows import bounds_of, mapping_of, options_of
 from stream_metrics.adapters.otlp.spans import OtlpUnavailable
 from stream_metrics.adapters.prometheus.bridge import BridgeMetrics
 from stream_metrics.adapters.web import Pages, make_app, serve
 from stream_metrics.logs import configure_logs
 from stream_metrics.runtime import web_options
 from stream_metrics.settings import Settings
-from stream_metrics.telemetry import HELP, Options, TwoScopes
-from stream_metrics.telemetry.assembly import Bounds
+from stream_metrics.telemetry import HELP, TwoScopes
 from stream_metrics.telemetry.teller import Teller, Telling
 from stream_metrics.worker.bridge import Assemblies, Bridge
 from stream_metrics.worker.clock import Clock
@@ -75,19 +74,6 @@ class Reported(BridgeMetrics):
                 )
 
 
-def bounds_of(settings: Settings, options: Options) -> Bounds:
-    """How traces are put together."""
-    bridge = settings.bridge
-    return Bounds(
-        bridge.settle_ms,
-        bridge.trace_max_ms,
-        bridge.open_traces,
-        bridge.open_bytes,
-        options.max_spans,
-        options.max_bytes,
-    )
-
-
 class BridgeRuntime:
     """One bridge."""
 
@@ -108,7 +94,7 @@ class BridgeRuntime:
         settings, traces, clock = self.settings, self.settings.of_traces, Clock()
         options = options_of(settings)
         teller = Teller(mapping_of(settings.otlp), options, settings.engine_config().limits)
-        assemblies = Assemblies(bounds_of(settings, options))
+        assemblies = Assemblies(bounds_of(settings))
         cluster = Cluster(traces, bridge_rights(traces, settings.kafka.topics))
         inputs = KafkaTraces(
             traces, cluster, self._patience, self.health, self._metrics, clock, assemblies, teller

@@ -20,8 +20,9 @@ from stream_metrics.adapters.kafka.source import KafkaSource
 from stream_metrics.adapters.kafka.span import EARLIEST, END, Mark, parse_mark
 from stream_metrics.adapters.kafka.topics import TopicsMissing
 from stream_metrics.adapters.kafka.unpacking import UnreadableBatch
+from stream_metrics.adapters.otlp.following import Following, Part, Unreadable
 from stream_metrics.adapters.otlp.payloads import is_payload, other_signal
-from stream_metrics.adapters.otlp.rows import mapping_of, options_of
+from stream_metrics.adapters.otlp.rows import bounds_of, mapping_of, options_of
 from stream_metrics.adapters.otlp.spans import OtlpError, OtlpUnavailable
 from stream_metrics.adapters.otlp.traces import Counts, Traces
 from stream_metrics.adapters.replay.manifest import file_identity
@@ -93,10 +94,17 @@ def reading_kafka(settings: Settings) -> Iterator[None]:
 class Topics:
     """Topics of Kafka as a source."""
 
-    def __init__(self, settings: Settings, topics: Sequence[str], marks: tuple[Mark, Mark]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        topics: Sequence[str],
+        marks: tuple[Mark, Mark],
+        before_ms: int = 0,
+    ) -> None:
         self.names = tuple(topics)
         self._settings = settings
-        self._source = KafkaSource(settings.kafka, topics, *marks)
+        self._until = marks[1]
+        self._source = KafkaSource(settings.kafka, topics, *marks, before_ms)
 
     @property
     def offsets(self) -> int:
@@ -119,6 +127,13 @@ class Topics:
             for (topic, number), span in sorted(self._source.spans.items())
             if span.missed
         ]
+
+    def part(self, record: Record) -> Part:
+        """What is read of the record's partition."""
+        place = record.topic, record.partition
+        first = self._source.logs[place].first
+        is_cut = self._source.starts[place] == first > 0
+        return Part(self._source.spans[place].first, is_cut, self._until == END)
 
     def records(self) -> Generator[Record, None, None]:
         """The records in the order of their times; raises ``UsageError``."""
@@ -151,6 +166,8 @@ class Sources:
         self._folder = folder
         self._limits = settings.engine_config().limits
         self._traces: Traces | None = None
+        self._bounds = bounds_of(settings)
+        self._following: Following | None = None
         self._others = False  # whether there were records that may be events
         self._parts: list[Topics | str] = []
         self.names: list[str] = []
@@ -160,7 +177,9 @@ class Sources:
                 topics = topics or list(settings.kafka.topics)
                 if not all(topics):
                     raise UsageError(f"{source!r}: write kafka:TOPIC or kafka:TOPIC,TOPIC")
-                self._parts.append(Topics(settings, topics, marks))
+                # What lies before a mark tells which traces began there.
+                before_ms = settings.bridge.trace_max_ms if marks[0] != EARLIEST else 0
+                self._parts.append(Topics(settings, topics, marks, before_ms))
                 self.names.append(KAFKA + ",".join(topics))
             else:
                 paths = expand([source])
@@ -244,8 +263,11 @@ class Sources:
 
     def placed(self) -> Generator[Placed, None, None]:
         """The same, each behind where it stands."""
+        self._following = Following(self._bounds)
         with Traces(self._mapping, self._options, self._limits, self._folder) as self._traces:
             yield from self._without_traces()
+            self._traces.tell(self._following.finish())
+            self._following.count(self._traces.counts)
             try:
                 for number, record in enumerate(self._traces.records(), 1):
                     yield TRACES, number, record
@@ -259,31 +281,49 @@ class Sources:
 
         A damaged payload ends the reading of a file. Of a topic it is a bad record like any other.
         """
-        for part in self._parts:
-            if isinstance(part, Topics):
-                name, records = ",".join(part.names), part.numbered()
+        for source in self._parts:
+            if not isinstance(source, Topics):
+                yield from self._of_part(source, numbered_records(source), None)
             else:
-                name, records = part, numbered_records(part)
-            yield from self._of_part(name, records)
+                yield from self._of_part(",".join(source.names), source.numbered(), source)
 
     def _of_part(
-        self, name: str, records: Generator[tuple[int, Record], None, None]
+        self, name: str, records: Generator[tuple[int, Record], None, None], topics: Topics | None
     ) -> Generator[Placed, None, None]:
-        assert self._traces is not None
         with closing(records):
             for number, record in records:
-                if not is_payload(record.value):
-                    self._others |= other_signal(record.value or b"") is None
-                    yield name, number, record
-                    continue
+                part = None if topics is None else topics.part(record)
                 try:
-                    self._traces.take(record.value or b"")
+                    is_taken = self._is_taken(record, part)
                 except OtlpUnavailable as error:
                     raise UsageError(str(error)) from error
                 except OtlpError as error:
                     if not record.topic:
                         raise InputError(f"{name}, payload {number}: {error}") from error
+                    is_taken = False
+                if not is_taken and (part is None or record.offset >= part.first):
                     yield name, number, record
+
+    def _is_taken(self, record: Record, part: Part | None) -> bool:
+        """Take a record of traces; False for others. Raises ``OtlpError`` for a damaged one.
+
+        A topic whose records have keys is followed as the bridge does. Without a key nothing tells
+        where the other spans are, so that these are held until all is read, as those of files.
+        """
+        assert self._traces is not None
+        is_known = is_payload(record.value)
+        if not is_known:
+            self._others |= other_signal(record.value or b"") is None
+        if self._following is None or part is None or record.key is None:
+            if is_known:
+                self._traces.take(record.value or b"")
+            return is_known
+        try:
+            closed = (self._following.read if is_known else self._following.refuse)(record, part)
+        except Unreadable as error:
+            closed, is_known = error.closed, False
+        self._traces.tell(closed)
+        return is_known
 
 
 def check_told(counts: Counts) -> None:
@@ -323,6 +363,15 @@ def _told(counts: Counts) -> list[str]:
         )
     if counts.labels:
         lines.append(f"{counts.labels:,} relevance labels of evaluations in the traces")
+    if counts.late:
+        lines.append(
+            f"{counts.late:,} spans arrived after their trace was closed, and are not used"
+        )
+    if counts.early:
+        lines.append(
+            f"{counts.early:,} spans are of traces that may have begun before what was read, and "
+            "are not used"
+        )
     if counts.turn_conflicts:
         lines.append(
             f"{counts.turn_conflicts:,} turns share their number with another of their conversation"

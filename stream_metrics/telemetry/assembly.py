@@ -27,6 +27,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from stream_metrics.events.decode import EARLIEST_US
 from stream_metrics.telemetry.mapping import Mapping
 from stream_metrics.telemetry.spans import Span
 from stream_metrics.telemetry.tell import Options, tell
@@ -75,22 +76,29 @@ class Closed:
     Attributes:
         offset: Of its first record.
         last_ms: The largest time of its records.
-        held: Its spans, encoded, of which no two have the same id.
+        spans: How many spans it has.
+        held: These, encoded, of which no two have the same id; none of a trace that is refused.
         reason, message: Why it is refused, whatever its spans tell; None if it is not.
     """
 
     trace_id: str
     offset: int
     last_ms: int
+    spans: int
     held: tuple[bytes, ...]
     reason: Reason | None = None
     message: str = ""
+
+    @property
+    def stamp_ms(self) -> int | None:
+        """The time that its events are taken to be sent at; None where its records tell none."""
+        return self.last_ms if self.last_ms * 1000 >= EARLIEST_US else None
 
     def tell(self, mapping: Mapping, options: Options) -> Told:
         """What the trace tells, or why it is refused."""
         if self.reason is None:
             return tell(map(_DECODE, self.held), mapping, options)
-        told = Told(self.trace_id, spans=len(self.held))
+        told = Told(self.trace_id, spans=self.spans)
         told.refuse(self.reason, "", self.message)
         return told
 
@@ -283,6 +291,10 @@ class Assembly:
         """All traces that are left, as if there is no further record at all."""
         return list(self._due(None))
 
+    def give_up(self, reason: Reason, message: str) -> list[Closed]:
+        """All traces that are left, as refused."""
+        return [self._close(one, reason, message) for one in list(self._open.values())]
+
     # -- one trace -------------------------------------------------------------------------------
 
     def _arrive(self, time_ms: int) -> list[Closed]:
@@ -306,8 +318,10 @@ class Assembly:
     def _close(self, one: _Open, reason: Reason | None = None, message: str = "") -> Closed:
         del self._open[one.trace_id]
         self.held_bytes -= one.size
-        held = tuple(one.held.values()) if reason is None else ()
-        return Closed(one.trace_id, one.place.offset, one.last_ms, held, reason, message)
+        held = tuple(one.held.values())
+        kept = held if reason is None else ()
+        place, spans = one.place, len(held) + one.nameless
+        return Closed(one.trace_id, place.offset, one.last_ms, spans, kept, reason, message)
 
     def _due(self, time_ms: int | None) -> Iterator[Closed]:
         """Close what is due then, by deadline and beginning; all, if None."""
@@ -377,7 +391,7 @@ class Assembly:
 
 
 def _alone(span: Span, offset: int, time_ms: int) -> Closed:
-    return Closed("", offset, time_ms, (msgspec.msgpack.encode(span),))
+    return Closed("", offset, time_ms, 1, (msgspec.msgpack.encode(span),))
 
 
 def _by_trace(spans: Iterable[Span]) -> dict[str, list[Span]]:

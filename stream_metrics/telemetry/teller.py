@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from stream_metrics.events.decode import EARLIEST_US, BadRecord, decode
+from stream_metrics.events.decode import BadRecord, decode
 from stream_metrics.events.limits import Limits
 from stream_metrics.telemetry.assembly import Closed
 from stream_metrics.telemetry.events import Event, events
@@ -51,9 +51,8 @@ class Teller:
         told = closed.tell(self._mapping, self._options)
         self.know(told.scopes)
         found, rejected = [], []
-        stamp_ms = closed.last_ms if closed.last_ms * 1000 >= EARLIEST_US else None
         for event in events(told, self._options.content):
-            read = decode(event.value, timestamp_ms=stamp_ms, limits=self._limits)
+            read = decode(event.value, timestamp_ms=closed.stamp_ms, limits=self._limits)
             if isinstance(read, BadRecord):
                 rejected.append(read)
             else:

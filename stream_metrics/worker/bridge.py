@@ -18,7 +18,6 @@ version, and takes it once.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
@@ -47,8 +46,6 @@ TOO_LARGE: Final = (
 PENDING_EVENTS: Final = 1_000
 PENDING_BYTES: Final = 4 << 20
 SPANS_AT_ONCE: Final = 1_000
-
-_TRACE_ID: Final = re.compile(rb"[0-9a-fA-F]{32}")
 
 Retry = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
 
@@ -79,8 +76,9 @@ class Payloads(Protocol):
         """The spans of a payload, or why it has none."""
         ...
 
-    def trace_ids(self, value: bytes | None) -> list[str] | None:
-        """The trace ids of the same spans, at less expense; None where there are none."""
+    def trace_ids(self, record: Record) -> Sequence[str]:
+        """The trace ids of the same spans, at less expense; where there are none, the trace that
+        the record's key names."""
         ...
 
 
@@ -197,26 +195,20 @@ class Bridge:
         """The traces that the record closes."""
         offset, time_ms = record.offset, record.timestamp_ms or 0
         if offset < assembly.begin.offset:
-            assembly.note(time_ms, self._trace_ids(record))
+            assembly.note(time_ms, self._payloads.trace_ids(record))
             return ()
         if record.key is None:
             self._letters.append(DeadLetter(record.as_sent, "no_key", NO_KEY))
-            return assembly.refuse(offset, time_ms, self._trace_ids(record), "no_key", NO_KEY)
+            return assembly.refuse(
+                offset, time_ms, self._payloads.trace_ids(record), "no_key", NO_KEY
+            )
         found = self._payloads.spans(record.value)
         if isinstance(found, BadRecord):
             self._letters.append(DeadLetter(record.as_sent, found.reason, found.message))
-            ids = self._trace_ids(record)
+            ids = self._payloads.trace_ids(record)
             message = f"the record at offset {offset} cannot be read: {found.message}"
             return assembly.refuse(offset, time_ms, ids, "unreadable", message)
         return assembly.read(offset, time_ms, found)
-
-    def _trace_ids(self, record: Record) -> Iterable[str]:
-        """The traces that the record has spans of; by its key where it cannot be read."""
-        found = self._payloads.trace_ids(record.value)
-        if found is not None:
-            return found
-        key = record.key or b""
-        return (key.decode().lower(),) if _TRACE_ID.fullmatch(key) else ()
 
     async def _tell(self, partition: int, closed: Iterable[Closed]) -> None:
         for trace in closed:

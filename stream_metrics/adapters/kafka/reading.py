@@ -58,6 +58,20 @@ async def extents(consumer: AIOKafkaConsumer, places: Collection[Place]) -> dict
     return {(p.topic, p.partition): Extent(firsts[p], ends[p]) for p in partitions}
 
 
+async def time_at(consumer: AIOKafkaConsumer, place: Place, extent: Extent) -> int | None:
+    """The timestamp of the first record between two offsets; None if there is none.
+
+    The consumer is assigned to the partition.
+    """
+    partition = TopicPartition(*place)
+    consumer.assign([partition])
+    consumer.seek(partition, extent.first)
+    while await consumer.position(partition) < extent.end:
+        for records in (await consumer.getmany(timeout_ms=WAIT_MS, max_records=1)).values():
+            return bounded_timestamp(records[0].timestamp)
+    return None
+
+
 async def rounds_between(
     consumer: AIOKafkaConsumer, starts: Mapping[Place, int], ends: Mapping[Place, int]
 ) -> AsyncIterator[tuple[dict[Place, list[Any]], frozenset[Place]]]:

@@ -5,20 +5,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Generator, Sequence
 
+from aiokafka import AIOKafkaConsumer, TopicPartition
+
 from stream_metrics.adapters.kafka.merging import merged_between, partition_fetch_bytes
-from stream_metrics.adapters.kafka.reading import Place, reading
+from stream_metrics.adapters.kafka.reading import Place, extents, reading, time_at
 from stream_metrics.adapters.kafka.records import record_of
 from stream_metrics.adapters.kafka.rights import DENIED, KafkaRefused, Right, refusal
 from stream_metrics.adapters.kafka.span import EARLIEST, END, Mark, Span, spans
 from stream_metrics.adapters.kafka.topics import TopicsMissing, partition_counts
 from stream_metrics.ports import Record
 from stream_metrics.settings import KafkaSettings
+from stream_metrics.worker.takeover import Extent
 
 
 class KafkaSource:
     """The records of topics between two marks, merged by time.
 
     ``spans`` says what is read of each partition, once reading has begun: then the ends are fixed.
+    Records of ``before_ms`` before that are read too, if there are any: ``starts`` says from where,
+    and ``logs`` where each log begins and ends.
     Nothing is committed. Reading raises ``TopicsMissing``, ``KafkaRefused``, ``RecordsGone``,
     ``UnreadableBatch`` and aiokafka's errors.
     """
@@ -29,11 +34,15 @@ class KafkaSource:
         topics: Sequence[str],
         since: Mark = EARLIEST,
         until: Mark = END,
+        before_ms: int = 0,
     ) -> None:
         self._settings = settings
         self._topics = tuple(dict.fromkeys(topics))
         self._since, self._until = since, until
+        self._before_ms = before_ms
         self.spans: dict[Place, Span] = {}
+        self.starts: dict[Place, int] = {}
+        self.logs: dict[Place, Extent] = {}
 
     @property
     def offsets(self) -> int:
@@ -68,10 +77,25 @@ class KafkaSource:
         try:
             async with reading(settings, fetch_bytes) as consumer:
                 self.spans = await spans(consumer, counts, self._since, self._until)
-                starts = {place: span.first for place, span in self.spans.items()}
+                self.logs = await extents(consumer, self.spans)
+                self.starts = {
+                    place: await self._start(consumer, place, span)
+                    for place, span in self.spans.items()
+                }
                 ends = {place: span.end for place, span in self.spans.items()}
-                async for batch in merged_between(consumer, starts, ends):
+                async for batch in merged_between(consumer, self.starts, ends):
                     yield [record_of(found, settings.repartition_topic) for found in batch]
         except DENIED as error:
             rights = [Right("READ", "topic", topic) for topic in self._topics]
             raise KafkaRefused(refusal(settings, rights)) from error
+
+    async def _start(self, consumer: AIOKafkaConsumer, place: Place, span: Span) -> int:
+        if not self._before_ms or span.first <= self.logs[place].first:
+            return span.first
+        first_ms = await time_at(consumer, place, Extent(span.first, span.end))
+        if first_ms is None:
+            return span.first
+        partition = TopicPartition(*place)
+        wanted = {partition: max(0, first_ms - self._before_ms)}
+        found = (await consumer.offsets_for_times(wanted))[partition]
+        return span.first if found is None else min(found.offset, span.first)

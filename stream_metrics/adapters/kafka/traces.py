@@ -22,10 +22,10 @@ from stream_metrics.adapters.kafka.commits import Commits
 from stream_metrics.adapters.kafka.inputs import KafkaInputs
 from stream_metrics.adapters.kafka.keyed import Keyed, KeyedProducer
 from stream_metrics.adapters.kafka.lag import Gauges
-from stream_metrics.adapters.kafka.reading import reading
+from stream_metrics.adapters.kafka.reading import reading, time_at
 from stream_metrics.adapters.kafka.records import record_of
 from stream_metrics.adapters.kafka.topics import TopicsMissing
-from stream_metrics.ports import InputTopicsUnavailable, Position, Record, bounded_timestamp
+from stream_metrics.ports import InputTopicsUnavailable, Position, Record
 from stream_metrics.settings import KafkaSettings
 from stream_metrics.telemetry import Event
 from stream_metrics.telemetry.assembly import Place
@@ -171,14 +171,11 @@ class KafkaTraces(KafkaInputs):
 
     async def _time_ms(self, place: TopicPartition, offset: int, extent: Extent) -> int:
         """The time of the first record from there; the present time at the end of the log."""
-        if offset >= extent.end:
-            return self._clock.now_ms()
-        async with reading(self._settings) as consumer:
-            consumer.assign([place])
-            consumer.seek(place, offset)
-            while await consumer.position(place) < extent.end:
-                for records in (await consumer.getmany(timeout_ms=500, max_records=1)).values():
-                    return bounded_timestamp(records[0].timestamp)
+        if offset < extent.end:
+            async with reading(self._settings) as consumer:
+                found = await time_at(consumer, tuple(place), Extent(offset, extent.end))
+                if found is not None:
+                    return found
         return self._clock.now_ms()
 
 

@@ -36,6 +36,7 @@ KINDS: Final = {
     )
 }
 
+_TRACE_KEY: Final = re.compile(rb"[0-9a-fA-F]{32}")
 _JSON: Final = re.compile(rb'\s*\{\s*"resourceSpans"\s*:')
 _OTHER_SIGNAL: Final = re.compile(rb'\s*\{\s*"resource(Metrics|Logs|Profiles)"\s*:')
 # What stands in no JSON, and in every protobuf message that has a span.
@@ -196,6 +197,15 @@ def by_trace(value: bytes) -> dict[str, bytes]:
     return {trace_id: msgspec.json.encode(one) for trace_id, one in found.items()}
 
 
+def id_of_key(key: bytes | None) -> str | None:
+    """The trace id that a record's key is, as the Collector writes it; None for another key.
+
+    >>> id_of_key(b"5B8EFFF798038103D269B633813FC60C"), id_of_key(b"session-1")
+    ('5b8efff798038103d269b633813fc60c', None)
+    """
+    return key.decode().lower() if key is not None and _TRACE_KEY.fullmatch(key) else None
+
+
 class Payloads:
     """``worker.bridge.Payloads``; raises ``OtlpUnavailable``."""
 
@@ -208,14 +218,15 @@ class Payloads:
         except OtlpError as error:
             return BadRecord(UNREADABLE, _why(value, error))
 
-    def trace_ids(self, value: bytes | None) -> list[str] | None:
+    def trace_ids(self, record: Record) -> Sequence[str]:
         """See ``worker.bridge.Payloads``."""
-        if value is None:
-            return None
-        try:
-            return trace_ids_of(value)
-        except OtlpError:
-            return None
+        if record.value is not None:
+            try:
+                return trace_ids_of(record.value)
+            except OtlpError:
+                pass
+        found = id_of_key(record.key)
+        return () if found is None else (found,)
 
 
 def route_by_trace(records: Sequence[Record]) -> tuple[list[Record], list[DeadLetter]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stream_metrics.settings import OtlpSettings, Settings
 from stream_metrics.telemetry import Mapping, Options, Row, mapping
+from stream_metrics.telemetry.assembly import Bounds
 
 
 def mapping_of(settings: OtlpSettings) -> Mapping:
@@ -38,4 +39,17 @@ def options_of(chosen: Settings) -> Options:
         ids=settings.ids,
         fields=settings.fields,
         grading=chosen.labels.grading,
+    )
+
+
+def bounds_of(settings: Settings) -> Bounds:
+    """How traces are put together."""
+    bridge, otlp = settings.bridge, settings.otlp
+    return Bounds(
+        bridge.settle_ms,
+        bridge.trace_max_ms,
+        bridge.open_traces,
+        bridge.open_bytes,
+        otlp.max_spans,
+        otlp.max_trace_bytes,
     )

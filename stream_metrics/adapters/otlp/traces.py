@@ -37,6 +37,7 @@ from stream_metrics.telemetry import (
     label_events,
     tell,
 )
+from stream_metrics.telemetry.assembly import Closed
 
 REFUSED_LISTED: Final = 100
 MOST_KINDS: Final = 1_000
@@ -48,8 +49,10 @@ PRAGMA locking_mode = EXCLUSIVE;
 CREATE TABLE spans (trace TEXT, digest BLOB, span BLOB, PRIMARY KEY (trace, digest)) WITHOUT ROWID;
 CREATE TABLE turns (conversation TEXT, turn INTEGER, spans INTEGER,
     PRIMARY KEY (conversation, turn)) WITHOUT ROWID;
-CREATE TABLE events (occurred_us INTEGER, trace TEXT, place INTEGER, conversation TEXT, value BLOB,
-    PRIMARY KEY (occurred_us, trace, place)) WITHOUT ROWID;
+CREATE TABLE events (occurred_us INTEGER, trace TEXT, told INTEGER, place INTEGER,
+    conversation TEXT, stamp INTEGER, value BLOB,
+    PRIMARY KEY (occurred_us, trace, told, place)) WITHOUT ROWID;
+CREATE TABLE told (trace TEXT PRIMARY KEY) WITHOUT ROWID;
 BEGIN;
 """
 _SIZES: Final = """
@@ -58,6 +61,7 @@ SELECT trace, COUNT(*), SUM(LENGTH(span)) FROM spans GROUP BY trace ORDER BY tra
 _SIZE: Final = "SELECT COUNT(*), SUM(LENGTH(span)) FROM spans WHERE trace = ?"
 _SPANS: Final = "SELECT span FROM spans WHERE trace = ? ORDER BY digest"
 _CONTENTS: Final = "SELECT trace, span FROM spans WHERE trace <> ''"
+_TOLD: Final = "SELECT 1 FROM told WHERE trace = ?"
 _TURN: Final = """
 INSERT INTO turns VALUES (?, ?, 1) ON CONFLICT (conversation, turn) DO UPDATE SET spans = spans + 1
 """
@@ -84,7 +88,8 @@ class Counts:
     gave their place to a reranker or joiner. ``turn_conflicts`` are turns that share their number.
     ``refused`` counts what was set aside by reason, ``rejected`` events that are none, and
     ``first_refused`` tells the first of both. ``kinds`` counts spans by their kinds; those after
-    the first thousand are ``others``.
+    the first thousand are ``others``. Of topics, ``late`` spans came after their trace was closed,
+    and ``early`` ones are of traces that may have begun before what was read.
     """
 
     payloads: int = 0
@@ -99,6 +104,8 @@ class Counts:
     nested: int = 0
     duplicate: int = 0
     reranked: int = 0
+    late: int = 0
+    early: int = 0
     turn_conflicts: int = 0
     rejected: int = 0
     refused: dict[str, int] = field(default_factory=dict)
@@ -122,6 +129,8 @@ class Traces:
         self.counts = Counts()
         self._mapping, self._options = mapping, options
         self._limits, self._folder = limits, folder
+        self._kept = 0
+        self._scopes: set[tuple[str, str]] = set()
         self._database: sqlite3.Connection | None = None
 
     def __enter__(self) -> Self:
@@ -147,15 +156,24 @@ class Traces:
         self.counts.payloads += 1
         self.counts.spans += len(spans)
 
+    def tell(self, closed: Iterable[Closed]) -> None:
+        """Take traces that somebody else has put together."""
+        for one in closed:
+            if self._database is None:
+                self._database = _opened(self._folder)
+            told = one.tell(self._mapping, self._options)
+            self._scopes |= told.scopes
+            self._note(self._database, told, one.stamp_ms)
+            self._database.execute("INSERT OR IGNORE INTO told VALUES (?)", (one.trace_id,))
+
     def records(self) -> Iterator[Record]:
         """The events as records under their conversations' ids, by time; raises ``TwoScopes``."""
         if self._database is None:
             return
         self._tell(self._database)
-        for occurred_us, conversation, value in self._database.execute(
-            "SELECT occurred_us, conversation, value FROM events ORDER BY occurred_us, trace, place"
+        for conversation, stamp, value in self._database.execute(
+            "SELECT conversation, stamp, value FROM events ORDER BY occurred_us, trace, told, place"
         ):
-            stamp = occurred_us // 1000 if occurred_us <= LATEST_US else None
             found = decode(value, timestamp_ms=stamp, limits=self._limits)
             if isinstance(found, BadRecord):
                 self.counts.rejected += 1
@@ -210,35 +228,42 @@ class Traces:
         return sorted(found_events, key=lambda event: (event.occurred_us, event.value)), unused
 
     def _tell(self, database: sqlite3.Connection) -> None:
-        scopes: set[tuple[str, str]] = set()
-        kept = 0
         options = self._options
         for trace, number, size in database.execute(_SIZES):
+            if trace and database.execute(_TOLD, (trace,)).fetchone():
+                database.execute("DELETE FROM events WHERE trace = ?", (trace,))
+                told = Told(trace, spans=number)
+                told.refuse(
+                    "no_key", "", "some records of the trace have a key, and some have none"
+                )
+                self._note(database, told)
+                continue
             if trace and (number > options.max_spans or size > options.max_bytes):
                 told = Told(trace, spans=number)
                 told.refuse("too_large", "", f"the trace has {number:,} spans of {size:,} bytes")
-                kept += self._note(database, told)
+                self._note(database, told)
                 continue
             rows = database.execute(_SPANS, (trace,))
             groups = [map(_span, rows)] if trace else ([_span(row)] for row in rows)
             for spans in groups:  # nothing connects spans without a trace id
                 told = tell(spans, self._mapping, self._options)
-                kept += self._note(database, told)
-                scopes |= told.scopes
-        self.counts.repeated = self.counts.spans - kept
+                self._note(database, told)
+                self._scopes |= told.scopes
+        self.counts.repeated = self.counts.spans - self.counts.late - self.counts.early - self._kept
         (self.counts.turn_conflicts,) = database.execute(
             "SELECT COALESCE(SUM(spans), 0) FROM turns WHERE spans > 1"
         ).fetchone()
-        self._check_scopes(scopes)
+        self._check_scopes(self._scopes)
 
     def _check_scopes(self, scopes: Iterable[tuple[str, str]]) -> None:
         """Raises ``TwoScopes``."""
         if not self._options.scopes:
             check_scopes(frozenset(scopes))
 
-    def _note(self, database: sqlite3.Connection, told: Told) -> int:
-        """Keep the events of a trace, and count; how many spans it has."""
+    def _note(self, database: sqlite3.Connection, told: Told, stamp_ms: int | None = None) -> None:
+        """Keep the events of a trace, whose last record has this time, and count."""
         counts = self.counts
+        self._kept += told.spans + told.refused["bad_id"]
         counts.traces += 1
         counts.turns += len(told.turns)
         counts.labels += len(told.labels)
@@ -257,13 +282,20 @@ class Traces:
             self._list(one.reason, one.trace_id, one.span_id, one.message)
         database.executemany(_TURN, ((turn.conversation, turn.number) for turn in told.turns))
         database.executemany(
-            "INSERT INTO events VALUES (?, ?, ?, ?, ?)",
+            "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)",
             (
-                (event.occurred_us, told.trace_id, place, event.conversation, event.value)
+                (
+                    event.occurred_us,
+                    told.trace_id,
+                    counts.traces,
+                    place,
+                    event.conversation,
+                    _stamp_ms(event) if stamp_ms is None else stamp_ms,
+                    event.value,
+                )
                 for place, event in enumerate(events(told, self._options.content))
             ),
         )
-        return told.spans + told.refused["bad_id"]
 
     def _list(self, reason: str, trace_id: str, span_id: str, message: str) -> None:
         if len(self.counts.first_refused) < REFUSED_LISTED:
@@ -275,6 +307,10 @@ class Traces:
 def _kept(span: Span) -> tuple[str, bytes, bytes]:
     content = msgspec.msgpack.encode(span)
     return span.trace_id, hashlib.blake2b(content, digest_size=16).digest(), content
+
+
+def _stamp_ms(event: Event) -> int | None:
+    return event.occurred_us // 1000 if event.occurred_us <= LATEST_US else None
 
 
 def _span(row: tuple[Any, ...]) -> Span:
