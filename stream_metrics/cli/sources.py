@@ -358,8 +358,9 @@ def _told(counts: Counts) -> list[str]:
     ]
     if counts.iterations_inferred:
         lines.append(
-            f"{counts.iterations_inferred:,} turns have no model calls or steps, so that only time "
-            "tells their iterations apart (iterations_inferred); their SRR and SRE hold"
+            f"{counts.iterations_inferred:,} turns have no model calls or steps that tell their "
+            "iterations apart for certain, so that times do (iterations_inferred); SRR and SRE "
+            "hold"
         )
     if counts.labels:
         lines.append(f"{counts.labels:,} relevance labels of evaluations in the traces")

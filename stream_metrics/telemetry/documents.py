@@ -164,6 +164,8 @@ def named(span: Span, attributes: Iterable[str], *, strict: bool = False) -> Nam
     for name in attributes:
         value = span.value(name)
         one = in_value(value, strict) if value is not None else in_flattened(span, name)
+        if name not in span.attributes and sum(name in each.attributes for each in span.events) > 1:
+            one = Problem.SEVERAL
         if one is Problem.CUT:
             cut = cut or name
         elif one is Problem.REDACTED:
@@ -442,6 +444,17 @@ def parsed(value: str) -> Any:
         return None
 
 
+_NAMES: Final = {
+    "NaN": math.nan,
+    "nan": math.nan,
+    "Infinity": math.inf,
+    "inf": math.inf,
+    "null": None,
+    "true": True,
+    "false": False,
+}
+
+
 def _literal(node: ast.AST) -> Any:
     match node:
         case ast.Constant(value=value):
@@ -454,11 +467,18 @@ def _literal(node: ast.AST) -> Any:
                 for key, value in zip(keys, values, strict=True)
                 if key is not None
             }
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
-            return -value
+        case ast.Name(id=name) if name in _NAMES:
+            return _NAMES[name]
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            value = _literal(operand)
+            return -value if type(value) in (int, float) else None
         case ast.Call(func=ast.Name(id="Document"), args=[], keywords=keywords):
             parts = {one.arg: _literal(one.value) for one in keywords if one.arg}
             return {"type": "Document", **parts}
+        case ast.Call(args=[ast.Constant(value=str() as value)], keywords=[]):
+            return value  # such as UUID('…')
+        case ast.Call():
+            return None  # a date, or another value that says nothing of a document
     raise ValueError("no literal")
 
 

@@ -478,6 +478,12 @@ PRESETS: Final[tuple[Row, ...]] = (
         answer=_TOLD,
         once=True,
     ),
+    Row(
+        Role.OTHER,
+        (("traceloop.span.kind", "workflow"), ("gen_ai.provider.name", "langchain")),
+        "opentelemetry-instrumentation-langchain: a chain that is no graph",
+        scope="opentelemetry.instrumentation.langchain",
+    ),
     _operation(
         "vector_db_retrieve",
         Role.SEARCH,

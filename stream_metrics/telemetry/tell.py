@@ -5,6 +5,7 @@ Pure: the same spans tell the same, in whichever order they came and however oft
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -45,6 +46,8 @@ MOST_TURNS: Final = 10_000
 DEEPEST_SPANS: Final = 1_000
 LONGEST_ID: Final = 128
 LONGEST_NAME: Final = 64
+CLOCKS_NS: Final = 1_000_000  # by which clocks of one process may disagree
+_TIMED: Final = (Role.SEARCH, Role.TOOL, Role.MODEL, Role.STEP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,6 +311,7 @@ class _Rest:
         if found:
             doubts += self._untimely(id, members)
         numbers, inferred = self._iterations(members, found)
+        inferred = inferred or (len(found) > 1 and self._untidy(members))
         if found and not doubts:
             doubts = [
                 *changed(self._tree, members, self._aside, [*before, *found]),
@@ -421,6 +425,39 @@ class _Rest:
         models = [one for one in members if self._tree.role(one) is Role.MODEL]
         return any(calls_tools(one, self._tree.rows[one.span_id].answer) for one in models)
 
+    def _interrupted(
+        self, members: Sequence[Span], found: Sequence[Got], numbers: dict[str, int]
+    ) -> bool:
+        """Whether something else began between two searches of one iteration.
+
+        A program's own step decided on the second then, or the span of a model call was lost.
+        """
+        starts = sorted(
+            span.start_ns
+            for span in members
+            if self._tree.role(span) in (None, Role.OTHER) and span.span_id not in self._aside
+        )
+        order = sorted(found, key=lambda one: (numbers[one.span.span_id], one.start_ns))
+        for one, other in pairwise(order):
+            if numbers[one.span.span_id] == numbers[other.span.span_id]:
+                after = bisect_left(starts, one.end_ns)
+                if after < len(starts) and starts[after] < other.start_ns:
+                    return True
+        return False
+
+    def _untidy(self, members: Sequence[Span]) -> bool:
+        """Whether spans that decide iterations begin outside of those around them.
+
+        Then clocks disagree, and one call that is told before another may have come after it.
+        """
+        for span in members:
+            outer = self._tree.parent(span)
+            if outer is None or self._tree.role(span) not in _TIMED:
+                continue
+            if not outer.start_ns - CLOCKS_NS <= span.start_ns <= outer.end_ns + CLOCKS_NS:
+                return True
+        return False
+
     def _answered(self, span: Span, members: Sequence[Span]) -> bool:
         if any(self._tree.role(one) is Role.MODEL and not one.failed for one in members):
             return True
@@ -473,7 +510,7 @@ class _Rest:
     def _iterations(
         self, members: Sequence[Span], found: Sequence[Got]
     ) -> tuple[dict[str, int], bool]:
-        """The iteration of each search, and whether only time decided them."""
+        """The iteration of each search, and whether that is inferred from times."""
         placed = [
             Placed(
                 one.span.span_id,
@@ -498,7 +535,8 @@ class _Rest:
             and span.start_ns <= last
         ]
         if calls:
-            return by_models(placed, calls, self._calls), False
+            numbers = by_models(placed, calls, self._calls)
+            return numbers, self._interrupted(members, found, numbers)
         return by_time(placed), len(placed) > 1
 
 

@@ -120,7 +120,7 @@ class Turn:
         number: The start of its span, or of the trace, in Unix microseconds.
         span_id: Its span; without one the first span of the trace.
         searches: By iteration and place in it.
-        iterations_inferred: Whether only time told its iterations apart.
+        iterations_inferred: Whether nothing but times told its iterations apart for certain.
         skipped: Whether a model answered without a search.
         answer, question: Where they were recorded, and texts are wanted.
     """

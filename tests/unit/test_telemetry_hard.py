@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from stream_metrics.telemetry import SpanEvent
+from stream_metrics.telemetry.documents import in_value
 from tests.telemetry import agent, model, of_kind, search, searched, span, told, tool
 
 
@@ -484,3 +486,84 @@ def test_steps_that_run_at_once_leave_iterations_to_be_inferred() -> None:
         ]
 
     assert told(*spans).turns[0].iterations_inferred
+
+
+def test_a_chain_under_openllmetry_is_no_turn() -> None:
+    """As a graph is, which has another provider."""
+    scope = "opentelemetry.instrumentation.langchain"
+    for provider, turns in (("langchain", 1), ("langgraph", 2)):
+        kind = {
+            "traceloop.span.kind": "workflow",
+            "gen_ai.operation.name": "invoke_agent",
+            "gen_ai.provider.name": provider,
+        }
+        one = told(
+            span("turn", end=100, scope="app"),
+            span("w1", "turn", 1, 9, kind, scope=scope, name="rag.workflow"),
+            search("s1", "w1", 2, scope=scope),
+            span("w2", "turn", 11, 19, kind, scope=scope, name="rag.workflow"),
+            search("s2", "w2", 12, scope=scope),
+        )
+
+        assert len(one.turns) == turns
+
+
+# What decides iterations.
+
+
+def test_a_step_between_two_searches_leaves_their_iteration_to_be_inferred() -> None:
+    """The program decided then, or the span of a model call was lost."""
+    spans = (
+        agent(),
+        model("m", "agent", 0),
+        search("s1", "agent", 1, found="a"),
+        search("s2", "agent", 5, found="b"),
+    )
+    step = of_kind("CHAIN", "rewrite", "agent", 3)
+
+    assert not told(*spans).turns[0].iterations_inferred
+    assert told(*spans, step).turns[0].iterations_inferred
+
+
+def test_clocks_that_disagree_leave_iterations_to_be_inferred() -> None:
+    """A search that begins before the tool around it was timed by another clock."""
+    spans = (
+        agent(),
+        model("m1", "agent", 1),
+        search("s1", "agent", 3, found="a"),
+        model("m2", "agent", 5),
+        tool("t", "agent", 7, 12),
+    )
+
+    assert not told(*spans, search("s2", "t", 8, found="b")).turns[0].iterations_inferred
+    assert told(*spans, search("s2", "t", 4, found="b")).turns[0].iterations_inferred
+
+
+# Forms of documents.
+
+
+@pytest.mark.parametrize(
+    ("value", "ids"),
+    [
+        ('[{"id": "a", "score": NaN}, {"id": "b", "score": -Infinity}]', ["a", "b"]),
+        ('[{"id": "a", "blob": null, "shown": true, "score": NaN}]', ["a"]),
+        ("[Document(id='a', metadata={'on': date(2026, 1, 1)}, page_content='x')]", ["a"]),
+        ("[{'id': UUID('00000000-0000-4000-8000-000000000001'), 'text': 'x'}]", None),
+    ],
+)
+def test_what_python_writes_as_json_or_prints_is_read(value: str, ids: list[str] | None) -> None:
+    """Numbers that are none in JSON, dates, and ids that are no texts."""
+    found = in_value(value)
+
+    assert isinstance(found, list)
+    made = ["00000000-0000-4000-8000-000000000001"]
+    assert [document.id for document in found] == (made if ids is None else ids)
+
+
+def test_documents_of_several_events_are_refused() -> None:
+    """Nobody says whether each has all of them, or a part."""
+    event = SpanEvent("e", 0, {"gen_ai.retrieval.documents": '[{"id": "a"}]'})
+    kind = {"gen_ai.operation.name": "retrieval"}
+
+    assert searched(told(span("s", attributes=kind, events=(event,)))) == [(1, "a")]
+    assert told(span("s", attributes=kind, events=(event, event))).refused == {"unrecognised": 1}
