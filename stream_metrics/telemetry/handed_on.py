@@ -11,39 +11,42 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
-from stream_metrics.telemetry.documents import Document, Known, flat, in_value, same
+from stream_metrics.telemetry.documents import Document, Known, flat, in_value, named, same
 from stream_metrics.telemetry.mapping import Role
 from stream_metrics.telemetry.searches import MOST_SIDE_BY_SIDE, OUTPUTS, Doubt, Got
 from stream_metrics.telemetry.spans import Span
 from stream_metrics.telemetry.tree import Tree
 
 LONGEST_OUTPUT: Final = 1 << 20
-_PROBE: Final = 60  # letters and digits at the beginning of a text by which it is found again
-_SHORTEST_PROBE: Final = 12
+MOST_SHOWN: Final = 10_000  # searches times model calls of a turn
+_BEGINNING: Final = 160  # characters of a text in which there is what it is found again by
+_PROBE: Final = re.compile(r"[A-Za-z0-9 ,;:()-]{12,60}")
 _LEVELS: Final = 16  # of spans around a search that are looked at
-_NOISE: Final = re.compile(r"\\+(?:u([0-9a-fA-F]{4})|[nrtbf\"'/])|[\W_]+")
 
 
-def squashed(value: str) -> str:
-    r"""Letters and digits alone, so that texts compare in and out of JSON, and with other spacing.
+def probe(text: str) -> str | None:
+    """What a text is found again by: words in it that are the same in JSON, and with other spacing.
 
-    >>> squashed('["A worn\\n chain\\u00e9"]')
-    'Awornchainé'
+    >>> probe("A \\"worn\\" chain\\nstretches over time.")
+    'stretches over time'
     """
-    return _NOISE.sub(lambda found: chr(int(found[1], 16)) if found[1] else "", value)
+    return max(_PROBE.findall(text[:_BEGINNING]), key=len, default=None)
 
 
 def _said(span: Span, names: Iterable[str]) -> str:
     """The texts that a span returned, as far as these are short enough to be looked through."""
     values = [span.value(name) for name in names]
     texts = [value for value in values if isinstance(value, str) and len(value) <= LONGEST_OUTPUT]
-    return squashed("\n".join(texts))
+    return "\n".join(texts)
+
+
+def _probes(documents: Iterable[Document]) -> list[str]:
+    return [found for one in documents if one.text and (found := probe(one.text))]
 
 
 def _places(documents: Iterable[Document], said: str) -> list[int]:
     """Where the texts of documents stand in what was said; -1 for one that does not."""
-    probes = (squashed(one.text[: 4 * _PROBE])[:_PROBE] for one in documents if one.text)
-    return [said.find(probe) for probe in probes if len(probe) >= _SHORTEST_PROBE]
+    return [said.find(one) for one in _probes(documents)]
 
 
 def inside_tools(tree: Tree) -> dict[str, str]:
@@ -78,9 +81,9 @@ def inside_tools(tree: Tree) -> dict[str, str]:
 def _belongs(tree: Tree, search: Span, tool: Span) -> tuple[int, int]:
     """How much of a search a tool returned, and whether it was asked for the same."""
     row, of_tool = tree.rows[search.span_id], tree.rows[tool.span_id]
-    documents = _lists(search, row.documents)
+    documents = named(search, row.documents).documents or ()
     said = _said(tool, of_tool.documents)
-    returned = sum(place >= 0 for each in documents[:1] for place in _places(each, said))
+    returned = sum(place >= 0 for place in _places(documents, said))
     query, asked = _said(search, row.query[:1]), _said(tool, of_tool.query)
     return returned, int(bool(query) and query in asked)
 
@@ -138,6 +141,32 @@ def not_handed_on(
         if lost:
             message = f"{span.name!r} did not hand on all that was found inside of it as it was"
             yield Doubt(span, "unrecognised", message)
+
+
+def not_all_shown(models: Sequence[Span], found: Sequence[Got]) -> Iterator[Doubt]:
+    """Searches of which the model that followed was shown a part only.
+
+    The program left the rest out, in a step without a span. What a later call is shown counts, too:
+    some programs have a model look at each document by itself.
+    """
+    if len(models) * len(found) > MOST_SHOWN:
+        return
+    calls = sorted(models, key=lambda span: (span.start_ns, span.span_id))
+    starts = sorted(one.start_ns for one in found)
+    for one in found:
+        later = [span for span in calls if span.start_ns >= one.end_ns]
+        following = next((start for start in starts if start >= one.end_ns), None)
+        window = [span for span in later if following is None or span.start_ns < following]
+        probes = _probes(one.documents)
+        if any(_shows(span, each) for span in window for each in probes) and not all(
+            any(_shows(span, each) for span in later) for each in probes
+        ):
+            message = f"{window[-1].name!r} was shown a part of it only"
+            yield Doubt(one.span, "unrecognised", message)
+
+
+def _shows(span: Span, text: str) -> bool:
+    return any(isinstance(value, str) and text in value for value in span.attributes.values())
 
 
 def side_by_side_or_nested(tree: Tree, found: Sequence[Got]) -> Iterator[Doubt]:

@@ -20,6 +20,7 @@ from stream_metrics.telemetry.evaluations import NO_GRADES, Evaluation, Grading,
 from stream_metrics.telemetry.handed_on import (
     inside_tools,
     left_beside,
+    not_all_shown,
     not_handed_on,
     side_by_side_or_nested,
 )
@@ -318,6 +319,7 @@ class _Rest:
                 *side_by_side_or_nested(self._tree, before),
                 *left_beside(found, numbers, inferred),
                 *not_handed_on(self._tree, before, found, numbers),
+                *not_all_shown(self._models(members), found),
             ]
         for doubt in doubts:
             self._told.refuse(doubt.reason, doubt.span.span_id, doubt.message)
@@ -422,8 +424,12 @@ class _Rest:
         """Whether a model called tools that have no spans."""
         if any(self._tree.role(one) is Role.TOOL for one in members):
             return False
-        models = [one for one in members if self._tree.role(one) is Role.MODEL]
-        return any(calls_tools(one, self._tree.rows[one.span_id].answer) for one in models)
+        return any(
+            calls_tools(one, self._tree.rows[one.span_id].answer) for one in self._models(members)
+        )
+
+    def _models(self, members: Sequence[Span]) -> list[Span]:
+        return [one for one in members if self._tree.role(one) is Role.MODEL]
 
     def _interrupted(
         self, members: Sequence[Span], found: Sequence[Got], numbers: dict[str, int]
@@ -501,7 +507,7 @@ class _Rest:
         row = self._tree.rows.get(span.span_id) if span is not None else None
         if span is not None and row is not None and (said := answer_of(span, row.answer)):
             return said
-        models = [one for one in members if self._tree.role(one) is Role.MODEL]
+        models = self._models(members)
         last = max(models, key=lambda one: (one.end_ns, one.span_id), default=None)
         if last is None or any(one.end_ns > last.start_ns for one in found):
             return None

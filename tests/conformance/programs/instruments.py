@@ -257,8 +257,10 @@ class LangSmith(Telemetry):
 
     def flush(self) -> None:
         from langchain_core.tracers.langchain import wait_for_all_tracers
+        from langsmith.run_trees import get_cached_client
 
         wait_for_all_tracers()
+        get_cached_client().flush()
         self.provider.force_flush()
 
 

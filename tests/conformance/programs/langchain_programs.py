@@ -162,6 +162,13 @@ class State(TypedDict, total=False):
     step: int
 
 
+def _prompt(state: State) -> str:
+    """What the last model call of a graph is asked."""
+    found = [doc for _, _, docs in state.get("found", []) for doc in docs]
+    texts = [doc.page_content for doc in [*state.get("docs", []), *found]]
+    return "\n\n".join([*texts, state["question"]])
+
+
 def graph(
     run: Run, search: Callable[[State, RunnableConfig], dict[str, Any]], after: Any = None
 ) -> Any:
@@ -175,7 +182,7 @@ def graph(
         return {"query": turn.searches[step], "step": step + 1}
 
     def answer(state: State, config: RunnableConfig) -> dict[str, Any]:
-        return {"messages": [model.invoke([HumanMessage(state["question"])], config)]}
+        return {"messages": [model.invoke([HumanMessage(_prompt(state))], config)]}
 
     def more(state: State) -> str:
         turn = by_question(state["question"], run.skipping)
@@ -444,7 +451,7 @@ def parallel_nodes(run: Run) -> Any:
         return {}
 
     def answer(state: State, config: RunnableConfig) -> dict[str, Any]:
-        return {"messages": [model.invoke([HumanMessage(state["question"])], config)]}
+        return {"messages": [model.invoke([HumanMessage(_prompt(state))], config)]}
 
     def more(state: State) -> str:
         return (
@@ -499,7 +506,7 @@ def send(run: Run) -> Any:
         return {}
 
     def answer(state: State, config: RunnableConfig) -> dict[str, Any]:
-        return {"messages": [model.invoke([HumanMessage(state["question"])], config)]}
+        return {"messages": [model.invoke([HumanMessage(_prompt(state))], config)]}
 
     def more(state: State) -> str:
         return (

@@ -1,0 +1,255 @@
+"""What programs do with results outside of searches, and what of that traces betray."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from stream_metrics.telemetry import Span
+from tests.telemetry import (
+    agent,
+    model,
+    of_kind,
+    reranker,
+    search,
+    searched,
+    told,
+    tool,
+)
+
+UNRECOGNISED = {"unrecognised": 1}
+
+
+def text(letter: str) -> str:
+    """The text of a document."""
+    return f"The text about {letter * 12}, which is long enough."
+
+
+def texts(letters: str) -> str:
+    """The texts of documents as a tool or a prompt joins them."""
+    return "\n\n".join(text(letter) for letter in letters)
+
+
+def found(id: str, parent: str, start: float, letters: str, **others: Any) -> Span:
+    """A search whose documents have texts."""
+    attributes = {
+        f"retrieval.documents.{at}.document.{part}": value
+        for at, letter in enumerate(letters)
+        for part, value in (("id", letter), ("content", text(letter)))
+    }
+    return of_kind("RETRIEVER", id, parent, start, attributes=attributes, **others)
+
+
+def asked(id: str, start: float, prompt: str) -> Span:
+    """A model call with this prompt."""
+    return model(id, "agent", start, attributes={"input.value": json.dumps({"messages": [prompt]})})
+
+
+def test_a_search_that_hangs_beside_its_tool_is_the_tool_s() -> None:
+    """The tool's text has what was found, so that both are one search with the tool's route."""
+    one = told(
+        agent(),
+        model("m1", "agent", 0),
+        tool("lookup", "agent", 2, 9, output=texts("ab")),
+        found("s", "agent", 3, "ab"),
+    )
+
+    assert (searched(one), one.refused) == ([(1, "ab")], {})
+    assert one.turns[0].searches[0].route == "lookup"
+
+
+def test_documents_that_a_tool_returns_are_not_told_again_of_the_search_beside_it() -> None:
+    """The tool is the outer of both, and what it returned counts."""
+    output = json.dumps([{"id": "b", "content": text("b")}])
+    one = told(agent(), tool("lookup", "agent", 2, 9, output=output), found("s", "agent", 3, "ab"))
+
+    assert searched(one) == [(1, "b")]
+
+
+def test_tools_side_by_side_get_each_the_search_whose_documents_they_returned() -> None:
+    """Though both ran while both searches did."""
+    one = told(
+        agent(),
+        tool("first", "agent", 1, 9, output=texts("ab")),
+        tool("second", "agent", 1.5, 9.5, output=texts("cd")),
+        found("s1", "agent", 3, "cd"),
+        found("s2", "agent", 3.5, "ab"),
+    )
+
+    routes = {search.span_id: search.route for search in one.turns[0].searches}
+    assert routes == {"s1": "second", "s2": "first"}
+
+
+@pytest.mark.parametrize(
+    ("output", "refused"), [("ab", {}), ("b", UNRECOGNISED), ("ba", UNRECOGNISED)]
+)
+def test_a_tool_that_kept_a_part_makes_its_turn_uncertain(
+    output: str, refused: dict[str, int]
+) -> None:
+    """Its text has some of what its retriever found, or all of it in another order."""
+    one = told(agent(), tool("t", "agent", 1, 9, output=texts(output)), found("s", "t", 2, "ab"))
+
+    assert (len(one.turns), one.refused) == (not refused, refused)
+
+
+@pytest.mark.parametrize(
+    ("output", "refused"), [("ab", {}), ("a", UNRECOGNISED), ("ba", UNRECOGNISED)]
+)
+def test_a_node_around_a_search_that_returns_less_makes_its_turn_uncertain(
+    output: str, refused: dict[str, int]
+) -> None:
+    """It reranked what it had found, without a span for that."""
+    docs = json.dumps({"docs": [{"id": id, "page_content": id} for id in output]})
+    one = told(
+        agent(),
+        of_kind("CHAIN", "retrieve", "agent", 1, 9, attributes={"output.value": docs}),
+        search("s", "retrieve", 2, found="ab"),
+    )
+
+    assert (len(one.turns), one.refused) == (not refused, refused)
+
+
+def test_a_node_may_return_what_it_had_before_too() -> None:
+    """Documents that it collects are handed on as they were found."""
+    docs = json.dumps({"docs": [{"id": id, "page_content": id} for id in "xab"]})
+    one = told(
+        agent(),
+        of_kind("CHAIN", "retrieve", "agent", 1, 9, attributes={"output.value": docs}),
+        search("s", "retrieve", 2, found="ab"),
+    )
+
+    assert searched(one) == [(1, "ab")]
+
+
+@pytest.mark.parametrize(("shown", "refused"), [("abc", {}), ("ac", UNRECOGNISED), ("", {})])
+def test_a_model_that_is_shown_a_part_makes_its_turn_uncertain(
+    shown: str, refused: dict[str, int]
+) -> None:
+    """Somebody left the rest out; a model that is shown nothing of it decides nothing."""
+    one = told(agent(), found("s", "agent", 1, "abc"), asked("m", 3, texts(shown) + "\nAnswer."))
+
+    assert (len(one.turns), one.refused) == (not refused, refused)
+
+
+def test_a_model_may_look_at_each_document_by_itself() -> None:
+    """All calls after a search count together."""
+    one = told(
+        agent(),
+        found("s", "agent", 1, "ab"),
+        asked("m1", 3, f"Does this help? {text('a')}"),
+        asked("m2", 5, f"Does this help? {text('b')}"),
+    )
+
+    assert searched(one) == [(1, "ab")]
+
+
+def test_a_model_that_is_shown_the_last_search_alone_does_not_refute_the_first() -> None:
+    """Both found a; the first is not the one that the prompt is made of."""
+    one = told(
+        agent(),
+        found("s1", "agent", 1, "ab"),
+        asked("m1", 3, "Rewrite the question."),
+        found("s2", "agent", 5, "ac"),
+        asked("m2", 7, texts("ac")),
+    )
+
+    assert searched(one) == [(1, "ab"), (2, "ac")]
+
+
+def test_searches_of_which_one_may_be_a_part_of_the_other_are_refused() -> None:
+    """A retriever that calls another without its callbacks leaves such spans."""
+    query = {"attributes": {"input.value": "question"}}
+    one = told(
+        agent(),
+        search("outer", "agent", 1, 9, found="ab", **query),
+        search("inner", "agent", 2, 5, found="ab", **query),
+    )
+
+    assert (one.turns, one.refused) == ((), UNRECOGNISED)
+
+
+def test_searches_side_by_side_are_two() -> None:
+    """They overlap, and neither ran while the other did."""
+    query = {"attributes": {"input.value": "question"}}
+    one = told(
+        agent(),
+        search("s1", "agent", 1, 5, found="ab", **query),
+        search("s2", "agent", 2, 9, found="ab", **query),
+    )
+
+    assert searched(one) == [(1, "ab"), (1, "ab")]
+
+
+def test_a_search_that_a_reranker_may_have_been_given_too_is_refused() -> None:
+    """What one search found is all in what another did, and the reranker got the union."""
+    one = told(
+        agent(),
+        search("s1", "agent", 1, found="ab"),
+        search("s2", "agent", 1.5, found="abc"),
+        reranker("r", "agent", 5, "abc", "c"),
+    )
+
+    assert (one.turns, one.refused) == ((), UNRECOGNISED)
+
+
+def test_a_joiner_takes_the_places_of_all_searches_whose_lists_it_got() -> None:
+    """Also of one whose documents another of them found too."""
+    scope = "openinference.instrumentation.haystack"
+    lists = [[{"id": id, "content": id} for id in letters] for letters in ("ab", "abc")]
+    passed = {
+        "input.value": json.dumps({"documents": lists}),
+        "output.value": json.dumps({"documents": lists[1]}),
+    }
+    one = told(
+        agent(scope=scope),
+        search("s1", "agent", 1, found="ab", scope=scope),
+        search("s2", "agent", 1.5, found="abc", scope=scope),
+        of_kind("CHAIN", "j", "agent", 5, name="Joiner.run", scope=scope, attributes=passed),
+    )
+
+    assert searched(one) == [(1, "abc")]
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        {"llm.output_messages.0.message.tool_calls.0.tool_call.function.name": "lookup"},
+        {"output.value": '{"message": {"tool_calls": [{"id": "1"}]}}'},
+        {"output.value": "ChatMessage(content=[ToolCall(tool_name='lookup')])"},
+    ],
+)
+def test_a_turn_whose_tools_have_no_spans_is_no_skip(calls: dict[str, str]) -> None:
+    """One of them may have searched."""
+    one = told(agent(), model("m", "agent", 1, attributes=calls))
+
+    assert (one.turns, one.refused) == ((), UNRECOGNISED)
+
+
+def test_runs_of_one_agent_that_may_be_turns_of_their_own_are_refused() -> None:
+    """OpenTelemetry's spans of OpenAI Agents do not tell a second run from a handoff."""
+    scope = "opentelemetry.instrumentation.genai.openai_agents"
+
+    def of(operation: str, id: str, parent: str, start: float, end: float, name: str) -> Span:
+        attributes = {
+            "gen_ai.operation.name": operation,
+            "gen_ai.agent.name": name,
+            "gen_ai.tool.call.result": json.dumps([{"id": id, "text": text("a")}]),
+        }
+        return agent(id, start, end, parent=parent, scope=scope, attributes=attributes)
+
+    def run(second: str) -> list[Span]:
+        spans = [
+            of("invoke_workflow", "w", "", 0, 99, "w"),
+            of("invoke_agent", "a1", "w", 1, 9, "desk"),
+            of("invoke_agent", "a2", "w", 11, 19, second),
+            of("execute_tool", "t1", "a1", 2, 3, "lookup"),
+            of("execute_tool", "t2", "a2", 12, 13, "lookup"),
+        ]
+        for span in spans:
+            del span.attributes["openinference.span.kind"]
+        return spans
+
+    assert told(*run("desk")).refused == UNRECOGNISED
+    assert len(told(*run("expert")).turns) == 1
