@@ -8,17 +8,13 @@ from pathlib import Path
 from typing import Final
 
 from deploy.local.install import Missing
+from stream_metrics.adapters.kafka.topics import OF_TRACES
 
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
 COLLECTOR_CONFIG: Final = REPOSITORY / "deploy" / "otel" / "collector.yaml"
 AGENT: Final = REPOSITORY / "examples" / "langgraph" / "agent.py"
 TRACES_TOPIC: Final = "otlp_spans"
-# The times are those of the broker; the Collector writes records of up to 10 MB.
-TRACES_TOPIC_CONFIG: Final = {
-    "message.timestamp.type": "LogAppendTime",
-    "retention.ms": "86400000",
-    "max.message.bytes": "10485760",
-}
+TRACES_TOPIC_CONFIG: Final = {**OF_TRACES, "retention.ms": "86400000"}
 
 
 def agent_command() -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final
 
@@ -11,7 +12,7 @@ from aiokafka.errors import KafkaError
 from rich.console import Console
 
 from stream_metrics.adapters.kafka.rights import KafkaRefused
-from stream_metrics.adapters.kafka.topics import create_topics, partition_counts
+from stream_metrics.adapters.kafka.topics import OF_TRACES, create_topics, partition_counts
 from stream_metrics.cli.common import ConfigOption, UsageError, kafka_reason, load_settings
 from stream_metrics.settings import KafkaSettings
 
@@ -21,11 +22,12 @@ DAY_MS: Final = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a topic that is missing is to be made."""
+    """How topics that are missing are to be made."""
 
     partitions: int
     copies: int | None
-    keep_ms: int
+    config: Mapping[str, str]
+    others: tuple[str, ...] = ()
 
 
 def create(
@@ -43,6 +45,20 @@ def create(
         float,
         typer.Option(min=0.01, help="Retention in days. Must be longer than `state.ttl`."),
     ] = 7.0,
+    traces: Annotated[
+        bool,
+        typer.Option(
+            "--traces",
+            help="Also create the topics that the bridge reads and writes its dead letters to, "
+            "with `LogAppendTime`.",
+        ),
+    ] = False,
+    keep_traces_days: Annotated[
+        float,
+        typer.Option(
+            min=0.01, help="Retention of traces in days. Must be longer than `bridge.trace_max`."
+        ),
+    ] = 1.0,
     config: ConfigOption = None,
 ) -> None:
     """Create the input topics and their dead-letter topics if they are missing.
@@ -51,14 +67,25 @@ def create(
     new ones get as many as an existing one has. The exit code is 2 if that is not possible.
     """
     settings = load_settings(config)
-    layout = Layout(partitions, copies, int(keep_days * DAY_MS))
-    if layout.keep_ms <= settings.state.ttl_ms:
+    bridge = settings.bridge
+    keep_ms, keep_traces_ms = int(keep_days * DAY_MS), int(keep_traces_days * DAY_MS)
+    if keep_ms <= settings.state.ttl_ms:
         raise UsageError(
             f"--keep-days {keep_days:g} is not longer than state.ttl ({settings.state.ttl}): if "
             "Redis loses its data, the worker could not read all records that it needs again"
         )
+    if traces and keep_traces_ms <= bridge.trace_max_ms:
+        raise UsageError(
+            f"--keep-traces-days {keep_traces_days:g} is not longer than bridge.trace_max "
+            f"({bridge.trace_max}): the bridge could not read a trace again that is not closed"
+        )
+    layouts = [(settings.kafka, Layout(partitions, copies, {"retention.ms": str(keep_ms)}))]
+    if traces:
+        of_traces = {**OF_TRACES, "retention.ms": str(keep_traces_ms)}
+        rekeyed = (bridge.internal_topic,) if bridge.rekey else ()
+        layouts.append((settings.of_traces, Layout(partitions, copies, of_traces, rekeyed)))
     try:
-        lines = asyncio.run(_create(settings.kafka, layout))
+        lines = asyncio.run(_create(layouts))
     except KafkaRefused as error:
         raise UsageError(str(error)) from error
     except (KafkaError, OSError, TimeoutError) as error:
@@ -69,22 +96,26 @@ def create(
         console.print(line)
 
 
-async def _create(kafka: KafkaSettings, layout: Layout) -> list[str]:
+async def _create(layouts: Sequence[tuple[KafkaSettings, Layout]]) -> list[str]:
     """Make what is missing; a line for each topic."""
-    letters = [topic + kafka.dead_letter_suffix for topic in kafka.topics]
-    names = [*kafka.topics, *letters]
     async with asyncio.timeout(ANSWER_WITHIN_SECONDS):
-        counts = await partition_counts(kafka, names)
-        there = {topic: counts[topic] for topic in kafka.topics if topic in counts}
-        if len(set(there.values())) > 1:
-            found = ", ".join(f"{topic} has {count}" for topic, count in there.items())
-            raise UsageError(f"input topics must have equal partition counts: {found}")
-        partitions = next(iter(there.values()), layout.partitions)
-        missing = [name for name in names if name not in counts]
-        await create_topics(kafka, missing, partitions, layout.copies, layout.keep_ms)
-        now = await partition_counts(kafka, names)
+        return [line for kafka, layout in layouts for line in await _create_for(kafka, layout)]
+
+
+async def _create_for(kafka: KafkaSettings, layout: Layout) -> list[str]:
+    """The same for the topics that these settings read, those of dead letters, and others."""
+    letters = [topic + kafka.dead_letter_suffix for topic in kafka.topics]
+    names = [*kafka.topics, *letters, *layout.others]
+    counts = await partition_counts(kafka, names)
+    there = {topic: counts[topic] for topic in kafka.topics if topic in counts}
+    if len(set(there.values())) > 1:
+        found = ", ".join(f"{topic} has {count}" for topic, count in there.items())
+        raise UsageError(f"input topics must have equal partition counts: {found}")
+    partitions = next(iter(there.values()), layout.partitions)
+    missing = [name for name in names if name not in counts]
+    await create_topics(kafka, missing, partitions, layout.copies, layout.config)
     return [
-        f"{name}: {now.get(name, 0)} partitions, "
+        f"{name}: {counts.get(name, partitions)} partitions, "
         + ("created" if name in missing else "was there already, left as it is")
         for name in names
     ]

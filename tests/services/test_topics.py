@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from deploy.local.kafka.cluster import Kafka
-from stream_metrics.adapters.kafka.topics import partition_counts
+from deploy.local.traces import TRACES_TOPIC_CONFIG
+from stream_metrics.adapters.kafka.topics import partition_counts, topic_configs
 from stream_metrics.settings import KafkaSettings
 from tests.services.live import COMMAND
 
@@ -27,11 +28,17 @@ def names() -> Names:
     return f"searches-{mark}", f"labels-{mark}"
 
 
+def traces_of(names: Names) -> str:
+    """The topic of traces beside them."""
+    return names[0].replace("searches", "traces")
+
+
 async def create(kafka: Kafka, names: Names, *arguments: str) -> tuple[int | None, str]:
     """Run the command; exit code, and all that it says."""
     settings = {
         "STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
         "STREAM_METRICS_KAFKA__TOPICS": f'["{names[0]}", "{names[1]}"]',
+        "STREAM_METRICS_BRIDGE__TOPIC": traces_of(names),
     }
     process = await asyncio.create_subprocess_exec(
         *COMMAND,
@@ -107,3 +114,27 @@ async def test_more_copies_than_brokers_is_said_so(kafka: Kafka, names: Names) -
 
     assert code == 2
     assert "InvalidReplicationFactorError" in said
+
+
+async def test_topics_of_traces_have_the_times_of_the_broker(kafka: Kafka, names: Names) -> None:
+    """With --traces the bridge's topics are made as the tests of the Collector have them."""
+    code, said = await create(kafka, names, "--partitions", "3", "--traces")
+
+    made = [traces_of(names), f"{traces_of(names)}.dlq"]
+    assert code == 0, said
+    assert [f"{name}: 3 partitions, created" in said for name in made] == [True, True]
+    for name in made:
+        config = await topic_configs(
+            KafkaSettings(bootstrap_servers=kafka.bootstrap_servers), [name]
+        )
+        assert TRACES_TOPIC_CONFIG.items() <= config[name].items()
+
+
+async def test_traces_must_be_kept_longer_than_the_bridge_may_read_again(
+    kafka: Kafka, names: Names
+) -> None:
+    """A retention that loses what a restart needs is refused, and nothing is made."""
+    code, said = await create(kafka, names, "--traces", "--keep-traces-days", "0.01")
+
+    assert code == 2
+    assert "not longer than bridge.trace_max (15m)" in " ".join(said.split())

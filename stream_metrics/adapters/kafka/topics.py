@@ -21,6 +21,11 @@ from stream_metrics.adapters.kafka.rights import KafkaRefused, Right, refusal
 from stream_metrics.settings import KafkaSettings
 
 MOST_COPIES: Final = 3
+OF_TRACES: Final = {
+    "message.timestamp.type": "LogAppendTime",  # the bridge goes by the times of the broker
+    "max.message.bytes": str(10 << 20),  # an export with long documents
+}
+"""How topics of traces are configured, beside their retention."""
 ABSENT: Final = (UnknownTopicOrPartitionError, InvalidTopicError)
 
 
@@ -129,9 +134,9 @@ async def create_topics(
     names: Sequence[str],
     partitions: int,
     copies: int | None,
-    keep_ms: int,
+    config: Mapping[str, str],
 ) -> None:
-    """Create topics that keep records for ``keep_ms``; one that is there meanwhile is fine.
+    """Create topics with this configuration; one that is there meanwhile is fine.
 
     ``copies`` None means three, or as many as there are brokers. Raises aiokafka's errors.
     """
@@ -147,7 +152,7 @@ async def create_topics(
                     name,
                     partitions,
                     copies or min(MOST_COPIES, brokers),
-                    topic_configs={"retention.ms": str(keep_ms)},
+                    topic_configs=dict(config),
                 )
                 for name in names
             ]
