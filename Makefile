@@ -144,7 +144,7 @@ test-unit: kernel ## Run the tests that need no server
 test-services: tools ## Run the tests on real servers, each process with servers of its own
 	@$(PYTEST) -m "service and not long" -n 3 --dist loadfile --no-loadscope-reorder --durations 15
 
-test-all: kernel tools test-client ## Run what `test` leaves out: longer properties, without the kernel, more cases on servers
+test-all: kernel tools agent test-client ## Run what `test` leaves out: longer properties, without the kernel, more cases on servers
 	@NEED_COMPILED=yes HYPOTHESIS_PROFILE=long $(PYTEST) -m "not service and (long or hypothesis)" -n auto --dist worksteal
 	@echo "without the kernel:"
 	@STREAM_METRICS_KERNEL=python $(PYTEST) -m "not service and not long" -n auto --dist worksteal --quiet $(PLAIN)
@@ -183,8 +183,11 @@ format: setup ## Format the code, and fix what the linter can fix
 	@$(BIN)/ruff check --fix $(CODE)
 	@cd kernel; if $(TOOLS) cargo fmt --version >/dev/null 2>&1; then $(TOOLS) cargo fmt; fi
 
-stack: services ## Run the whole live system as local processes until Ctrl-C
-	@$(BIN)/python -m deploy.local stack
+# TRAFFIC=otel takes the place of generated events: an agent of LangGraph whose traces go through an
+# OpenTelemetry Collector and the bridge.
+TRAFFIC ?= generated
+stack: services $(if $(filter otel,$(TRAFFIC)),collector agent) ## Run the whole live system as local processes until Ctrl-C
+	@$(BIN)/python -m deploy.local stack --traffic $(TRAFFIC)
 
 collector: setup ## Build the OpenTelemetry Collector if it is missing; some minutes
 	@$(BIN)/python -m deploy.local install --traces

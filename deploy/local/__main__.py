@@ -29,7 +29,13 @@ def main() -> int:
     commands.add_parser(
         "doctor", help="list what is installed, what is missing and how to install it"
     )
-    commands.add_parser("stack", help="run the whole live system until Ctrl-C")
+    stack = commands.add_parser("stack", help="run the whole live system until Ctrl-C")
+    stack.add_argument(
+        "--traffic",
+        choices=["generated", "otel"],
+        default="generated",
+        help="generated events, or the traces of an agent",
+    )
     chosen = parser.parse_args()
     if chosen.command == "install":
         traced = install.TRACED if chosen.traces else install.SERVERS
@@ -42,7 +48,7 @@ def main() -> int:
         return install.doctor()
     from deploy.local.stack import main as run_stack  # needs our packages, unlike the others
 
-    return run_stack()
+    return run_stack(chosen.traffic)
 
 
 sys.exit(main())

@@ -1,4 +1,7 @@
-"""The whole live system as local processes: ``make stack``. Ctrl-C stops it."""
+"""The whole live system as local processes: ``make stack``. Ctrl-C stops it.
+
+Its traffic is generated, or that of an agent whose traces a Collector writes to Kafka.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,10 @@ import shlex
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
+from typing import Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -21,8 +25,17 @@ from rich.table import Table
 from deploy.local.install import Missing
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.process import ChildProcess, Served, ServerFailed, free_port
-from deploy.local.servers import Alertmanager, Prometheus, RedisServer, http_ok
+from deploy.local.servers import Alertmanager, Collector, Prometheus, RedisServer, http_ok
+from deploy.local.traces import (
+    COLLECTOR_CONFIG,
+    TRACES_TOPIC,
+    TRACES_TOPIC_CONFIG,
+    agent_command,
+    agent_environment,
+)
 from deploy.local.waiting import DeadlinePassed
+
+Traffic = Literal["generated", "otel"]
 
 TOPICS = ("search-iterations", "relevance-labels")
 PARTITIONS = 4
@@ -35,7 +48,13 @@ PORTS = {
     "Alertmanager": 9_093,
     "worker 1": 9_464,
     "worker 2": 9_465,
+    "bridge": 9_474,
+    "collector": 4_318,
 }
+# What only the traffic of an agent needs, and how the addresses are listed.
+TRACED = {"collector": "Collector, for OTLP over HTTP", "bridge": "bridge"}
+# A last turn without a search would otherwise stand for its conversation.
+OF_TRACES = {"STREAM_METRICS_METRICS__TURN_SCOPE": "all"}
 WORKERS = 2
 ENVIRONMENT_FILE = Path("out/stack.env")
 DEPLOY = Path(__file__).resolve().parents[1]
@@ -56,6 +75,11 @@ def worker_command() -> list[str]:
 def generator_command() -> list[str]:
     """Live traffic into the input topics."""
     return [_stream_metrics(), "generate", "--to-kafka", "--forever"]
+
+
+def bridge_command() -> list[str]:
+    """The bridge from traces to the input topics; its settings come from the environment."""
+    return [_stream_metrics(), "bridge"]
 
 
 class Command(ChildProcess):
@@ -87,23 +111,28 @@ class Command(ChildProcess):
         return self._ready_url is None or await http_ok(self._ready_url)
 
 
-def main() -> int:
+def main(traffic: Traffic = "generated") -> int:
     """Run until Ctrl-C or SIGTERM; the exit code."""
     console = Console(stderr=True)
     with tempfile.TemporaryDirectory(prefix="stream-metrics-") as folder:
         try:
-            return asyncio.run(_run(Path(folder), console))
+            return asyncio.run(_run(Path(folder), traffic, console))
         except (Missing, ServerFailed, DeadlinePassed) as error:
             console.print(f"[red]error:[/red] {type(error).__name__}")
             console.print(str(error), markup=False)
             return 1
 
 
-async def _run(folder: Path, console: Console) -> int:
+async def _run(folder: Path, traffic: Traffic, console: Console) -> int:
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    ports = {name: _port(name, preferred, console) for name, preferred in PORTS.items()}
+    unused = TRACED if traffic == "generated" else ()
+    ports = {
+        name: _port(name, preferred, console)
+        for name, preferred in PORTS.items()
+        if name not in unused
+    }
     properties = kafka_properties(DEPLOY / "kafka" / "server.properties")
     kafka = Kafka(folder, properties=properties, port=ports["Kafka"])
     config = DEPLOY / "redis" / "redis.conf"
@@ -113,6 +142,7 @@ async def _run(folder: Path, console: Console) -> int:
         "STREAM_METRICS_REDIS__URL": redis.url,
         "STREAM_METRICS_STATE__DIGEST_KEY": secrets.token_hex(32),
         "STREAM_METRICS_METRICS__RETRIEVAL": RETRIEVAL,
+        **({} if traffic == "generated" else OF_TRACES),
     }
     addresses = [f"localhost:{ports[f'worker {number}']}" for number in range(1, WORKERS + 1)]
     workers = [_worker(folder, number, place, settings) for number, place in enumerate(addresses)]
@@ -128,7 +158,11 @@ async def _run(folder: Path, console: Console) -> int:
     prometheus = Prometheus(
         folder / "prometheus", config=prometheus_config(targets, rules), port=ports["Prometheus"]
     )
-    generator = Command(folder / "generator", generator_command(), settings)
+    sources: dict[str, ChildProcess] = (
+        {"generated traffic": Command(folder / "generator", generator_command(), settings)}
+        if traffic == "generated"
+        else traced(folder, kafka.bootstrap_servers, ports, settings)
+    )
     console.print("starting; Ctrl-C stops everything")
     # The exit stack stops in the opposite order: traffic first, Kafka and Redis last.
     async with AsyncExitStack() as running:
@@ -138,19 +172,27 @@ async def _run(folder: Path, console: Console) -> int:
             "Alertmanager": alertmanager,
             "Prometheus": prometheus,
         }
-        starting = asyncio.create_task(_start(running, servers, kafka, console))
+        topics = TOPICS if traffic == "generated" else (*TOPICS, TRACES_TOPIC)
+        starting = asyncio.create_task(_start(running, servers, kafka, topics, console))
         if await _stopped_before(starting, stopped):
             return 0
         ours = {f"worker {number}": child for number, child in enumerate(workers, start=1)}
-        for name, child in {**ours, "generated traffic": generator}.items():
+        for name, child in {**ours, **sources}.items():
             starting = asyncio.create_task(_enter(running, name, child, console))
             if await _stopped_before(starting, stopped):
                 return 0
-        console.print(_table(kafka, redis, prometheus, alertmanager, addresses))
+        others = {
+            "Prometheus": prometheus.url,
+            "Alertmanager": alertmanager.url,
+            "Kafka": kafka.bootstrap_servers,
+            "Redis": redis.url,
+            **{TRACED[name]: f"localhost:{ports[name]}" for name in TRACED if name in ports},
+        }
+        console.print(_table(addresses, others))
         console.print(f"logs: {folder}", soft_wrap=True)
         running.enter_context(environment_file(ENVIRONMENT_FILE, settings))
-        console.print(_next_lines(), markup=False, highlight=False, soft_wrap=True)
-        watch = [redis, *kafka.brokers, prometheus, alertmanager, *workers, generator]
+        console.print(_next_lines(traffic), markup=False, highlight=False, soft_wrap=True)
+        watch = [redis, *kafka.brokers, prometheus, alertmanager, *workers, *sources.values()]
         code = await _until_stopped(watch, stopped, console)
         console.print("stopping")
     return code
@@ -222,6 +264,27 @@ def _worker(folder: Path, number: int, address: str, settings: Mapping[str, str]
     )
 
 
+def traced(
+    folder: Path, bootstrap_servers: str, ports: Mapping[str, int], settings: Mapping[str, str]
+) -> dict[str, ChildProcess]:
+    """A Collector, the bridge and an agent, in the order in which they start."""
+    collector = Collector(
+        folder / "collector",
+        COLLECTOR_CONFIG,
+        bootstrap_servers,
+        topic=TRACES_TOPIC,
+        port=ports["collector"],
+    )
+    bridge = Command(
+        folder / "bridge",
+        bridge_command(),
+        {**settings, "STREAM_METRICS_BRIDGE__PORT": str(ports["bridge"])},
+        f"http://localhost:{ports['bridge']}/readyz",
+    )
+    agent = Command(folder / "agent", agent_command(), agent_environment(collector.url))
+    return {"Collector": collector, "bridge": bridge, "agent": agent}
+
+
 async def _enter(running: AsyncExitStack, name: str, server: Served, console: Console) -> None:
     """Start a server, and say so once it answers."""
     running.push_async_callback(server.stop)
@@ -233,16 +296,18 @@ async def _start(
     running: AsyncExitStack,
     servers: Mapping[str, Served],
     kafka: Kafka,
+    topics: Sequence[str],
     console: Console,
 ) -> None:
     """Start the servers together and create the topics."""
     async with asyncio.TaskGroup() as group:
         for name, server in servers.items():
             group.create_task(_enter(running, name, server, console))
-    for topic in TOPICS:
-        await kafka.create_topic(topic, PARTITIONS)
+    for topic in topics:
+        config = TRACES_TOPIC_CONFIG if topic == TRACES_TOPIC else None
+        await kafka.create_topic(topic, PARTITIONS, config)
         await kafka.create_topic(f"{topic}.dlq", PARTITIONS)
-    console.print(f"  created: topics {', '.join(TOPICS)}", highlight=False)
+    console.print(f"  created: topics {', '.join(topics)}", highlight=False)
 
 
 async def _stopped_before(starting: asyncio.Task[None], stopped: asyncio.Event) -> bool:
@@ -278,35 +343,29 @@ async def _until_stopped(
     return 0
 
 
-def _table(
-    kafka: Kafka,
-    redis: RedisServer,
-    prometheus: Prometheus,
-    alertmanager: Alertmanager,
-    workers: list[str],
-) -> Table:
+def _table(workers: Sequence[str], others: Mapping[str, str]) -> Table:
     table = Table("what", "where", box=None, pad_edge=False)
     for number, address in enumerate(workers, start=1):
         table.add_row(f"worker {number}, its page", f"http://{address}/")
         table.add_row("  metrics", f"http://{address}/metrics")
         table.add_row("  readiness", f"http://{address}/readyz")
-    others = {
-        "Prometheus": prometheus.url,
-        "Alertmanager": alertmanager.url,
-        "Kafka": kafka.bootstrap_servers,
-        "Redis": redis.url,
-    }
     for name, address in others.items():
         table.add_row(name, address.replace("127.0.0.1", "localhost"))
     return table
 
 
-def _next_lines() -> str:
-    """What to type to use the commands with the stack."""
+def _next_lines(traffic: Traffic) -> str:
+    """What to expect, and what to type to use the commands with the stack."""
     command = os.path.relpath(_stream_metrics())
+    expect = {
+        "generated": "Traffic is generated. Some of its records are invalid on purpose, so the "
+        "pages show\ndead letters.",
+        "otel": "An agent answers a question each second. A turn is counted some ten seconds after "
+        "it has\nended, when its trace is complete.",
+    }
     return (
-        "\nTraffic is generated. Some of its records are invalid on purpose, so the pages show\n"
-        "dead letters. Alerts that compare an agent with its last day need an hour of traffic.\n"
+        f"\n{expect[traffic]} Alerts that compare an agent with its last day need an hour of "
+        "traffic.\n"
         "\nTo use the commands with this system, type in another terminal:\n\n"
         f"  . {ENVIRONMENT_FILE}\n  {command} check\n"
     )

@@ -14,15 +14,19 @@ from typer.testing import CliRunner
 
 from deploy.local.install import GO, program
 from deploy.local.stack import PORTS
+from deploy.local.traces import AGENT, COLLECTOR_CONFIG, agent_environment
 from stream_metrics.cli import app
+from stream_metrics.settings import BridgeSettings
 from tests.services.image import REPOSITORY
 
 pytestmark = pytest.mark.service
 
 READER: Final = Path(__file__).parent / "compose_reader"
 OURS: Final = "stream-metrics:local"
+BUILT: Final = {OURS, "stream-metrics-agent:local"}
+PROFILES: Final = ("traffic", "otel")
 ONCE: Final = {"topics"}  # ends by itself
-UNWATCHED: Final = {*ONCE, "traffic"}  # nobody waits for it
+UNWATCHED: Final = {*ONCE, "traffic", "agent", "collector"}  # nobody waits for them
 SECRET: Final = re.compile(r"PASSWORD|SECRET|TOKEN|DIGEST_KEY|CREDENTIAL", re.IGNORECASE)
 
 Service = dict[str, Any]
@@ -32,7 +36,7 @@ Service = dict[str, Any]
 def services() -> dict[str, Service]:
     """The services as Compose sees them, with all profiles."""
     done = subprocess.run(
-        [program(GO), "run", ".", str(REPOSITORY / "docker-compose.yml"), "traffic"],
+        [program(GO), "run", ".", str(REPOSITORY / "docker-compose.yml"), *PROFILES],
         cwd=READER,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -50,14 +54,15 @@ def test_the_whole_system_is_there(services: dict[str, Service]) -> None:
     assert set(services) == {
         "kafka", "topics", "redis", "worker-1", "worker-2", "traffic",
         "prometheus", "alertmanager", "grafana",
+        "collector", "bridge", "agent",
     }  # fmt: skip
 
 
 def test_images_are_pinned(services: dict[str, Service]) -> None:
     """Each foreign image has a version of three numbers."""
-    foreign = {service["image"] for service in services.values()} - {OURS}
+    foreign = {service["image"] for service in services.values()} - BUILT
 
-    assert len(foreign) == 5
+    assert len(foreign) == 6
     assert all(re.fullmatch(r"[\w/.-]+:v?\d+\.\d+\.\d+(-\w+)?", name) for name in foreign), foreign
 
 
@@ -69,7 +74,8 @@ def test_every_service_that_runs_on_is_watched_and_bounded(services: dict[str, S
         assert int(limits["memory"]) >= 128 << 20, name
         assert "no-new-privileges:true" in service["security_opt"], name
         assert service["restart"] == ("no" if name in ONCE else "unless-stopped"), name
-        assert bool(service["healthcheck"].get("disable")) == (name in UNWATCHED), name
+        check = service.get("healthcheck", {"disable": True})
+        assert bool(check.get("disable")) == (name in UNWATCHED), name
 
 
 def test_redis_has_room_for_a_rewrite(services: dict[str, Service]) -> None:
@@ -90,6 +96,8 @@ def test_nothing_starts_before_what_it_needs_is_healthy(services: dict[str, Serv
             wanted = "service_completed_successfully" if ends else "service_healthy"
             assert wait["condition"] == wanted
     assert set(services["worker-1"]["depends_on"]) == {"topics", "redis"}
+    assert set(services["bridge"]["depends_on"]) == {"topics"}
+    assert set(services["collector"]["depends_on"]) == {"topics"}
     assert set(services["topics"]["depends_on"]) == {"kafka"}
     assert set(services["grafana"]["depends_on"]) == {"prometheus"}
 
@@ -145,9 +153,8 @@ def test_the_stack_without_containers_has_the_same_ports(services: dict[str, Ser
 
 
 def published(service: Service) -> str:
-    """The port on this machine of a service that publishes one."""
-    [port] = service["ports"]
-    return str(port["published"])
+    """The port on this machine of a service: the last, if it publishes several."""
+    return str(service["ports"][-1]["published"])
 
 
 def test_there_is_no_secret_in_it(services: dict[str, Service]) -> None:
@@ -164,13 +171,35 @@ def test_files_with_secrets_stay_out_of_the_repository() -> None:
     assert {".env", "/deploy/alertmanager/secrets/"} <= set(ignored)
 
 
+def test_the_collector_writes_to_the_topic_that_is_made_and_read(
+    services: dict[str, Service],
+) -> None:
+    """Its default is the bridge's, and the topics are made with it."""
+    assert "--traces" in services["topics"]["command"]
+    assert "TRACES_TOPIC" not in services["collector"]["environment"]
+    assert f"TRACES_TOPIC:-{BridgeSettings().topic}}}" in COLLECTOR_CONFIG.read_text("utf-8")
+
+
+def test_the_agent_in_a_container_is_told_what_the_stacks_agent_is_told(
+    services: dict[str, Service],
+) -> None:
+    """Its SDK has the same variables, and its image has what its folder has."""
+    told = agent_environment("http://collector:4318")
+    dockerfile = (AGENT.parent / "Dockerfile").read_text(encoding="utf-8")
+    copied = re.findall(r"^COPY (.+) \S+$", dockerfile, re.M)
+
+    assert services["agent"]["environment"] == dict(told)
+    assert all((AGENT.parent / name).is_file() for names in copied for name in names.split())
+    assert re.search(r"^FROM python:\d+\.\d+\.\d+-", dockerfile)
+
+
 def test_ports_are_open_on_this_machine_only(services: dict[str, Service]) -> None:
     """Every published port is one of 127.0.0.1, and none is published twice."""
     ports = [port for service in services.values() for port in service.get("ports", [])]
     published = [port["published"] for port in ports]
 
     assert {port["host_ip"] for port in ports} == {"127.0.0.1"}
-    assert len(published) == len(set(published)) == 7
+    assert len(published) == len(set(published)) == 10
 
 
 def test_files_that_are_mounted_exist(services: dict[str, Service]) -> None:
@@ -187,7 +216,7 @@ def test_commands_of_our_image_are_ours(services: dict[str, Service]) -> None:
     """Each is a command that stream-metrics has, with options that it knows."""
     commands = {tuple(s["command"]) for s in services.values() if s["image"] == OURS}
 
-    assert len(commands) == 3
+    assert len(commands) == 4
     for command in commands:
         outcome = CliRunner().invoke(app, [*command, "--help"])
         assert outcome.exit_code == 0, outcome.output

@@ -30,9 +30,13 @@ class Stack(ChildProcess):
     name = "stack"
     start_seconds = 180.0
 
+    def __init__(self, folder: Path, traffic: str = "generated") -> None:
+        super().__init__(folder)
+        self._traffic = traffic
+
     def command(self) -> list[str]:
         """As in the Makefile."""
-        return [sys.executable, "-m", "deploy.local", "stack"]
+        return [sys.executable, "-m", "deploy.local", "stack", "--traffic", self._traffic]
 
     def environment(self) -> Mapping[str, str]:
         """Where the stack's modules are, from another folder than the repository."""
@@ -121,6 +125,24 @@ async def test_the_commands_work_with_the_settings_that_it_writes(stack: Stack) 
 
     assert await stack.stop() == 0
     assert not file.exists()
+
+
+@pytest.mark.long
+async def test_traces_of_an_agent_become_figures(tmp_path: Path) -> None:
+    """``make stack TRAFFIC=otel`` starts a Collector, the bridge and an agent, whose conversations
+    show in top; check finds nothing wrong.
+    """
+    async with Stack(tmp_path, "otel") as stack:
+        began = [line.strip() for line in stack.said().splitlines() if "started: " in line]
+        assert began[-3:] == ["started: Collector", "started: bridge", "started: agent"]
+
+        async def shown() -> bool:
+            return "support-" in (await typed(stack, "top --agent support --min-results 1")).said
+
+        await wait_until(shown, 120, lambda: f"no turn of the agent shows in top:\n{stack.said()}")
+        done = await typed(stack, "check")
+        assert done.code == 0, done.said
+        assert await stack.stop() == 0
 
 
 async def dashboard_links(stack: Stack) -> list[str]:

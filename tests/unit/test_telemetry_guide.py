@@ -50,11 +50,9 @@ def test_the_variables_of_an_agent_are_those_of_the_example() -> None:
 
 def test_the_topic_of_traces_is_made_as_it_is_tested() -> None:
     """Its name is the Collector's, and it has the configuration of the tests."""
-    [command] = [" ".join(block) for block in blocks("sh") if "kafka-topics.sh" in " ".join(block)]
-
-    assert f"--topic {TRACES_TOPIC} " in command
+    assert f"`{TRACES_TOPIC}`" in GUIDE
     assert f"TRACES_TOPIC:-{TRACES_TOPIC}}}" in COLLECTOR_CONFIG.read_text("utf-8")
-    assert dict(re.findall(r"--config ([\w.]+)=(\S+)", command)) == TRACES_TOPIC_CONFIG
+    assert dict(re.findall(r"^\| `([\w.]+)=(\S+)` \|", GUIDE, re.M)) == TRACES_TOPIC_CONFIG
 
 
 def test_the_settings_of_the_exporter_that_it_explains_are_in_the_configuration() -> None:
