@@ -15,6 +15,8 @@ TREE: Final = "stream_metrics/telemetry/tree.py"
 SEARCHES: Final = "stream_metrics/telemetry/searches.py"
 TELL: Final = "stream_metrics/telemetry/tell.py"
 DOCUMENTS: Final = "stream_metrics/telemetry/documents.py"
+EVALUATIONS: Final = "stream_metrics/telemetry/evaluations.py"
+LABELS: Final = "stream_metrics/telemetry/labels.py"
 WIRE: Final = "stream_metrics/events/wire.py"
 IDENTITY: Final = "stream_metrics/worker/identity.py"
 HISTORY: Final = "stream_metrics/engine/history.py"
@@ -128,6 +130,33 @@ RECORDINGS: Final = (
         (Edit(SEARCHES, "return {id for id in ids if outer[id] == id}", "return set()"),),
         "tests/unit/test_telemetry.py::test_a_reranker_takes_the_place_of_the_search_before_it",
         "assert searched(one)",
+    ),
+    Mutation(
+        "labels keep their place",
+        "a score of a nested or reranked search labels the result of the same rank",
+        (
+            Edit(
+                LABELS,
+                "            return found\n        if len",
+                "            return place\n        if len",
+            ),
+        ),
+        "tests/unit/test_labels.py::test_a_label_on_what_was_reranked_goes_to_the_reranker",
+        "assert given(",
+    ),
+    Mutation(
+        "every evaluation is of relevance",
+        "how toxic or correct something is becomes the gain of a document",
+        (Edit(EVALUATIONS, "return name is None or any(", "return True or any("),),
+        "tests/unit/test_labels.py::test_other_evaluations_are_counted_and_label_nothing",
+        "assert labelled(",
+    ),
+    Mutation(
+        "the last of disputed scores counts",
+        "which of two scores of one time counts depends on their order",
+        (Edit(LABELS, "if len(gains) == 1:", "if True:"),),
+        "tests/unit/test_labels.py::test_scores_of_one_time_that_disagree_are_refused",
+        "assert labelled(",
     ),
     Mutation(
         "a span without an id is passed over",
