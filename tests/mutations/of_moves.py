@@ -134,8 +134,8 @@ MOVES: Final = (
         (
             Edit(
                 REPARTITION,
-                "        copies, letters = route(records, self._limits)\n",
-                "        copies, letters = route(records, self._limits)\n"
+                "        copies, letters = self._route(records)\n",
+                "        copies, letters = self._route(records)\n"
                 "        await self._inputs.taken()\n",
             ),
         ),

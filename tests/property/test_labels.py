@@ -23,6 +23,7 @@ START_US = START_NS // 1000
 LETTERS = "abcdef"
 RERANKER = {"openinference.span.kind": "RERANKER"}
 AGENT = {"openinference.span.kind": "AGENT"}
+MODEL = {"openinference.span.kind": "LLM"}
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ def cases(draw: st.DrawFn) -> Case:
             span, at = root + 10 * number, 1000 * trace + 100 * number
             found = "".join(draw(st.lists(st.sampled_from(LETTERS), min_size=1, unique=True)))
             got, told = found, span
+            spans.append(Made(trace, span + 3, root, at - 5, at - 4, MODEL))
             retriever = {**RETRIEVER, **documents(*found)}
             spans.append(Made(trace, span, root, at, at + 50, retriever))
             inner = ""
