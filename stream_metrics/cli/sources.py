@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict
 from itertools import islice
@@ -30,6 +30,7 @@ from stream_metrics.cli.common import UsageError, kafka_reason
 from stream_metrics.ports import Record
 from stream_metrics.settings import Settings
 from stream_metrics.telemetry import HELP, Evaluation, Event, TwoScopes, Unused
+from stream_metrics.telemetry.assembly import Closed
 
 KAFKA: Final = "kafka:"
 TRACES: Final = "OTLP traces"
@@ -168,6 +169,7 @@ class Sources:
         self._traces: Traces | None = None
         self._bounds = bounds_of(settings)
         self._following: Following | None = None
+        self._close: Callable[[Iterable[Closed]], None]
         self._others = False  # whether there were records that may be events
         self._parts: list[Topics | str] = []
         self.names: list[str] = []
@@ -252,8 +254,12 @@ class Sources:
         Third is how many records there were that are no traces. Raises ``UsageError`` and
         ``InputError``.
         """
+        self._following = Following(self._bounds)
         with Traces(self._mapping, self._options, self._limits, self._folder) as self._traces:
+            self._close = self._traces.hold
             others = sum(1 for _ in self._without_traces())
+            self._close(self._following.finish())
+            self._following.count(self._traces.counts)
             if not self._traces.counts.payloads:
                 raise UsageError(f"{', '.join(self.names)}: there are no OTLP traces in it")
             try:
@@ -265,8 +271,9 @@ class Sources:
         """The same, each behind where it stands."""
         self._following = Following(self._bounds)
         with Traces(self._mapping, self._options, self._limits, self._folder) as self._traces:
+            self._close = self._traces.tell
             yield from self._without_traces()
-            self._traces.tell(self._following.finish())
+            self._close(self._following.finish())
             self._following.count(self._traces.counts)
             try:
                 for number, record in enumerate(self._traces.records(), 1):
@@ -322,7 +329,7 @@ class Sources:
             closed = (self._following.read if is_known else self._following.refuse)(record, part)
         except Unreadable as error:
             closed, is_known = error.closed, False
-        self._traces.tell(closed)
+        self._close(closed)
         return is_known
 
 

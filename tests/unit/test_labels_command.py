@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import msgspec
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -18,9 +19,15 @@ from typer.testing import CliRunner
 
 from stream_metrics.adapters.files import InputError
 from stream_metrics.adapters.otlp.logs import log_records_of
+from stream_metrics.adapters.otlp.payloads import spans_of
 from stream_metrics.adapters.otlp.spans import OtlpError
+from stream_metrics.adapters.otlp.traces import Traces
+from stream_metrics.adapters.scores import Scores
 from stream_metrics.cli import app
 from stream_metrics.cli.common import UsageError
+from stream_metrics.events import Limits
+from stream_metrics.telemetry import Grading, Options, mapping
+from stream_metrics.telemetry.assembly import Closed
 from stream_metrics.telemetry.evaluations import instant
 from tests.otlp import RETRIEVER, Made, as_json, as_protobuf, documents, framed
 from tests.telemetry import CAPTURES, capture
@@ -43,6 +50,8 @@ PROGRAM: Final = [
     )
 ]
 """What each search of the captured LangGraph programs returned, in the order of their times."""
+RERANKER: Final = {"openinference.span.kind": "RERANKER"}
+T: Final = 1_795_424_400
 GOOD: Final = {"kb-1": 3, "kb-3": 3, "kb-7": 1}
 
 
@@ -114,6 +123,11 @@ def written(folder: Path, name: str, text: str) -> Path:
     path = folder / name
     path.write_text(text)
     return path
+
+
+def flat(side: str, letters: str) -> dict[str, str]:
+    """Documents of a reranker as OpenInference's attributes."""
+    return {f"reranker.{side}_documents.{at}.document.id": one for at, one in enumerate(letters)}
 
 
 def searches(name: str) -> dict[str, list[str]]:
@@ -400,6 +414,42 @@ def test_two_instrumentations_are_refused_as_in_a_replay(tmp_path: Path) -> None
     done = joined(written(tmp_path, "a.csv", "trace_id,span_id,score\n" + rows), traces, *TIME)
 
     assert "set `otlp.scopes`" in done.refusal
+
+
+def test_traces_of_a_topic_are_told_as_the_bridge_told_them() -> None:
+    """Without their late spans; what the bridge refused has no results, and records of a trace of
+    which some have a key say nothing sure."""
+    late = Made(
+        1, 3, 1, 3, 4, attributes={**RERANKER, **flat("input", "ab"), **flat("output", "b")}
+    )
+    told = [
+        Made(1, 1, end_ms=9),
+        Made(1, 2, 1, 1, 2, attributes={**RETRIEVER, **documents("a", "b")}),
+    ]
+    scores = Scores(mapping(), Grading(cutoffs=((0.5, 2),)))
+    for number, trace in enumerate((1, 7)):
+        row = {
+            "trace_id": f"{trace:032x}",
+            "span_id": f"{2:016x}",
+            "rank": 1,
+            "score": 1,
+            "time": T,
+        }
+        scores.record(json.dumps(row).encode(), f"row {number}", None)
+
+    def judged(*more: Made) -> tuple[list[str], list[str]]:
+        with Traces(mapping(), Options(grading=scores.grading), Limits()) as traces:
+            held = tuple(msgspec.msgpack.encode(span) for span in spans_of(as_json(told)))
+            traces.hold([Closed(f"{1:032x}", 0, 5, 2, held)])
+            traces.hold([Closed(f"{7:032x}", 1, 5, 9, (), "incomplete", "a parent never came")])
+            if more:
+                traces.take(as_json(more))
+            events, unused = traces.judged(scores.evaluations)
+        results = [one["result_id"] for e in events for one in json.loads(e.value)["labels"]]
+        return results, [one.reason for one in unused]
+
+    assert judged() == ([f"{2:016x}/1"], ["label_not_told"])
+    assert judged(late) == ([], ["label_not_told", "label_not_told"])
 
 
 # What comes of it

@@ -28,6 +28,7 @@ from stream_metrics.telemetry import (
     Event,
     Mapping,
     Options,
+    Reason,
     Span,
     Told,
     Unused,
@@ -52,16 +53,18 @@ CREATE TABLE turns (conversation TEXT, turn INTEGER, spans INTEGER,
 CREATE TABLE events (occurred_us INTEGER, trace TEXT, told INTEGER, place INTEGER,
     conversation TEXT, stamp INTEGER, value BLOB,
     PRIMARY KEY (occurred_us, trace, told, place)) WITHOUT ROWID;
-CREATE TABLE told (trace TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE told (trace TEXT PRIMARY KEY, spans INTEGER) WITHOUT ROWID;
 BEGIN;
 """
 _SIZES: Final = """
 SELECT trace, COUNT(*), SUM(LENGTH(span)) FROM spans GROUP BY trace ORDER BY trace
 """
+_IS_TOLD: Final = "INSERT OR IGNORE INTO told VALUES (?, ?)"
+_KEEP: Final = "INSERT OR IGNORE INTO spans VALUES (?, ?, ?)"
 _SIZE: Final = "SELECT COUNT(*), SUM(LENGTH(span)) FROM spans WHERE trace = ?"
 _SPANS: Final = "SELECT span FROM spans WHERE trace = ? ORDER BY digest"
 _CONTENTS: Final = "SELECT trace, span FROM spans WHERE trace <> ''"
-_TOLD: Final = "SELECT 1 FROM told WHERE trace = ?"
+_TOLD: Final = "SELECT spans FROM told WHERE trace = ?"
 _TURN: Final = """
 INSERT INTO turns VALUES (?, ?, 1) ON CONFLICT (conversation, turn) DO UPDATE SET spans = spans + 1
 """
@@ -150,9 +153,7 @@ class Traces:
         spans = spans_of(payload)
         if self._database is None:
             self._database = _opened(self._folder)
-        self._database.executemany(
-            "INSERT OR IGNORE INTO spans VALUES (?, ?, ?)", (_kept(span) for span in spans)
-        )
+        self._database.executemany(_KEEP, ((span.trace_id, *_kept(span)) for span in spans))
         self.counts.payloads += 1
         self.counts.spans += len(spans)
 
@@ -164,7 +165,17 @@ class Traces:
             told = one.tell(self._mapping, self._options)
             self._scopes |= told.scopes
             self._note(self._database, told, one.stamp_ms)
-            self._database.execute("INSERT OR IGNORE INTO told VALUES (?)", (one.trace_id,))
+            self._database.execute(_IS_TOLD, (one.trace_id, 0))
+
+    def hold(self, closed: Iterable[Closed]) -> None:
+        """Take traces that somebody else has put together, for ``judged``."""
+        for one in closed:
+            if self._database is None:
+                self._database = _opened(self._folder)
+            self._database.execute(_IS_TOLD, (one.trace_id, len(one.held)))
+            self._database.executemany(
+                _KEEP, ((one.trace_id, _digest(content), content) for content in one.held)
+            )
 
     def records(self) -> Iterator[Record]:
         """The events as records under their conversations' ids, by time; raises ``TwoScopes``."""
@@ -185,47 +196,71 @@ class Traces:
 
         The events are by time, the others in the order of the evaluations. Raises ``TwoScopes``.
         """
-        of_span: dict[str, set[str]] = {one.span_id: set() for one in evaluations}
-        if self._database is not None:
-            for trace, content in self._database.execute(_CONTENTS):
-                id = _DECODE_ID(content).span_id
-                if id in of_span:
-                    of_span[id].add(trace)
-        by_trace: dict[str, list[Evaluation]] = {}
-        unused: list[Unused] = []
-        for one in evaluations:
-            held = of_span[one.span_id]
-            found = held if not one.trace_id else held & {one.trace_id}
-            if len(found) == 1:
-                by_trace.setdefault(next(iter(found)), []).append(one)
-            elif found:
-                message = f"{len(found)} traces have a span {one.span_id}; add a column trace_id"
-                unused.append(Unused(one.origin, "label_ambiguous", message))
-            elif not one.span_id:
-                unused.append(Unused(one.origin, "label_no_span", "it names no span, or several"))
-            else:
-                where = f"trace {one.trace_id}" if one.trace_id and held else "the traces"
-                message = f"no span {one.span_id} in {where}"
-                unused.append(Unused(one.origin, "label_no_span", message))
-        found_events: list[Event] = []
+        by_trace, unused = self._by_trace(evaluations)
+        found: list[Event] = []
         scopes: set[tuple[str, str]] = set()
         for trace, mine in sorted(by_trace.items()):
             assert self._database is not None
-            number, size = self._database.execute(_SIZE, (trace,)).fetchone()
-            if number > self._options.max_spans or size > self._options.max_bytes:
-                message = f"the span's trace has {number:,} spans of {size:,} bytes"
-                unused += [Unused(one.origin, "label_not_told", message) for one in mine]
+            if (why := self._unusable(self._database, trace)) is not None:
+                unused += [Unused(one.origin, "label_not_told", why) for one in mine]
                 continue
             spans = map(_span, self._database.execute(_SPANS, (trace,)))
             told, more = judge(spans, self._mapping, self._options, mine)
             scopes |= told.scopes
             unused += more
             self.counts.labels += len(told.labels)
-            found_events += label_events(trace, told.labels)
+            found += label_events(trace, told.labels)
         self._check_scopes(scopes)
         order = {one.origin: at for at, one in enumerate(evaluations)}
         unused.sort(key=lambda one: order[one.origin])
-        return sorted(found_events, key=lambda event: (event.occurred_us, event.value)), unused
+        return sorted(found, key=lambda event: (event.occurred_us, event.value)), unused
+
+    def _by_trace(
+        self, evaluations: Sequence[Evaluation]
+    ) -> tuple[dict[str, list[Evaluation]], list[Unused]]:
+        """Evaluations by the trace that has their span, and those of no trace, or of several."""
+        of_span: dict[str, set[str]] = {one.span_id: set() for one in evaluations}
+        if self._database is not None:
+            for trace, content in self._database.execute(_CONTENTS):
+                id = _DECODE_ID(content).span_id
+                if id in of_span:
+                    of_span[id].add(trace)
+        found: dict[str, list[Evaluation]] = {}
+        unused = []
+        for one in evaluations:
+            held = of_span[one.span_id]
+            traces = held if not one.trace_id else held & {one.trace_id}
+            reason: Reason = "label_no_span"
+            if len(traces) == 1:
+                found.setdefault(next(iter(traces)), []).append(one)
+                continue
+            if not one.span_id:
+                message = "it names no span, or several"
+            elif traces:
+                reason = "label_ambiguous"
+                message = f"{len(traces)} traces have a span {one.span_id}; add a column trace_id"
+            elif one.trace_id and self._is_refused(one.trace_id):
+                reason, message = "label_not_told", "the span's trace was set aside"
+            else:
+                where = f"trace {one.trace_id}" if held else "the traces"
+                message = f"no span {one.span_id} in {where}"
+            unused.append(Unused(one.origin, reason, message))
+        return found, unused
+
+    def _unusable(self, database: sqlite3.Connection, trace: str) -> str | None:
+        """Why the spans of a trace are not told; None if they are."""
+        number, size = database.execute(_SIZE, (trace,)).fetchone()
+        if number > self._options.max_spans or size > self._options.max_bytes:
+            return f"the span's trace has {number:,} spans of {size:,} bytes"
+        closed = database.execute(_TOLD, (trace,)).fetchone()
+        if closed is not None and closed[0] != number:
+            return "some records of the span's trace have a key, and some have none"
+        return None
+
+    def _is_refused(self, trace: str) -> bool:
+        """Whether it was put together elsewhere, and has no spans."""
+        found = self._database.execute(_TOLD, (trace,)).fetchone() if self._database else None
+        return found is not None and found[0] == 0
 
     def _tell(self, database: sqlite3.Connection) -> None:
         options = self._options
@@ -304,9 +339,13 @@ class Traces:
             )
 
 
-def _kept(span: Span) -> tuple[str, bytes, bytes]:
+def _kept(span: Span) -> tuple[bytes, bytes]:
     content = msgspec.msgpack.encode(span)
-    return span.trace_id, hashlib.blake2b(content, digest_size=16).digest(), content
+    return _digest(content), content
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=16).digest()
 
 
 def _stamp_ms(event: Event) -> int | None:
