@@ -12,6 +12,7 @@ MERGING: Final = "stream_metrics/adapters/kafka/merging.py"
 READING: Final = "stream_metrics/adapters/kafka/reading.py"
 SPANS: Final = "stream_metrics/adapters/otlp/spans.py"
 TREE: Final = "stream_metrics/telemetry/tree.py"
+RERANKING: Final = "stream_metrics/telemetry/reranking.py"
 SEARCHES: Final = "stream_metrics/telemetry/searches.py"
 TELL: Final = "stream_metrics/telemetry/tell.py"
 DOCUMENTS: Final = "stream_metrics/telemetry/documents.py"
@@ -127,7 +128,7 @@ RECORDINGS: Final = (
     Mutation(
         "rerankers are passed over",
         "what a retriever returned counts, whatever the agent got of it",
-        (Edit(SEARCHES, "return {id for id in ids if outer[id] == id}", "return set()"),),
+        (Edit(RERANKING, "return {id for id in ids if outer[id] == id}", "return set()"),),
         "tests/unit/test_telemetry.py::test_a_reranker_takes_the_place_of_the_search_before_it",
         "assert searched(one)",
     ),
