@@ -39,7 +39,7 @@ PIN := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes
 	--no-emit-find-links --no-config --quiet --custom-compile-command "make lock"
 
 .PHONY: help setup demo build test test-all test-fast test-unit test-services test-client check format stack collector agent bench bench-replay bounds peers profile services \
-	tools kernel dashboards panels docs docs-site lock clean campaign mutations fuzz drill calibration
+	tools kernel dashboards panels docs docs-site lock clean campaign mutations conformance fuzz drill calibration
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -233,6 +233,10 @@ calibration: setup ## Measure the coverage of intervals and the power of tests b
 mutations: services ## Break the source on purpose, and check that tests notice; some minutes
 	@$(BIN)/python -m tests.mutations $(MUTATIONS)
 
+# PROGRAMS is a pattern for some of the programs, such as PROGRAMS="haystack-*"; the page is of all.
+conformance: setup ## Run agents of real frameworks under real instrumentations; half an hour
+	@$(BIN)/python -m tests.conformance $(or $(PROGRAMS),--page docs/evidence/conformance.md)
+
 bounds: services ## Check one worker's memory over a million conversations; 10 minutes
 	@$(BIN)/python -m benchmarks bounds
 
@@ -280,6 +284,12 @@ lock: setup ## Pin the newest versions that pyproject.toml allows, with hashes
 	@$(PIN) --upgrade --output-file benchmarks/peers/requirements.txt benchmarks/peers/requirements.in
 	@$(PIN) --upgrade --output-file client/tests/requirements.txt client/tests/requirements.in
 	@$(PIN) --upgrade --output-file examples/langgraph/requirements.txt examples/langgraph/requirements.in
+	@for environment in shared openllmetry loongsuite; do \
+		$(BIN)/uv pip compile --python-version 3.11 --generate-hashes --no-annotate --no-emit-index-url \
+			--no-emit-find-links --no-config --quiet --custom-compile-command "make lock" --upgrade \
+			--output-file tests/conformance/environments/$$environment.txt \
+			tests/conformance/environments/$$environment.in; \
+	done
 	@printf 'maturin\nmypy\nsetuptools\n' | $(PIN) --constraint constraints.txt \
 		--output-file deploy/docker/build-requirements.txt -
 

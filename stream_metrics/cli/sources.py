@@ -369,6 +369,12 @@ def _told(counts: Counts) -> list[str]:
             "iterations apart for certain, so that times do (iterations_inferred); SRR and SRE "
             "hold"
         )
+    if counts.unnamed:
+        lines.append(
+            f"{counts.unnamed:,} turns are in traces that name no conversation, so that each trace "
+            "counts as one: name the attribute in `otlp.conversation`, or refuse such traces with "
+            "`otlp.require_conversation`"
+        )
     if counts.labels:
         lines.append(f"{counts.labels:,} relevance labels of evaluations in the traces")
     if counts.late:

@@ -235,6 +235,13 @@ PRESETS: Final[tuple[Row, ...]] = (
         documents=("output.value",),
         inputs=("input.value",),
     ),
+    Row(
+        Role.OTHER,
+        (("openinference.span.kind", "CHAIN"),),
+        "openinference-instrumentation-haystack: builders of prompts and answers",
+        scope="openinference.instrumentation.haystack",
+        span="*Builder.run*",
+    ),
     *(
         Row(
             Role.POSTPROCESSOR,

@@ -9,6 +9,7 @@ from typing import Final
 from stream_metrics.telemetry.documents import (
     Document,
     Known,
+    Problem,
     flat,
     in_flattened,
     in_value,
@@ -26,10 +27,15 @@ MOST_COMPARED: Final = 100_000  # searches times rerankers of a turn
 
 def rerankers(tree: Tree, covered: Container[str]) -> set[str]:
     """The outermost spans that rerank or join what was found, outside of searches."""
+    around = tree.around(span.span_id for span in tree.of(Role.SEARCH))
     spans = [
         span
         for span in tree.of(Role.RERANKER, Role.JOINER, Role.POSTPROCESSOR)
-        if span.span_id not in covered and _passes_documents_on(span, tree)
+        if span.span_id not in covered
+        and (
+            _passes_documents_on(span, tree)
+            or (_hides_both(span, tree) and span.span_id not in around)
+        )
     ]
     ids = [span.span_id for span in spans]
     outer = tree.marked(ids)
@@ -50,6 +56,8 @@ def reranked(
         row = tree.rows[span.span_id]
         output = named(span, row.documents)
         inputs = _inputs(span, row.inputs)
+        if row.role is Role.POSTPROCESSOR and not any(one.end_ns <= span.start_ns for one in found):
+            continue
         if output.problem or output.documents is None or inputs is None:
             reason, message = output.problem or (
                 "truncated" if span.dropped_attributes else "content_off",
@@ -151,6 +159,14 @@ def _passes_documents_on(span: Span, tree: Tree) -> bool:
     output = named(span, row.documents)
     given = output.documents is not None or output.problem is not None
     return given and bool(_inputs(span, row.inputs))
+
+
+def _hides_both(span: Span, tree: Tree) -> bool:
+    """Whether what went in and what came out is redacted, so that both may be documents."""
+    row = tree.rows[span.span_id]
+    return all(
+        in_value(span.value(name)) is Problem.REDACTED for name in (*row.documents, *row.inputs)
+    )
 
 
 def _inputs(span: Span, names: Iterable[str]) -> list[Document] | None:

@@ -20,6 +20,7 @@ Kind = Literal["right", "inferred", "refused", "partly refused", "WRONG"]
 Account = Sequence[tuple[str, int, int, list[str]]]
 
 _PAGES = {page.id: page for page in (*CHUNKS, *PAGES, *SHELVES)}
+_BY_URL = {page.url: page.id for page in (*SHELVES, *PAGES)}
 _BY_TEXT = {page.text: page.id for page in _PAGES.values()}
 MOST_ORDERS = 24
 _NOON_MS = 1_767_268_800_000  # of the day on which accounts are
@@ -113,6 +114,8 @@ def _id(result: Result) -> str:
         if id in _PAGES:
             return _canonical(str(id))
     text = document.text or ""
+    if not text:
+        return _BY_URL.get(document.url or document.page or "", "?")
     found = _BY_TEXT.get(text) or next((id for of, id in _BY_TEXT.items() if of in text), None)
     return _canonical(found or result.doc_id or "?")
 

@@ -212,6 +212,23 @@ def test_a_joiner_takes_the_places_of_all_searches_whose_lists_it_got() -> None:
     assert searched(one) == [(1, "abc")]
 
 
+@pytest.mark.parametrize(("start", "refused"), [(5, {"content_off": 1}), (0, {})])
+def test_a_redacted_postprocessor_makes_the_turns_of_searches_before_it_uncertain(
+    start: float, refused: dict[str, int]
+) -> None:
+    """It may have changed what they found."""
+    scope = "openinference.instrumentation.llama_index"
+    hidden = {"input.value": "__REDACTED__", "output.value": "__REDACTED__"}
+    name = "Rerank._postprocess_nodes"
+    one = told(
+        agent(scope=scope),
+        search("s", "agent", 3, found="abc", scope=scope),
+        of_kind("CHAIN", "p", "agent", start, name=name, scope=scope, attributes=hidden),
+    )
+
+    assert (len(one.turns), one.refused) == (not refused, refused)
+
+
 @pytest.mark.parametrize(
     "calls",
     [

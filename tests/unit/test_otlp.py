@@ -206,10 +206,12 @@ def test_numbers_may_be_written_as_numbers() -> None:
 
 
 def test_a_trace_without_a_conversation_is_one() -> None:
-    """Its id stands for the conversation."""
-    [event] = events([search(0xABC, 3)])
+    """Its id stands for the conversation, and such turns are counted."""
+    named = search(0xDEF, 4, attributes={"session.id": "c-1"})
+    records, counts = taken([search(0xABC, 3), named])
 
-    assert event["conversation_id"] == f"{0xABC:032x}"
+    conversations = {json.loads(record.value or b"")["conversation_id"] for record in records}
+    assert (conversations, counts.unnamed) == ({f"{0xABC:032x}", "c-1"}, 1)
 
 
 def test_searches_side_by_side_are_one_iteration() -> None:
@@ -503,6 +505,7 @@ def test_a_replay_of_traces_says_what_became_of_spans(tmp_path: Path) -> None:
 
     assert code == 0
     assert "3 searches in" in said
+    assert "name no conversation" not in said
     rows = (tmp_path / "out" / "conversations.jsonl").read_text().splitlines()
     assert len({json.loads(row)["turn"] for row in rows}) == len(rows) > 1
     assert "set aside: 1 content_off (let the instrumentation record the documents" in said

@@ -85,14 +85,14 @@ class Counts:
 
     ``payloads``, ``spans`` and ``traces`` are what was read; ``repeated`` spans stand aside for
     others with the same ids. ``searches`` were told, in ``turns``, of which ``skipped`` have none
-    and of ``iterations_inferred`` only time told the iterations apart; ``labels`` are from
-    evaluations in the traces. ``nested`` searches are
-    parts of others, ``duplicate`` ones were told by another instrumentation too, ``reranked`` ones
-    gave their place to a reranker or joiner. ``turn_conflicts`` are turns that share their number.
-    ``refused`` counts what was set aside by reason, ``rejected`` events that are none, and
-    ``first_refused`` tells the first of both. ``kinds`` counts spans by their kinds; those after
-    the first thousand are ``others``. Of topics, ``late`` spans came after their trace was closed,
-    and ``early`` ones are of traces that may have begun before what was read.
+    and of ``iterations_inferred`` only time told the iterations apart; ``unnamed`` turns are a
+    conversation by themselves, as no span names one; ``labels`` are from evaluations in the traces.
+    ``nested`` searches are parts of others, ``duplicate`` ones were told by another instrumentation
+    too, ``reranked`` ones gave their place to a reranker or joiner. ``turn_conflicts`` are turns
+    that share their number. ``refused`` counts what was set aside by reason, ``rejected`` events
+    that are none, and ``first_refused`` tells the first of both. ``kinds`` counts spans by their
+    kinds; those after the first thousand are ``others``. Of topics, ``late`` spans came after their
+    trace was closed, and ``early`` ones are of traces that may have begun before what was read.
     """
 
     payloads: int = 0
@@ -102,6 +102,7 @@ class Counts:
     turns: int = 0
     skipped: int = 0
     iterations_inferred: int = 0
+    unnamed: int = 0
     searches: int = 0
     labels: int = 0
     nested: int = 0
@@ -313,6 +314,7 @@ class Traces:
             counts.skipped += turn.skipped
             counts.searches += len(turn.searches)
             counts.iterations_inferred += turn.iterations_inferred
+            counts.unnamed += turn.conversation == told.trace_id
         for one in told.refusals:
             self._list(one.reason, one.trace_id, one.span_id, one.message)
         database.executemany(_TURN, ((turn.conversation, turn.number) for turn in told.turns))

@@ -102,7 +102,7 @@ def of_hops(run: Run, retriever: Any, read: Any) -> Any:
     """The module with a retriever."""
     lm = Script(run)
     dspy.configure(lm=lm)
-    run.rooted = "unrooted" not in run.variants
+    run.rooted = True
     module = Hops(run, retriever, lm, read)
     return lambda turn: module(question=turn.question, turn=turn)
 
@@ -153,7 +153,7 @@ def of_react(run: Run, tool: Any) -> Any:
     """DSPy's agent with a tool."""
     lm = Script(run)
     dspy.configure(lm=lm)
-    run.rooted = "unrooted" not in run.variants
+    run.rooted = True
     agent = dspy.ReAct("question -> answer", tools=[tool], max_iters=6)
 
     def ask(turn: Turn) -> None:

@@ -303,7 +303,6 @@ def of_agent(run: Run, *tools: Any) -> Any:
         chat_generator=ScriptedChatGenerator(run), tools=list(tools), system_prompt="Look it up."
     )
     agent.warm_up()
-    run.rooted = "rooted" in run.variants
     return lambda turn: agent.run(messages=[ChatMessage.from_user(turn.question)])
 
 

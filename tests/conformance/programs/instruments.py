@@ -39,6 +39,8 @@ class Telemetry:
     """One instrumentation, or several at once, with an SDK that exports to a receiver."""
 
     session_attribute = "session.id"
+    # Whether frameworks other than LangChain have no other way to tell it the session.
+    needs_root = False
 
     def __init__(self, framework: str, address: str, variants: frozenset[str]) -> None:
         self.framework, self.address, self.variants = framework, address, variants
@@ -56,6 +58,11 @@ class Telemetry:
             if session:
                 span.set_attribute(self.session_attribute, session)
             yield
+
+    @property
+    def rooted(self) -> bool:
+        """Whether the program puts a span of its own around each turn."""
+        return self.needs_root and self.framework != "langchain"
 
     def start(self) -> None:
         """Switch the instrumentation on."""
@@ -101,6 +108,7 @@ class OpenInference(Telemetry):
 class GenAI(Telemetry):
     """OpenTelemetry's own instrumentors of generative AI."""
 
+    needs_root = True
     session_attribute = "gen_ai.conversation.id"
 
     def start(self) -> None:
@@ -116,6 +124,8 @@ class GenAI(Telemetry):
 
 class OpenLLMetry(Telemetry):
     """Traceloop's instrumentors."""
+
+    needs_root = True
 
     def start(self) -> None:
         os.environ["TRACELOOP_TRACE_CONTENT"] = "false" if "redacted" in self.variants else "true"
@@ -167,7 +177,8 @@ class Langfuse(Telemetry):
             LANGFUSE_BASE_URL=self.address,
             LANGFUSE_HOST=self.address,
         )
-        self.client = Client(public_key="pk", secret_key="sk", base_url=self.address)
+        hidden = (lambda *, data, **_: "<hidden>") if "redacted" in self.variants else None
+        self.client = Client(public_key="pk", secret_key="sk", base_url=self.address, mask=hidden)
         self.provider = trace.get_tracer_provider()
         if self.framework == "haystack":
             from haystack import tracing
@@ -304,6 +315,8 @@ class LoongSuite(Telemetry):
 class HaystackTracing(Telemetry):
     """Haystack's own tracer for OpenTelemetry."""
 
+    needs_root = True
+
     def start(self) -> None:
         os.environ["HAYSTACK_CONTENT_TRACING_ENABLED"] = (
             "false" if "redacted" in self.variants else "true"
@@ -339,7 +352,7 @@ class Both:
 
     def __init__(self, parts: list[Telemetry]) -> None:
         self.parts = parts
-        self.span = parts[0].span
+        self.span, self.rooted = parts[0].span, parts[0].rooted
 
     def callbacks(self) -> list[Any]:
         return [one for part in self.parts for one in part.callbacks()]

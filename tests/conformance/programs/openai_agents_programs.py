@@ -132,7 +132,6 @@ def of_agent(run: Run, agent: Any) -> Any:
             max_turns=20,
         )
 
-    run.rooted = "rooted" in run.variants
     return lambda turn: asyncio.run(asked(turn))
 
 
@@ -243,6 +242,7 @@ def skip(run: Run) -> Any:
 
 def session(run: Run) -> Any:
     """All turns of a session are in one trace of the SDK's."""
+    run.rooted = False
     agent = _agent(run, _tool(_as_json))
     waiting: dict[str, list[Turn]] = {}
 

@@ -29,7 +29,7 @@ class Run:
         self.account = Account()
         self.pages: Sequence[Page] = PAGES
         self.skipping = False
-        self.rooted = False
+        self.rooted = telemetry.rooted
         self.argument = "query"
         self.outer_tools: tuple[str, ...] = ()
         self.heard = ""

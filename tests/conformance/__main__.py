@@ -1,0 +1,113 @@
+"""``make conformance``: run agent programs, and compare what their traces tell with what they did.
+
+``python -m tests.conformance [PATTERN] [--folder FOLDER] [--page FILE]``
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Final
+
+from tests.conformance.matrix import Case, cases
+from tests.conformance.page import Outcome, written
+from tests.conformance.verdicts import helps, told_of, verdict
+
+HERE: Final = Path(__file__).parent
+ROOT: Final = HERE.parents[1]
+SECONDS: Final = 180
+
+
+def environment(name: str, folder: Path) -> Path:
+    """A Python with the packages of a requirements file; made anew where that has changed."""
+    wanted = HERE / "environments" / f"{name}.txt"
+    place = folder / "environments" / name
+    stamp = place / "requirements.txt"
+    python = place / "bin" / "python"
+    if not stamp.exists() or stamp.read_bytes() != wanted.read_bytes():
+        print(f"installing the environment {name}", file=sys.stderr)
+        uv = [sys.executable, "-m", "uv"]
+        if not python.exists():
+            subprocess.run([*uv, "venv", "--quiet", "--python", sys.executable, place], check=True)
+        install = [*uv, "pip", "sync", "--quiet", "--require-hashes"]
+        subprocess.run([*install, "--python", python, wanted], check=True)
+        shutil.copyfile(wanted, stamp)
+    return python
+
+
+def ran(case: Case, python: Path, folder: Path) -> Outcome:
+    """What the traces of a program tell, once it has run."""
+    out = folder / "runs" / case.name
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    module = f"tests.conformance.programs.{case.framework}_programs"
+    command = [python, "-W", "ignore", "-m", module, case.instrumentation, case.scenario, out]
+    with (out / "log").open("wb") as log:
+        try:
+            subprocess.run(
+                [*map(str, command), *case.variant.split()],
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": str(ROOT), "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                timeout=SECONDS,
+                check=True,
+            )
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+            return Outcome(case, "failed", f"{error}; see {out / 'log'}", "", {})
+    lines = (out / "traces.jsonl").read_text().splitlines()
+    account = [tuple(row) for row in json.loads((out / "truth.json").read_text())]
+    told = told_of(lines, **case.options)
+    found = verdict(told, account)
+    versions = json.loads((out / "versions.json").read_text())
+    return Outcome(case, found.kind, found.why, "; ".join(helps(told)), versions)
+
+
+def outcomes(wanted: Iterable[Case], folder: Path) -> list[Outcome]:
+    """The outcomes of these, in their order."""
+    wanted = list(wanted)
+    pythons = {
+        name: environment(name, folder) for name in sorted({case.environment for case in wanted})
+    }
+    said = threading.Lock()
+
+    def one(case: Case) -> Outcome:
+        found = ran(case, pythons[case.environment], folder)
+        with said:
+            print(f"{case.name}: {found.kind} {found.why}".rstrip(), file=sys.stderr)
+        return found
+
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        return list(pool.map(one, wanted))
+
+
+def main() -> None:
+    """Exits with 1 if a program failed, or its traces tell something wrong that spans do show."""
+    parser = argparse.ArgumentParser(prog="make conformance", description=__doc__)
+    parser.add_argument(
+        "pattern", nargs="?", default="*", help="the names of programs, such as dspy-*"
+    )
+    parser.add_argument("--folder", type=Path, default=ROOT / "out" / "conformance")
+    parser.add_argument("--page", type=Path, help="write the table into this page")
+    given = parser.parse_args()
+    found = outcomes((one for one in cases() if fnmatchcase(one.name, given.pattern)), given.folder)
+    if given.page:
+        given.page.write_text(written(found))
+    bad = [one for one in found if one.bad]
+    for one in bad:
+        print(f"{one.case.name}: {one.kind}: {one.why}")
+    print(f"{len(found) - len(bad)} of {len(found)} programs are told as they were, or refused")
+    raise SystemExit(1 if bad or not found else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""The page with what became of each program's traces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from tests.conformance.matrix import Case
+
+_NAMES: Final = {
+    "langchain": "LangChain, LangGraph",
+    "llamaindex": "LlamaIndex",
+    "haystack": "Haystack",
+    "dspy": "DSPy",
+    "openai_agents": "OpenAI Agents",
+    "openinference": "OpenInference",
+    "otel": "OpenTelemetry GenAI",
+    "langfuse": "Langfuse",
+    "mlflow": "MLflow",
+    "langsmith": "LangSmith",
+    "azure": "Azure AI",
+    "openllmetry": "OpenLLMetry",
+    "traceloop": "Traceloop SDK",
+    "loongsuite": "LoongSuite",
+    "native": "its own tracer",
+}
+_FRAMEWORKS: Final = {
+    "langchain": ("langchain", "langgraph"),
+    "llamaindex": ("llama-index-core",),
+    "haystack": ("haystack-ai",),
+    "dspy": ("dspy",),
+    "openai_agents": ("openai-agents",),
+}
+_PACKAGES: Final = {
+    ("openinference", "langchain"): "openinference-instrumentation-langchain",
+    ("openinference", "llamaindex"): "openinference-instrumentation-llama-index",
+    ("openinference", "haystack"): "openinference-instrumentation-haystack",
+    ("openinference", "dspy"): "openinference-instrumentation-dspy",
+    ("openinference", "openai_agents"): "openinference-instrumentation-openai-agents",
+    ("otel", "langchain"): "opentelemetry-instrumentation-genai-langchain",
+    ("otel", "llamaindex"): "opentelemetry-instrumentation-genai-llama-index",
+    ("otel", "dspy"): "opentelemetry-instrumentation-genai-dspy",
+    ("otel", "openai_agents"): "opentelemetry-instrumentation-genai-openai-agents",
+    ("openllmetry", "langchain"): "opentelemetry-instrumentation-langchain",
+    ("openllmetry", "llamaindex"): "opentelemetry-instrumentation-llamaindex",
+    ("openllmetry", "haystack"): "opentelemetry-instrumentation-haystack",
+    ("openllmetry", "openai_agents"): "opentelemetry-instrumentation-openai-agents",
+    ("langfuse", "haystack"): "langfuse-haystack",
+    ("native", "haystack"): "opentelemetry-haystack",
+    ("langsmith", ""): "langsmith",
+    ("langfuse", ""): "langfuse",
+    ("mlflow", ""): "mlflow-tracing",
+    ("azure", ""): "langchain-azure-ai",
+    ("traceloop", ""): "traceloop-sdk",
+    ("loongsuite", ""): "loongsuite-instrumentation-langchain",
+}
+_HEAD: Final = """# Conformance
+
+`make conformance` runs agent programs of real frameworks under real instrumentations, with fake
+models and real retrievers. It compares what their traces tell with the programs' own account:
+turns, iterations, the documents of each in their order, results and SRR. This page is what the last
+run wrote. The programs are in `tests/conformance/programs`; traces of some of them are replayed
+whenever the unit tests run.
+
+- **right**: everything is equal.
+- **inferred**: searches, documents and SRR are right. Only times tell the iterations apart, and the
+  turns are counted as `iterations_inferred`.
+- **refused**: turns are set aside with a reason, because spans do not say enough; "(some)" where
+  other turns of the program were told, and right.
+- **not in the spans**: the program changed what was found, and no span shows it. The figures are
+  those of the retriever.
+"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a program: the kind of the verdict, or that it failed, and why."""
+
+    case: Case
+    kind: str
+    why: str
+    help: str
+    versions: dict[str, str]
+
+    @property
+    def bad(self) -> bool:
+        """Whether the program failed, or is told wrong though its spans show what it did."""
+        return self.kind == "failed" or (self.kind == "WRONG" and not self.case.unseen)
+
+
+def written(outcomes: Iterable[Outcome]) -> str:
+    """The page in Markdown."""
+    rows: dict[tuple[str, str], list[Outcome]] = {}
+    for one in outcomes:
+        rows.setdefault((one.case.framework, one.case.instrumentation), []).append(one)
+    table = ["| framework | instrumentation | right | inferred | refused | not in the spans |"]
+    table.append("|---|---|---|---|---|---|")
+    details = []
+    for (framework, instrumentation), each in rows.items():
+        kinds = [
+            ", ".join(sorted(_scenario(one) for one in each if one.kind in kind))
+            for kind in (("right",), ("inferred",), ("refused", "partly refused"), ("WRONG",))
+        ]
+        told_by = " and ".join(
+            f"{_NAMES[name]} {_version(name, framework, each[0])}".rstrip()
+            for name in instrumentation.split("+")
+        )
+        of = f"{_NAMES[framework]} {_versions(framework, each[0])}"
+        table.append(f"| {of} | {told_by} | {' | '.join(kinds)} |")
+        details += _reasons(_NAMES[framework], told_by, each)
+    return "\n".join([_HEAD, *table, "", "## Why turns are refused", "", *details, ""])
+
+
+def _scenario(one: Outcome) -> str:
+    name = " ".join(part for part in (one.case.scenario, one.case.variant) if part)
+    return f"{name} (some)" if one.kind == "partly refused" else name
+
+
+def _reasons(framework: str, told_by: str, outcomes: Iterable[Outcome]) -> list[str]:
+    by_reason: dict[str, list[str]] = {}
+    for one in outcomes:
+        if "refused" in one.kind:
+            by_reason.setdefault(one.help or one.why, []).append(_scenario(one))
+        elif one.kind == "WRONG":
+            by_reason.setdefault(one.case.unseen, []).append(_scenario(one))
+    return [
+        f"- {framework} under {told_by}, {', '.join(sorted(scenarios))}: {reason}."
+        for reason, scenarios in by_reason.items()
+    ]
+
+
+def _versions(framework: str, one: Outcome) -> str:
+    return ", ".join(one.versions.get(name, "") for name in _FRAMEWORKS[framework]).strip(", ")
+
+
+def _version(instrumentation: str, framework: str, one: Outcome) -> str:
+    package = _PACKAGES.get((instrumentation, framework)) or _PACKAGES.get((instrumentation, ""))
+    return one.versions.get(package or "", "")
