@@ -13,10 +13,11 @@ from aiokafka.errors import (
     KafkaError,
     NoOffsetForPartitionError,
 )
-from aiokafka.structs import ConsumerRecord, OffsetAndMetadata
+from aiokafka.structs import ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp
 
 from stream_metrics.adapters.kafka.cluster import Cluster, Group
 from stream_metrics.ports import Record
+from stream_metrics.worker.takeover import Extent
 
 Commits = dict[TopicPartition, OffsetAndMetadata]
 
@@ -42,7 +43,7 @@ class Brokers:
         self.generation = 0
         self.on_commit: Callable[[Commits], None] = lambda commits: None
 
-    def append(self, place: TopicPartition, key: bytes, value: bytes, stamp_ms: int) -> None:
+    def append(self, place: TopicPartition, key: bytes | None, value: bytes, stamp_ms: int) -> None:
         """One record at the end of a log, not yet produced."""
         log = self.logs[place]
         log.append(Record(value, key, stamp_ms, place.topic, place.partition, len(log)))
@@ -206,6 +207,19 @@ class ScriptedConsumer:
         """Where the logs end."""
         return {place: self._brokers.ends[place] for place in places}
 
+    async def offsets_for_times(
+        self, wanted: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record of each log that is not older than that."""
+        found: dict[TopicPartition, OffsetAndTimestamp | None] = dict.fromkeys(wanted)
+        for place, since_ms in wanted.items():
+            for record in self._brokers.logs[place][: self._brokers.ends[place]]:
+                if record is not None and (record.timestamp_ms or 0) >= since_ms:
+                    stamp_ms = record.timestamp_ms or 0
+                    found[place] = OffsetAndTimestamp(record.offset, stamp_ms)
+                    break
+        return found
+
     async def getmany(self, *, timeout_ms: int, max_records: int) -> dict[TopicPartition, Any]:
         """The next records, of all that is not paused; markers are passed.
 
@@ -246,6 +260,11 @@ class ScriptedCluster(Cluster):
 
     async def check_rights(self) -> None:
         """A script refuses nobody."""
+
+    async def time_at(self, place: TopicPartition, extent: Extent) -> int | None:
+        """See ``Cluster``."""
+        found = (one for one in self._brokers.logs[place][extent.first : extent.end] if one)
+        return next((record.timestamp_ms for record in found), None)
 
     async def partition_counts(self, topics: Sequence[str]) -> dict[str, int]:
         """See ``Cluster``."""

@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from aiokafka import AIOKafkaConsumer
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 
 from stream_metrics.adapters.kafka.noting import NotingAssignor
 from stream_metrics.adapters.kafka.options import client_options
+from stream_metrics.adapters.kafka.reading import reading, time_at
 from stream_metrics.adapters.kafka.rights import Right, check_rights, explain
 from stream_metrics.adapters.kafka.static import StaticConsumer
 from stream_metrics.adapters.kafka.topics import partition_counts
 from stream_metrics.settings import KafkaSettings
+from stream_metrics.worker.takeover import Extent
 
 MAX_POLL_INTERVAL_MS: Final = 900_000
 
@@ -70,6 +72,11 @@ class Cluster:
     async def partition_counts(self, topics: Sequence[str]) -> dict[str, int]:
         """See ``adapters.kafka.topics.partition_counts``."""
         return await partition_counts(self._settings, topics)
+
+    async def time_at(self, place: TopicPartition, extent: Extent) -> int | None:
+        """See ``adapters.kafka.reading.time_at``."""
+        async with reading(self._settings) as consumer:
+            return await time_at(consumer, (place.topic, place.partition), extent)
 
     async def explain(self, error: Exception) -> str:
         """See ``adapters.kafka.rights.explain``."""

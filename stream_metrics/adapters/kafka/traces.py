@@ -22,7 +22,6 @@ from stream_metrics.adapters.kafka.commits import Commits
 from stream_metrics.adapters.kafka.inputs import KafkaInputs
 from stream_metrics.adapters.kafka.keyed import Keyed, KeyedProducer
 from stream_metrics.adapters.kafka.lag import Gauges
-from stream_metrics.adapters.kafka.reading import reading, time_at
 from stream_metrics.adapters.kafka.records import record_of
 from stream_metrics.adapters.kafka.topics import TopicsMissing
 from stream_metrics.ports import InputTopicsUnavailable, Position, Record
@@ -153,11 +152,18 @@ class KafkaTraces(KafkaInputs):
         self._teller.know(scopes)
         if commit is not None and commit.offset == offset and time_ms is not None:
             return Place(offset, time_ms)
-        first_ms = await self._time_ms(place, offset, extent)
-        is_cut = offset == extent.first > 0 and (commit is None or commit.offset < offset)
-        if not is_cut:
-            return Place(offset, first_ms)
-        # Records before these were deleted, and may have held spans of the same traces.
+        if offset == extent.first:
+            if not offset:
+                return Place(0, 0)  # nothing was before
+            if commit is None or commit.offset < offset:
+                return await self._behind_gap(consumer, place, extent)
+        return Place(offset, await self._time_ms(place, Extent(offset, extent.end)))
+
+    async def _behind_gap(
+        self, consumer: AIOKafkaConsumer, place: TopicPartition, extent: Extent
+    ) -> Place:
+        """Where traces begin of which no record was deleted."""
+        first_ms = await self._time_ms(place, extent)
         since_ms = first_ms + self._assemblies.bounds.trace_max_ms
         found = (await consumer.offsets_for_times({place: since_ms}))[place]
         begin = extent.end if found is None else found.offset
@@ -169,13 +175,12 @@ class KafkaTraces(KafkaInputs):
         )
         return Place(begin, since_ms)
 
-    async def _time_ms(self, place: TopicPartition, offset: int, extent: Extent) -> int:
-        """The time of the first record from there; the present time at the end of the log."""
-        if offset < extent.end:
-            async with reading(self._settings) as consumer:
-                found = await time_at(consumer, tuple(place), Extent(offset, extent.end))
-                if found is not None:
-                    return found
+    async def _time_ms(self, place: TopicPartition, extent: Extent) -> int:
+        """The time of the first record of the extent; the present time if there is none."""
+        if extent.first < extent.end:
+            found = await self._cluster.time_at(place, extent)
+            if found is not None:
+                return found
         return self._clock.now_ms()
 
 

@@ -1,0 +1,84 @@
+"""The bridge tells what one pass over its topic tells, whenever it dies and whoever goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stream_metrics.telemetry.assembly import Bounds
+from tests.fuse import Crash, Fuse
+from tests.helpers import examples
+from tests.sessions import Sent, records, traces
+from tests.simulation.bridges import BridgeMember, World
+
+SETTLE_MS, LONGEST_MS = 5_000, 30_000
+STEPS_MS = (0, 0, 0, 100, 900, 3_000, 4_999, 5_001, 9_000, 29_999, 60_000)
+
+
+def sent(seed: int) -> list[Sent]:
+    """Records of some traces, each in one partition by its key."""
+    return list(records(traces(seed, 7, searches=2), seed, open_at_once=4))
+
+
+def partition(record: Sent) -> int:
+    """Where the record lies."""
+    assert record.key is not None
+    return int(record.key, 16) % 2
+
+
+@settings(max_examples=examples(200))
+@given(st.data())
+def test_whoever_dies_wherever_the_same_is_told(data: st.DataObject) -> None:
+    """Kills at any step, rebalances, input topics that are away, silence at the end of the log:
+    the same events with the same bytes as by one pass."""
+    bounds = Bounds(
+        SETTLE_MS,
+        LONGEST_MS,
+        data.draw(st.sampled_from([2, 1_000])),
+        data.draw(st.sampled_from([9_000, 1 << 30])),
+    )
+    seed = data.draw(st.integers(1, 1_000))
+    world = World(bounds)
+    left = sent(seed)
+    chance = random.Random(seed)
+
+    async def run() -> None:
+        members: list[BridgeMember] = []
+        while left:
+            match data.draw(st.sampled_from("ssssttttkrw"), "step"):
+                case "s":
+                    record = left.pop()
+                    world.send(record, partition(record), chance.choice(STEPS_MS))
+                case "w":
+                    world.now_ms += chance.choice(STEPS_MS)
+                case "k":
+                    fuse = Fuse(data.draw(st.integers(0, 40), "lives"))
+                    members = [BridgeMember(world, fuse)]
+                    await members[0].inputs.fetch()
+                    world.brokers.rebalance([one.client for one in members])
+                case "r":
+                    members = [*members[-1:], BridgeMember(world)]
+                    await members[-1].inputs.fetch()
+                    world.brokers.rebalance([one.client for one in members])
+                case _:
+                    world.refuses = data.draw(st.sampled_from([0, 0, 1]))
+                    for one in list(members):
+                        try:
+                            await one.turn()
+                        except Crash:
+                            members.remove(one)
+        last = BridgeMember(world)
+        await last.inputs.fetch()
+        world.brokers.rebalance([last.client])
+        world.now_ms += 10 * LONGEST_MS
+        idle = 0
+        while idle < 3:
+            idle = 0 if await last.turn() else idle + 1
+
+    asyncio.run(run())
+
+    assert set(world.produced) == world.expected()
+    assert world.letters.letters == []

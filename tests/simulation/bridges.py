@@ -1,0 +1,173 @@
+"""Bridges over scripted brokers: they die at any step, lose partitions, and are told the time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from aiokafka import TopicPartition
+
+from stream_metrics.adapters.health import Health
+from stream_metrics.adapters.kafka.traces import KafkaTraces
+from stream_metrics.adapters.memory import MemoryDeadLetters
+from stream_metrics.adapters.otlp.payloads import Payloads
+from stream_metrics.events import Limits
+from stream_metrics.ports import DeadLetter, InputTopicsUnavailable
+from stream_metrics.settings import KafkaSettings
+from stream_metrics.telemetry import Event, Options, mapping
+from stream_metrics.telemetry.assembly import Assembly, Bounds
+from stream_metrics.telemetry.teller import Teller, Telling
+from stream_metrics.worker.bridge import Assemblies, Bridge
+from stream_metrics.worker.clock import Clock
+from tests.fuse import Fuse
+from tests.sessions import Sent
+from tests.simulation.brokers import Brokers, ScriptedCluster, ScriptedConsumer
+from tests.simulation.system import AtOnce
+
+TOPIC = "traces"
+START_MS = 1_718_020_800_000
+MAPPING = mapping()
+
+
+class World:
+    """The topic of traces, the group's commits, and the events that were produced."""
+
+    def __init__(self, bounds: Bounds, partitions: int = 2, options: Options = Options()) -> None:  # noqa: B008
+        self.bounds, self.options = bounds, options
+        self.brokers = Brokers([TOPIC], partitions)
+        self.now_ms = START_MS
+        self.produced: list[tuple[str, bytes]] = []
+        self.letters = MemoryDeadLetters()
+        self.refuses = 0  # how many calls the input topics do not take
+
+    def send(self, record: Sent, partition: int, after_ms: int = 0) -> None:
+        """A record is appended, at the time that it is by then."""
+        self.now_ms += after_ms
+        place = TopicPartition(TOPIC, partition)
+        self.brokers.append(place, record.key, record.value, self.now_ms)
+        self.brokers.produce(1)
+
+    def expected(self) -> set[tuple[str, bytes]]:
+        """What one pass over the topic tells."""
+        found = set()
+        for log in self.brokers.logs.values():
+            assembly = Assembly(self.bounds)
+            teller = Teller(MAPPING, self.options, Limits())
+            closed = []
+            for record in log:
+                assert record is not None
+                spans = Payloads().spans(record.value)
+                assert isinstance(spans, list)
+                closed += assembly.read(record.offset, record.timestamp_ms or 0, spans)
+            for one in [*closed, *assembly.finish()]:
+                found |= {(e.conversation, e.value) for e in teller.tell(one).events}
+        return found
+
+
+class BridgeMember:
+    """One bridge; its calls to the outside pass the fuse."""
+
+    def __init__(self, world: World, fuse: Fuse | None = None) -> None:
+        self.world, self.fuse = world, fuse or Fuse()
+        self.client = ScriptedConsumer(world.brokers)
+        self.health = Health(reasons={})
+        self.late = 0
+        self.refused: Counter[str] = Counter()
+        patience = AtOnce(self.health, lambda: None)
+        assemblies = Assemblies(world.bounds)
+        self.teller = Teller(MAPPING, world.options, Limits())
+        self.inputs = KafkaTraces(
+            KafkaSettings(topics=(TOPIC,), group_id="bridge"),
+            ScriptedCluster(world.brokers, self.client),
+            patience,
+            self.health,
+            self,
+            Clock(lambda: world.now_ms),
+            assemblies,
+            self.teller,
+        )
+        self._bridge = Bridge(
+            self, assemblies, Payloads(), self.teller, self, _Letters(self), patience, self, TOPIC
+        )
+
+    async def join(self) -> None:
+        """Subscribe, without hearing of the group yet."""
+        await self.inputs.fetch()
+
+    async def turn(self) -> int:
+        """One round, in which the brokers are asked for the ends."""
+        self.inputs._next_ask = self.inputs._next_note = 0.0
+        return await self._bridge.turn()
+
+    # -- worker.bridge.Inputs
+
+    async def fetch(self) -> Any:
+        """See ``Inputs``."""
+        self.fuse.passing("before fetch")
+        return await self.inputs.fetch()
+
+    def ended(self) -> Any:
+        """See ``Inputs``."""
+        return self.inputs.ended()
+
+    async def taken(self) -> None:
+        """See ``Inputs``."""
+        self.fuse.passing("before commit")
+        await self.inputs.taken()
+        self.fuse.passing("after commit")
+
+    # -- worker.bridge.Events
+
+    async def send(self, events: Sequence[Event]) -> Sequence[Event]:
+        """See ``Events``: it may die in the middle, or the topic may not take it."""
+        for event in events:
+            self.fuse.passing("before an event")
+            if self.world.refuses:
+                self.world.refuses -= 1
+                raise InputTopicsUnavailable("told to be away")
+            self.world.produced.append((event.conversation, event.value))
+        return ()
+
+    # -- worker.bridge.Counts, and gauges
+
+    def bad_records(self, counts: Counter[str]) -> None:
+        """Ignore."""
+
+    def told(self, telling: Telling) -> None:
+        """Count what was refused."""
+        self.refused.update(telling.told.refused)
+
+    def produced(self, events: int) -> None:
+        """Ignore."""
+
+    def read(self, spans: int, late: int) -> None:
+        """Count what was late."""
+        self.late += late
+
+    def held(self, traces: int, held_bytes: int) -> None:
+        """Ignore."""
+
+    def lag(self, topic: str, partition: int, records: int, seconds: float) -> None:
+        """Ignore."""
+
+    def forget_partition(self, topic: str, partition: int) -> None:
+        """Ignore."""
+
+    def complete_until(self, seconds: float) -> None:
+        """Ignore."""
+
+    def offset_gap(self, topic: str) -> None:
+        """Ignore."""
+
+
+class _Letters:
+    """The dead-letter topic, in the hands of a bridge that may die."""
+
+    def __init__(self, member: BridgeMember) -> None:
+        self._member = member
+
+    async def send(self, letters: Sequence[DeadLetter]) -> None:
+        """See ``DeadLetters``."""
+        self._member.fuse.passing("before letters")
+        await self._member.world.letters.send(letters)
