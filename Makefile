@@ -210,7 +210,7 @@ agent: .venv/agent/.ready ## Install the agent of examples/langgraph, in .venv/a
 
 peers: .venv/peers/.ready ## Install the tools that the benchmarks compare with, in .venv/peers
 
-bench: services peers ## Run the benchmarks; print machine, versions, n, median and spread
+bench: services peers collector agent ## Run the benchmarks; print machine, versions, n, median and spread
 	@$(BIN)/python -m benchmarks
 
 # SEED is the first seed, ROUNDS how many follow; CAMPAIGN has further options, such as

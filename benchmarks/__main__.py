@@ -12,7 +12,7 @@ from benchmarks.parts import RUNS, run
 
 IN_ALL = tuple(name for name in RUNS if name != "profile")
 """In the order of their weight: a run that is cut short has what matters most."""
-ONCE = ("replay", "bounds", "profile")
+ONCE = ("replay", "bounds", "traced", "profile")
 KEPT = {"all": "latest.txt"} | {name: f"{name}.txt" for name in RUNS}
 RESULTS = Path(__file__).with_name("results")
 

@@ -20,6 +20,7 @@ from benchmarks import (
     replay,
     scaling,
     scrape,
+    traced,
 )
 
 Part = Callable[[argparse.Namespace], str]
@@ -31,6 +32,7 @@ RUNS: dict[str, Part] = {
     "freshness": lambda c: freshness.run(quick=c.quick, records=c.records, rounds=c.rounds),
     "recovery": lambda c: recovery.run(quick=c.quick, records=c.records, rounds=c.rounds),
     "scrape": lambda c: scrape.run(quick=c.quick, rounds=c.rounds),
+    "traced": lambda c: traced.run(quick=c.quick, records=c.records),
     "replay": lambda c: replay.run(quick=c.quick, records=c.records),
     "bounds": lambda c: bounds.run(quick=c.quick, conversations=c.records),
     "bootstrap": lambda c: bootstrap.run(quick=c.quick, rounds=c.rounds),
