@@ -462,6 +462,22 @@ PRESETS: Final[tuple[Row, ...]] = (
             (Role.TURN, "*Agent*.workflow"),
         )
     ),
+    *(
+        Row(
+            role,
+            (("traceloop.entity.input", given), ("traceloop.entity.output", "[[]*")),
+            f"opentelemetry-instrumentation-llamaindex: {kind} of whichever name",
+            scope="opentelemetry.instrumentation.llamaindex",
+            documents=("traceloop.entity.output",),
+            inputs=("traceloop.entity.input",) if role is Role.POSTPROCESSOR else (),
+            query=("traceloop.entity.input",),
+        )
+        for role, kind, given in (
+            (Role.POSTPROCESSOR, "postprocessors", '{"nodes":*'),
+            (Role.SEARCH, "retrievers", '{*"query_bundle*'),
+            (Role.SEARCH, "retrievers", '{"str_or_query_bundle":*'),
+        )
+    ),
     Row(
         Role.OTHER,
         (("traceloop.span.kind", "workflow"),),

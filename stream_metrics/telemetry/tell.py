@@ -38,7 +38,13 @@ from stream_metrics.telemetry.searches import (
     searches,
 )
 from stream_metrics.telemetry.spans import Span, text
-from stream_metrics.telemetry.texts import answer_of, calls_tools, question_of, said
+from stream_metrics.telemetry.texts import (
+    answer_of,
+    calls_tools,
+    question_of,
+    said,
+    searches_itself,
+)
 from stream_metrics.telemetry.told import Result, Search, Told, Turn
 from stream_metrics.telemetry.tree import Tree, kind, unrepeated
 
@@ -308,7 +314,7 @@ class _Rest:
         before = found
         later = [one for one in members if one.span_id in self._rerankers]
         found, more = reranked(self._tree, found, later, self._told)
-        doubts = [*doubts, *more, *self._unusable(found)]
+        doubts = [*doubts, *more, *self._unusable(found), *self._hosted(members)]
         if found:
             doubts += self._untimely(id, members)
         numbers, inferred = self._iterations(members, found)
@@ -419,6 +425,13 @@ class _Rest:
             aside = self._tree.role(span) in (None, Role.OTHER, Role.EVALUATOR)
             if not _timely(span) and (not aside or not span.parent_id or span.span_id == id):
                 yield Doubt(span, "time_out_of_range", _time_of(span))
+
+    def _hosted(self, members: Sequence[Span]) -> Iterable[Doubt]:
+        """Models that searched where they run: their answers do not say what they got for it."""
+        for one in self._models(members):
+            if searches_itself(one, self._tree.rows[one.span_id].answer):
+                message = f"{one.name!r} has searches of the model's host"
+                yield Doubt(one, "unrecognised", message)
 
     def _calls_unseen(self, members: Sequence[Span]) -> bool:
         """Whether a model called tools that have no spans."""

@@ -53,6 +53,21 @@ _CALLS: Final = re.compile(
 _FLATTENED_CALL: Final = re.compile(r"^llm\.output_messages\.\d+\.message\.tool_calls\.")
 
 
+_HOSTED: Final = re.compile(
+    r"""\\*"type\\*":\s*\\*"(file_search_call|web_search_call|server_tool_use)\\*\""""
+)
+_NAME_OF_CALL: Final = re.compile(r"^llm\.output_messages\.\d+\.message\.tool_calls\..*\.name$")
+
+
+def searches_itself(span: Span, names: Iterable[str]) -> bool:
+    """Whether a model's answer, in one of these attributes, has searches of the model's host."""
+    return any(
+        value in ("file_search_call", "web_search_call") and _NAME_OF_CALL.match(name)
+        for name, value in span.attributes.items()
+        if isinstance(value, str)
+    ) or any(isinstance(value := span.value(name), str) and _HOSTED.search(value) for name in names)
+
+
 def calls_tools(span: Span, names: Iterable[str]) -> bool:
     """Whether a model's answer, in one of these attributes, asks for tools to be called."""
     return any(_FLATTENED_CALL.match(name) for name in span.attributes) or any(

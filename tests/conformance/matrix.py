@@ -47,7 +47,7 @@ _LANGCHAIN: Final = (
     "graph vectors tool partool artifact rawtool quiettool dicttool doctool texttool compress "
     "compresstool noderank hiddenrank chunks chunkstool noid noidtool wide widetool ensemble "
     "merger multiquery parnodes send subagent subgraph async asynctool stream threads batch both "
-    "chain empty failing skip skiptool"
+    "chain empty failing wrapped skip skiptool"
 )
 _LLAMAINDEX: Final = (
     "retriever loop words wide chunks engine rank llmrank similar window byhand fusion fusionq "

@@ -244,6 +244,20 @@ def test_a_turn_whose_tools_have_no_spans_is_no_skip(calls: dict[str, str]) -> N
     assert (one.turns, one.refused) == ((), UNRECOGNISED)
 
 
+@pytest.mark.parametrize(
+    "calls",
+    [
+        {"llm.output_messages.0.message.tool_calls.0.tool_call.function.name": "file_search_call"},
+        {"output.value": '{"output": [{"type": "web_search_call", "id": "1"}]}'},
+    ],
+)
+def test_a_model_that_searches_by_itself_makes_its_turn_uncertain(calls: dict[str, str]) -> None:
+    """Its answer does not say which documents it got, whatever else the turn has."""
+    one = told(agent(), found("s", "agent", 1, "ab"), model("m", "agent", 3, attributes=calls))
+
+    assert (one.turns, one.refused) == ((), UNRECOGNISED)
+
+
 def test_runs_of_one_agent_that_may_be_turns_of_their_own_are_refused() -> None:
     """OpenTelemetry's spans of OpenAI Agents do not tell a second run from a handoff."""
     scope = "opentelemetry.instrumentation.genai.openai_agents"

@@ -41,6 +41,7 @@ from tests.conformance.programs.corpus import (
     Page,
     Turn,
     by_question,
+    rank,
     seen,
     vector,
 )
@@ -274,7 +275,6 @@ def raw_tool(run: Run) -> Any:
 
 def quiet_tool(run: Run) -> Any:
     """A tool whose own search no instrumentation sees, and which returns JSON."""
-    from tests.conformance.programs.corpus import rank
 
     @tool
     def search_handbook(query: str) -> str:
@@ -292,8 +292,6 @@ def quiet_tool(run: Run) -> Any:
 
 
 def dict_tool(run: Run) -> Any:
-    from tests.conformance.programs.corpus import rank
-
     @tool
     def search_handbook(query: str) -> list[dict[str, Any]]:
         """Search the handbook."""
@@ -304,7 +302,6 @@ def dict_tool(run: Run) -> Any:
 
 def documents_tool(run: Run) -> Any:
     """A tool that returns documents, of which LangChain makes a text."""
-    from tests.conformance.programs.corpus import rank
 
     @tool
     def search_handbook(query: str) -> Any:
@@ -316,7 +313,6 @@ def documents_tool(run: Run) -> Any:
 
 def text_tool(run: Run) -> Any:
     """A tool of which only the text is known that it returns."""
-    from tests.conformance.programs.corpus import rank
 
     @tool
     def search_handbook(query: str) -> str:
@@ -694,32 +690,31 @@ def chain(run: Run) -> Any:
     return ask
 
 
+class Away(BaseRetriever):
+    """A retriever of the program's own that finds nothing for some queries, or fails."""
+
+    fails: bool = False
+
+    def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+        if "limit" in query or "rim" in query:
+            if self.fails:
+                raise TimeoutError("the index is away")
+            return []
+        return _documents([page for page, _ in rank(query, PAGES, K)])
+
+
 def empty(run: Run) -> Any:
     """The second search of a turn finds nothing."""
-    retriever = words(PAGES)
-
-    class Sometimes(BaseRetriever):
-        def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
-            return [] if "limit" in query or "rim" in query else retriever.invoke(query)
-
-    return of_retriever(run, Sometimes())
+    return of_retriever(run, Away())
 
 
 def failing(run: Run) -> Any:
     """The second search of a turn fails, which the node hides."""
-    retriever = words(PAGES)
-
-    class Sometimes(BaseRetriever):
-        def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
-            if "limit" in query or "rim" in query:
-                raise TimeoutError("the index is away")
-            return retriever.invoke(query)
-
-    sometimes = Sometimes()
+    retriever = Away(fails=True)
 
     def retrieve(state: State, config: RunnableConfig) -> dict[str, Any]:
         try:
-            docs = sometimes.invoke(state["query"], config)
+            docs = retriever.invoke(state["query"], config)
         except TimeoutError:
             docs = []
         run.account.got(by_question(state["question"]), state["step"], [d.id or "" for d in docs])
@@ -727,6 +722,17 @@ def failing(run: Run) -> Any:
 
     app = graph(run, retrieve)
     return lambda turn: app.invoke({"question": turn.question}, run.config(turn))
+
+
+def wrapped(run: Run) -> Any:
+    """A retriever that calls another without handing on its callbacks."""
+    inner = words(PAGES)
+
+    class Wrapper(BaseRetriever):
+        def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+            return inner.invoke(query)
+
+    return of_retriever(run, Wrapper())
 
 
 PROGRAMS = {
@@ -766,6 +772,7 @@ PROGRAMS = {
     "chain": chain,
     "empty": empty,
     "failing": failing,
+    "wrapped": wrapped,
     "skip": skip,
     "skiptool": skip_tool,
 }
