@@ -264,6 +264,16 @@ def listed(value: Any) -> Any:
     return value
 
 
+def emptied(value: Any) -> bool:
+    """Whether an output says by one of the usual names that there are no documents.
+
+    >>> emptied('{"documents": []}'), emptied('{"errors": []}')
+    (True, False)
+    """
+    value = parsed(value) if isinstance(value, str) and value.startswith("{") else value
+    return isinstance(value, dict) and any(value.get(name) == [] for name in _LISTS)
+
+
 def _find(value: Any, strict: bool, depth: int) -> Found:
     if depth > DEEPEST:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -25,17 +25,13 @@ from stream_metrics.telemetry.tree import Tree
 MOST_COMPARED: Final = 100_000  # searches times rerankers of a turn
 
 
-def rerankers(tree: Tree, covered: Container[str]) -> set[str]:
+def rerankers(tree: Tree, covered: dict[str, str]) -> set[str]:
     """The outermost spans that rerank or join what was found, outside of searches."""
-    around = tree.around(span.span_id for span in tree.of(Role.SEARCH))
+    around = tree.around(covered)
     spans = [
         span
         for span in tree.of(Role.RERANKER, Role.JOINER, Role.POSTPROCESSOR)
-        if span.span_id not in covered
-        and (
-            _passes_documents_on(span, tree)
-            or (_hides_both(span, tree) and span.span_id not in around)
-        )
+        if span.span_id not in covered and _passes_documents_on(span, tree, around)
     ]
     ids = [span.span_id for span in spans]
     outer = tree.marked(ids)
@@ -151,22 +147,27 @@ def _without(documents: Sequence[Document], one: Got, known_of: dict[str, Known]
     return [given for given in documents if known.place(given) is None]
 
 
-def _passes_documents_on(span: Span, tree: Tree) -> bool:
-    """Whether a postprocessor got documents and gave some; of rerankers that is certain."""
+def _passes_documents_on(span: Span, tree: Tree, around: set[str]) -> bool:
+    """Whether a postprocessor got documents and gave some, or hides both.
+
+    Of rerankers that is certain. What has searches inside of it may have got documents of others.
+    """
     row = tree.rows[span.span_id]
     if row.role is not Role.POSTPROCESSOR:
         return True
-    output = named(span, row.documents)
-    given = output.documents is not None or output.problem is not None
-    return given and bool(_inputs(span, row.inputs))
+    inputs, output = _inputs(span, row.inputs), named(span, row.documents)
+    if output.documents is None and not _hides(span, row.documents):
+        return False
+    if inputs is None and span.span_id not in around:
+        said = any(span.value(name) is not None for name in row.inputs)
+        return _hides(span, row.inputs) and (said or span.dropped_attributes > 0)
+    return bool(inputs)
 
 
-def _hides_both(span: Span, tree: Tree) -> bool:
-    """Whether what went in and what came out is redacted, so that both may be documents."""
-    row = tree.rows[span.span_id]
-    return all(
-        in_value(span.value(name)) is Problem.REDACTED for name in (*row.documents, *row.inputs)
-    )
+def _hides(span: Span, names: Sequence[str]) -> bool:
+    """Whether the span does not say whether there were documents: all is missing, or unreadable."""
+    values = [value for name in names if (value := span.value(name)) is not None]
+    return all(isinstance(in_value(value), Problem) for value in values)
 
 
 def _inputs(span: Span, names: Iterable[str]) -> list[Document] | None:

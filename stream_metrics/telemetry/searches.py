@@ -11,6 +11,7 @@ from typing import Any, Final
 from stream_metrics.telemetry.documents import (
     Document,
     Named,
+    emptied,
     flat,
     in_value,
     named,
@@ -30,7 +31,13 @@ _SEARCHING: Final = re.compile(
 _DATABASE: Final = re.compile(
     r"(chroma|lancedb|marqo|milvus|pinecone|qdrant|weaviate)\b.*(query|search|get|recommend|discover)"
 )
-_VECTORS: Final = ("db.vector.", "db.query.embeddings", "retrieval.", "gen_ai.retrieval.")
+_VECTORS: Final = (
+    "db.vector.",
+    "db.query.embeddings",
+    "retrieval.",
+    "gen_ai.retrieval.",
+    "gen_ai.retriever.",
+)
 OUTPUTS: Final = (
     "output.value",
     "traceloop.entity.output",
@@ -181,8 +188,7 @@ def _without_documents(
             )
         yield Doubt(span, reason, message)
     elif _cut(one) and one.problem:
-        if _is_search_tool(span):
-            yield Doubt(span, *one.problem)
+        yield Doubt(span, *one.problem)
     elif span.failed:
         return
     elif one.problem is not None or all(
@@ -239,8 +245,8 @@ def held(span: Span, names: Iterable[str] = OUTPUTS) -> list[list[Document]]:
         for wrapper in ("outputs", "inputs"):
             if isinstance(inner, dict) and isinstance(inner.get(wrapper), dict):
                 inner = inner[wrapper]
-        for one in (value, *(inner.values() if isinstance(inner, dict) else ())):
-            documents = in_value(one, True)
+        for one in (value, *(inner.values() if isinstance(inner, dict) else (inner,))):
+            documents = in_value(flat(one), True)
             if isinstance(documents, list) and documents:
                 found.append(documents)
                 break
@@ -264,13 +270,17 @@ def changed(
     for span in members:
         if tree.role(span) not in _UNKNOWN or span.span_id in aside:
             continue
-        lists = held(span)
+        lists = held(span) or [[] for name in OUTPUTS if emptied(span.value(name))]
         given = [Listed(documents) for documents in held(span, _INPUTS)] if lists else []
         for documents in lists:
             one = Listed(documents)
             returned = [each for start_ns, each in told if start_ns <= span.end_ns]
             fed = [each for each in given if one.of(each)]
-            if known.isdisjoint(one.names):
+            if not documents:
+                if not any(each.names & known for each in given):
+                    continue
+                message = f"{span.name!r} left nothing of what was found; no row says what it is"
+            elif known.isdisjoint(one.names):
                 if fed:
                     continue
                 message = f"{span.name!r} hands on documents of no search"

@@ -166,9 +166,12 @@ def _tell_turns(tree: Tree, mapping: Mapping, options: Options, told: Told) -> d
     found, more, pairs = merged(tree, found, told, options.scopes)
     doubts += more
     doubts += _runs_unclear(tree)
-    turns, of_turn = _turns(tree, found, pairs, options)
+    turns, of_turn, several = _turns(tree, found, pairs, options)
     got: dict[str, list[Got]] = {id: [] for id in (_MISSED, *turns)}
     unsure: dict[str, list[Doubt]] = {id: [] for id in (_MISSED, *turns)}
+    for id in several:
+        message = "one instrumentation has several turns where another has this one"
+        unsure[id].append(Doubt(tree.by_id[id], "two_scopes", message))
     for one in found:
         got[of_turn.get(one.span.span_id, _MISSED)].append(one)
     wide = {doubt.span.span_id: doubt for doubt in doubts if doubt.around}
@@ -223,8 +226,10 @@ _MISSED: Final = ""
 
 def _turns(
     tree: Tree, found: Sequence[Got], pairs: Sequence[tuple[str, str]], options: Options
-) -> tuple[dict[str, Span | None], dict[str, str]]:
+) -> tuple[dict[str, Span | None], dict[str, str], set[str]]:
     """The turns by their spans' ids, in order of start, and of each span the turn it is of.
+
+    Third are turns that are several for another instrumentation.
 
     Without turn spans the trace is the turn, under the id of its first span. Turn spans of two
     instrumentations that overlap, and have the same searches or none, are one turn.
@@ -232,7 +237,7 @@ def _turns(
     first = min(tree.ordered, key=lambda span: (span.start_ns, span.span_id))
     of_turn = tree.marked(_turn_spans(tree)) if options.turn == "span" else {}
     if not of_turn:
-        return {first.span_id: None}, {span.span_id: first.span_id for span in tree.ordered}
+        return {first.span_id: None}, {span.span_id: first.span_id for span in tree.ordered}, set()
     spans = sorted(
         (tree.by_id[id] for id in set(of_turn.values())),
         key=lambda span: (span.start_ns, span.span_id),
@@ -242,6 +247,7 @@ def _turns(
     stands_for: dict[str, str] = {}
     kept: list[Span] = []
     open_: list[Span] = []
+    joined: Counter[tuple[str, str]] = Counter()
     for span in spans:
         open_ = [other for other in open_ if other.end_ns >= span.start_ns]
         for other in open_:
@@ -250,12 +256,14 @@ def _turns(
             both = (other.span_id, span.span_id)
             if both in met or both[::-1] in met or not (set(both) <= busy):
                 stands_for[span.span_id] = other.span_id
+                joined[other.span_id, span.scope] += 1
                 break
         else:
             kept.append(span)
             open_.append(span)
     members = {id: stands_for.get(turn, turn) for id, turn in of_turn.items()}
-    return {span.span_id: span for span in kept}, members
+    several = {id for (id, _), number in joined.items() if number > 1}
+    return {span.span_id: span for span in kept}, members, several
 
 
 def _turn_spans(tree: Tree) -> set[str]:

@@ -11,14 +11,11 @@ import msgspec
 from stream_metrics.telemetry.mapping import Mapping, Role, Row
 from stream_metrics.telemetry.spans import NO_ID, Span
 
-_KINDS: Final = (
+_PRODUCTS: Final = (
     "openinference.span.kind",
     "langfuse.observation.type",
     "mlflow.spanType",
     "langsmith.span.kind",
-)
-_PRODUCTS: Final = (
-    *_KINDS,
     "gen_ai.operation.name",
     "gen_ai.span.kind",
     "traceloop.span.kind",
@@ -104,6 +101,7 @@ class Tree:
                 self.rows[span.span_id] = row
                 if row.role is Role.EVALUATOR:
                     judged.add(span.span_id)
+        self._in_turns = self.nearest(Role.TURN)
 
     def role(self, span: Span) -> Role | None:
         """What the span is; None where no row knows it."""
@@ -112,12 +110,12 @@ class Tree:
 
     def unsure(self, span: Span) -> bool:
         """Whether the attributes that were dropped may have said what the span is."""
-        return (
-            span.dropped_attributes > 0
-            and span.span_id not in self.ignored
-            and self.role(span) in (None, Role.OTHER)
-            and not any(name in span.attributes for name in _KINDS)
-        )
+        if not span.dropped_attributes or span.span_id in self.ignored:
+            return False
+        if "openinference.span.kind" in span.attributes:
+            return False
+        role = self.role(span)
+        return role in (None, Role.OTHER) or (role is Role.TURN and span.span_id in self._in_turns)
 
     def of(self, *roles: Role) -> list[Span]:
         """The spans with one of these roles, from the outside inwards."""

@@ -567,3 +567,89 @@ def test_documents_of_several_events_are_refused() -> None:
 
     assert searched(told(span("s", attributes=kind, events=(event,)))) == [(1, "a")]
     assert told(span("s", attributes=kind, events=(event, event))).refused == {"unrecognised": 1}
+
+
+# What hides whether it changed anything.
+
+
+@pytest.mark.parametrize(
+    ("attributes", "others", "reason"),
+    [
+        ({"input.value": "__REDACTED__", "output.value": "__REDACTED__"}, {}, "content_off"),
+        ({"input.value": '{"nodes": ["<Node', "output.value": '["<Nod'}, {}, "truncated"),
+        ({}, {"dropped_attributes": 2}, "truncated"),
+        ({"input.value": "{}", "output.value": '"text"'}, {}, None),
+        ({}, {}, None),
+    ],
+)
+def test_a_postprocessor_that_hides_its_documents_is_refused(
+    attributes: dict[str, str], others: dict[str, Any], reason: str | None
+) -> None:
+    """If it came after a search; what says that it has no documents changes none."""
+    scope = "openinference.instrumentation.llama_index"
+    post = of_kind(
+        "CHAIN",
+        "p",
+        "agent",
+        5,
+        name="Rerank._postprocess_nodes",
+        scope=scope,
+        attributes=attributes,
+        **others,
+    )
+    one = told(agent(scope=scope), search("s", "agent", 1, found="ab", scope=scope), post)
+
+    assert one.refused == ({} if reason is None else {reason: 1})
+
+
+def test_a_step_that_leaves_nothing_of_what_was_found_is_refused() -> None:
+    """The agent got nothing of it then."""
+    emptied = of_kind(
+        "CHAIN",
+        "grade",
+        "agent",
+        5,
+        attributes={
+            "input.value": json.dumps({"documents": [[{"id": "a", "page_content": "a"}]]}),
+            "output.value": '{"documents": []}',
+        },
+    )
+    one = told(agent(), search("s", "agent", 1, found="a"), emptied)
+
+    assert (one.turns, one.refused) == ((), {"unrecognised": 1})
+
+
+def test_a_tool_whose_result_was_cut_off_is_refused() -> None:
+    """It may have been documents, whatever the tool's name."""
+    call = tool("policies", "agent", 3, output='[{"id": "a", "cont')
+    one = told(agent(), model("m", "agent", 1), call)
+
+    assert (one.turns, one.refused) == ((), {"truncated": 1})
+
+
+def test_a_run_that_lost_what_tells_it_from_an_agent_is_refused() -> None:
+    """A session in one trace would be one turn."""
+    kind = {"mlflow.spanType": "AGENT"}
+    one = told(
+        span("trace", end=100, attributes=kind),
+        span("run", "trace", 1, 9, kind, dropped_attributes=3),
+        search("s", "run", 2),
+    )
+
+    assert (one.turns, one.refused) == ((), {"truncated": 1})
+
+
+def test_turns_that_are_one_for_another_instrumentation_are_refused() -> None:
+    """Nobody knows then which of both is right."""
+    one = told(
+        span("root", end=100, scope="app"),
+        agent("whole", 0, 90, parent="root", scope="one"),
+        search("s1", "whole", 2, 4, scope="one"),
+        search("s2", "whole", 12, 14, found="b", scope="one"),
+        agent("first", 1, 9, parent="root"),
+        search("t1", "first", 2.1, 4.1),
+        agent("second", 11, 19, parent="root"),
+        search("t2", "second", 12.1, 14.1, found="b"),
+    )
+
+    assert (one.turns, one.refused) == ((), {"two_scopes": 1})
