@@ -152,7 +152,8 @@ async def _run(folder: Path, traffic: Traffic, console: Console) -> int:
         port=ports["Alertmanager"],
     )
     targets = folder / "targets"
-    write_targets(targets, workers=addresses, alertmanagers=[alertmanager.address])
+    bridges = [f"localhost:{ports['bridge']}"] if "bridge" in ports else []
+    write_targets(targets, workers=addresses, bridges=bridges, alertmanagers=[alertmanager.address])
     rules = folder / "rules"
     write_rules(rules, f"http://{addresses[0]}/")
     prometheus = Prometheus(

@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import aiohttp
 import pytest
@@ -142,18 +142,35 @@ async def test_traces_of_an_agent_become_figures(tmp_path: Path) -> None:
         await wait_until(shown, 120, lambda: f"no turn of the agent shows in top:\n{stack.said()}")
         done = await typed(stack, "check")
         assert done.code == 0, done.said
+        assert await told(stack) > 0
         assert await stack.stop() == 0
 
 
-async def dashboard_links(stack: Stack) -> list[str]:
-    """The links of the alerts that Prometheus has loaded."""
+async def told(stack: Stack) -> float:
+    """How many turns the bridge has told, by Prometheus, once it has scraped it."""
+
+    async def scraped() -> list[Any]:
+        query = {"query": 'streammetrics_bridge_turns_total{job="stream-metrics-bridge"}'}
+        return list((await prometheus(stack, "query", **query))["result"])
+
+    [series] = await wait_until(scraped, 60, "Prometheus does not scrape the bridge")
+    return float(series["value"][1])
+
+
+async def prometheus(stack: Stack, page: str, **parameters: str) -> Any:
+    """What Prometheus answers."""
     found = re.search(r"Prometheus +(http://\S+)", stack.said())
     assert found
     async with (
         aiohttp.ClientSession() as session,
-        session.get(f"{found[1]}/api/v1/rules", params={"type": "alert"}) as answer,
+        session.get(f"{found[1]}/api/v1/{page}", params=parameters) as answer,
     ):
-        groups = (await answer.json())["data"]["groups"]
+        return (await answer.json())["data"]
+
+
+async def dashboard_links(stack: Stack) -> list[str]:
+    """The links of the alerts that Prometheus has loaded."""
+    groups = (await prometheus(stack, "rules", type="alert"))["groups"]
     return [rule["annotations"]["dashboard_url"] for group in groups for rule in group["rules"]]
 
 
