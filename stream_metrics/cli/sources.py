@@ -33,6 +33,9 @@ from stream_metrics.telemetry import HELP, Evaluation, Event, TwoScopes, Unused
 from stream_metrics.telemetry.assembly import Closed
 
 KAFKA: Final = "kafka:"
+STDIN: Final = "-"
+SEEN_RECORDS: Final = 100
+"""Of the beginning of a topic: whether it has traces is told by these."""
 TRACES: Final = "OTLP traces"
 
 Placed = tuple[str, int, Record]
@@ -104,7 +107,7 @@ class Topics:
     ) -> None:
         self.names = tuple(topics)
         self._settings = settings
-        self._until = marks[1]
+        self._marks = marks
         self._source = KafkaSource(settings.kafka, topics, *marks, before_ms)
 
     @property
@@ -134,7 +137,14 @@ class Topics:
         place = record.topic, record.partition
         first = self._source.logs[place].first
         is_cut = self._source.starts[place] == first > 0
-        return Part(self._source.spans[place].first, is_cut, self._until == END)
+        return Part(self._source.spans[place].first, is_cut, self._marks[1] == END)
+
+    @property
+    def are_traces(self) -> bool:
+        """Whether OTLP traces are among the first records; raises ``UsageError``."""
+        source = KafkaSource(self._settings.kafka, self.names, *self._marks)
+        with reading_kafka(self._settings), closing(source.records()) as records:
+            return any(is_payload(record.value) for record in islice(records, SEEN_RECORDS))
 
     def records(self) -> Generator[Record, None, None]:
         """The records in the order of their times; raises ``UsageError``."""
@@ -171,6 +181,7 @@ class Sources:
         self._following: Following | None = None
         self._close: Callable[[Iterable[Closed]], None]
         self._others = False  # whether there were records that may be events
+        self._stdin: Generator[tuple[int, Record], None, None] | None = None  # begun already
         self._parts: list[Topics | str] = []
         self.names: list[str] = []
         for source in sources:
@@ -232,15 +243,24 @@ class Sources:
 
     @property
     def are_traces(self) -> bool:
-        """Whether the first file begins with OTLP traces; not known of topics and of ``-``."""
-        first = self._parts[0] if self._parts else "-"
-        if isinstance(first, Topics) or first == "-":
-            return False
+        """Whether a source begins with OTLP traces; raises ``UsageError``."""
+        return any(map(self._is_of_traces, self._parts))
+
+    def _is_of_traces(self, source: Topics | str) -> bool:
+        if isinstance(source, Topics):
+            return source.are_traces
+        records = numbered_records(source)
         try:
-            with closing(numbered_records(first)) as records:
-                return any(is_payload(record.value) for _, record in islice(records, 1))
+            first = next(records, None)
         except InputError:
+            if source == STDIN:
+                raise
             return False  # the reading that follows says so
+        if source == STDIN:  # which cannot be read again
+            self._stdin = _from_the_first(first, records)
+        else:
+            records.close()
+        return first is not None and is_payload(first[1].value)
 
     def records(self) -> Generator[Record, None, None]:
         """All records, searches of OTLP traces last; raises ``UsageError`` and ``InputError``."""
@@ -290,7 +310,10 @@ class Sources:
         """
         for source in self._parts:
             if not isinstance(source, Topics):
-                yield from self._of_part(source, numbered_records(source), None)
+                records = numbered_records(source)
+                if source == STDIN and self._stdin is not None:
+                    records, self._stdin = self._stdin, None
+                yield from self._of_part(source, records, None)
             else:
                 yield from self._of_part(",".join(source.names), source.numbered(), source)
 
@@ -331,6 +354,16 @@ class Sources:
             closed, is_known = error.closed, False
         self._close(closed)
         return is_known
+
+
+def _from_the_first(
+    first: tuple[int, Record] | None, others: Generator[tuple[int, Record], None, None]
+) -> Generator[tuple[int, Record], None, None]:
+    """Records of which the first one has been read; none if there was none."""
+    with closing(others):
+        if first is not None:
+            yield first
+            yield from others
 
 
 def check_told(counts: Counts) -> None:

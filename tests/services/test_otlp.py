@@ -57,7 +57,7 @@ async def test_topic_recording_and_file_give_the_same_rows(system: LiveSystem) -
 
     sources = (f"kafka:{topic}", str(recording), str(folder / "traces.bin"))
     for out, source in zip(OUTS, sources, strict=True):
-        to = ("--turn-scope", "all", "--out", str(folder / out))
+        to = ("--out", str(folder / out))
         code, text = await said(system, "replay", source, *to)
         assert code == 0, text
         assert "78 searches in 39 turns of 117 spans" in text

@@ -1,0 +1,72 @@
+"""Which turns a replay writes rows of, where nobody says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.otlp import RETRIEVER, Made, as_json, as_protobuf, documents, framed
+
+SESSION = {"session.id": "s"}
+SPANS = [
+    Made(trace, span, 0 if span == 1 else 1, start_ms=10 * trace + span, end_ms=10 * trace + 9,
+         attributes=SESSION if span == 1 else {**RETRIEVER, **documents("a", trace)})
+    for trace in (1, 2, 3)
+    for span in (1, 2)
+]  # fmt: skip
+EVENTS = [
+    {"type": "search_iteration", "event_id": f"e{turn}", "occurred_at": 1_718_020_800 + turn,
+     "conversation_id": "c", "turn": turn, "iteration": 1}
+    for turn in (1, 2, 3)
+]  # fmt: skip
+LINES = "\n".join(map(json.dumps, EVENTS)).encode()
+TRACES = {
+    "a document": as_json(SPANS),
+    "lines": as_json(SPANS[:2]) + b"\n" + as_json(SPANS[2:]),
+    "messages": framed([as_protobuf(SPANS[:3]), as_protobuf(SPANS[3:])]),
+}
+
+
+def replayed(out: Path, *sources: str | Path, given: bytes) -> subprocess.CompletedProcess[bytes]:
+    """Run the command with this on its standard input."""
+    command = [sys.executable, "-m", "stream_metrics", "replay", *map(str, sources)]
+    return subprocess.run(
+        [*command, "--processes", "1", "--out", str(out)],
+        input=given, capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+def rows(out: Path, *sources: str | Path, given: bytes = b"") -> int:
+    """How many rows a replay writes."""
+    result = replayed(out, *sources, given=given)
+    assert result.returncode == 0, result.stderr
+    return len((out / "conversations.jsonl").read_bytes().splitlines())
+
+
+@pytest.mark.parametrize("form", TRACES)
+def test_traces_on_standard_input_have_a_row_for_each_turn(tmp_path: Path, form: str) -> None:
+    """As the same traces in a file have."""
+    (tmp_path / "traces").write_bytes(TRACES[form])
+
+    assert rows(tmp_path / "file", tmp_path / "traces") == 3
+    assert rows(tmp_path / "input", "-", given=TRACES[form]) == 3
+
+
+def test_events_on_standard_input_have_a_row_for_each_conversation(tmp_path: Path) -> None:
+    """The first record is not lost by looking at it, nor is anything made of an empty input."""
+    assert rows(tmp_path / "out", "-", given=LINES) == 1
+    report = json.loads((tmp_path / "out" / "report.json").read_bytes())
+    assert report["counts"]["events"] == 3
+    assert replayed(tmp_path, "-", given=b"").returncode == 2
+
+
+def test_traces_behind_another_source_have_a_row_for_each_turn(tmp_path: Path) -> None:
+    """Such as labels for the results in them."""
+    (tmp_path / "events.jsonl").write_bytes(LINES)
+    (tmp_path / "traces").write_bytes(TRACES["a document"])
+
+    assert rows(tmp_path / "out", tmp_path / "events.jsonl", tmp_path / "traces") == 6
