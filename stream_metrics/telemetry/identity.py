@@ -34,6 +34,7 @@ class Identities:
                 of_text.setdefault(document.text, set()).add(document.id)
         self._ids = {text: next(iter(ids)) for text, ids in of_text.items() if len(ids) == 1}
         self._made_anew = _made_anew(found)
+        self._numbered = _numbered(found)
 
     def of(self, document: Document) -> str | None:
         """The document's own id, else a digest of its text if that decides, else None."""
@@ -50,6 +51,8 @@ class Identities:
         """Why the documents of a search cannot be told apart or recognised: reason and message."""
         if self._made_anew and any(_is_made(document) for document in documents):
             return "no_identity", "the same texts have other ids in every search"
+        if self._numbered and documents:
+            return "no_identity", "its ids number the results of each search"
         for rank, document in enumerate(documents, 1):
             if self.of(document) is None and self._address(document) is None:
                 message = f"document {rank} has no id, no address of its own and no usable text"
@@ -120,6 +123,18 @@ def _made_anew(found: Sequence[Documents]) -> bool:
         ids |= {document.id for document in made if document.id is not None}
         texts |= {document.text for document in made if document.text is not None}
     return again
+
+
+def _numbered(found: Sequence[Documents]) -> bool:
+    """Whether ids are no more than places: they count from 0 or 1, and stand for several texts."""
+    texts: dict[str, str] = {}
+    several = False
+    for documents in found:
+        for place, document in enumerate(documents):
+            if document.id not in (str(place), str(place + 1)) or document.text is None:
+                return False
+            several = several or texts.setdefault(document.id, document.text) != document.text
+    return several
 
 
 def _is_made(document: Document) -> bool:

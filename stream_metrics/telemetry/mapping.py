@@ -53,6 +53,7 @@ class Row:
         query: Attributes with the text that was searched for; of a turn, with the question.
         answer: Of a turn or a model call, attributes with what was answered.
         also_inside: Of a turn, whether it is one also inside of another, which then is none.
+        unless_around: Of a turn, whether turns inside of it count instead.
         once: Of a turn, whether another has it inside of it only once, or may be several turns.
         flat: Whether such spans hang beside those inside of which they ran.
     """
@@ -69,6 +70,7 @@ class Row:
     without: tuple[str, ...] = ()
     holds: tuple[tuple[str, str], ...] = ()
     also_inside: bool = False
+    unless_around: bool = False
     once: bool = False
     flat: bool = False
 
@@ -587,6 +589,12 @@ PRESETS: Final[tuple[Row, ...]] = (
     ),
     _operation("", Role.OTHER),
     _traceloop("", Role.OTHER),
+    Row(
+        Role.TURN,
+        source="programs that put spans of their own around each turn",
+        span="turn",
+        unless_around=True,
+    ),
 )
 
 

@@ -31,6 +31,7 @@ _SEARCHING: Final = re.compile(
 _DATABASE: Final = re.compile(
     r"(chroma|lancedb|marqo|milvus|pinecone|qdrant|weaviate)\b.*(query|search|get|recommend|discover)"
 )
+_ENGINES: Final = ("elasticsearch", "opensearch")
 _VECTORS: Final = (
     "db.vector.",
     "db.query.embeddings",
@@ -207,6 +208,8 @@ def _is_search_tool(span: Span) -> bool:
     """Whether the tool's name or description says that it searches."""
     name = span.text("gen_ai.tool.name", "tool.name", "traceloop.entity.name") or span.name
     about = span.text("gen_ai.tool.description", "tool.description") or ""
+    if span.text("gen_ai.tool.type") in ("datastore", "retriever"):
+        return True
     return _SEARCHING.search(name) is not None or _SEARCHING.search(about.lower()) is not None
 
 
@@ -224,6 +227,7 @@ def _unrecognised(tree: Tree, covered: dict[str, str], inner: set[str]) -> Itera
             continue
         vectors = tree.role(span) is None and (
             _DATABASE.match(span.name) is not None
+            or _asks_engine(span)
             or any(name.startswith(_VECTORS) for name in span.attributes)
         )
         if vectors or (_SEARCHING.search(span.name) and held(span)):
@@ -232,6 +236,13 @@ def _unrecognised(tree: Tree, covered: dict[str, str], inner: set[str]) -> Itera
                 "unrecognised",
                 f"{span.name!r} looks like a search; it has {_attributes(span)}",
             )
+
+
+def _asks_engine(span: Span) -> bool:
+    """Whether the span is a search engine's client's, and searches."""
+    system = span.text("db.system.name", "db.system")
+    operation = span.text("db.operation.name", "db.operation") or span.name
+    return system in _ENGINES and "search" in operation.replace(system or "", "").lower()
 
 
 def held(span: Span, names: Iterable[str] = OUTPUTS) -> list[list[Document]]:

@@ -167,6 +167,8 @@ def _tell_turns(tree: Tree, mapping: Mapping, options: Options, told: Told) -> d
     doubts += more
     doubts += _runs_unclear(tree)
     turns, of_turn, several = _turns(tree, found, pairs, options)
+    if options.turn == "span" and None in turns.values():
+        doubts += _parts_unclear(tree, covered)
     got: dict[str, list[Got]] = {id: [] for id in (_MISSED, *turns)}
     unsure: dict[str, list[Doubt]] = {id: [] for id in (_MISSED, *turns)}
     for id in several:
@@ -221,6 +223,22 @@ def _runs_unclear(tree: Tree) -> Iterable[Doubt]:
         names.add(key)
 
 
+def _parts_unclear(tree: Tree, covered: dict[str, str]) -> Iterable[Doubt]:
+    """Spans of the program itself that may be turns each: of one name, and all with searches."""
+    around = tree.around(covered)
+    names: set[tuple[str, str]] = set()
+    for span in tree.ordered:
+        if tree.role(span) is None and span.span_id in around and span.span_id not in tree.ignored:
+            key = (span.parent_id, span.name)
+            if key in names:
+                message = (
+                    f"several {span.name!r} have searches; each may be a turn, or a part of one"
+                )
+                yield Doubt(span, "unrecognised", message)
+                return
+            names.add(key)
+
+
 _MISSED: Final = ""
 
 
@@ -269,6 +287,8 @@ def _turns(
 def _turn_spans(tree: Tree) -> set[str]:
     """The spans that are turns, of which the outermost count: none that has runs inside of it."""
     spans = {span.span_id for span in tree.of(Role.TURN)}
+    named = {id for id in spans if tree.rows[id].unless_around}
+    spans -= named & tree.around(spans - named)
     runs = {id for id in spans if tree.rows[id].also_inside}
     return runs | (spans - tree.around(runs))
 
@@ -486,6 +506,8 @@ class _Rest:
         return False
 
     def _answered(self, span: Span, members: Sequence[Span]) -> bool:
+        if self._tree.rows[span.span_id].unless_around:
+            return False  # whoever wrote it may have left searches without spans
         if any(self._tree.role(one) is Role.MODEL and not one.failed for one in members):
             return True
         return answer_of(span, ("gen_ai.output.messages",)) is not None
@@ -511,7 +533,9 @@ class _Rest:
         return next(iter(said), None) or place.trace_id
 
     def _agent(self, span: Span, turn: Span | None) -> str | None:
-        found = self._agents[span.span_id] or (text(turn.name) if turn is not None else None)
+        found = self._agents[span.span_id]
+        if found is None and turn is not None and not self._tree.rows[turn.span_id].unless_around:
+            found = text(turn.name)
         service = text(span.resource.get("service.name"))
         if service is not None and service.startswith("unknown_service"):
             service = None

@@ -653,3 +653,87 @@ def test_turns_that_are_one_for_another_instrumentation_are_refused() -> None:
     )
 
     assert (one.turns, one.refused) == ((), {"two_scopes": 1})
+
+
+# Spans of the program itself.
+
+
+def test_spans_that_a_program_names_turns_are_turns() -> None:
+    """Unless agents inside of them are; they have no name of an agent, and are no skips."""
+    spans = (
+        span("socket", end=100, scope="app"),
+        span("t1", "socket", 1, 9, scope="app", name="turn"),
+        search("s1", "t1", 2),
+        span("t2", "socket", 11, 19, scope="app", name="turn"),
+        search("s2", "t2", 12),
+        span("t3", "socket", 21, 29, scope="app", name="turn"),
+        model("m", "t3", 22),
+    )
+    one = told(*spans)
+
+    assert [turn.span_id for turn in one.turns] == ["t1", "t2"]
+    assert {turn.agent for turn in one.turns} == {"service"}
+    around = told(*spans[:2], agent("a", 1, 9, parent="t1"), search("s", "a", 2))
+    assert [turn.span_id for turn in around.turns] == ["a"]
+
+
+def test_spans_of_the_program_with_one_name_may_be_turns_and_are_refused() -> None:
+    """A setting says that the trace is the turn; with other names they are its parts."""
+    for name, refused in (("ask", {"unrecognised": 1}), ("answer", {})):
+        spans = (
+            span("socket", end=100, scope="app"),
+            span("t1", "socket", 1, 9, scope="app", name="ask"),
+            search("s1", "t1", 2),
+            span("t2", "socket", 11, 19, scope="app", name=name),
+            search("s2", "t2", 12),
+        )
+
+        assert told(*spans).refused == refused
+        assert len(told(*spans, turn="trace").turns) == 1
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"db.system.name": "elasticsearch", "db.operation.name": "search"},
+        {"db.system": "opensearch", "db.operation": "msearch"},
+    ],
+)
+def test_a_search_engine_that_is_asked_outside_of_searches_is_refused(
+    attributes: dict[str, str],
+) -> None:
+    """Its client's span does not say what was found."""
+    one = told(agent(), model("m", "agent", 1), span("q", "agent", 3, attributes=attributes))
+
+    assert (one.turns, one.refused) == ((), {"unrecognised": 1})
+
+
+def test_a_tool_of_a_data_store_is_one_for_searching() -> None:
+    """The conventions have a type for that."""
+    kind = {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.type": "datastore",
+        "gen_ai.tool.name": "policies",
+        "gen_ai.tool.call.result": "some text",
+    }
+    one = told(agent(), model("m", "agent", 1), span("t", "agent", 3, attributes=kind))
+
+    assert (one.turns, one.refused) == ((), {"unrecognised": 1})
+
+
+def test_ids_that_number_the_results_of_each_search_are_none() -> None:
+    """As tools number what a model is to cite; those that stay with their texts are ids."""
+    places = ["1", "2"]
+    one = told(
+        agent(),
+        found("s1", 1, texts("x", "y", id=places)),
+        found("s2", 3, texts("y", "z", id=places)),
+    )
+    same = told(
+        agent(),
+        found("s1", 1, texts("x", "y", id=places)),
+        found("s2", 3, texts("x", "y", id=places)),
+    )
+
+    assert (one.turns, one.refused) == ((), {"no_identity": 2})
+    assert len(same.turns) == 1
