@@ -228,6 +228,24 @@ PRESETS: Final[tuple[Row, ...]] = (
         holds=(("openinference.span.kind", "AGENT"),),
         also_inside=True,
     ),
+    *(
+        Row(
+            Role.TURN,
+            (("openinference.span.kind", "CHAIN"),),
+            f"openinference-instrumentation-{scope}: a run of an agent",
+            scope=f"openinference.instrumentation.{scope}",
+            span=pattern,
+            query=("input.value",),
+            answer=("output.value",),
+        )
+        for scope, pattern in (
+            ("llama_index", "*Agent.run"),
+            ("llama_index", "AgentWorkflow.run"),
+            ("llama_index", "*ChatEngine.*chat"),
+            ("haystack", "*Agent.run*"),
+            ("dspy", "ReAct.*forward"),
+        )
+    ),
     Row(
         Role.JOINER,
         (("openinference.span.kind", "CHAIN"),),

@@ -1,7 +1,4 @@
-"""``make conformance``: run agent programs, and compare what their traces tell with what they did.
-
-``python -m tests.conformance [PATTERN] [--folder FOLDER] [--page FILE]``
-"""
+"""``make conformance``: run agent programs, and compare what traces tell with what they did."""
 
 from __future__ import annotations
 
@@ -44,9 +41,8 @@ def environment(name: str, folder: Path) -> Path:
     return python
 
 
-def ran(case: Case, python: Path, folder: Path) -> Outcome:
-    """What the traces of a program tell, once it has run."""
-    out = folder / "runs" / case.name
+def run(case: Case, python: Path, out: Path) -> str:
+    """Run a program, which writes into a folder; why that failed, or an empty text."""
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     module = f"tests.conformance.programs.{case.framework}_programs"
@@ -63,7 +59,12 @@ def ran(case: Case, python: Path, folder: Path) -> Outcome:
                 check=True,
             )
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-            return Outcome(case, "failed", f"{error}; see {out / 'log'}", "", {})
+            return f"{error}; see {out / 'log'}"
+    return ""
+
+
+def judged(case: Case, out: Path) -> Outcome:
+    """What the traces in a folder tell, against the account beside them."""
     lines = (out / "traces.jsonl").read_text().splitlines()
     account = [tuple(row) for row in json.loads((out / "truth.json").read_text())]
     told = told_of(lines, **case.options)
@@ -72,16 +73,19 @@ def ran(case: Case, python: Path, folder: Path) -> Outcome:
     return Outcome(case, found.kind, found.why, "; ".join(helps(told)), versions)
 
 
-def outcomes(wanted: Iterable[Case], folder: Path) -> list[Outcome]:
-    """The outcomes of these, in their order."""
+def outcomes(wanted: Iterable[Case], folder: Path, again: bool) -> list[Outcome]:
+    """The outcomes of these, in their order; ``again`` is whether those that ran run again."""
     wanted = list(wanted)
+    outs = {case: folder / "runs" / case.name for case in wanted}
+    missing = [case for case in wanted if again or not (outs[case] / "versions.json").exists()]
     pythons = {
-        name: environment(name, folder) for name in sorted({case.environment for case in wanted})
+        name: environment(name, folder) for name in sorted({case.environment for case in missing})
     }
     said = threading.Lock()
 
     def one(case: Case) -> Outcome:
-        found = ran(case, pythons[case.environment], folder)
+        failed = run(case, pythons[case.environment], outs[case]) if case in missing else ""
+        found = Outcome(case, "failed", failed, "", {}) if failed else judged(case, outs[case])
         with said:
             print(f"{case.name}: {found.kind} {found.why}".rstrip(), file=sys.stderr)
         return found
@@ -97,9 +101,11 @@ def main() -> None:
         "pattern", nargs="?", default="*", help="the names of programs, such as dspy-*"
     )
     parser.add_argument("--folder", type=Path, default=ROOT / "out" / "conformance")
+    parser.add_argument("--kept", action="store_true", help="do not run again what has run")
     parser.add_argument("--page", type=Path, help="write the table into this page")
     given = parser.parse_args()
-    found = outcomes((one for one in cases() if fnmatchcase(one.name, given.pattern)), given.folder)
+    wanted = [one for one in cases() if fnmatchcase(one.name, given.pattern)]
+    found = outcomes(wanted, given.folder, again=not given.kept)
     if given.page:
         given.page.write_text(written(found))
     bad = [one for one in found if one.bad]
