@@ -49,20 +49,38 @@ class KeyedProducer:
         Raises aiokafka's errors, ``OSError`` and ``TimeoutError``; then some may be stored.
         """
         too_large: list[Keyed] = []
+        waiting = [list(records)]
+        while waiting:
+            some = waiting.pop()
+            left = await self._not_stored(some)
+            if left and len(some) == 1:
+                too_large += left
+            elif left:
+                middle = len(left) // 2
+                waiting += [left[middle:], left[:middle]]
+        return too_large
+
+    async def _not_stored(self, records: list[Keyed]) -> list[Keyed]:
+        """Those that are not stored since one of them is too large, or all of them as a batch.
+
+        A topic refuses the batch, and the producer can then send no other one behind it.
+        """
+        if not records:
+            return []
         try:
             async with asyncio.timeout(DONE_WITHIN_SECONDS):
                 answers = await self._send(await self._started(), records)
-            for record, answer in zip(records, answers, strict=True):
-                if isinstance(answer, MessageSizeTooLargeError):
-                    too_large.append(record)
-                elif isinstance(answer, BaseException):
-                    raise answer
+            failed = {
+                at: answer for at, answer in enumerate(answers) if isinstance(answer, BaseException)
+            }
+            if failed and MessageSizeTooLargeError not in map(type, failed.values()):
+                raise next(iter(failed.values()))
         except (KafkaError, OSError, TimeoutError):
             await self.stop()
             raise
-        if too_large:
+        if failed:
             await self.stop()
-        return too_large
+        return [records[at] for at in failed]
 
     async def _started(self) -> AIOKafkaProducer:
         if self._producer is None:
@@ -85,19 +103,19 @@ class KeyedProducer:
             topic: len(await producer.partitions_for(topic))
             for topic in {record.topic for record in records}
         }
-        sent = []
+        sent: list[asyncio.Future[object]] = []
+        failed: list[KafkaError] = []
         for topic, key, value, stamp, headers in records:
-            sent.append(
-                await producer.send(
-                    topic,
-                    value,
-                    key=key,
-                    partition=PARTITIONERS["murmur2"](key, counts[topic]),
-                    timestamp_ms=None if stamp is None or stamp < 0 else stamp,
-                    headers=list(headers),
+            partition = PARTITIONERS["murmur2"](key, counts[topic])
+            stamp_ms = None if stamp is None or stamp < 0 else stamp
+            try:
+                sent.append(
+                    await producer.send(topic, value, key, partition, stamp_ms, list(headers))
                 )
-            )
-        return list(await asyncio.gather(*sent, return_exceptions=True))
+            except KafkaError as error:  # a batch before it has ended the producer
+                failed = [error] * (len(records) - len(sent))
+                break
+        return [*await asyncio.gather(*sent, return_exceptions=True), *failed]
 
     async def stop(self) -> None:
         """Disconnect; what is not sent yet is dropped."""

@@ -1,0 +1,48 @@
+"""Records that are too large for their topics, as a real broker answers to them."""
+
+from __future__ import annotations
+
+import os
+import secrets
+
+import pytest
+
+from deploy.local.kafka.cluster import Kafka
+from stream_metrics.adapters.kafka.keyed import Keyed, KeyedProducer
+from stream_metrics.settings import KafkaSettings
+from tests.services.live import recorded
+
+pytestmark = pytest.mark.service
+
+LIMIT = 300_000  # more than one batch of the producer
+
+
+async def sent(kafka: Kafka, name: str, limit: int, sizes: list[int]) -> tuple[list[int], int]:
+    """The sizes of those that are said to be too large, and how many records are stored."""
+    topic = f"{name}-{os.getpid()}"
+    await kafka.create_topic(topic, 1, {"max.message.bytes": str(limit)})
+    producer = KeyedProducer(
+        KafkaSettings(bootstrap_servers=kafka.bootstrap_servers, topics=(topic,))
+    )
+    try:
+        large = await producer.send(
+            [Keyed(topic, b"key", secrets.token_hex(size // 2).encode()) for size in sizes]
+        )
+        assert await producer.send([Keyed(topic, b"key", b"another")]) == []
+    finally:
+        await producer.stop()
+    stored = await recorded(kafka, (topic,))
+    assert len({one.value for one in stored}) == len(stored)
+    return [len(one.value or b"") for one in large], len(stored) - 1
+
+
+async def test_a_record_that_is_too_large_holds_up_no_other(kafka: Kafka) -> None:
+    """Whether other batches of its partition are before or behind it."""
+    sizes = [*[6_000] * 60, 700_000, *[15_000] * 200, 800_000, *[15_000] * 40]
+
+    assert await sent(kafka, "one-too-large", LIMIT, sizes) == ([700_000, 800_000], 300)
+
+
+async def test_records_that_fit_are_stored_where_a_batch_of_them_does_not_fit(kafka: Kafka) -> None:
+    """A topic's limit is on batches; ours are larger than some topics take."""
+    assert await sent(kafka, "small-limit", 20_000, [6_000] * 12) == ([], 12)
