@@ -53,7 +53,8 @@ class Row:
         query: Attributes with the text that was searched for; of a turn, with the question.
         answer: Of a turn or a model call, attributes with what was answered.
         also_inside: Of a turn, whether it is one also inside of another, which then is none.
-        unless_around: Of a turn, whether turns inside of it count instead.
+        unless_around: Of a turn, whether one inside of it counts instead; of several it is one.
+        maybe_turn: Of no turn, whether it may be one for all that it says.
         once: Of a turn, whether another has it inside of it only once, or may be several turns.
         flat: Whether such spans hang beside those inside of which they ran.
     """
@@ -71,6 +72,7 @@ class Row:
     holds: tuple[tuple[str, str], ...] = ()
     also_inside: bool = False
     unless_around: bool = False
+    maybe_turn: bool = False
     once: bool = False
     flat: bool = False
 
@@ -573,6 +575,12 @@ PRESETS: Final[tuple[Row, ...]] = (
     *(
         _operation(name, Role.TURN, query=_QUESTION, answer=_TOLD)
         for name in ("invoke_agent", "invoke_workflow")
+    ),
+    Row(
+        Role.OTHER,
+        (("gen_ai.span.kind", "CHAIN"),),
+        "LoongSuite Python agent: a graph, or any other chain",
+        maybe_turn=True,
     ),
     *(
         Row(

@@ -224,19 +224,20 @@ def _runs_unclear(tree: Tree) -> Iterable[Doubt]:
 
 
 def _parts_unclear(tree: Tree, covered: dict[str, str]) -> Iterable[Doubt]:
-    """Spans of the program itself that may be turns each: of one name, and all with searches."""
-    around = tree.around(covered)
+    """Spans that may be turns each, as those of a program: of one name, and all with searches."""
+    around = tree.around(covered) - tree.ignored
     names: set[tuple[str, str]] = set()
     for span in tree.ordered:
-        if tree.role(span) is None and span.span_id in around and span.span_id not in tree.ignored:
-            key = (span.parent_id, span.name)
-            if key in names:
-                message = (
-                    f"several {span.name!r} have searches; each may be a turn, or a part of one"
-                )
-                yield Doubt(span, "unrecognised", message)
-                return
-            names.add(key)
+        row = tree.rows.get(span.span_id)
+        known = row is not None and (not row.maybe_turn or span.parent_id in tree.rows)
+        if known or span.span_id not in around:
+            continue
+        key = (span.parent_id, span.name)
+        if key in names:
+            message = f"several {span.name!r} have searches; each may be a turn, or a part of one"
+            yield Doubt(span, "unrecognised", message)
+            return
+        names.add(key)
 
 
 _MISSED: Final = ""
@@ -285,12 +286,18 @@ def _turns(
 
 
 def _turn_spans(tree: Tree) -> set[str]:
-    """The spans that are turns, of which the outermost count: none that has runs inside of it."""
+    """The spans that are turns, of which the outermost count: none that has runs inside of it.
+
+    What a program names a turn has several agents side by side, or one, which then is the turn.
+    """
     spans = {span.span_id for span in tree.of(Role.TURN)}
     named = {id for id in spans if tree.rows[id].unless_around}
-    spans -= named & tree.around(spans - named)
+    spans -= named
     runs = {id for id in spans if tree.rows[id].also_inside}
-    return runs | (spans - tree.around(runs))
+    spans = runs | (spans - tree.around(runs))
+    inside = tree.marked(named)
+    number = Counter(inside[id] for id in set(tree.marked(spans).values()) if id in inside)
+    return spans | {id for id in named if number[id] != 1}
 
 
 class _Rest:

@@ -498,10 +498,10 @@ def test_a_chain_under_openllmetry_is_no_turn() -> None:
             "gen_ai.provider.name": provider,
         }
         one = told(
-            span("turn", end=100, scope="app"),
-            span("w1", "turn", 1, 9, kind, scope=scope, name="rag.workflow"),
+            span("app", end=100, scope="app"),
+            span("w1", "app", 1, 9, kind, scope=scope, name="rag.workflow"),
             search("s1", "w1", 2, scope=scope),
-            span("w2", "turn", 11, 19, kind, scope=scope, name="rag.workflow"),
+            span("w2", "app", 11, 19, kind, scope=scope, name="rag.workflow"),
             search("s2", "w2", 12, scope=scope),
         )
 
@@ -673,8 +673,10 @@ def test_spans_that_a_program_names_turns_are_turns() -> None:
 
     assert [turn.span_id for turn in one.turns] == ["t1", "t2"]
     assert {turn.agent for turn in one.turns} == {"service"}
-    around = told(*spans[:2], agent("a", 1, 9, parent="t1"), search("s", "a", 2))
-    assert [turn.span_id for turn in around.turns] == ["a"]
+    first = (*spans[:2], agent("a", 1, 4, parent="t1"), search("s", "a", 2))
+    second = (agent("b", 5, 8, parent="t1"), search("r", "b", 6))
+    assert [turn.span_id for turn in told(*first).turns] == ["a"]
+    assert [turn.span_id for turn in told(*first, *second).turns] == ["t1"]
 
 
 def test_spans_of_the_program_with_one_name_may_be_turns_and_are_refused() -> None:
@@ -690,6 +692,24 @@ def test_spans_of_the_program_with_one_name_may_be_turns_and_are_refused() -> No
 
         assert told(*spans).refused == refused
         assert len(told(*spans, turn="trace").turns) == 1
+
+
+def test_chains_that_may_be_graphs_are_refused_where_there_are_several() -> None:
+    """LoongSuite does not tell them apart; what is inside of one is a part of it."""
+    chain = {"gen_ai.span.kind": "CHAIN", "gen_ai.operation.name": "chain"}
+    spans = [span("socket", end=100, scope="app")]
+    for at, id in enumerate(("g1", "g2")):
+        start = 10 * at
+        spans += [
+            span(id, "socket", start, start + 9, chain, name="chain LangGraph"),
+            span(f"{id}n1", id, start + 1, start + 3, chain, name="chain retrieve"),
+            search(f"{id}s1", f"{id}n1", start + 1),
+            span(f"{id}n2", id, start + 5, start + 8, chain, name="chain retrieve"),
+            search(f"{id}s2", f"{id}n2", start + 6),
+        ]
+
+    assert told(*spans).refused == {"unrecognised": 1}
+    assert len(told(*spans[:6]).turns) == 1
 
 
 @pytest.mark.parametrize(
