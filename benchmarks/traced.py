@@ -30,9 +30,10 @@ from benchmarks.servers import DIGEST_KEY, JVM
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.process import ServerFailed, free_port
 from deploy.local.servers import Collector, RedisServer
-from deploy.local.stack import OF_TRACES, Command
+from deploy.local.stack import Command
 from deploy.local.traces import (
     COLLECTOR_CONFIG,
+    EVERY_TURN,
     TRACES_TOPIC,
     TRACES_TOPIC_CONFIG,
     agent_command,
@@ -98,7 +99,7 @@ async def _pipeline(
         "KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
         "KAFKA__TOPICS": json.dumps([INPUT, LABELS]),
         "REDIS__URL": redis.url,
-        **{name.removeprefix("STREAM_METRICS_"): value for name, value in OF_TRACES.items()},
+        **{name.removeprefix("STREAM_METRICS_"): value for name, value in EVERY_TURN.items()},
     }
     collector = Collector(
         folder / "collector", COLLECTOR_CONFIG, kafka.bootstrap_servers, topic=TRACES_TOPIC

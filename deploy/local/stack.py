@@ -28,6 +28,8 @@ from deploy.local.process import ChildProcess, Served, ServerFailed, free_port
 from deploy.local.servers import Alertmanager, Collector, Prometheus, RedisServer, http_ok
 from deploy.local.traces import (
     COLLECTOR_CONFIG,
+    EVERY_TURN,
+    JUDGED,
     TRACES_TOPIC,
     TRACES_TOPIC_CONFIG,
     agent_command,
@@ -53,8 +55,6 @@ PORTS = {
 }
 # What only the traffic of an agent needs, and how the addresses are listed.
 TRACED = {"collector": "Collector, for OTLP over HTTP", "bridge": "bridge"}
-# A last turn without a search would otherwise stand for its conversation.
-OF_TRACES = {"STREAM_METRICS_METRICS__TURN_SCOPE": "all"}
 WORKERS = 2
 ENVIRONMENT_FILE = Path("out/stack.env")
 DEPLOY = Path(__file__).resolve().parents[1]
@@ -142,7 +142,7 @@ async def _run(folder: Path, traffic: Traffic, console: Console) -> int:
         "STREAM_METRICS_REDIS__URL": redis.url,
         "STREAM_METRICS_STATE__DIGEST_KEY": secrets.token_hex(32),
         "STREAM_METRICS_METRICS__RETRIEVAL": RETRIEVAL,
-        **({} if traffic == "generated" else OF_TRACES),
+        **({} if traffic == "generated" else EVERY_TURN),
     }
     addresses = [f"localhost:{ports[f'worker {number}']}" for number in range(1, WORKERS + 1)]
     workers = [_worker(folder, number, place, settings) for number, place in enumerate(addresses)]
@@ -279,7 +279,7 @@ def traced(
     bridge = Command(
         folder / "bridge",
         bridge_command(),
-        {**settings, "STREAM_METRICS_BRIDGE__PORT": str(ports["bridge"])},
+        {**settings, **JUDGED, "STREAM_METRICS_BRIDGE__PORT": str(ports["bridge"])},
         f"http://localhost:{ports['bridge']}/readyz",
     )
     agent = Command(folder / "agent", agent_command(), agent_environment(collector.url))

@@ -15,6 +15,13 @@ COLLECTOR_CONFIG: Final = REPOSITORY / "deploy" / "otel" / "collector.yaml"
 AGENT: Final = REPOSITORY / "examples" / "langgraph" / "agent.py"
 TRACES_TOPIC: Final = "otlp_spans"
 TRACES_TOPIC_CONFIG: Final = {**OF_TRACES, "retention.ms": "86400000"}
+# A last turn without a search would otherwise stand for its conversation.
+EVERY_TURN: Final = {"STREAM_METRICS_METRICS__TURN_SCOPE": "all"}
+# What the bridge is told of the agent's evaluations: their scores and the attribute with the id.
+JUDGED: Final = {
+    "STREAM_METRICS_LABELS__CUTOFFS": '{"1": 0.2, "2": 0.4, "3": 0.6, "4": 0.8}',
+    "STREAM_METRICS_LABELS__DOCUMENT": '["document.id"]',
+}
 
 
 def agent_command() -> list[str]:

@@ -14,6 +14,7 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,10 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_core.tools import BaseTool, create_retriever_tool
+from langchain_core.tools import BaseTool, tool
 from langchain_core.vectorstores import InMemoryVectorStore
 from langgraph.checkpoint.memory import InMemorySaver
-from openinference.instrumentation.langchain import LangChainInstrumentor
+from openinference.instrumentation.langchain import LangChainInstrumentor, get_current_span
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
@@ -36,6 +37,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 CORPUS = Path(__file__).with_name("corpus.json")
 DIMENSIONS = 512
 ROUNDS = 4  # searches of one answer, at most
+QUESTION: ContextVar[str] = ContextVar("question")
 COMMON = re.compile(r"an?|and|are|at|be|by|can|do|for|from|how|i|in|is|it|my|of|on|or|the|to|what")
 
 
@@ -123,9 +125,28 @@ def search_tool(
         for one in documents
     ])  # fmt: skip
     retriever = store.as_retriever(search_kwargs={"k": k})
-    return create_retriever_tool(
-        retriever, name, description, response_format="content_and_artifact"
-    )
+
+    @tool(name, description=description, response_format="content_and_artifact")
+    def search(query: str) -> tuple[str, list[Document]]:
+        found = retriever.invoke(query)
+        judge(found)
+        return "\n\n".join(one.page_content for one in found), found
+
+    return search
+
+
+def judge(documents: Sequence[Document]) -> None:
+    """Write into the trace how relevant documents are to the question, as an evaluator would."""
+    span, asked = get_current_span(), set(words(QUESTION.get()))
+    for one in documents:
+        shared = asked.intersection(words(f"{one.metadata['title']} {one.page_content}"))
+        if span is not None:
+            attributes = {
+                "gen_ai.evaluation.name": "relevance",
+                "gen_ai.evaluation.score.value": len(shared) / len(asked),
+                "document.id": str(one.id),
+            }
+            span.add_event("gen_ai.evaluation.result", attributes)
 
 
 def conversations(questions: Sequence[str], seed: int) -> Iterator[tuple[str, list[str]]]:
@@ -158,6 +179,7 @@ def main() -> None:
         for number, (id, text, first) in enumerate(turns, 1):
             if first:  # each conversation has a memory of its own, which ends with it
                 agent = create_agent(Rules(), tools, name="support", checkpointer=InMemorySaver())
+            QUESTION.set(text)
             agent.invoke({"messages": [HumanMessage(text)]}, {"configurable": {"thread_id": id}})
             print(f"{id}: {text}", flush=True)
             if number == chosen.turns:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from deploy.local.install import GO, program
 from deploy.local.stack import PORTS
-from deploy.local.traces import AGENT, COLLECTOR_CONFIG, agent_environment
+from deploy.local.traces import AGENT, COLLECTOR_CONFIG, JUDGED, agent_environment
 from stream_metrics.cli import app
 from stream_metrics.settings import BridgeSettings
 from tests.services.image import REPOSITORY
@@ -183,12 +183,13 @@ def test_the_collector_writes_to_the_topic_that_is_made_and_read(
 def test_the_agent_in_a_container_is_told_what_the_stacks_agent_is_told(
     services: dict[str, Service],
 ) -> None:
-    """Its SDK has the same variables, and its image has what its folder has."""
+    """Its SDK has the same variables, as has the bridge; its image has what its folder has."""
     told = agent_environment("http://collector:4318")
     dockerfile = (AGENT.parent / "Dockerfile").read_text(encoding="utf-8")
     copied = re.findall(r"^COPY (.+) \S+$", dockerfile, re.M)
 
     assert services["agent"]["environment"] == dict(told)
+    assert JUDGED.items() <= services["bridge"]["environment"].items()
     assert all((AGENT.parent / name).is_file() for names in copied for name in names.split())
     assert re.search(r"^FROM python:\d+\.\d+\.\d+-", dockerfile)
 
