@@ -459,6 +459,15 @@ PRESETS: Final[tuple[Row, ...]] = (
         scope="mlflow.",
         span="Unknown",
     ),
+    *(
+        _operation(
+            name,
+            role,
+            "MLflow tracing with MLFLOW_ENABLE_OTEL_GENAI_SEMCONV, which leaves out what was found",
+            documents=_FOUND,
+        )
+        for name, role in (("RETRIEVER", Role.SEARCH), ("RERANKER", Role.RERANKER))
+    ),
     Row(Role.OTHER, (("mlflow.spanType", ""),), _MLFLOW),
     # OpenLLMetry. LlamaIndex' and Haystack's spans are "workflows" where no other is around.
     *(

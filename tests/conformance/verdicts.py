@@ -22,6 +22,7 @@ Account = Sequence[tuple[str, int, int, list[str]]]
 _PAGES = {page.id: page for page in (*CHUNKS, *PAGES, *SHELVES)}
 _BY_URL = {page.url: page.id for page in (*SHELVES, *PAGES)}
 _BY_TEXT = {page.text: page.id for page in _PAGES.values()}
+Figures = tuple[str, int, int, float]
 MOST_ORDERS = 24
 _NOON_MS = 1_767_268_800_000  # of the day on which accounts are
 
@@ -149,7 +150,8 @@ def _shown(turn: Turn) -> str:
     return f"{turn.conversation}: {_iterations(turn)}"
 
 
-def _rows(records: Iterable[Record]) -> list[tuple[Any, ...]]:
+def rows(records: Iterable[Record]) -> list[Figures]:
+    """Conversation, iterations, results and SRR of each turn with a search, as replays do."""
     replay = Replay(turn_scope="all")
     for record in records:
         replay.feed(record)
@@ -160,36 +162,25 @@ def _rows(records: Iterable[Record]) -> list[tuple[Any, ...]]:
     )
 
 
-def _rows_differ(told: Sequence[Told], account: Account) -> str:
-    """How the rows of a replay differ from those of the account, or an empty text."""
-    ours = _rows(
-        Record(event.value, event.conversation.encode(), event.occurred_us // 1000)
-        for one in told
-        for event in events(one)
-        if b'"gate"' not in event.value
-    )
-    iterations = {
-        (session, turn, number): list(ids)
-        for (session, turn), each in _expected(account).items()
-        for number, ids in enumerate(each, 1)
-    }
-    theirs = _rows(
+def of_account(account: Account) -> list[Figures]:
+    """The same of what the program itself did."""
+    return rows(
         Record(
             json.dumps(
                 {
                     "type": "search_iteration",
-                    "event_id": f"{session}/{turn}/{number}",
+                    "event_id": (id := f"{session}/{turn}/{number}"),
                     "occurred_at": f"2026-01-01T00:{turn:02}:{number:02}Z",
                     "conversation_id": session,
                     "turn": turn,
                     "iteration": number,
                     "searches": [
                         {
-                            "search_id": f"{session}/{turn}/{number}",
+                            "search_id": id,
                             "ordinal": 0,
                             "results": [
-                                {"result_id": f"{session}/{turn}/{number}/{place}", "doc_id": id}
-                                for place, id in enumerate(ids)
+                                {"result_id": f"{id}/{place}", "doc_id": doc_id}
+                                for place, doc_id in enumerate(ids)
                             ],
                         }
                     ],
@@ -198,8 +189,20 @@ def _rows_differ(told: Sequence[Told], account: Account) -> str:
             session.encode(),
             _NOON_MS,
         )
-        for (session, turn, number), ids in iterations.items()
+        for (session, turn), each in _expected(account).items()
+        for number, ids in enumerate(each, 1)
     )
+
+
+def _rows_differ(told: Sequence[Told], account: Account) -> str:
+    """How the rows of a replay differ from those of the account, or an empty text."""
+    ours = rows(
+        Record(event.value, event.conversation.encode(), event.occurred_us // 1000)
+        for one in told
+        for event in events(one)
+        if b'"gate"' not in event.value
+    )
+    theirs = of_account(account)
     return "" if ours == theirs else f"rows are {ours}, and should be {theirs}"
 
 
