@@ -44,8 +44,8 @@ HELP: Final[dict[Reason, str]] = {
     "truncated": "raise OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT and OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT",
     "content_off": "let the instrumentation record the documents that were found",
     "no_conversation": "set `otlp.conversation` to the attribute that names the conversation",
-    "incomplete": "raise `bridge.settle`, or set `otlp.missing_parents` to root where the spans "
-    "above are not exported",
+    "incomplete": "export all spans of a trace, raise `bridge.trace_max` if they take longer to "
+    "come, or set `otlp.missing_parents` to root if the spans above are not exported",
     "unrecognised": "add a row to `otlp.rows` that says what these spans are",
     "two_scopes": "name the instrumentation scope that counts in `otlp.scopes`",
     "cycle": "correct the sender: each span is inside of itself",
