@@ -53,6 +53,9 @@ def reranked(
         output = named(span, row.documents)
         inputs = _inputs(span, row.inputs)
         if row.role is Role.POSTPROCESSOR and not any(one.end_ns <= span.start_ns for one in found):
+            if inputs and any(not _without(inputs, one, known_of) for one in found):
+                message = "it was given what a search found, which ends later by its clock"
+                doubts.append(Doubt(span, "time_out_of_range", message))
             continue
         if output.problem or output.documents is None or inputs is None:
             reason, message = output.problem or (
@@ -68,6 +71,10 @@ def reranked(
             doubts.append(
                 Doubt(span, "unrecognised", "no search that is told returned what it was given")
             )
+            continue
+        if any(one.parts and one.span.parent_id != span.parent_id for one in used):
+            message = "what it was given was reranked before, elsewhere; a search may have no span"
+            doubts.append(Doubt(span, "unrecognised", message))
             continue
         used_ids = {one.span.span_id for one in used}
         found = [one for one in found if one.span.span_id not in used_ids]

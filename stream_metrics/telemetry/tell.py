@@ -54,6 +54,7 @@ DEEPEST_SPANS: Final = 1_000
 LONGEST_ID: Final = 128
 LONGEST_NAME: Final = 64
 CLOCKS_NS: Final = 1_000_000  # by which clocks of one process may disagree
+_DECIDING: Final = (Role.MODEL, Role.STEP)
 _TIMED: Final = (Role.SEARCH, Role.TOOL, Role.MODEL, Role.STEP)
 
 
@@ -318,6 +319,7 @@ class _Rest:
         self.used: list[Got] = []
         self._calls = tree.nearest(Role.TOOL, Role.SEARCH)
         self._steps = tree.nearest(Role.STEP)
+        self._agents_around = tree.nearest(Role.TURN)
         self._rerankers = rerankers(tree, covered)
         self._searching = covered.keys() | tree.marked(self._rerankers).keys()
         self._aside = self._searching | tree.ignored | tree.around(covered)
@@ -479,6 +481,22 @@ class _Rest:
     def _models(self, members: Sequence[Span]) -> list[Span]:
         return [one for one in members if self._tree.role(one) is Role.MODEL]
 
+    def _unasked(
+        self, members: Sequence[Span], found: Sequence[Got], numbers: dict[str, int]
+    ) -> bool:
+        """Whether an agent in the turn searched several times, and its model has no spans."""
+        nearest = self._agents_around
+        asking = {nearest.get(one.span_id) for one in members if self._tree.role(one) in _DECIDING}
+        once: set[tuple[str, int]] = set()
+        for one in found:
+            agent = nearest.get(one.span.span_id)
+            if agent is None or agent not in nearest or agent in asking:
+                continue  # of no agent, or of the outermost
+            if (key := (agent, numbers[one.span.span_id])) in once:
+                return True
+            once.add(key)
+        return False
+
     def _interrupted(
         self, members: Sequence[Span], found: Sequence[Got], numbers: dict[str, int]
     ) -> bool:
@@ -594,7 +612,8 @@ class _Rest:
         ]
         if calls:
             numbers = by_models(placed, calls, self._calls)
-            return numbers, self._interrupted(members, found, numbers)
+            unsure = self._unasked(members, found, numbers)
+            return numbers, unsure or self._interrupted(members, found, numbers)
         return by_time(placed), len(placed) > 1
 
 

@@ -541,10 +541,6 @@ def judged(*, between: bool) -> Change:
     return judge
 
 
-def nothing(_: Span) -> dict[str, Any]:
-    return {}
-
-
 def kind(name: str) -> Callable[[Span], dict[str, Any]]:
     return lambda _: {"openinference.span.kind": name}
 
@@ -567,6 +563,56 @@ def same_documents_tool(span: Span) -> dict[str, Any]:
         },
         "documents": None,
     }
+
+
+def skewed(seconds: int) -> Change:
+    """Searches, and what is inside of them, run on a machine whose clock is wrong."""
+
+    def skew(spans: Spans, rng: random.Random) -> Spans:
+        by_id = {span.span_id: span for span in spans}
+        shift = seconds * 10**9
+
+        def inside(span: Span) -> bool:
+            one: Span | None = span
+            while one is not None:
+                if role(one) is Role.SEARCH:
+                    return True
+                one = by_id.get(one.parent_id)
+            return False
+
+        return [
+            changed(span, start_ns=span.start_ns + shift, end_ns=span.end_ns + shift)
+            if inside(span)
+            else span
+            for span in spans
+        ]
+
+    return skew
+
+
+def as_tool(spans: Spans, rng: random.Random) -> Spans:
+    """Another agent asks this one, as a tool of its own."""
+    first, last = min(s.start_ns for s in spans), max(s.end_ns for s in spans)
+    outer, call, asked = (f"{rng.getrandbits(64):016x}" for _ in range(3))
+    trace, resource = spans[0].trace_id, spans[0].resource
+
+    def made(id: str, parent: str, start: int, end: int, kind: str, **others: Any) -> Span:
+        named = {"openinference.span.kind": kind, **others}
+        return Span(trace, id, parent, start, end, False, named, resource, kind.lower(), scope="x")
+
+    return [
+        made(outer, "", first - 9000, last + 9000, "AGENT"),
+        made(asked, outer, first - 8000, first - 7000, "LLM"),
+        made(
+            call,
+            outer,
+            first - 6000,
+            last + 6000,
+            "TOOL",
+            **{"tool.name": "ask_researcher", "output.value": "What the other agent answered."},
+        ),
+        *(span if span.parent_id else changed(span, parent_id=call) for span in spans),
+    ]
 
 
 REDACTED = "__REDACTED__"
@@ -671,6 +717,9 @@ CHANGES: Final[dict[str, tuple[Change, str]]] = {
     "documents with ids made anew": (ids_anew, ""),
     "a span inside never came": (without_inner_spans, ""),
     "parents in a circle": (circular, REFUSED),
+    "as the tool of another agent": (as_tool, ""),
+    "searches by a clock that is ahead": (skewed(3_600), ""),
+    "searches by a clock that is behind": (skewed(-3_600), ""),
     "searches name another session": (searches_in_other_sessions, ""),
     "searches start in 1970": (
         each(lambda span: changed(span, start_ns=5, end_ns=9), Role.SEARCH),
@@ -707,9 +756,16 @@ CHANGES: Final[dict[str, tuple[Change, str]]] = {
 
 
 SESSIONS: Final = frozenset(
-    {"inside of an agent", "without the kinds of turns", "with another scope's name"}
+    {
+        "as the tool of another agent",
+        "inside of an agent",
+        "without the kinds of turns",
+        "with another scope's name",
+    }
 )
 """What makes one turn of a session that is in one trace."""
+AGENTS: Final = frozenset({"as the tool of another agent"})
+"""What tells of agents."""
 WITH_TEXTS: Final = frozenset({"documents with ids made anew"})
 """What only texts tell."""
 
@@ -717,7 +773,19 @@ WITH_TEXTS: Final = frozenset({"documents with ids made anew"})
 def _is_about(how: str, name: str) -> bool:
     if how in SESSIONS and any(len(turns) > 1 for turns in _truth(name)):
         return False
+    if how in AGENTS and not all(role(root) is Role.TURN for root in _roots(name)):
+        return False
     return how not in WITH_TEXTS or "-otel-" not in name
+
+
+def _roots(name: str) -> list[Span]:
+    """The outermost spans of traces with turns."""
+    return [
+        span
+        for group, turns in zip(_groups(name), _truth(name), strict=True)
+        for span in group
+        if turns and not span.parent_id
+    ]
 
 
 LIMITS: Final = sorted(how for how in CHANGES if "at most" in how)

@@ -9,7 +9,7 @@ import pytest
 
 from stream_metrics.telemetry import SpanEvent
 from stream_metrics.telemetry.documents import in_value
-from tests.telemetry import agent, model, of_kind, search, searched, span, told, tool
+from tests.telemetry import agent, model, of_kind, reranker, search, searched, span, told, tool
 
 
 def documents(letters: str, **others: Any) -> str:
@@ -757,3 +757,45 @@ def test_ids_that_number_the_results_of_each_search_are_none() -> None:
 
     assert (one.turns, one.refused) == ((), {"no_identity": 2})
     assert len(same.turns) == 1
+
+
+def test_an_inner_agent_without_model_calls_leaves_its_iterations_to_be_inferred() -> None:
+    """The outer agent's model calls do not tell what the inner one decided."""
+    spans = (
+        agent(),
+        model("m", "agent", 0),
+        tool("ask", "agent", 1, 20),
+        agent("inner", 2, 19, parent="ask"),
+        search("s1", "inner", 3, found="a"),
+        search("s2", "inner", 6, found="b"),
+    )
+
+    assert told(*spans).turns[0].iterations_inferred
+    asked = told(*spans, model("asked", "inner", 2.5))
+    assert (searched(asked), asked.turns[0].iterations_inferred) == ([(1, "a"), (1, "b")], False)
+
+
+def test_a_reranker_does_not_take_the_place_of_another_elsewhere() -> None:
+    """What it was given comes from a search without a span, which found the same."""
+    one = told(
+        agent(),
+        of_kind("CHAIN", "p1", "agent", 0, 5),
+        search("s1", "p1", 1, found="abc"),
+        reranker("r1", "p1", 3, "abc", "ca"),
+        of_kind("CHAIN", "p2", "agent", 6, 9),
+        reranker("r2", "p2", 8, "ca", "a"),
+    )
+
+    assert (one.turns, one.refused) == ((), {"unrecognised": 1})
+
+
+def test_a_postprocessor_that_came_before_its_search_is_refused() -> None:
+    """The clocks disagree on which was first."""
+    scope = "openinference.instrumentation.llama_index"
+    nodes = [f"<NodeWithScore(node=TextNode(id_={id}), score=0.5)>" for id in "ab"]
+    passed = {"input.value": json.dumps({"nodes": nodes}), "output.value": json.dumps(nodes[:1])}
+    name = "Rerank._postprocess_nodes"
+    post = of_kind("CHAIN", "p", "agent", 1, name=name, scope=scope, attributes=passed)
+    one = told(agent(scope=scope), post, search("s", "agent", 5, found="ab", scope=scope))
+
+    assert (one.turns, one.refused) == ((), {"time_out_of_range": 1})
