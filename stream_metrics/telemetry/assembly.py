@@ -20,7 +20,7 @@ begins there is told as before, and no other.
 from __future__ import annotations
 
 import heapq
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -129,7 +129,7 @@ class _Open:
         self.size = 0
         self.nameless = 0  # spans without an id
         self.held: dict[str, bytes] = {}
-        self.missing: set[str] = set()  # parents that have not come
+        self.missing: Counter[str] = Counter()  # parents that have not come, by their spans
         self.roots = 0
         self.waits = 0  # roots that have not ended
 
@@ -140,31 +140,28 @@ class _Open:
             return
         content = msgspec.msgpack.encode(span)
         held = self.held.get(span.span_id)
-        if held is None:
-            self._keep(span, content)
-        elif held != content and preferred(_DECODE(held), span) is span:
+        if held is not None:
+            if held == content:
+                return
+            other = _DECODE(held)
+            if preferred(other, span) is not span:
+                return
             self.size -= len(held) + SPAN_BYTES
-            self._keep(span, content)
-            self._look_again()
-
-    def _keep(self, span: Span, content: bytes) -> None:
+            self._relate(other, -1)
         self.held[span.span_id] = content
         self.size += len(content) + SPAN_BYTES
-        self._relate(span)
+        self.missing.pop(span.span_id, None)
+        self._relate(span, 1)
 
-    def _relate(self, span: Span) -> None:
-        self.missing.discard(span.span_id)
+    def _relate(self, span: Span, number: int) -> None:
+        """Count a span in, or out if it is -1."""
         if not span.parent_id:
-            self.roots += 1
-            self.waits += span.end_ns == 0
+            self.roots += number
+            self.waits += number * (span.end_ns == 0)
         elif span.parent_id not in self.held:
-            self.missing.add(span.parent_id)
-
-    def _look_again(self) -> None:
-        self.missing.clear()
-        self.roots = self.waits = 0
-        for content in self.held.values():
-            self._relate(_DECODE(content))
+            self.missing[span.parent_id] += number
+            if not self.missing[span.parent_id]:
+                del self.missing[span.parent_id]
 
     def refusal(self, bounds: Bounds) -> tuple[Reason, str] | None:
         """Why the trace is refused, whatever else comes of it."""

@@ -7,6 +7,7 @@ span for that. What such spans return betrays it, as documents or as the texts o
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
@@ -155,7 +156,8 @@ def not_all_shown(models: Sequence[Span], found: Sequence[Got]) -> Iterator[Doub
     starts = sorted(one.start_ns for one in found)
     for one in found:
         later = [span for span in calls if span.start_ns >= one.end_ns]
-        following = next((start for start in starts if start >= one.end_ns), None)
+        at = bisect_left(starts, one.end_ns)
+        following = starts[at] if at < len(starts) else None
         window = [span for span in later if following is None or span.start_ns < following]
         probes = _probes(one.documents)
         if any(_shows(span, each) for span in window for each in probes) and not all(

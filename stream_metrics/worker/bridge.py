@@ -164,22 +164,19 @@ class Bridge:
         self._letters: list[DeadLetter] = []
         self._pending: list[tuple[Event, Record]] = []
         self._bytes = 0
+        self._spans = 0  # since others had the loop
 
     async def turn(self) -> int:
         """One round; how many records were fetched. Raises ``TwoScopes``."""
         self._letters, self._pending, self._bytes = [], [], 0
         records = await self._inputs.fetch()
-        spans = 0
         for record in records:
             assembly = self._assemblies.of(record.partition)
             if assembly is None:
                 continue
             before = assembly.spans
             await self._tell(record.partition, self._take(assembly, record))
-            spans += 1 + assembly.spans - before
-            if spans >= SPANS_AT_ONCE:
-                spans = 0
-                await asyncio.sleep(0)  # others need the loop, such as heartbeats
+            await self._worked(1 + assembly.spans - before)
         for partition, ended_ms in self._inputs.ended().items():
             assembly = self._assemblies.of(partition)
             if assembly is not None:
@@ -221,7 +218,10 @@ class Bridge:
                 trace.offset,
             )
             try:
-                telling = self._teller.tell(trace)
+                if trace.spans >= SPANS_AT_ONCE:
+                    telling = await asyncio.to_thread(self._teller.tell, trace)
+                else:
+                    telling = self._teller.tell(trace)
             except (MemoryError, TwoScopes):
                 raise
             except Exception as error:
@@ -234,6 +234,14 @@ class Bridge:
             self._bytes += sum(len(event.value) for event in telling.events)
             if len(self._pending) >= PENDING_EVENTS or self._bytes >= PENDING_BYTES:
                 await self._flush()
+            await self._worked(1 + trace.spans)
+
+    async def _worked(self, spans: int) -> None:
+        """Let others have the loop once in a while, such as heartbeats to the group."""
+        self._spans += spans
+        if self._spans >= SPANS_AT_ONCE:
+            self._spans = 0
+            await asyncio.sleep(0)
 
     async def _flush(self) -> None:
         """Produce what is pending, and wait until it is stored for good."""

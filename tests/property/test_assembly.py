@@ -54,11 +54,13 @@ def spans_of_trace(trace: str) -> list[Span]:
         agent("7", start=3000, end=-1_718_020_800_000, **of),
         agent("7", start=3000, end=4000, **of),
         search("", "1", 8, **of),
+        search("5", "1", 8, end=20, **of),
+        search("8", "missing", 8, **of),
     ]
 
 
 SPANS = {trace: spans_of_trace(trace) for trace in (*TRACES, "")}
-LIKELY = (0, 1, 1, 2, 3, 7, 8, 8, 9, 9, *range(11))
+LIKELY = (0, 1, 1, 2, 3, 7, 8, 8, 9, 9, *range(13))
 ANY_SPANS = [SPANS[trace][at] for trace in TRACES for at in LIKELY] + SPANS[""][:1]
 
 
