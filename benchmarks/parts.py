@@ -8,6 +8,7 @@ from collections.abc import Callable
 from benchmarks import (
     bootstrap,
     bounds,
+    bridge,
     client,
     conversations,
     cost,
@@ -40,6 +41,7 @@ RUNS: dict[str, Part] = {
         quick=c.quick, conversations=c.conversations, rounds=c.rounds
     ),
     "client": lambda c: client.run(quick=c.quick, records=c.records, rounds=c.rounds),
+    "bridge": lambda c: bridge.run(quick=c.quick, records=c.records, rounds=c.rounds),
     "ranked": lambda c: ranked.run(quick=c.quick, queries=c.records, rounds=c.rounds),
     "profile": lambda c: profiling.run(quick=c.quick, records=c.records),
 }

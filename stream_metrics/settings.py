@@ -66,6 +66,7 @@ NO_DIGEST_KEY: Final = (
     "state.digest_key_file (STREAM_METRICS_STATE__DIGEST_KEY_FILE) to that file, and keep it for "
     "as long as the state. To run without a key, set state.allow_empty_key = true"
 )
+KNOWN_MS: Final = 15 * 60_000
 INSTANCE_ID: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -539,6 +540,11 @@ class BridgeSettings(_Part):
     def trace_max_ms(self) -> int:
         """``trace_max`` in milliseconds."""
         return parse_duration(self.trace_max) // 1000
+
+    @property
+    def known_ms(self) -> int:
+        """How long after its last record a trace is remembered: so that what comes late is late."""
+        return self.trace_max_ms + max(self.trace_max_ms, KNOWN_MS)
 
     @property
     def internal_topic(self) -> str:

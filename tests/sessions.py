@@ -42,12 +42,11 @@ def trace(
         at += 5
         for _ in range(chance.choice((1, 1, 2))):
             found = chance.sample(range(40), chance.randrange(5))
-            tool = span(1, at, at + 9, **{KINDS: "TOOL", "tool.name": "handbook"})
             texts = documents(*found, content="what it says")
             asked = {"input.value": f"question {chance.randrange(9)}"}
             if not found:
                 texts = {"output.value": '{"documents": []}'}
-            span(tool, at + 1, at + 8, **{KINDS: "RETRIEVER"}, **asked, **texts)
+            span(1, at + 1, at + 8, **{KINDS: "RETRIEVER"}, **asked, **texts)
         at += 10
     span(1, at, at + 4, **{KINDS: "LLM", "output.value": "The answer."})
     ends = start_ms + at + 5
@@ -64,7 +63,7 @@ def traces(seed: int, number: int, *, sessions: int = 0, searches: int = 3) -> l
             chance,
             sessions=sessions or max(1, number // 4),
             searches=chance.randint(0, searches),
-            start_ms=at * 50,
+            start_ms=seed % 1_000 * 60_000 + at * 50,
         )
         for at in range(number)
     ]

@@ -32,6 +32,7 @@ from stream_metrics.adapters.redis.connect import connect
 from stream_metrics.adapters.redis.errors import StoreRefused
 from stream_metrics.adapters.reports import ROWS, write_json, write_lines
 from stream_metrics.adapters.spool import SortedRows
+from stream_metrics.cli.check_bridge import check_bridge
 from stream_metrics.cli.common import (
     ConfigOption,
     Finding,
@@ -162,6 +163,8 @@ async def _check(settings: Settings, *, keys: bool) -> list[Finding]:
     findings += await _check_kafka(settings, counts)
     if keys and counts:
         findings += await check_keys(settings.kafka, counts)
+    if counts:
+        findings += await check_bridge(settings)
     where = mask_url(settings.redis.url)
     store = connect(redis_options(settings))
     try:

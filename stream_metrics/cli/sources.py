@@ -191,7 +191,7 @@ class Sources:
                 if not all(topics):
                     raise UsageError(f"{source!r}: write kafka:TOPIC or kafka:TOPIC,TOPIC")
                 # What lies before a mark tells which traces began there.
-                before_ms = settings.bridge.trace_max_ms if marks[0] != EARLIEST else 0
+                before_ms = settings.bridge.known_ms if marks[0] != EARLIEST else 0
                 self._parts.append(Topics(settings, topics, marks, before_ms))
                 self.names.append(KAFKA + ",".join(topics))
             else:
@@ -411,9 +411,7 @@ def _told(counts: Counts) -> list[str]:
     if counts.labels:
         lines.append(f"{counts.labels:,} relevance labels of evaluations in the traces")
     if counts.late:
-        lines.append(
-            f"{counts.late:,} spans arrived after their trace was closed, and are not used"
-        )
+        lines.append(f"{counts.late:,} spans arrived after their traces were closed: not used")
     if counts.early:
         lines.append(
             f"{counts.early:,} spans are of traces that may have begun before what was read, and "

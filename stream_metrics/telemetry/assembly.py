@@ -1,9 +1,9 @@
 """Traces put together from one partition's log, in bounded memory, by the times of its records.
 
 What is told depends on the log alone, and each decision about a trace on no more than the records
-from its first one on, together with which traces had a record in the ``trace_max_ms`` before:
+from its first one on, together with which traces had a record in the ``known_ms`` before:
 
-- A trace begins with the first record that has a span of it. Once ``trace_max_ms`` have passed
+- A trace begins with the first record that has a span of it. Once ``known_ms`` have passed
   without a record of it, or ``KNOWN_TRACES`` times as many traces as may be open have come since,
   it is forgotten, and a later span begins another trace.
 - It is closed as soon as time is ``settle_ms`` past its last record, if its roots have ended and
@@ -13,7 +13,7 @@ from its first one on, together with which traces had a record in the ``trace_ma
   trace decide whether there is room for it.
 
 Hence a log may be read again from the first record of the oldest trace that is not closed, after
-the traces of the ``trace_max_ms`` before that have been noted (``Assembly.note``): every trace that
+the traces of the ``known_ms`` before that have been noted (``Assembly.note``): every trace that
 begins there is told as before, and no other.
 """
 
@@ -47,12 +47,14 @@ class Bounds:
     Attributes:
         settle_ms: How long nothing of a complete trace must have come.
         trace_max_ms: How long after its first record a trace is closed in any case.
+        known_ms: How long after its last record a trace is known; no less than ``trace_max_ms``.
         traces, held_bytes: Open traces of a partition, and the size of their spans.
         trace_spans, trace_bytes: Different spans of one trace, and their size.
     """
 
     settle_ms: int = 10_000
     trace_max_ms: int = 900_000
+    known_ms: int = 1_800_000
     traces: int = 10_000
     held_bytes: int = 256 << 20
     trace_spans: int = 100_000
@@ -362,8 +364,8 @@ class Assembly:
         self._known.move_to_end(trace_id)
 
     def _forget(self, time_ms: int) -> None:
-        """Forget traces of which no record came for ``trace_max_ms``; none of them is open."""
-        before_ms = time_ms - self._bounds.trace_max_ms
+        """Forget traces of which no record came for ``known_ms``; none of them is open."""
+        before_ms = time_ms - self._bounds.known_ms
         while self._fades and self._fades[0][0] <= before_ms:
             fade_ms, trace_id = heapq.heappop(self._fades)
             known = self._known.get(trace_id)

@@ -80,6 +80,7 @@ BOUNDS = st.builds(
     Bounds,
     settle_ms=st.just(SETTLE),
     trace_max_ms=st.just(LONGEST),
+    known_ms=st.sampled_from([LONGEST, 2 * LONGEST]),
     traces=st.sampled_from([1, 2, 3, 100]),
     held_bytes=st.sampled_from([1_500, 4_000, 1 << 30]),
     trace_spans=st.sampled_from([2, 100]),
@@ -118,7 +119,7 @@ def all_of(told: list[Told]) -> list[str]:
 def begin_again(log: Log, bounds: Bounds, place: Place) -> Assembly:
     """Whoever reads on from there, having lost all else: as ``bridge`` starts."""
     assembly = Assembly(bounds, place)
-    since = place.time_ms - bounds.trace_max_ms
+    since = place.time_ms - bounds.known_ms
     first = next((at for at, record in enumerate(log) if record.time_ms >= since), place.offset)
     for record in log[first : place.offset]:
         assembly.note(record.time_ms, record.trace_ids)
@@ -170,7 +171,7 @@ class Naive:
             if deadline <= record.time_ms:
                 self.close(trace)
         for trace, seen in list(self.known.items()):
-            if max(time for _, time in seen) <= record.time_ms - self.bounds.trace_max_ms:
+            if max(time for _, time in seen) <= record.time_ms - self.bounds.known_ms:
                 del self.known[trace]
         if not record.is_bad:
             for span in record.spans:
@@ -208,7 +209,9 @@ class Naive:
         return sum(len(encode(span)) + module.SPAN_BYTES for span in kept)
 
 
-@example([Logged(1_000, (SPANS["a"][at],)) for at in (8, 9)] + [Logged(1_020, ())], Bounds(10, 60))
+@example(
+    [Logged(1_000, (SPANS["a"][at],)) for at in (8, 9)] + [Logged(1_020, ())], Bounds(10, 60, 60)
+)
 @settings(max_examples=examples(200))
 @given(logs(in_order=False), BOUNDS)
 def test_the_rules_are_those_of_the_naive_account(log: Log, bounds: Bounds) -> None:

@@ -37,6 +37,7 @@ def test_whoever_dies_wherever_the_same_is_told(data: st.DataObject) -> None:
     bounds = Bounds(
         SETTLE_MS,
         LONGEST_MS,
+        2 * LONGEST_MS,
         data.draw(st.sampled_from([2, 1_000])),
         data.draw(st.sampled_from([9_000, 1 << 30])),
     )

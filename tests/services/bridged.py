@@ -90,12 +90,17 @@ class BridgedSystem(LiveSystem):
             await client.close()
         return {place.partition: commit.offset for place, commit in found.items()}
 
+    async def behind(self) -> float:
+        """How many records the bridges that live have not read."""
+        alive = [one for one in self.bridges if one.exit_code is None and await one.pages()]
+        return sum([await one.figure("streammetrics_bridge_lag_records") for one in alive])
+
     async def told(self, records: int, within_seconds: float = 60) -> None:
         """Wait until the bridge has told all of so many records."""
 
         async def done() -> bool:
             for one in self.bridges:
-                assert one.exit_code in (None, -9), one.log_tail()
+                assert one.exit_code in (None, 0, -9), one.log_tail()
             return sum((await self.commits()).values()) >= records
 
         await wait_until(done, within_seconds, lambda: self.bridges[-1].log_tail())

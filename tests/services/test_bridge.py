@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
-from tests.services.bridged import BridgedSystem, bridged
-from tests.services.live import said
-from tests.sessions import records, traces
+from tests.helpers import wait_until
+from tests.otlp import Made, as_protobuf
+from tests.services.bridged import APPEND_TIME, BridgedSystem, BridgeProcess, bridged
+from tests.services.live import Worker, said
+from tests.sessions import SCOPE, Sent, records, traces
 
 pytestmark = pytest.mark.service
+
+NOW = "1800000000000000"
 
 
 @pytest.fixture
@@ -21,34 +28,252 @@ async def system(kafka: Kafka, redis_server: RedisServer, tmp_path: Path) -> Bri
     return await bridged(kafka, redis_server, tmp_path)
 
 
-async def live_equals_replay(system: BridgedSystem) -> bytes:
-    """Compare the export of the state with a replay of the topic of traces; the rows."""
-    now = "1800000000000000"
-    out = {}
-    for name, arguments in (
-        ("live", ["export"]),
-        ("replayed", ["replay", f"kafka:{system.traces}"]),
-    ):
-        folder = system.folder / name
-        code, text = await said(system, *arguments, "--out", str(folder), "--now", now)
-        assert code == 0, text
-        out[name] = [
-            (folder / file).read_bytes() for file in ("conversations.jsonl", "windows.json")
-        ]
-    assert out["live"] == out["replayed"]
-    return out["live"][0]
+def whole(spans: list[Made], key: bool = True) -> Sent:
+    """A trace in one record."""
+    return Sent(spans[0].trace_id.hex().encode() if key else None, as_protobuf(spans))
+
+
+async def replayed(system: BridgedSystem, topic: str = "") -> tuple[list[bytes], str]:
+    """What a replay of the topic of traces writes, and says."""
+    folder = system.folder / "replayed"
+    source = f"kafka:{topic or system.traces}"
+    code, text = await said(system, "replay", source, "--out", str(folder), "--now", NOW)
+    assert code == 0, text
+    return _files(folder), text
+
+
+async def live(system: BridgedSystem) -> list[bytes]:
+    """What an export of the state writes, once all events are in it."""
+    await system.counted()
+    folder = system.folder / "live"
+    code, text = await said(system, "export", "--out", str(folder), "--now", NOW)
+    assert code == 0, text
+    return _files(folder)
+
+
+def _files(folder: Path) -> list[bytes]:
+    return [(folder / name).read_bytes() for name in ("conversations.jsonl", "windows.json")]
 
 
 async def test_what_the_bridge_tells_equals_a_replay_of_its_topic(system: BridgedSystem) -> None:
-    """Byte for byte, with spans in disorder, split over payloads and repeated."""
-    number = await system.send(records(traces(1, 40), seed=1))
+    """Byte for byte, with spans in disorder, split over payloads and repeated; after SIGTERM the
+    exit code is 0, and what was open is told by the next bridge."""
+    sent = list(records(traces(1, 40), seed=1))
     bridge = await system.bridge()
     await system.start_workers(1)
-    await system.told(number)
-    await system.counted()
-
-    rows = await live_equals_replay(system)
-
-    assert rows.count(b"\n") == 40
-    assert await bridge.figure("streammetrics_bridge_late_spans_total") == 0
+    number = await system.send(sent[: len(sent) // 2])
+    await wait_until(bridge.ready, 60, lambda: bridge.log_tail())
     assert await bridge.stop() == 0
+    number += await system.send(sent[len(sent) // 2 :])
+    bridge = await system.bridge()
+    await system.told(number)
+
+    exported = await live(system)
+
+    assert exported == (await replayed(system))[0]
+    assert exported[0].count(b"\n") == 40
+    assert await bridge.figure("streammetrics_bridge_open_traces") == 0
+
+
+async def test_kills_at_any_moment_change_nothing(system: BridgedSystem) -> None:
+    """Two bridges and two workers are killed again and again while traces arrive."""
+    made = traces(2, 400)
+    sent = list(records(made, seed=2, open_at_once=60))
+    chance = random.Random(2)
+    await system.bridge()
+    await system.bridge()
+    await system.start_workers(2)
+    number = 0
+    for part in range(8):
+        number += await system.send(sent[part * len(sent) // 8 : (part + 1) * len(sent) // 8])
+        everyone: list[Worker] = [*system.bridges, *system.workers]
+        victim = chance.choice([one for one in everyone if one.exit_code is None])
+        goal = chance.randrange(1, 200)
+
+        async def under_way(victim: Worker = victim, goal: int = goal) -> bool:
+            if not isinstance(victim, BridgeProcess):
+                return await victim.owned() > 0
+            if not await victim.pages():
+                return False
+            spans = await victim.figure("streammetrics_bridge_spans_total")
+            return spans >= goal or not await system.behind()
+
+        await wait_until(under_way, 90, victim.log_tail)
+        victim.kill9()
+        if victim in system.bridges:
+            await system.bridge()
+        else:
+            await system.start_workers(1)
+    await system.told(number, 120)
+
+    exported = await live(system)
+
+    assert exported == (await replayed(system))[0]
+    assert exported[0].count(b"\n") == len(made)
+
+
+async def test_spans_that_come_late_are_counted_and_never_told(system: BridgedSystem) -> None:
+    """Late by seconds after the trace was told; a replay says the same of the same spans."""
+    [spans] = traces(3, 1)
+    first, last = spans[:1], spans[1:]
+    key = spans[0].trace_id.hex().encode()
+    bridge = await system.bridge()
+    await system.start_workers(1)
+    await system.told(await system.send([Sent(key, as_protobuf(last))]))
+    late = await system.send([Sent(key, as_protobuf(first))])
+
+    async def counted() -> bool:
+        return await bridge.figure("streammetrics_bridge_late_spans_total") == len(first)
+
+    await wait_until(counted, 30, lambda: bridge.log_tail())
+    await system.told(1 + late)
+
+    exported, (rows, text) = await live(system), await replayed(system)
+
+    assert exported == rows
+    assert f"{len(first)} spans arrived after their traces were closed" in text
+
+
+async def test_a_trace_without_its_parents_is_refused_when_its_time_is_over(
+    kafka: Kafka, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    """After ``bridge.trace_max``, as incomplete; and spans that come after that are late."""
+    system = await bridged(kafka, redis_server, tmp_path, bridge__trace_max="4s")
+    [spans] = traces(3, 1)
+    key = spans[0].trace_id.hex().encode()
+    bridge = await system.bridge()
+
+    await system.told(await system.send([Sent(key, as_protobuf(spans[:-1]))]))
+    await system.send([Sent(key, as_protobuf(spans[-1:]))])
+
+    async def late() -> bool:
+        return await bridge.figure("streammetrics_bridge_late_spans_total") == 1
+
+    await wait_until(late, 30, lambda: bridge.log_tail())
+    assert await bridge.figure("streammetrics_bridge_refused_total") > 0
+    assert "incomplete" in bridge.log_tail()
+    assert await bridge.figure("streammetrics_bridge_events_total") == 0
+
+
+async def test_records_without_a_key_are_refused_with_the_line_that_mends_it(
+    system: BridgedSystem,
+) -> None:
+    """They become dead letters, and with ``--rekey`` they are told, as a replay tells them."""
+    made = traces(4, 12)
+    sent = [replace(one, key=None) for one in records(made, seed=4)]
+    bridge = await system.bridge()
+    await system.start_workers(1)
+    number = await system.send(sent)
+    await system.told(number)
+
+    async def refused() -> bool:
+        return await bridge.figure("streammetrics_bridge_dead_letters_total") == number
+
+    await wait_until(refused, 30, lambda: bridge.log_tail())
+    assert "partition_traces_by_id: true" in bridge.log_tail()
+    assert await bridge.stop() == 0
+
+    internal = f"{system.traces}-by-trace"
+    await system.kafka.create_topic(internal, 2, APPEND_TIME)
+    system.settings["STREAM_METRICS_BRIDGE__REKEY"] = "true"
+    system.settings["STREAM_METRICS_BRIDGE__GROUP_ID"] = f"{system.group}-rekeyed"
+    bridge = await system.bridge()
+
+    async def told() -> bool:
+        return await bridge.figure("streammetrics_bridge_traces_total") == len(made)
+
+    await wait_until(bridge.ready, 60, lambda: bridge.log_tail())
+    await wait_until(told, 60, lambda: bridge.log_tail())
+    exported = await live(system)
+
+    assert exported[0].count(b"\n") == len(made)
+    assert exported == (await replayed(system, internal))[0]
+    assert exported == (await replayed(system))[0]
+
+
+async def test_a_trace_of_five_thousand_spans_is_told(system: BridgedSystem) -> None:
+    """In many records, among which those of others."""
+    wide = traces(5, 1, searches=0)[0]
+    root = wide[-1]
+    more = [
+        Made(root.trace, 100 + n, 1, root.start_ms, root.end_ms, {}, root.resource, scope=SCOPE)
+        for n in range(5_000)
+    ]
+    key = root.trace_id.hex().encode()
+    parts = [Sent(key, as_protobuf(more[at : at + 50])) for at in range(0, len(more), 50)]
+    bridge = await system.bridge()
+    await system.start_workers(1)
+    number = await system.send([*parts, whole(wide), *(whole(one) for one in traces(6, 5))])
+    await system.told(number)
+
+    exported = await live(system)
+
+    assert exported == (await replayed(system))[0]
+    assert exported[0].count(b"\n") == 6
+    assert await bridge.figure("streammetrics_bridge_spans_total") > 5_000
+
+
+async def test_ten_thousand_traces_may_be_open_at_once(system: BridgedSystem) -> None:
+    """Each waits for its root; what there is no room for is refused aloud."""
+    system.settings["STREAM_METRICS_BRIDGE__OPEN_TRACES"] = "3000"
+    made = traces(7, 10_000, searches=1)
+    bridge = await system.bridge()
+    number = await system.send(Sent(whole(one).key, as_protobuf(one[:-1])) for one in made)
+
+    async def open_() -> bool:
+        return await bridge.figure("streammetrics_bridge_open_traces") == 9_000
+
+    await wait_until(open_, 120, lambda: bridge.log_tail())
+    assert "no_room" in bridge.log_tail()
+    number += await system.send(Sent(whole(one).key, as_protobuf(one[-1:])) for one in made)
+    await system.told(number, 120)
+
+    assert await bridge.figure("streammetrics_bridge_late_spans_total") == 1_000
+    produced = await system.in_input_topics()
+    await system.start_workers(1)
+    assert (await live(system)) == (await replayed(system))[0]
+    assert len({record.key for record in produced.records}) > 1
+
+
+async def test_two_instrumentations_stop_the_bridge(system: BridgedSystem) -> None:
+    """With exit code 2, both names and the setting; again after a start, until the setting says
+    which one counts."""
+    [one], [other] = traces(8, 1), traces(9, 1)
+    other = [replace(span, scope="openinference.instrumentation.another") for span in other]
+    await system.bridge()
+    await system.told(await system.send([whole(one)]))
+    await system.send([whole(other)])
+
+    async def ended() -> bool:
+        return system.bridges[-1].exit_code is not None
+
+    for _ in range(2):
+        await wait_until(ended, 60, lambda: system.bridges[-1].log_tail())
+        assert system.bridges[-1].exit_code == 2
+        tail = system.bridges[-1].log_tail()
+        assert "otlp.scopes" in tail
+        assert SCOPE in tail
+        assert "another" in tail
+        await asyncio.gather(*(one.stop() for one in system.bridges))
+        await system.bridge()
+    await wait_until(ended, 60, lambda: system.bridges[-1].log_tail())
+    system.settings["STREAM_METRICS_OTLP__SCOPES"] = f'["{SCOPE}"]'
+    system.bridges.clear()
+    await system.bridge()
+    await system.told(2)
+
+
+async def test_check_says_what_the_topic_of_traces_lacks(system: BridgedSystem) -> None:
+    """LogAppendTime, and what that costs; and topics that are missing."""
+    code, text = await said(system, "check")
+    assert code == 0, text
+    assert "LogAppendTime" not in text
+
+    other = f"{system.traces}-created"
+    await system.kafka.create_topic(other, 1)
+    system.settings["STREAM_METRICS_BRIDGE__TOPIC"] = other
+    code, text = await said(system, "check")
+
+    assert code == 2
+    assert "late spans with early timestamps may be told after a crash" in text
+    assert f"{other}.dlq" in text

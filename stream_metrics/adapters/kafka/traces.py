@@ -1,8 +1,8 @@
 """The topic of traces as the bridge reads it, and the input topics as it writes them.
 
-A commit is the offset before the first record of any trace that is not closed. Beside it stands the
-record time there, by which whoever reads next finds the records of ``bridge.trace_max`` before, and
-the scopes of which searches were told.
+A commit is the offset before the first record of any trace that is not closed. Beside it stand the
+record time there, by which whoever reads next finds which traces had records before, and the scopes
+of which searches were told.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class KafkaTraces(KafkaInputs):
         for place, position in self._positions.items():
             begins[place] = await self._place(consumer, place, position.offset)
         self._places.clear()
-        before_ms = self._assemblies.bounds.trace_max_ms
+        before_ms = self._assemblies.bounds.known_ms
         wanted = {place: max(0, begin.time_ms - before_ms) for place, begin in begins.items()}
         found = await consumer.offsets_for_times(wanted) if wanted else {}
         starts = {}
@@ -164,12 +164,12 @@ class KafkaTraces(KafkaInputs):
     ) -> Place:
         """Where traces begin of which no record was deleted."""
         first_ms = await self._time_ms(place, extent)
-        since_ms = first_ms + self._assemblies.bounds.trace_max_ms
+        since_ms = first_ms + self._assemblies.bounds.known_ms
         found = (await consumer.offsets_for_times({place: since_ms}))[place]
         begin = extent.end if found is None else found.offset
         log.warning(
             "records were deleted before they could be read, so traces that begin within "
-            "bridge.trace_max of the first that is left are not told",
+            "the time for which traces are remembered are not told",
             partition=place.partition,
             from_offset=begin,
         )

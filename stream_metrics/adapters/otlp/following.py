@@ -101,7 +101,7 @@ class Following:
             found = self._of[where] = Assembly(self._bounds)
             self._parts[where] = part
             if part.is_cut:
-                until_ms = (record.timestamp_ms or 0) + self._bounds.trace_max_ms
+                until_ms = (record.timestamp_ms or 0) + self._bounds.known_ms
                 self._early_until_ms[where] = until_ms
         return found
 

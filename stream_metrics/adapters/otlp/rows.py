@@ -48,6 +48,7 @@ def bounds_of(settings: Settings) -> Bounds:
     return Bounds(
         bridge.settle_ms,
         bridge.trace_max_ms,
+        bridge.known_ms,
         bridge.open_traces,
         bridge.open_bytes,
         otlp.max_spans,

@@ -1,0 +1,174 @@
+"""What the bridge costs beside decoding: `python -m benchmarks bridge`.
+
+Both take the same payloads in turn, in one process and without Kafka: decoding alone, and a whole
+bridge, which decodes, puts traces together, tells them and hands events over. The times are those
+of the processor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import resource
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from benchmarks.figures import Figure, figures_table
+from stream_metrics.adapters.memory import MemoryDeadLetters
+from stream_metrics.adapters.otlp.payloads import Payloads, spans_of
+from stream_metrics.events import Limits
+from stream_metrics.ports import Record
+from stream_metrics.telemetry import Event, Options, mapping
+from stream_metrics.telemetry.assembly import Assembly, Bounds, Place
+from stream_metrics.telemetry.teller import Teller, Telling
+from stream_metrics.worker.bridge import Assemblies, Bridge
+from tests.otlp import as_protobuf
+from tests.sessions import records, traces
+
+TRACES = 2_000
+OPEN = 10_000
+AT_ONCE = 500
+START_MS = 1_718_020_800_000
+
+
+def run(*, quick: bool, records: int | None, rounds: int | None) -> str:
+    """The report: spans a second and a core, and memory with many open traces."""
+    number = 200 if quick else records or TRACES
+    log = _log(number)
+    spans = sum(len(spans_of(record.value or b"")) for record in log)
+    decoding, together, bridging = [], [], []
+    for _ in range(rounds or (2 if quick else 7)):
+        gc.collect()
+        decoding.append(spans / _seconds(lambda: [spans_of(one.value or b"") for one in log]))
+        gc.collect()
+        together.append(spans / _seconds(lambda: _put_together(log)))
+        gc.collect()
+        bridging.append(spans / _seconds(lambda: asyncio.run(_bridged(log))))
+    held, peak = _memory(1_000 if quick else OPEN)
+    figures = [
+        Figure("decoding alone", decoding, "spans/s of a core"),
+        Figure("and putting traces together", together, "spans/s of a core"),
+        Figure("  of decoding alone", _ratios(together, decoding), ""),
+        Figure("the bridge", bridging, "spans/s of a core"),
+        Figure("the bridge, of decoding alone", _ratios(bridging, decoding), ""),
+        Figure(f"memory of {1_000 if quick else OPEN:,} open traces", [peak], "MB"),
+        Figure("  of it spans", [held], "MB"),
+    ]
+    head = f"The bridge: {number:,} traces, {spans:,} spans in {len(log):,} records\n\n"
+    return head + figures_table(figures)
+
+
+def _log(number: int) -> list[Record]:
+    made = traces(1, number)
+    return [
+        Record(one.value, one.key, START_MS + at, "traces", 0, at)
+        for at, one in enumerate(records(made, 1, open_at_once=100))
+    ]
+
+
+def _seconds(work: object) -> float:
+    begun = time.process_time()
+    work()  # type: ignore[operator]
+    return time.process_time() - begun
+
+
+def _ratios(values: Sequence[float], others: Sequence[float]) -> list[float]:
+    return [value / other for value, other in zip(values, others, strict=True)]
+
+
+def _put_together(log: Sequence[Record]) -> None:
+    assembly = Assembly(Bounds())
+    for record in log:
+        assembly.read(record.offset, record.timestamp_ms or 0, spans_of(record.value or b""))
+    assembly.finish()
+
+
+class _Memory:
+    """A topic of traces, input topics and counts that cost nothing."""
+
+    def __init__(self, log: Sequence[Record]) -> None:
+        self._log, self._at = log, 0
+        self.events = 0
+
+    async def fetch(self) -> Sequence[Record]:
+        """The next records."""
+        part = self._log[self._at : self._at + AT_ONCE]
+        self._at += len(part)
+        return part
+
+    def ended(self) -> Mapping[int, int]:
+        """The end counts once all was read."""
+        return {0: 2 * START_MS} if self._at == len(self._log) else {}
+
+    async def taken(self) -> None:
+        """Nothing is committed."""
+
+    async def send(self, events: Sequence[Event]) -> Sequence[Event]:
+        """Taken."""
+        self.events += len(events)
+        return ()
+
+    def bad_records(self, counts: Counter[str]) -> None:
+        """Not counted."""
+
+    def produced(self, events: int) -> None:
+        """Not counted."""
+
+    def told(self, telling: Telling) -> None:
+        """Not counted."""
+
+    def read(self, spans: int, late: int) -> None:
+        """Not counted."""
+
+    def held(self, traces: int, held_bytes: int) -> None:
+        """Not counted."""
+
+
+async def _once(call: object) -> object:
+    return await call()  # type: ignore[operator]
+
+
+async def _bridged(log: Sequence[Record]) -> None:
+    assemblies = Assemblies(Bounds())
+    assemblies.begin({0: Place(0, 0)})
+    teller = Teller(mapping(), Options(), Limits())
+    memory = _Memory(log)
+    bridge = Bridge(
+        memory,
+        assemblies,
+        Payloads(),
+        teller,
+        memory,
+        MemoryDeadLetters(),
+        _once,
+        memory,
+        "traces",
+    )
+    while await bridge.turn():
+        pass
+    if not memory.events:
+        raise RuntimeError("no trace was told")
+
+
+def _memory(number: int) -> tuple[float, float]:
+    """MB of spans that are held, and by how much the process has grown."""
+    made = [(one[0].trace_id.hex().encode(), as_protobuf(one[:-1])) for one in traces(2, number)]
+    gc.collect()
+    before = _resident()
+    assemblies = Assemblies(Bounds())
+    assemblies.begin({0: Place(0, 0)})
+    assembly = assemblies.of(0)
+    if assembly is None:
+        raise RuntimeError("the partition is not there")
+    for offset, (_, value) in enumerate(made):
+        assembly.read(offset, START_MS, spans_of(value))
+    gc.collect()
+    if assembly.open_traces != number:
+        raise RuntimeError(f"{assembly.open_traces:,} of {number:,} traces are open")
+    return assembly.held_bytes / 1e6, (_resident() - before) / 1e6
+
+
+def _resident() -> int:
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
