@@ -38,7 +38,7 @@ COMPILED_SOURCES := compiled/setup.py compiled/pyproject.toml stream_metrics/ker
 PIN := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --no-config --quiet --custom-compile-command "make lock"
 
-.PHONY: help setup demo build test test-all test-fast test-unit test-services test-client check format stack collector agent bench bench-replay bounds peers profile services \
+.PHONY: help setup demo build test test-all test-fast test-unit test-services test-client check format stack collector agent bench bench-replay bounds bridge-campaign peers profile services \
 	tools kernel dashboards panels docs docs-site lock clean campaign mutations conformance fuzz drill calibration
 
 help: ## Show the targets
@@ -220,6 +220,10 @@ ROUNDS ?= 1
 campaign: services ## Inject seeded faults into a live system under load; some minutes a seed
 	@$(BIN)/python -m deploy.local faketime
 	@$(BIN)/python -m tests.campaign --seed $(SEED) --rounds $(ROUNDS) $(CAMPAIGN)
+
+# BRIDGE has options, such as BRIDGE="--traces 500 --kills 4" for a look in a minute.
+bridge-campaign: services ## Kill bridges and workers while traces arrive; compare with a replay
+	@$(BIN)/python -m tests.bridge_campaign --seed $(SEED) --rounds $(ROUNDS) $(BRIDGE)
 
 # DRILL has options, such as DRILL="--tuning 1 --held-out --agents 5 --days 4" for a look in minutes.
 drill: services ## Test the alert rules on simulated weeks of traffic and incidents; long

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
+import random
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,9 +16,10 @@ from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
 from deploy.local.waiting import wait_until
 from stream_metrics.adapters.kafka.groups import PASSING
-from tests.services.live import COMMAND, LiveSystem, Produced, Worker
-from tests.sessions import Sent
+from tests.services.live import COMMAND, LiveSystem, Produced, Worker, recorded, said
+from tests.sessions import Sent, records, traces
 
+NOW = "1800000000000000"
 TRACE_PARTITIONS = 3
 APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
 
@@ -66,13 +68,13 @@ class BridgedSystem(LiveSystem):
         self.bridges.append(one)
         return one
 
-    async def send(self, records: Iterable[Sent], partition: int | None = None) -> int:
+    async def send(self, sent: Iterable[Sent], partition: int | None = None) -> int:
         """Send records to the topic of traces, those of a key to one partition; how many."""
         number = 0
         async with AIOKafkaProducer(
             bootstrap_servers=self.kafka.bootstrap_servers, linger_ms=5
         ) as producer:
-            for record in records:
+            for record in sent:
                 await producer.send(self.traces, record.value, key=record.key, partition=partition)
                 number += 1
             await producer.flush()
@@ -95,13 +97,26 @@ class BridgedSystem(LiveSystem):
         alive = [one for one in self.bridges if one.exit_code is None and await one.pages()]
         return sum([await one.figure("streammetrics_bridge_lag_records") for one in alive])
 
-    async def told(self, records: int, within_seconds: float = 60) -> None:
+    async def under_way(self, victim: Worker, spans: int) -> None:
+        """Wait until a bridge has read so many spans, or all, or until a worker owns something."""
+
+        async def there() -> bool:
+            if not await victim.pages():
+                return False
+            if not isinstance(victim, BridgeProcess):
+                return await victim.owned() > 0
+            read = await victim.figure("streammetrics_bridge_spans_total")
+            return read >= spans or (await victim.ready() and not await self.behind())
+
+        await wait_until(there, 90, victim.log_tail)
+
+    async def told(self, number: int, within_seconds: float = 60) -> None:
         """Wait until the bridge has told all of so many records."""
 
         async def done() -> bool:
             for one in self.bridges:
                 assert one.exit_code in (None, 0, -9), one.log_tail()
-            return sum((await self.commits()).values()) >= records
+            return sum((await self.commits()).values()) >= number
 
         await wait_until(done, within_seconds, lambda: self.bridges[-1].log_tail())
 
@@ -112,8 +127,6 @@ class BridgedSystem(LiveSystem):
 
     async def in_input_topics(self) -> Produced:
         """What lies in the input topics."""
-        from tests.services.live import recorded
-
         return Produced(await recorded(self.kafka, self.topics), frozenset(), 0)
 
 
@@ -134,11 +147,73 @@ async def bridged(
     )
 
 
-def rows(folder: Path) -> list[bytes]:
-    """The rows that a command wrote, in one order."""
-    return sorted((folder / "conversations.jsonl").read_bytes().splitlines())
+@dataclass
+class Campaign:
+    """What a campaign did, and whether the live figures equal those of a replay."""
+
+    seed: int
+    traces: int
+    spans: int = 0
+    records: int = 0
+    events: int = 0
+    late: float = 0
+    rows: int = 0
+    kills: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    differences: list[str] = field(default_factory=list)
 
 
-def loaded(folder: Path) -> list[dict[str, object]]:
-    """The same, parsed."""
-    return [json.loads(line) for line in rows(folder)]
+async def campaign(
+    system: BridgedSystem, seed: int, number: int, kills: int, searches: int = 3
+) -> Campaign:
+    """Traces arrive while bridges and workers are killed; then the live figures are compared.
+
+    Two bridges and two workers are at work. One of the four dies at a time that the seed chooses,
+    and another one takes its place.
+    """
+    chance = random.Random(seed)
+    made = traces(seed, number, searches=searches)
+    sent = list(records(made, seed, open_at_once=60))
+    done = Campaign(seed, number, records=len(sent), spans=sum(map(len, made)))
+    begun = time.monotonic()
+    await system.bridge()
+    await system.bridge()
+    await system.start_workers(2)
+    for part in range(kills + 1):
+        first, last = (at * len(sent) // (kills + 1) for at in (part, part + 1))
+        await system.send(sent[first:last])
+        if part == kills:
+            break
+        everyone: list[Worker] = [*system.bridges, *system.workers]
+        alive = [one for one in everyone if one.exit_code is None]
+        # in turn, so that both are met
+        wanted = [one for one in alive if isinstance(one, BridgeProcess) == (part % 3 != 2)]
+        victim = chance.choice(wanted)
+        await system.under_way(victim, chance.randrange(1, max(2, done.spans // 30)))
+        victim.kill9()
+        if isinstance(victim, BridgeProcess):
+            done.kills.append("bridge")
+            await system.bridge()
+        else:
+            done.kills.append("worker")
+            await system.start_workers(1)
+    await system.told(len(sent), 300)
+    await system.counted()
+    for bridge in system.bridges:
+        if bridge.exit_code is None:
+            done.late += await bridge.figure("streammetrics_bridge_late_spans_total")
+    done.events = len(system.produced.records)
+    live, replayed = system.folder / "live", system.folder / "replayed"
+    for folder, arguments in (
+        (live, ["export"]),
+        (replayed, ["replay", f"kafka:{system.traces}"]),
+    ):
+        code, text = await said(system, *arguments, "--out", str(folder), "--now", NOW)
+        if code:
+            raise RuntimeError(text)
+    for name in ("conversations.jsonl", "windows.json"):
+        if (live / name).read_bytes() != (replayed / name).read_bytes():
+            done.differences.append(name)
+    done.rows = (live / "conversations.jsonl").read_bytes().count(b"\n")
+    done.seconds = time.monotonic() - begun
+    return done
