@@ -217,3 +217,8 @@ async def campaign(
     done.rows = (live / "conversations.jsonl").read_bytes().count(b"\n")
     done.seconds = time.monotonic() - begun
     return done
+
+
+def rows(folder: Path) -> list[bytes]:
+    """The rows that a command wrote, in one order."""
+    return sorted((folder / "conversations.jsonl").read_bytes().splitlines())
