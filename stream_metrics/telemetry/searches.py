@@ -11,7 +11,6 @@ from typing import Any, Final
 from stream_metrics.telemetry.documents import (
     Document,
     Named,
-    emptied,
     flat,
     in_value,
     named,
@@ -48,14 +47,7 @@ OUTPUTS: Final = (
     "haystack.component.output",
     "haystack.pipeline.output_data",
 )
-_INPUTS: Final = (
-    "input.value",
-    "traceloop.entity.input",
-    "langfuse.observation.input",
-    "mlflow.spanInputs",
-    "gen_ai.prompt",
-)
-_UNKNOWN: Final = (None, Role.OTHER, Role.POSTPROCESSOR)
+UNKNOWN: Final = (None, Role.OTHER, Role.POSTPROCESSOR)
 MOST_SIDE_BY_SIDE: Final = 1_000
 _RUNS: Final = re.compile(r"^(vector_db_retrieve|retrieval|execute_tool|retrieve)\s+|\.\w+$")
 
@@ -221,7 +213,7 @@ def _unrecognised(tree: Tree, covered: dict[str, str], inner: set[str]) -> Itera
             message = f"{span.name!r} lost attributes, and with them maybe what it is"
             yield Doubt(span, "truncated", message, around=True)
             continue
-        if tree.role(span) not in _UNKNOWN or id in covered or id in inner:
+        if tree.role(span) not in UNKNOWN or id in covered or id in inner:
             continue
         if id in tree.ignored or span.failed:
             continue
@@ -262,93 +254,6 @@ def held(span: Span, names: Iterable[str] = OUTPUTS) -> list[list[Document]]:
                 found.append(documents)
                 break
     return found
-
-
-def changed(
-    tree: Tree, members: Iterable[Span], aside: set[str], got: Sequence[Got]
-) -> Iterable[Doubt]:
-    """Spans that hand on documents of searches otherwise than these returned them.
-
-    Somebody filtered, joined or reordered them, and no row says so; or the documents are of a
-    search that no span tells. Spans in ``aside`` are parts of searches, have these inside, or say
-    what they do.
-    """
-    told = [
-        (one.start_ns, Listed(one.documents))
-        for one in sorted(got, key=lambda one: (one.start_ns, one.span.span_id))
-    ]
-    known = {name for _, each in told for name in each.names}
-    for span in members:
-        if tree.role(span) not in _UNKNOWN or span.span_id in aside:
-            continue
-        lists = held(span) or [[] for name in OUTPUTS if emptied(span.value(name))]
-        given = [Listed(documents) for documents in held(span, _INPUTS)] if lists else []
-        for documents in lists:
-            one = Listed(documents)
-            returned = [each for start_ns, each in told if start_ns <= span.end_ns]
-            fed = [each for each in given if one.of(each)]
-            if not documents:
-                if not any(each.names & known for each in given):
-                    continue
-                message = f"{span.name!r} left nothing of what was found; no row says what it is"
-            elif known.isdisjoint(one.names):
-                if fed:
-                    continue
-                message = f"{span.name!r} hands on documents of no search"
-            elif one.explained(returned) and (not fed or any(one.same(each) for each in fed)):
-                continue
-            else:
-                message = f"{span.name!r} changed what was found; no row says what it is"
-            yield Doubt(span, "unrecognised", message)
-            break
-
-
-class Listed:
-    """A list of documents by their ids and by their texts."""
-
-    def __init__(self, documents: Sequence[Document]) -> None:
-        self.ids = tuple(document.id for document in documents)
-        self.texts = tuple(document.text for document in documents)
-        self.names = {name for name in (*self.ids, *self.texts) if name}
-
-    def same(self, other: Listed) -> bool:
-        """Whether both are the same documents in the same order."""
-        if None not in self.ids and None not in other.ids:
-            return self.ids == other.ids
-        return None not in self.texts and self.texts == other.texts
-
-    def of(self, other: Listed) -> bool:
-        """Whether all its documents are among the other's."""
-        if None not in self.ids and None not in other.ids:
-            return set(self.ids) <= set(other.ids)
-        return None not in self.texts and set(self.texts) <= set(other.texts)
-
-    def explained(self, returned: Iterable[Listed]) -> bool:
-        """Whether it is what some returned, one after the other, or each of it once."""
-        whole = [each for each in returned if each.names and each.of(self)]
-        return any(
-            None not in mine and (_in_a_row(mine, lists) or _each_once(mine, lists))
-            for mine, lists in (
-                (self.ids, [each.ids for each in whole]),
-                (self.texts, [each.texts for each in whole]),
-            )
-        )
-
-
-def _in_a_row(names: tuple[str | None, ...], lists: Sequence[tuple[str | None, ...]]) -> bool:
-    """Whether the names are some of the lists, each whole, one after the other."""
-    parts = set(lists)
-    ends = {0}
-    for place in range(len(names)):
-        if place in ends:
-            ends |= {
-                place + len(part) for part in parts if names[place : place + len(part)] == part
-            }
-    return len(names) in ends
-
-
-def _each_once(names: tuple[str | None, ...], lists: Sequence[tuple[str | None, ...]]) -> bool:
-    return names == tuple(dict.fromkeys(name for each in lists for name in each))
 
 
 def _attributes(span: Span) -> str:

@@ -32,12 +32,12 @@ from stream_metrics.telemetry.reranking import reranked, rerankers
 from stream_metrics.telemetry.searches import (
     Doubt,
     Got,
-    changed,
     held,
     merged,
     searches,
 )
 from stream_metrics.telemetry.spans import Span, text
+from stream_metrics.telemetry.steps import changed
 from stream_metrics.telemetry.texts import (
     answer_of,
     calls_tools,
@@ -282,7 +282,7 @@ def _turns(
             kept.append(span)
             open_.append(span)
     members = {id: stands_for.get(turn, turn) for id, turn in of_turn.items()}
-    several = {id for (id, _), number in joined.items() if number > 1}
+    several = {id for (id, _), number in joined.items() if number > 1 and id in busy}
     return {span.span_id: span for span in kept}, members, several
 
 
@@ -320,6 +320,7 @@ class _Rest:
         self._calls = tree.nearest(Role.TOOL, Role.SEARCH)
         self._steps = tree.nearest(Role.STEP)
         self._agents_around = tree.nearest(Role.TURN)
+        self._asking = tree.around(span.span_id for span in tree.of(Role.MODEL))
         self._rerankers = rerankers(tree, covered)
         self._searching = covered.keys() | tree.marked(self._rerankers).keys()
         self._aside = self._searching | tree.ignored | tree.around(covered)
@@ -497,6 +498,16 @@ class _Rest:
             once.add(key)
         return False
 
+    def _side_by_side(self, members: Sequence[Span], found: Sequence[Got]) -> bool:
+        """Whether agents that are no tools ran at once, so that a model separates all searches."""
+        searching = self._tree.around(one.span.span_id for one in found)
+        both = searching & self._asking
+        beside: dict[str, list[Span]] = {}
+        for span in members:
+            if span.span_id in both and self._tree.role(span) is not Role.TOOL:
+                beside.setdefault(span.parent_id, []).append(span)
+        return any(_overlap(spans) for spans in beside.values())
+
     def _interrupted(
         self, members: Sequence[Span], found: Sequence[Got], numbers: dict[str, int]
     ) -> bool:
@@ -612,8 +623,11 @@ class _Rest:
         ]
         if calls:
             numbers = by_models(placed, calls, self._calls)
-            unsure = self._unasked(members, found, numbers)
-            return numbers, unsure or self._interrupted(members, found, numbers)
+            return numbers, (
+                self._unasked(members, found, numbers)
+                or self._side_by_side(members, found)
+                or self._interrupted(members, found, numbers)
+            )
         return by_time(placed), len(placed) > 1
 
 

@@ -133,6 +133,27 @@ RECORDINGS: Final = (
         "assert searched(one)",
     ),
     Mutation(
+        "evaluators search",
+        "what an evaluator searched counts as found by the agent",
+        (Edit(TREE, "elif span.parent_id in judged:", "elif False:"),),
+        "tests/unit/test_telemetry_hard.py::"
+        "test_what_an_evaluator_does_inside_of_itself_is_nothing_of_the_agent",
+        "assert searched(",
+    ),
+    Mutation(
+        "what is hidden changed nothing",
+        "what a postprocessor may have changed counts as it was found",
+        (
+            Edit(
+                RERANKING,
+                "return _hides(span, row.inputs) and (said or span.dropped_attributes > 0)",
+                "return False",
+            ),
+        ),
+        "tests/unit/test_telemetry_hard.py::test_a_postprocessor_that_hides_its_documents_is_refused",
+        "assert one.refused",
+    ),
+    Mutation(
         "labels keep their place",
         "a score of a nested or reranked search labels the result of the same rank",
         (

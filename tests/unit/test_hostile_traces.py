@@ -72,6 +72,14 @@ def overlapping(id: str, parent: str, start: float) -> Span:
     )  # fmt: skip
 
 
+def step(at: int) -> Span:
+    """A node of a graph that hands on what one of the searches found, and the same once more."""
+    output = json.dumps({"docs": [{"id": id, "page_content": id} for id in "aa"]})
+    return of_kind(
+        "CHAIN", f"c{at}", "agent", 10**5 + at, attributes={"output.value": output}
+    )  # fmt: skip
+
+
 HOSTILE: dict[str, tuple[Spans, str | None]] = {
     "searches beside each other": (lambda n: beside(n, search), None),
     "searches at the end of a long line": (
@@ -88,6 +96,10 @@ HOSTILE: dict[str, tuple[Spans, str | None]] = {
             *(model(f"m{at}", "c899", 1002 + 4 * at) for at in range(n // 2)),
         ],
         None,
+    ),
+    "steps that hand on what searches returned": (
+        lambda n: [*beside(n // 2, search), *(step(at) for at in range(n // 2))],
+        "too_large",
     ),
     "overlapping searches of two scopes": (lambda n: beside(n, overlapping), "too_large"),
     "turns of two scopes side by side": (

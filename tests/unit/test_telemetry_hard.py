@@ -799,3 +799,23 @@ def test_a_postprocessor_that_came_before_its_search_is_refused() -> None:
     one = told(agent(scope=scope), post, search("s", "agent", 5, found="ab", scope=scope))
 
     assert (one.turns, one.refused) == ((), {"time_out_of_range": 1})
+
+
+def test_agents_side_by_side_leave_iterations_to_be_inferred() -> None:
+    """The model of one separates the searches of the other, unless each is a tool."""
+
+    def spans(around: Any) -> list[Any]:
+        made = [agent(), model("m", "agent", 0)]
+        for id, start in (("a", 1), ("b", 3)):
+            made += [
+                around(id, "agent", start, start + 20),
+                model(f"{id}m", id, start + 1),
+                search(f"{id}s1", id, start + 5, found=id),
+                model(f"{id}n", id, start + 8),
+                search(f"{id}s2", id, start + 11, found=id),
+            ]
+        return made
+
+    nodes = told(*spans(lambda *place: of_kind("CHAIN", *place))).turns[0]
+    assert nodes.iterations_inferred
+    assert not told(*spans(tool)).turns[0].iterations_inferred
