@@ -51,16 +51,14 @@ def changed(
                 not fed or any(one.same(each) for each in fed)
             ):
                 continue
+            elif returned.compared > MOST_COMPARED:
+                message = f"its steps hand on more than {MOST_COMPARED:,} lists to compare"
+                yield Doubt(span, "too_large", message)
+                return
             else:
                 message = f"{span.name!r} changed what was found; no row says what it is"
             yield Doubt(span, "unrecognised", message)
             break
-        if returned.compared > MOST_COMPARED:
-            message = (
-                f"its steps hand on more than {MOST_COMPARED:,} lists that could be of searches"
-            )
-            yield Doubt(span, "too_large", message)
-            return
 
 
 class _Listed:
