@@ -194,16 +194,18 @@ class _Known:
 class Assembly:
     """The traces of one partition, of which records are read in the order of their offsets.
 
-    ``begin`` is where the reading goes on. Records before it were read before: they are noted.
-    ``late`` counts spans that came too late, ``spans`` all that were read.
+    ``begin`` is where the reading goes on. Records before it were read before: they are noted. So
+    are those from there to the first one of ``since_ms``: their traces may have begun in records
+    that were deleted. ``late`` counts spans that came too late, ``spans`` all that were read.
     """
 
-    def __init__(self, bounds: Bounds, begin: Place = START) -> None:
+    def __init__(self, bounds: Bounds, begin: Place = START, since_ms: int = 0) -> None:
         self.late = 0
         self.spans = 0
         self.held_bytes = 0
         self._bounds = bounds
         self._begin = begin
+        self._since_ms = since_ms
         self._time_ms = begin.time_ms
         self._open: dict[str, _Open] = {}  # by when they began
         self._known: OrderedDict[str, _Known] = OrderedDict()  # by last record
@@ -216,10 +218,12 @@ class Assembly:
         """How many traces are not closed."""
         return len(self._open)
 
-    @property
-    def begin(self) -> Place:
-        """Where the reading goes on."""
-        return self._begin
+    def is_noted(self, offset: int, time_ms: int) -> bool:
+        """Whether it is enough to ``note`` the record that is read next."""
+        if offset < self._begin.offset or time_ms < self._since_ms:
+            return True
+        self._since_ms = 0
+        return False
 
     def commit(self, next_offset: int) -> Place:
         """From where to read again if all is lost after what was read before ``next_offset``."""
@@ -230,7 +234,7 @@ class Assembly:
         return Place(next_offset, self._time_ms)
 
     def note(self, time_ms: int, trace_ids: Iterable[str]) -> None:
-        """Take a record before ``begin``, which has spans of these traces."""
+        """Take a record of which no trace is told, and which has spans of these."""
         self._forget(time_ms)
         for trace_id in dict.fromkeys(trace_ids):
             if trace_id:
@@ -239,7 +243,7 @@ class Assembly:
 
     def read(self, offset: int, time_ms: int, spans: Iterable[Span]) -> list[Closed]:
         """Take a record; the traces that are closed before it, then those there is no room for."""
-        if offset < self._begin.offset:
+        if self.is_noted(offset, time_ms):
             self.note(time_ms, (span.trace_id for span in spans))
             return []
         closed = self._arrive(time_ms)
@@ -270,7 +274,7 @@ class Assembly:
     ) -> list[Closed]:
         """Take a record that cannot be used, though these traces have spans in it: so they are
         refused, if they are not closed."""
-        if offset < self._begin.offset:
+        if self.is_noted(offset, time_ms):
             self.note(time_ms, trace_ids)
             return []
         closed = self._arrive(time_ms)

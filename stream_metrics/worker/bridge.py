@@ -110,9 +110,16 @@ class Assemblies:
         self.bounds = bounds
         self._of: dict[int, Assembly] = {}
 
-    def begin(self, places: Mapping[int, Place]) -> None:
-        """These partitions are ours, and no others; nothing of them has been read."""
-        self._of = {number: Assembly(self.bounds, place) for number, place in places.items()}
+    def begin(self, places: Mapping[int, Place], since_ms: Mapping[int, int] | None = None) -> None:
+        """These partitions are ours, and no others; nothing of them has been read.
+
+        ``since_ms``: from which record time on traces are told, where the first records were
+        deleted.
+        """
+        self._of = {
+            number: Assembly(self.bounds, place, (since_ms or {}).get(number, 0))
+            for number, place in places.items()
+        }
 
     def of(self, partition: int) -> Assembly | None:
         """The traces of a partition; None if it is another's."""
@@ -191,7 +198,7 @@ class Bridge:
     def _take(self, assembly: Assembly, record: Record) -> Sequence[Closed]:
         """The traces that the record closes."""
         offset, time_ms = record.offset, record.timestamp_ms or 0
-        if offset < assembly.begin.offset:
+        if assembly.is_noted(offset, time_ms):
             assembly.note(time_ms, self._payloads.trace_ids(record))
             return ()
         if record.key is None:

@@ -72,7 +72,7 @@ class BridgeMember:
         self.world, self.fuse = world, fuse or Fuse()
         self.client = ScriptedConsumer(world.brokers)
         self.health = Health(reasons={})
-        self.late = 0
+        self.late = self.gaps = 0
         self.refused: Counter[str] = Counter()
         patience = AtOnce(self.health, lambda: None)
         assemblies = Assemblies(world.bounds)
@@ -158,7 +158,8 @@ class BridgeMember:
         """Ignore."""
 
     def offset_gap(self, topic: str) -> None:
-        """Ignore."""
+        """Count."""
+        self.gaps += 1
 
 
 class _Letters:

@@ -36,6 +36,7 @@ class Brokers:
             TopicPartition(topic, n): [] for topic in topics for n in range(partitions)
         }
         self.ends = dict.fromkeys(self.logs, 0)
+        self.firsts: dict[TopicPartition, int] = {}  # where what is left begins
         self._coming: deque[tuple[TopicPartition, int]] = deque()  # and when it comes
         self.unreadable: dict[TopicPartition, tuple[int, KafkaError]] = {}
         self.commits: Commits = {}
@@ -200,8 +201,8 @@ class ScriptedConsumer:
         return self._positions[place]
 
     async def beginning_offsets(self, places: Iterable[TopicPartition]) -> dict[Any, int]:
-        """Nothing was deleted."""
-        return dict.fromkeys(places, 0)
+        """Where what is left of the logs begins."""
+        return {place: self._brokers.firsts.get(place, 0) for place in places}
 
     async def end_offsets(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Where the logs end."""
@@ -213,7 +214,8 @@ class ScriptedConsumer:
         """The first record of each log that is not older than that."""
         found: dict[TopicPartition, OffsetAndTimestamp | None] = dict.fromkeys(wanted)
         for place, since_ms in wanted.items():
-            for record in self._brokers.logs[place][: self._brokers.ends[place]]:
+            first = self._brokers.firsts.get(place, 0)
+            for record in self._brokers.logs[place][first : self._brokers.ends[place]]:
                 if record is not None and (record.timestamp_ms or 0) >= since_ms:
                     stamp_ms = record.timestamp_ms or 0
                     found[place] = OffsetAndTimestamp(record.offset, stamp_ms)

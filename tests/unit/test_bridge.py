@@ -6,10 +6,13 @@ import asyncio
 import time
 from collections.abc import Sequence
 
+from aiokafka import TopicPartition
+from aiokafka.structs import OffsetAndMetadata
+
 from stream_metrics.telemetry.assembly import Assembly, Bounds
 from tests.otlp import RETRIEVER, Made, as_protobuf, documents
 from tests.sessions import Sent
-from tests.simulation.bridges import BridgeMember, World
+from tests.simulation.bridges import TOPIC, BridgeMember, World
 from tests.telemetry import agent, search
 
 TURN = {"openinference.span.kind": "AGENT", "session.id": "s"}
@@ -70,6 +73,87 @@ async def test_many_traces_that_are_closed_at_once_leave_the_loop_to_others() ->
         world.send(sent([Made(trace, 2, 1, 0, 1, RETRIEVER)]), 0)
 
     assert await rounds_of_others(world) > 15
+
+
+async def told(member: BridgeMember, world: World) -> set[str]:
+    """Let a bridge read all there is; the traces it has told by now, by their sessions."""
+    await member.join()
+    world.brokers.rebalance([member.client])
+    while await member.turn() or not member.inputs.next_offsets():
+        pass
+    await member.turn()
+    return {conversation for conversation, _ in world.produced}
+
+
+def in_session(trace: int, session: str, *, alone: bool = False) -> list[Made]:
+    """A turn with a search, or its outermost span only, as it comes again."""
+    spans = turn(trace, 1)
+    outer = Made(trace, 1, 0, 0, 10, {**TURN, "session.id": session})
+    return [outer] if alone else [outer, *spans[1:]]
+
+
+MINUTE_MS = 60_000
+LOG = TopicPartition(TOPIC, 0)
+
+
+async def after_deletion(commit: OffsetAndMetadata | None, *, restarts: bool) -> set[str]:
+    """What is told where the first record of one trace was deleted, and its second one was not.
+
+    A trace a minute comes before and after; the first bridge has read the first four records if
+    ``restarts``.
+    """
+    world = World(Bounds())
+    world.send(sent(in_session(1, "cut")), 0)
+    for minute in range(2, 5):
+        world.send(sent(in_session(minute, f"m{minute}")), 0, MINUTE_MS)
+    if restarts:
+        assert await told(BridgeMember(world), world) == {"cut", "m2", "m3"}
+        world.produced.clear()
+    elif commit is not None:
+        world.brokers.commits[LOG] = commit
+    world.brokers.firsts[LOG] = 1
+    world.send(sent(in_session(1, "cut", alone=True)), 0, MINUTE_MS)
+    for minute in range(6, 37):
+        world.send(sent(in_session(minute, f"m{minute}")), 0, MINUTE_MS)
+    member = BridgeMember(world)
+    found = await told(member, world)
+    assert (member.gaps > 0) == (commit is not None or restarts)
+    return found
+
+
+COMPLETE = {f"m{minute}" for minute in range(32, 36)}  # the last one is open
+
+
+async def test_a_restart_tells_no_trace_whose_first_records_were_deleted() -> None:
+    """Nothing is left then by which a late span would be known for one."""
+    assert await after_deletion(None, restarts=True) == COMPLETE
+
+
+async def test_a_first_start_tells_no_trace_whose_first_records_were_deleted() -> None:
+    """Traces may have begun in them for as long as a trace may last."""
+    assert await after_deletion(None, restarts=False) == COMPLETE
+
+
+async def test_offsets_reset_to_the_first_one_left_tell_no_trace_that_was_cut() -> None:
+    """A commit that somebody else has set says nothing of what was deleted."""
+    assert await after_deletion(OffsetAndMetadata(1, ""), restarts=False) == COMPLETE
+
+
+async def test_a_restart_behind_a_log_that_is_empty_tells_what_comes() -> None:
+    """What was deleted is as old as the last record that was read, and traces do not last so
+    long."""
+    world = World(Bounds())
+    world.send(sent(in_session(1, "old")), 0)
+    world.now_ms += MINUTE_MS
+    assert await told(BridgeMember(world), world) == {"old"}
+    world.brokers.firsts[LOG] = 1
+    world.now_ms += 60 * MINUTE_MS
+    again = BridgeMember(world)
+    await told(again, world)
+    world.send(sent(in_session(2, "new")), 0)
+    world.now_ms += MINUTE_MS
+
+    assert await told(again, world) == {"old", "new"}
 
 
 def test_spans_that_come_again_and_again_cost_no_more_than_new_ones() -> None:

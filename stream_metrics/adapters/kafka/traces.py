@@ -127,8 +127,10 @@ class KafkaTraces(KafkaInputs):
         """From where to read each partition: before the place where it goes on, so that it is known
         which traces had records there. Raises aiokafka's errors and ``TwoScopes``."""
         begins: dict[TopicPartition, Place] = {}
+        since_ms: dict[int, int] = {}
         for place, position in self._positions.items():
-            begins[place] = await self._place(consumer, place, position.offset)
+            begins[place] = await self._place(place, position.offset)
+            since_ms[place.partition] = await self._since_ms(place, begins[place])
         self._places.clear()
         before_ms = self._assemblies.bounds.known_ms
         wanted = {place: max(0, begin.time_ms - before_ms) for place, begin in begins.items()}
@@ -138,42 +140,45 @@ class KafkaTraces(KafkaInputs):
             at = found.get(place)
             starts[place] = begin.offset if at is None else min(at.offset, begin.offset)
             self._positions[place] = Position(starts[place])
-        self._assemblies.begin({place.partition: begin for place, begin in begins.items()})
+        self._assemblies.begin(
+            {place.partition: begin for place, begin in begins.items()}, since_ms
+        )
         log.info(
             "partitions of traces",
             partitions={place.partition: begin.offset for place, begin in begins.items()},
         )
         return starts
 
-    async def _place(self, consumer: AIOKafkaConsumer, place: TopicPartition, offset: int) -> Place:
+    async def _place(self, place: TopicPartition, offset: int) -> Place:
         """Where the reading of a partition goes on, and the record time there."""
         extent, commit = self._places[place]
         time_ms, scopes = said_in(commit.metadata if commit else None)
         self._teller.know(scopes)
         if commit is not None and commit.offset == offset and time_ms is not None:
             return Place(offset, time_ms)
-        if offset == extent.first:
-            if not offset:
-                return Place(0, 0)  # nothing was before
-            if commit is None or commit.offset < offset:
-                return await self._behind_gap(consumer, place, extent)
+        if not offset:
+            return Place(0, 0)  # nothing was before
         return Place(offset, await self._time_ms(place, Extent(offset, extent.end)))
 
-    async def _behind_gap(
-        self, consumer: AIOKafkaConsumer, place: TopicPartition, extent: Extent
-    ) -> Place:
-        """Where traces begin of which no record was deleted."""
-        first_ms = await self._time_ms(place, extent)
-        since_ms = first_ms + self._assemblies.bounds.known_ms
-        found = (await consumer.offsets_for_times({place: since_ms}))[place]
-        begin = extent.end if found is None else found.offset
+    async def _since_ms(self, place: TopicPartition, begin: Place) -> int:
+        """From when on no record of a trace that begins was deleted; 0 if that is so from there."""
+        extent, commit = self._places[place]
+        if not extent.first:
+            return 0
+        deleted_ms = min(begin.time_ms, await self._time_ms(place, extent))  # no later
+        since_ms = deleted_ms + self._assemblies.bounds.known_ms
+        if begin.time_ms >= since_ms:
+            return 0
+        if commit is not None and commit.offset >= extent.first:
+            self._operations.offset_gap(place.topic)
         log.warning(
-            "records were deleted before they could be read, so traces that begin within "
-            "the time for which traces are remembered are not told",
+            "records were deleted that may have begun traces, so what begins within the time for "
+            "which traces are remembered is not told. Keep the records of the topic for longer",
             partition=place.partition,
-            from_offset=begin,
+            first_offset=extent.first,
+            until_ms=since_ms,
         )
-        return Place(begin, since_ms)
+        return since_ms
 
     async def _time_ms(self, place: TopicPartition, extent: Extent) -> int:
         """The time of the first record of the extent; the present time if there is none."""
