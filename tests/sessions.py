@@ -69,6 +69,19 @@ def traces(seed: int, number: int, *, sessions: int = 0, searches: int = 3) -> l
     ]
 
 
+def trace_of(number: int, scope: str = SCOPE) -> list[Made]:
+    """A turn with a search, in a session of its own; the last span is the root."""
+    of: dict[str, Any] = {"scope": scope, "resource": {"service.name": "assistant"}}
+    start = number * 1_000
+    turn = {KINDS: "AGENT", "session.id": f"session of {number}"}
+    found = {KINDS: "RETRIEVER", **documents(1, 2)}
+    return [
+        Made(number, 2, 1, start + 1, start + 2, {KINDS: "LLM"}, **of),
+        Made(number, 3, 1, start + 3, start + 4, found, **of),
+        Made(number, 1, 0, start, start + 9, turn, **of),
+    ]
+
+
 def payloads(
     spans: Sequence[Made], chance: random.Random, most: int = 6, repeated: float = 0.2
 ) -> Iterator[bytes]:

@@ -236,7 +236,52 @@ TARGET: Final = [
          gauge("up", (20, 1), (20, GONE)) | gauge("up", (20, GONE), (20, 1), **OTHER), silent(40)),
 ]  # fmt: skip
 
+BRIDGE: Final = {"job": "stream-metrics-bridge", "instance": "bridge-1:9474"}
+BRIDGE_ALERT: Final = {**ALERT, "job": BRIDGE["job"]}
+BRIDGE_WARNING: Final = {**WARNING, "job": BRIDGE["job"]}
+
+
+def _bridge_lag(*phases: Phase) -> Series:
+    of = {**BRIDGE, "topic": "traces", "partition": "0"}
+    return gauge("streammetrics_bridge_lag_seconds", *phases, **of)
+
+
+def _bridge_read(told: Sequence[Phase], refused: Sequence[Phase], late: Sequence[Phase]) -> Series:
+    traces = "streammetrics_bridge_traces_total"
+    return (
+        counter(traces, *told, **BRIDGE, outcome="told")
+        | counter(traces, *refused, **BRIDGE, outcome="refused")
+        | counter("streammetrics_bridge_spans_total", *[(n, 500) for n, _ in told], **BRIDGE)
+        | counter("streammetrics_bridge_late_spans_total", *late, **BRIDGE)
+    )
+
+
+BRIDGE_BEHIND: Final = [
+    Case("fires when it is minutes behind, and resolves",
+         _bridge_lag((20, 1), (20, 300), (30, 1)),
+         {19: (), 25: [BRIDGE_ALERT], 39: [BRIDGE_ALERT], 50: ()}),
+    Case("fires when it waits", gauge("streammetrics_bridge_ready", (20, 1), (20, 0), **BRIDGE),
+         {19: (), 25: [BRIDGE_ALERT]}),
+    Case("fires when it is down that was up",
+         gauge("up", (20, 1), (20, 0), **BRIDGE), {19: (), 25: [BRIDGE_ALERT]}),
+    Case("is silent where none was ever up", gauge("up", (60, 0), **BRIDGE), silent(60)),
+    Case("is silent on a minute behind", _bridge_lag((60, 60)), silent(60)),
+    Case("is silent on a restart",
+         gauge("streammetrics_bridge_ready", (20, 1), (2, 0), (20, 1), **BRIDGE), silent(40)),
+]  # fmt: skip
+BRIDGE_REFUSES: Final = [
+    Case("fires when many traces are refused, and resolves",
+         _bridge_read([(120, 50)], [(30, 0), (30, 10), (60, 0)], [(120, 0)]),
+         {29: (), 45: [BRIDGE_WARNING], 59: [BRIDGE_WARNING], 110: ()}),
+    Case("fires when many spans are late",
+         _bridge_read([(60, 50)], [(60, 0)], [(20, 0), (40, 50)]), {19: (), 40: [BRIDGE_WARNING]}),
+    Case("is silent on a few",
+         _bridge_read([(60, 50)], [(60, 1)], [(60, 1)]), silent(60)),
+]  # fmt: skip
+
 CASES: Final = {
+    "StreamMetricsBridgeBehind": BRIDGE_BEHIND,
+    "StreamMetricsBridgeRefuses": BRIDGE_REFUSES,
     "StreamMetricsLabelsStopped": LABELS_STOPPED,
     "StreamMetricsOrphanLabels": ORPHAN_LABELS,
     "StreamMetricsTopicsKeyedDifferently": KEYS,

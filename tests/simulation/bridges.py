@@ -68,7 +68,7 @@ class World:
 class BridgeMember:
     """One bridge; its calls to the outside pass the fuse."""
 
-    def __init__(self, world: World, fuse: Fuse | None = None) -> None:
+    def __init__(self, world: World, fuse: Fuse | None = None, **settings: Any) -> None:
         self.world, self.fuse = world, fuse or Fuse()
         self.client = ScriptedConsumer(world.brokers)
         self.health = Health(reasons={})
@@ -78,7 +78,7 @@ class BridgeMember:
         assemblies = Assemblies(world.bounds)
         self.teller = Teller(MAPPING, world.options, Limits())
         self.inputs = KafkaTraces(
-            KafkaSettings(topics=(TOPIC,), group_id="bridge"),
+            KafkaSettings(topics=(TOPIC,), group_id="bridge", **settings),
             ScriptedCluster(world.brokers, self.client),
             patience,
             self.health,

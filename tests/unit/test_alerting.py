@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from deploy.dashboards.boards import BOARDS
 from deploy.local.stack import TARGETS, prometheus_config, write_rules, write_targets
+from stream_metrics.adapters.prometheus.bridge import BridgeMetrics
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.adapters.prometheus.windows import PREFIX, WindowCollector
 from stream_metrics.engine.cells import CODES
@@ -56,6 +57,7 @@ def exported() -> frozenset[str]:
     """Every series of a worker's own work."""
     registry = CollectorRegistry()
     Operations(registry, ["topic"]).lag("topic", 0, 0, 0.0)
+    BridgeMetrics(registry, ["topic"]).lag("topic", 0, 0, 0.0)
     registry.register(WindowCollector(lambda: [], lambda: 0))
     return frozenset(sample.name for family in registry.collect() for sample in family.samples)
 

@@ -37,7 +37,7 @@ from stream_metrics.events import BadRecord, Limits, decode
 from stream_metrics.metrics.registry import METRICS
 from stream_metrics.ports import Record
 from stream_metrics.settings import Settings
-from stream_metrics.worker import partition
+from stream_metrics.worker import bridge, partition
 from stream_metrics.worker.replay import Replay
 
 ROOT = Path(__file__).parents[2]
@@ -409,6 +409,17 @@ def test_every_metric_that_is_named_is_exported() -> None:
     named = {name for text in texts for name in _SERIES.findall(text)} - {"streammetrics_window_"}
 
     assert set() == named - known
+
+
+def test_the_page_of_the_bridge_has_its_steps() -> None:
+    """The order of effects is the same in the code and in its description."""
+    steps = re.findall(r"^\d\. (\w+) ", bridge.__doc__ or "", re.M)
+    text = (ROOT / "docs" / "concepts" / "bridge.md").read_text(encoding="utf-8")
+
+    assert steps
+    assert (
+        steps == [row.split()[0] for row in re.findall(r"^\| (\w+(?: \w+)?) \| \w", text, re.M)][1:]
+    )
 
 
 def test_delivery_has_the_steps_of_the_worker() -> None:
