@@ -264,6 +264,7 @@ def _turns(
     )
     busy = {of_turn[one.span.span_id] for one in found if one.span.span_id in of_turn}
     met = {(of_turn.get(one), of_turn.get(other)) for one, other in pairs}
+    searched = busy | {id for both in met for id in both}
     stands_for: dict[str, str] = {}
     kept: list[Span] = []
     open_: list[Span] = []
@@ -276,13 +277,13 @@ def _turns(
             both = (other.span_id, span.span_id)
             if both in met or both[::-1] in met or not (set(both) <= busy):
                 stands_for[span.span_id] = other.span_id
-                joined[other.span_id, span.scope] += 1
+                joined[other.span_id, span.scope] += span.span_id in searched
                 break
         else:
             kept.append(span)
             open_.append(span)
     members = {id: stands_for.get(turn, turn) for id, turn in of_turn.items()}
-    several = {id for (id, _), number in joined.items() if number > 1 and id in busy}
+    several = {id for (id, _), number in joined.items() if number > 1}
     return {span.span_id: span for span in kept}, members, several
 
 

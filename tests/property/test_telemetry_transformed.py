@@ -764,6 +764,8 @@ SESSIONS: Final = frozenset(
     }
 )
 """What makes one turn of a session that is in one trace."""
+SCOPES: Final = frozenset(how for how in CHANGES if "instrumentation" in how or "scope" in how)
+"""What gives several instrumentations one name."""
 AGENTS: Final = frozenset({"as the tool of another agent"})
 """What tells of agents."""
 WITH_TEXTS: Final = frozenset({"documents with ids made anew"})
@@ -772,6 +774,8 @@ WITH_TEXTS: Final = frozenset({"documents with ids made anew"})
 
 def _is_about(how: str, name: str) -> bool:
     if how in SESSIONS and any(len(turns) > 1 for turns in _truth(name)):
+        return False
+    if how in SCOPES and "+" in name:
         return False
     if how in AGENTS and not all(role(root) is Role.TURN for root in _roots(name)):
         return False

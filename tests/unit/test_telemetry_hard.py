@@ -653,6 +653,8 @@ def test_turns_that_are_one_for_another_instrumentation_are_refused() -> None:
     )
 
     assert (one.turns, one.refused) == ((), {"two_scopes": 1})
+    empty = [agent(f"e{at}", at, 90, parent="root", scope="ab"[at % 2]) for at in range(4)]
+    assert told(span("root", end=100), *empty).refused == {}
 
 
 # Spans of the program itself.
