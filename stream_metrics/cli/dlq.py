@@ -167,6 +167,14 @@ def _topics(settings: Settings, topic: str | None) -> list[str]:
     return [topic] if topic else list(settings.kafka.topics)
 
 
+def _with_traces(settings: Settings, topic: str | None) -> list[str]:
+    """The same, and the topic of traces where it is asked for or a bridge is set up."""
+    if topic == settings.bridge.topic:
+        return [topic]
+    traces = [settings.bridge.topic] if "bridge" in settings.model_fields_set else []
+    return _topics(settings, topic) + (traces if topic is None else [])
+
+
 def table_of(letters: list[Listed], state: Callable[[Listed], str]) -> Table:
     """Letters for people."""
     table = Table(box=None, pad_edge=False)
@@ -196,7 +204,7 @@ def dlq_list(
     large to be stored whole), or belongs to a forgotten conversation.
     """
     settings = load_settings(config)
-    pile = in_kafka(settings, read_pile(settings, _topics(settings, topic)))
+    pile = in_kafka(settings, read_pile(settings, _with_traces(settings, topic)))
     letters = [pile.letters[place] for place in sorted(pile.letters)][:limit]
     if format_ == "json":
         for listed in letters:
@@ -305,13 +313,17 @@ def dlq_resubmit(
         )
 
 
-def parse_place(text: str, settings: Settings, given_as: str = "--place") -> Place:
+PLACE: Final = "--place"
+
+
+def parse_place(text: str, settings: Settings, given_as: str = PLACE) -> Place:
     named = f"{given_as} {text!r}"
     parts = _PLACE.fullmatch(text)
     if parts is None:
         raise UsageError(f"{named}: write TOPIC/PARTITION/OFFSET, as `dlq list` shows it")
     topic, number, offset = parts.groups()
-    if topic not in settings.kafka.topics:
+    known = (*settings.kafka.topics, settings.bridge.topic)
+    if topic not in (settings.kafka.topics if given_as == PLACE else known):
         raise UsageError(f"{named}: {topic!r} is not an input topic; use one of kafka.topics")
     return topic, int(number), int(offset)
 

@@ -12,7 +12,9 @@ from tests.mutations.of_moves import MOVES
 from tests.mutations.of_recordings import RECORDINGS
 from tests.mutations.of_searches import SEARCHES
 from tests.mutations.of_strata import STRATA
+from tests.mutations.of_traces import BRIDGES
 
 MUTATIONS: Final = (
     *FIGURES, *DELIVERY, *MOVES, *RECORDINGS, *ANSWERS, *COMPARISONS, *SEARCHES, *STRATA,
+    *BRIDGES,
 )  # fmt: skip

@@ -59,23 +59,30 @@ class BridgedSystem(LiveSystem):
         }
 
     async def bridge(self) -> BridgeProcess:
-        """Start a bridge, without waiting for it."""
+        """Start a bridge, and wait until it serves its pages or has ended."""
         one = BridgeProcess(
             self.folder, f"{self.group}-bridge-{len(self.bridges)}", self.environment
         )
         self.folder.mkdir(parents=True, exist_ok=True)
         one.launch()
         self.bridges.append(one)
+
+        async def there() -> bool:
+            return one.exit_code is not None or await one.pages()
+
+        await wait_until(there, 60, one.log_tail)
         return one
 
-    async def send(self, sent: Iterable[Sent], partition: int | None = None) -> int:
+    async def send(self, sent: Iterable[Sent], compression: str | None = None) -> int:
         """Send records to the topic of traces, those of a key to one partition; how many."""
         number = 0
         async with AIOKafkaProducer(
-            bootstrap_servers=self.kafka.bootstrap_servers, linger_ms=5
+            bootstrap_servers=self.kafka.bootstrap_servers,
+            linger_ms=5,
+            compression_type=compression,
         ) as producer:
             for record in sent:
-                await producer.send(self.traces, record.value, key=record.key, partition=partition)
+                await producer.send(self.traces, record.value, key=record.key)
                 number += 1
             await producer.flush()
         return number

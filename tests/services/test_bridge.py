@@ -11,7 +11,7 @@ import pytest
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
 from tests.helpers import rest_long, wait_until
-from tests.otlp import Made, as_protobuf
+from tests.otlp import Made, as_json, as_protobuf
 from tests.services.bridged import APPEND_TIME, NOW, BridgedSystem, bridged, campaign
 from tests.services.live import said
 from tests.sessions import SCOPE, Sent, records, traces
@@ -83,6 +83,25 @@ async def test_kills_at_any_moment_change_nothing(system: BridgedSystem, seed: i
     assert {"bridge", "worker"} == set(done.kills)
 
 
+async def test_every_compression_of_the_exporter_is_read(system: BridgedSystem) -> None:
+    """In both encodings."""
+    codecs = (None, "gzip", "snappy", "lz4", "zstd")
+    made = traces(14, 10)
+    await system.bridge()
+    await system.start_workers(1)
+    number = 0
+    for at, codec in enumerate(codecs):
+        one, other = made[2 * at : 2 * at + 2]
+        json = Sent(other[0].trace_id.hex().encode(), as_json(other))
+        number += await system.send([whole(one), json], codec)
+    await system.told(number)
+
+    exported = await live(system)
+
+    assert exported[0].count(b"\n") == len(made)
+    assert exported == (await replayed(system))[0]
+
+
 async def test_spans_that_come_late_are_counted_and_never_told(system: BridgedSystem) -> None:
     """Late by seconds after the trace was told; a replay says the same of the same spans."""
     [spans] = traces(3, 1)
@@ -142,6 +161,9 @@ async def test_records_without_a_key_are_refused_with_the_line_that_mends_it(
 
     await wait_until(refused, 30, lambda: bridge.log_tail())
     assert "partition_traces_by_id: true" in bridge.log_tail()
+    code, text = await said(system, "dlq", "list", "--topic", system.traces)
+    assert code == 0, text
+    assert text.count("no_key") > number
     assert await bridge.stop() == 0
 
     internal = f"{system.traces}-by-trace"

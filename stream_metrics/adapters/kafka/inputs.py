@@ -194,9 +194,7 @@ class KafkaInputs:
         self._steps += 1
         self._next_note = 0.0
         self._reasons.clear("assignment")
-        log.info(
-            "input partitions to copy", partitions=[f"{p.topic}/{p.partition}" for p in places]
-        )
+        log.info("input partitions", partitions=[f"{p.topic}/{p.partition}" for p in places])
 
     async def _commits(self, consumer: AIOKafkaConsumer) -> Commits | None:
         """The group's commits; None while it is another member's to say where the group begins."""
