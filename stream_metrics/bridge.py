@@ -97,7 +97,15 @@ class BridgeRuntime:
         assemblies = Assemblies(bounds_of(settings))
         cluster = Cluster(traces, bridge_rights(traces, settings.kafka.topics))
         inputs = KafkaTraces(
-            traces, cluster, self._patience, self.health, self._metrics, clock, assemblies, teller
+            traces,
+            cluster,
+            self._patience,
+            self.health,
+            self._metrics,
+            clock,
+            assemblies,
+            teller,
+            settings.kafka.topics,
         )
         first, last = settings.kafka.topics[0], settings.kafka.topics[-1]
         events = KafkaEvents(settings.kafka, lambda value: last if is_labels(value) else first)

@@ -196,7 +196,7 @@ async def deliver(settings: Settings, events: list[Outgoing]) -> None:
     Raises ``TopicsMissing``, ``KafkaRefused`` and aiokafka's errors.
     """
     kafka = settings.kafka
-    check_input_topics(kafka, await partition_counts(kafka, kafka.topics))
+    check_input_topics(kafka.topics, await partition_counts(kafka, kafka.topics))
     async with feeding(kafka) as feed:
         for event in events:
             await feed.send(event.topic, event.value, event.key, None)

@@ -113,7 +113,7 @@ class _Sending:
         """Connect; raises ``TopicsMissing``, ``KafkaRefused`` and aiokafka's errors."""
         kafka = self._settings.kafka
         self._counts = await partition_counts(kafka, kafka.topics)
-        check_input_topics(kafka, self._counts)
+        check_input_topics(kafka.topics, self._counts)
         self._feed = await self._opened.enter_async_context(feeding(kafka))
 
     async def send(self, due_seconds: float, records: Iterable[Record]) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from aiokafka import AIOKafkaProducer
 
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
@@ -122,6 +124,33 @@ async def test_spans_that_come_late_are_counted_and_never_told(system: BridgedSy
 
     assert exported == rows
     assert f"{len(first)} spans arrived after their traces were closed" in text
+
+
+async def test_spans_in_an_open_transaction_are_waited_for(system: BridgedSystem) -> None:
+    """For longer than the time to settle; their records are as old as if they had been read."""
+    [spans] = traces(6, 1)
+    key = spans[0].trace_id.hex().encode()
+    bridge = await system.bridge()
+    await system.start_workers(1)
+    await wait_until(bridge.ready, 60, lambda: bridge.log_tail())
+    await system.send([Sent(key, as_protobuf(spans[1:]))])
+    at = time.time()
+    async with AIOKafkaProducer(
+        bootstrap_servers=system.kafka.bootstrap_servers, transactional_id=system.group
+    ) as producer:
+        await producer.begin_transaction()
+        await producer.send_and_wait(system.traces, as_protobuf(spans[:1]), key=key)
+
+        async def settled() -> bool:
+            until = await bridge.figure("streammetrics_bridge_complete_until_timestamp_seconds")
+            return until > at + 6  # three times as long as it takes
+
+        await wait_until(settled, 60, lambda: bridge.log_tail())
+        await producer.commit_transaction()
+    await system.told(3)  # one of them ends the transaction
+
+    assert await live(system) == (await replayed(system))[0]
+    assert await bridge.figure("streammetrics_bridge_late_spans_total") == 0
 
 
 async def test_a_trace_without_its_parents_is_refused_when_its_time_is_over(

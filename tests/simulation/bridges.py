@@ -41,12 +41,16 @@ class World:
         self.letters = MemoryDeadLetters()
         self.refuses = 0  # how many calls the input topics do not take
 
-    def send(self, record: Sent, partition: int, after_ms: int = 0) -> None:
-        """A record is appended, at the time that it is by then."""
+    def send(
+        self, record: Sent, partition: int, after_ms: int = 0, *, committed: bool = True
+    ) -> None:
+        """A record is appended, at the time that it is by then, or in a transaction that is open
+        for now."""
         self.now_ms += after_ms
         place = TopicPartition(TOPIC, partition)
         self.brokers.append(place, record.key, record.value, self.now_ms)
-        self.brokers.produce(1)
+        if committed:
+            self.brokers.produce(1)
 
     def expected(self) -> set[tuple[str, bytes]]:
         """What one pass over the topic tells."""
@@ -68,11 +72,14 @@ class World:
 class BridgeMember:
     """One bridge; its calls to the outside pass the fuse."""
 
-    def __init__(self, world: World, fuse: Fuse | None = None, **settings: Any) -> None:
+    def __init__(
+        self, world: World, fuse: Fuse | None = None, events: Sequence[str] = (), **settings: Any
+    ) -> None:
         self.world, self.fuse = world, fuse or Fuse()
         self.client = ScriptedConsumer(world.brokers)
         self.health = Health(reasons={})
         self.late = self.gaps = 0
+        self.complete_until_s = 0.0
         self.refused: Counter[str] = Counter()
         patience = AtOnce(self.health, lambda: None)
         assemblies = Assemblies(world.bounds)
@@ -86,6 +93,7 @@ class BridgeMember:
             Clock(lambda: world.now_ms),
             assemblies,
             self.teller,
+            events,
         )
         self._bridge = Bridge(
             self, assemblies, Payloads(), self.teller, self, _Letters(self), patience, self, TOPIC
@@ -155,7 +163,8 @@ class BridgeMember:
         """Ignore."""
 
     def complete_until(self, seconds: float) -> None:
-        """Ignore."""
+        """Keep the last."""
+        self.complete_until_s = seconds
 
     def offset_gap(self, topic: str) -> None:
         """Count."""

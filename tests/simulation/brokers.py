@@ -208,6 +208,14 @@ class ScriptedConsumer:
         """Where the logs end."""
         return {place: self._brokers.ends[place] for place in places}
 
+    def highwater(self, place: TopicPartition) -> int:
+        """Where the log ends, with records of transactions that are open."""
+        return len(self._brokers.logs[place])
+
+    def last_stable_offset(self, place: TopicPartition) -> int:
+        """Where the first open transaction begins."""
+        return self._brokers.ends[place]
+
     async def offsets_for_times(
         self, wanted: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:

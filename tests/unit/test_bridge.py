@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
+import pytest
 from aiokafka import TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 
+from stream_metrics.adapters.kafka.topics import TopicsMissing
+from stream_metrics.telemetry import TwoScopes
 from stream_metrics.telemetry.assembly import Assembly, Bounds
 from tests.otlp import RETRIEVER, Made, as_protobuf, documents
 from tests.sessions import Sent
@@ -154,6 +158,89 @@ async def test_a_restart_behind_a_log_that_is_empty_tells_what_comes() -> None:
     world.now_ms += MINUTE_MS
 
     assert await told(again, world) == {"old", "new"}
+
+
+async def test_a_trace_waits_for_transactions_that_are_open() -> None:
+    """Their records have the times at which they were written, however late they appear."""
+    world = World(Bounds())
+    spans = in_session(1, "s")
+    world.send(sent([spans[0]]), 0)
+    world.send(sent([spans[1]]), 0, after_ms=100, committed=False)
+    member = BridgeMember(world)
+    world.now_ms += MINUTE_MS
+    assert await told(member, world) == set()
+
+    world.brokers.produce(1)
+
+    await told(member, world)
+    assert set(world.produced) == world.expected()
+    assert member.late == 0
+
+
+async def test_batches_close_no_trace_where_times_are_in_disorder() -> None:
+    """Times of records count as they are read, and the clock only at the end of the log."""
+    world = World(Bounds())
+    for trace in range(2, 1_203):  # as many as tell elsewhere up to when a log was read
+        world.send(sent(in_session(trace, f"m{trace}")), 0)
+    world.now_ms -= 20_000
+    spans = in_session(1, "early")
+    world.send(sent([spans[0]]), 0)
+    world.send(sent([spans[1]]), 0)
+    world.now_ms += 21_000
+    member = BridgeMember(world)
+    member.client.at_once = 1_201
+    await member.join()
+    world.brokers.rebalance([member.client])
+    while not await member.turn():
+        pass
+    member.client.at_once = 1
+    await member.turn()
+    await member.turn()
+
+    assert member.late == 0
+
+
+async def test_a_bridge_says_up_to_when_it_has_read() -> None:
+    """The time at which it last came to the end; unknown before."""
+    world = World(Bounds())
+    member = BridgeMember(world)
+    assert member.complete_until_s == 0
+    await told(member, world)
+
+    assert member.complete_until_s == world.now_ms / 1000
+
+
+async def test_two_bridges_halt_where_each_tells_another_scope() -> None:
+    """What one bridge has told the other reads beside the offsets."""
+    world = World(Bounds())
+    for trace, scope in ((1, "openinference"), (2, "openllmetry")):
+        spans = [
+            replace(span, scope=scope, resource={"service.name": "assistant"})
+            for span in turn(trace, 1)
+        ]
+        world.send(sent(spans), trace - 1)
+    world.now_ms += MINUTE_MS
+    members = [BridgeMember(world), BridgeMember(world)]
+    for member in members:
+        await member.join()
+    world.brokers.rebalance([member.client for member in members])
+
+    async def rounds() -> None:
+        for _ in range(10):
+            for member in members:
+                await member.turn()
+
+    with pytest.raises(TwoScopes, match="openinference, openllmetry"):
+        await rounds()
+    assert len(world.produced) > 0
+
+
+async def test_a_bridge_does_not_start_without_the_topics_for_its_events() -> None:
+    """It would seem ready until the first trace is told."""
+    member = BridgeMember(World(Bounds()), events=("events",))
+
+    with pytest.raises(TopicsMissing, match="input topics do not exist: events"):
+        await member.join()
 
 
 def test_spans_that_come_again_and_again_cost_no_more_than_new_ones() -> None:

@@ -122,7 +122,7 @@ class KafkaInputs:
     async def check_topics(self) -> None:
         """Raise ``TopicsMissing`` if a topic is not there."""
         counts = await self._cluster.partition_counts(self._topics)
-        check_input_topics(self._settings, counts)
+        check_input_topics(self._topics, counts)
 
     async def stop(self) -> None:
         """Leave the group."""

@@ -68,9 +68,9 @@ def check_state_topics(settings: KafkaSettings, counts: Mapping[str, int]) -> No
         )
 
 
-def check_input_topics(settings: KafkaSettings, counts: Mapping[str, int]) -> None:
-    """Raise ``TopicsMissing`` unless all topics are there that are repartitioned."""
-    missing = [topic for topic in settings.topics if topic not in counts]
+def check_input_topics(topics: Iterable[str], counts: Mapping[str, int]) -> None:
+    """Raise ``TopicsMissing`` unless all of these input topics are there."""
+    missing = [topic for topic in topics if topic not in counts]
     if missing:
         raise TopicsMissing(
             f"input topics do not exist: {', '.join(missing)}. Create them with "

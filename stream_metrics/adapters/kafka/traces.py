@@ -7,6 +7,7 @@ of which searches were told.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -18,12 +19,12 @@ from aiokafka.errors import InvalidTimestampError, KafkaError
 from aiokafka.structs import OffsetAndMetadata
 
 from stream_metrics.adapters.kafka.cluster import Cluster, Group
-from stream_metrics.adapters.kafka.commits import Commits
-from stream_metrics.adapters.kafka.inputs import KafkaInputs
+from stream_metrics.adapters.kafka.commits import Commits, commits_of
+from stream_metrics.adapters.kafka.inputs import ANSWER_WITHIN_SECONDS, KafkaInputs
 from stream_metrics.adapters.kafka.keyed import Keyed, KeyedProducer
-from stream_metrics.adapters.kafka.lag import Gauges
+from stream_metrics.adapters.kafka.lag import Gauges, Lag
 from stream_metrics.adapters.kafka.records import record_of
-from stream_metrics.adapters.kafka.topics import TopicsMissing
+from stream_metrics.adapters.kafka.topics import TopicsMissing, check_input_topics
 from stream_metrics.ports import InputTopicsUnavailable, Position, Record
 from stream_metrics.settings import KafkaSettings
 from stream_metrics.telemetry import Event
@@ -81,22 +82,26 @@ class KafkaTraces(KafkaInputs):
         clock: Clock,
         assemblies: Assemblies,
         teller: Teller,
+        events: Sequence[str] = (),
     ) -> None:
         group = Group(settings.group_id, settings.state_topics, RoundRobinPartitionAssignor)
         super().__init__(settings, cluster, patience, reasons, operations, clock, group)
+        self._lag = Lag(operations, clock.now_ms, in_order=False)  # only the end tells the time
+        self._events = tuple(events)
         self._assemblies = assemblies
         self._teller = teller
         self._places: dict[TopicPartition, tuple[Extent, OffsetAndMetadata | None]] = {}
 
     async def check_topics(self) -> None:
-        """Raise ``TopicsMissing`` unless the topic is there."""
-        counts = await self._cluster.partition_counts(self._topics)
+        """Raise ``TopicsMissing`` unless the topic is there, and those for its events."""
+        counts = await self._cluster.partition_counts([*self._topics, *self._events])
         for topic in self._topics:
             if topic not in counts:
                 raise TopicsMissing(
                     f"the topic of traces does not exist: {topic}. Create it with "
                     "message.timestamp.type=LogAppendTime, or correct `bridge.topic`"
                 )
+        check_input_topics(self._events, counts)
 
     def record(self, found: Any) -> Record:
         """A record to be counted."""
@@ -104,7 +109,17 @@ class KafkaTraces(KafkaInputs):
 
     def ended(self) -> Mapping[int, int]:
         """See ``worker.bridge.Inputs``."""
-        return {place.partition: self.read_up_to_ms(place) for place in self.next_offsets()}
+        return {
+            place.partition: self.read_up_to_ms(place)
+            for place in self.next_offsets()
+            if self._shows_all(place)
+        }
+
+    def _shows_all(self, place: TopicPartition) -> bool:
+        """Whether no transaction is open: records behind it are as old as when it began."""
+        highwater = self._group.consumer.highwater(place)
+        stable = self._group.consumer.last_stable_offset(place)
+        return highwater is not None and highwater == stable
 
     def commits(self) -> Commits:
         """What whoever reads next must know."""
@@ -148,6 +163,24 @@ class KafkaTraces(KafkaInputs):
             partitions={place.partition: begin.offset for place, begin in begins.items()},
         )
         return starts
+
+    async def _ask(self) -> None:
+        """Ask for the ends too; raises ``TwoScopes``."""
+        await super()._ask()
+        if self._positions and not self._halted:
+            until_ms = min(map(self.read_up_to_ms, self._positions))
+            self._operations.complete_until(until_ms / 1000)
+        await self._hear_of_others()
+
+    async def _hear_of_others(self) -> None:
+        """Learn which scopes other bridges of the group have told."""
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN_SECONDS):
+                commits = await commits_of(self._group.consumer, self._topics)
+        except (KafkaError, OSError, TimeoutError):
+            return  # asked again soon
+        for commit in commits.values():
+            self._teller.know(said_in(commit.metadata)[1])
 
     async def _place(self, place: TopicPartition, offset: int) -> Place:
         """Where the reading of a partition goes on, and the record time there."""
