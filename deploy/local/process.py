@@ -202,8 +202,13 @@ class ChildProcess(Served):
         _alive.discard(self)
 
     def pause(self) -> None:
-        """SIGSTOP: its connections stay open, nothing answers."""
+        """SIGSTOP, until every thread has stopped: its connections stay open, nothing answers.
+
+        On a busy machine threads go on for a while after the signal was sent.
+        """
         self._signal(signal.SIGSTOP)
+        if self.running:
+            os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         """SIGCONT."""
