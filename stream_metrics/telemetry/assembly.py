@@ -35,6 +35,7 @@ from stream_metrics.telemetry.told import Reason, Told
 from stream_metrics.telemetry.tree import preferred
 
 KNOWN_TRACES: Final = 16
+SPARE: Final = 4  # how many times as many entries a heap may have as are of use
 SPAN_BYTES: Final = 250  # what keeping a span takes, beside its content
 
 _DECODE: Final = msgspec.msgpack.Decoder(Span).decode
@@ -345,6 +346,13 @@ class Assembly:
         if one.due_ms is None or deadline_ms < one.due_ms:
             one.due_ms = deadline_ms
             heapq.heappush(self._ends, (deadline_ms, one.order, one.trace_id))
+            if len(self._ends) > SPARE * (1 + len(self._open)):  # most are of closed traces
+                self._ends = [
+                    (each.due_ms, each.order, each.trace_id)
+                    for each in self._open.values()
+                    if each.due_ms is not None
+                ]
+                heapq.heapify(self._ends)
 
     def _make_room(self) -> list[Closed]:
         bounds, closed = self._bounds, []
@@ -363,6 +371,9 @@ class Assembly:
         if known is None:
             self._known[trace_id] = _Known(time_ms, time_ms)
             heapq.heappush(self._fades, (time_ms, trace_id))
+            if len(self._fades) > SPARE * len(self._known):  # most are of forgotten traces
+                self._fades = [(each.fade_ms, id) for id, each in self._known.items()]
+                heapq.heapify(self._fades)
             return
         known.last_ms = max(known.last_ms, time_ms)
         self._known.move_to_end(trace_id)

@@ -173,14 +173,11 @@ class Naive:
         for trace, seen in list(self.known.items()):
             if max(time for _, time in seen) <= record.time_ms - self.bounds.known_ms:
                 del self.known[trace]
-        if not record.is_bad:
-            for span in record.spans:
-                if not span.trace_id:
-                    self.told.append((span.trace_id, offset, (span,), None))
         for trace in dict.fromkeys(record.trace_ids):
-            if not trace:
-                continue
             found = [s for s in record.spans if s.trace_id == trace]
+            if not trace:
+                self.told += [] if record.is_bad else [("", offset, (s,), None) for s in found]
+                continue
             if trace not in self.known:
                 self.open[trace] = []
             self.known[trace] = [*self.known.pop(trace, []), (offset, record.time_ms)]
@@ -212,6 +209,7 @@ class Naive:
 @example(
     [Logged(1_000, (SPANS["a"][at],)) for at in (8, 9)] + [Logged(1_020, ())], Bounds(10, 60, 60)
 )
+@example([Logged(1_000, (SPANS["a"][10], SPANS[""][0]))], Bounds(10, 60, 60))
 @settings(max_examples=examples(200))
 @given(logs(in_order=False), BOUNDS)
 def test_the_rules_are_those_of_the_naive_account(log: Log, bounds: Bounds) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import tracemalloc
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -241,6 +242,21 @@ async def test_a_bridge_does_not_start_without_the_topics_for_its_events() -> No
 
     with pytest.raises(TopicsMissing, match="input topics do not exist: events"):
         await member.join()
+
+
+def test_memory_does_not_grow_with_traces_that_are_closed() -> None:
+    """Neither those that were told, nor those for which there was no room."""
+    assembly, held = Assembly(Bounds(traces=10)), []
+    tracemalloc.start()
+    for trace in range(60_000):
+        id = f"{trace:032x}"
+        spans = [agent(trace_id=id)] if trace % 2 else [search("s", "lost", 0, trace_id=id)]
+        assembly.read(trace, 1_000 + trace, spans)
+        if trace % 20_000 == 10_000:
+            held.append(tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+
+    assert held[2] < held[0] + 100_000
 
 
 def test_spans_that_come_again_and_again_cost_no_more_than_new_ones() -> None:
