@@ -103,12 +103,12 @@ class Topics:
         settings: Settings,
         topics: Sequence[str],
         marks: tuple[Mark, Mark],
-        before_ms: int = 0,
+        around_ms: int = 0,
     ) -> None:
         self.names = tuple(topics)
         self._settings = settings
         self._marks = marks
-        self._source = KafkaSource(settings.kafka, topics, *marks, before_ms)
+        self._source = KafkaSource(settings.kafka, topics, *marks, around_ms)
 
     @property
     def offsets(self) -> int:
@@ -137,7 +137,8 @@ class Topics:
         place = record.topic, record.partition
         first = self._source.logs[place].first
         is_cut = self._source.starts[place] == first > 0
-        return Part(self._source.spans[place].first, is_cut, self._marks[1] == END)
+        span = self._source.spans[place]
+        return Part(span.first, span.end, is_cut)
 
     @property
     def are_traces(self) -> bool:
@@ -190,9 +191,8 @@ class Sources:
                 topics = topics or list(settings.kafka.topics)
                 if not all(topics):
                     raise UsageError(f"{source!r}: write kafka:TOPIC or kafka:TOPIC,TOPIC")
-                # What lies before a mark tells which traces began there.
-                before_ms = settings.bridge.known_ms if marks[0] != EARLIEST else 0
-                self._parts.append(Topics(settings, topics, marks, before_ms))
+                # What lies around the marks tells which traces began there, and closes some.
+                self._parts.append(Topics(settings, topics, marks, settings.bridge.known_ms))
                 self.names.append(KAFKA + ",".join(topics))
             else:
                 paths = expand([source])
@@ -331,7 +331,7 @@ class Sources:
                     if not record.topic:
                         raise InputError(f"{name}, payload {number}: {error}") from error
                     is_taken = False
-                if not is_taken and (part is None or record.offset >= part.first):
+                if not is_taken and (part is None or part.first <= record.offset < part.end):
                     yield name, number, record
 
     def _is_taken(self, record: Record, part: Part | None) -> bool:
@@ -345,7 +345,7 @@ class Sources:
         if not is_known:
             self._others |= other_signal(record.value or b"") is None
         if self._following is None or part is None or record.key is None:
-            if is_known:
+            if is_known and (part is None or part.first <= record.offset < part.end):
                 self._traces.take(record.value or b"")
             return is_known
         try:

@@ -295,10 +295,6 @@ class Assembly:
         """All traces that are left, as if there is no further record at all."""
         return list(self._due(None))
 
-    def give_up(self, reason: Reason, message: str) -> list[Closed]:
-        """All traces that are left, as refused."""
-        return [self._close(one, reason, message) for one in list(self._open.values())]
-
     # -- one trace -------------------------------------------------------------------------------
 
     def _arrive(self, time_ms: int) -> list[Closed]:

@@ -16,6 +16,7 @@ from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
 from deploy.local.waiting import wait_until
 from stream_metrics.adapters.kafka.groups import PASSING
+from stream_metrics.ports import Record
 from tests.services.live import COMMAND, LiveSystem, Produced, Worker, recorded, said
 from tests.sessions import Sent, records, traces
 
@@ -131,6 +132,10 @@ class BridgedSystem(LiveSystem):
         """Wait until the state has all events, and no more come."""
         self.produced = await self.in_input_topics()
         await self.reach(1.0)
+
+    async def in_traces(self) -> tuple[Record, ...]:
+        """What lies in the topic of traces."""
+        return await recorded(self.kafka, [self.traces])
 
     async def in_input_topics(self) -> Produced:
         """What lies in the input topics."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +13,12 @@ from aiokafka import AIOKafkaProducer
 
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
+from stream_metrics.events.times import rfc3339
 from tests.helpers import rest_long, wait_until
 from tests.otlp import Made, as_json, as_protobuf
 from tests.services.bridged import APPEND_TIME, NOW, BridgedSystem, bridged, campaign
 from tests.services.live import said
-from tests.sessions import SCOPE, Sent, records, traces
+from tests.sessions import SCOPE, Sent, records, trace_of, traces
 
 pytestmark = pytest.mark.service
 
@@ -30,6 +32,11 @@ async def system(kafka: Kafka, redis_server: RedisServer, tmp_path: Path) -> Bri
 def whole(spans: list[Made], key: bool = True) -> Sent:
     """A trace in one record."""
     return Sent(spans[0].trace_id.hex().encode() if key else None, as_protobuf(spans))
+
+
+def part(spans: list[Made]) -> Sent:
+    """Some spans of a trace in one record."""
+    return Sent(spans[0].trace_id.hex().encode(), as_protobuf(spans))
 
 
 async def replayed(system: BridgedSystem, topic: str = "") -> tuple[list[bytes], str]:
@@ -151,6 +158,37 @@ async def test_spans_in_an_open_transaction_are_waited_for(system: BridgedSystem
 
     assert await live(system) == (await replayed(system))[0]
     assert await bridge.figure("streammetrics_bridge_late_spans_total") == 0
+
+
+async def test_a_replay_of_a_part_tells_the_traces_that_begin_in_it(system: BridgedSystem) -> None:
+    """Whole, also where they end behind it; and nothing of one that began before."""
+    first, middle, last = (trace_of(number) for number in (1, 2, 3))
+
+    async def send(*sent: Sent) -> str:
+        """Send, and return a time behind what was sent."""
+        await system.send(sent)
+        newest = max(record.timestamp_ms or 0 for record in await system.in_traces())
+
+        async def later() -> bool:
+            return time.time_ns() // 1_000_000 > newest + 1
+
+        await wait_until(later, 10, "the clock stands still")
+        return rfc3339((newest + 1) * 1_000)
+
+    since = await send(part(first[:2]))
+    until = await send(part(first[2:]), part(middle), part(last[1:]))
+    await send(part(last[:1]))
+    folder = system.folder / "part"
+
+    code, text = await said(
+        system, "replay", f"kafka:{system.traces}", "--from", since, "--to", until,
+        "--out", str(folder),
+    )  # fmt: skip
+
+    assert code == 0, text
+    rows = map(json.loads, (folder / "conversations.jsonl").read_text().splitlines())
+    assert [row["conversation_id"] for row in rows] == ["session of 2", "session of 3"]
+    assert "3 spans are of traces that may have begun before what was read" in text
 
 
 async def test_a_trace_without_its_parents_is_refused_when_its_time_is_over(

@@ -22,8 +22,8 @@ class KafkaSource:
     """The records of topics between two marks, merged by time.
 
     ``spans`` says what is read of each partition, once reading has begun: then the ends are fixed.
-    Records of ``before_ms`` before that are read too, if there are any: ``starts`` says from where,
-    and ``logs`` where each log begins and ends.
+    Records of ``around_ms`` before and behind that are read too, if there are any: ``starts`` says
+    from where, and ``logs`` where each log begins and ends.
     Nothing is committed. Reading raises ``TopicsMissing``, ``KafkaRefused``, ``RecordsGone``,
     ``UnreadableBatch`` and aiokafka's errors.
     """
@@ -34,12 +34,12 @@ class KafkaSource:
         topics: Sequence[str],
         since: Mark = EARLIEST,
         until: Mark = END,
-        before_ms: int = 0,
+        around_ms: int = 0,
     ) -> None:
         self._settings = settings
         self._topics = tuple(dict.fromkeys(topics))
         self._since, self._until = since, until
-        self._before_ms = before_ms
+        self._around_ms = around_ms
         self.spans: dict[Place, Span] = {}
         self.starts: dict[Place, int] = {}
         self.logs: dict[Place, Extent] = {}
@@ -82,20 +82,36 @@ class KafkaSource:
                     place: await self._start(consumer, place, span)
                     for place, span in self.spans.items()
                 }
-                ends = {place: span.end for place, span in self.spans.items()}
-                async for batch in merged_between(consumer, self.starts, ends):
+                stops = {
+                    place: await self._stop(consumer, place, span)
+                    for place, span in self.spans.items()
+                }
+                async for batch in merged_between(consumer, self.starts, stops):
                     yield [record_of(found, settings.repartition_topic) for found in batch]
         except DENIED as error:
             rights = [Right("READ", "topic", topic) for topic in self._topics]
             raise KafkaRefused(refusal(settings, rights)) from error
 
     async def _start(self, consumer: AIOKafkaConsumer, place: Place, span: Span) -> int:
-        if not self._before_ms or span.first <= self.logs[place].first:
+        if self._since == EARLIEST or not self._around_ms or span.first <= self.logs[place].first:
             return span.first
         first_ms = await time_at(consumer, place, Extent(span.first, span.end))
         if first_ms is None:
             return span.first
         partition = TopicPartition(*place)
-        wanted = {partition: max(0, first_ms - self._before_ms)}
+        wanted = {partition: max(0, first_ms - self._around_ms)}
         found = (await consumer.offsets_for_times(wanted))[partition]
         return span.first if found is None else min(found.offset, span.first)
+
+    async def _stop(self, consumer: AIOKafkaConsumer, place: Place, span: Span) -> int:
+        end = self.logs[place].end
+        if self._until == END or not self._around_ms or span.end >= end:
+            return span.end
+        last_ms = await time_at(consumer, place, Extent(span.end, end))
+        if last_ms is None:
+            return span.end
+        partition = TopicPartition(*place)
+        found = (await consumer.offsets_for_times({partition: last_ms + self._around_ms}))[
+            partition
+        ]
+        return end if found is None else max(found.offset, span.end)

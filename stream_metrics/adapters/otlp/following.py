@@ -27,14 +27,14 @@ class Part:
     """What is read of a partition.
 
     Attributes:
-        first: The offset from which traces are told. Records before are read to know theirs.
+        first, end: The offsets between which the first records of traces are that are told. What is
+            read before tells which traces began there, what is read behind may close some.
         is_cut: Whether records before those that are read were deleted.
-        ends: Whether nothing comes behind what is read.
     """
 
-    first: int = 0
+    first: int
+    end: int
     is_cut: bool = False
-    ends: bool = True
 
 
 class Following:
@@ -71,7 +71,7 @@ class Following:
         except OtlpError as error:
             raise Unreadable(self.refuse(record, part)) from error
         self._payloads += 1
-        return assembly.read(record.offset, time_ms, found)
+        return _begun_within(part, assembly.read(record.offset, time_ms, found))
 
     def refuse(self, record: Record, part: Part) -> list[Closed]:
         """Take a record that cannot be read: the trace that its key names is refused."""
@@ -84,16 +84,13 @@ class Following:
             assembly.note(time_ms, [trace_id])
             return []
         message = f"the record at offset {record.offset} cannot be read"
-        return assembly.refuse(record.offset, time_ms, [trace_id], UNREADABLE, message)
+        closed = assembly.refuse(record.offset, time_ms, [trace_id], UNREADABLE, message)
+        return _begun_within(part, closed)
 
     def finish(self) -> Iterator[Closed]:
         """All traces that are left."""
         for where, assembly in sorted(self._of.items()):
-            if self._parts[where].ends:
-                yield from assembly.finish()
-            else:
-                message = "the trace is not closed where reading ends (--to)"
-                yield from assembly.give_up("incomplete", message)
+            yield from _begun_within(self._parts[where], assembly.finish())
 
     def _begun(self, where: Where, part: Part, record: Record) -> Assembly:
         found = self._of.get(where)
@@ -114,3 +111,7 @@ class Following:
             return True
         self._early_until_ms.pop(where, None)
         return False
+
+
+def _begun_within(part: Part, closed: list[Closed]) -> list[Closed]:
+    return [one for one in closed if one.offset < part.end]
