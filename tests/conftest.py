@@ -52,6 +52,9 @@ from deploy.local.servers import Alertmanager, Collector, Prometheus, RedisServe
 from stream_metrics import ENGINE
 from stream_metrics.kernel import kernel
 
+# They import frameworks, and run in environments that have them (``make conformance``).
+collect_ignore_glob = ["conformance/programs/*"]
+
 settings.register_profile("fast", max_examples=10, deadline=None, print_blob=True)
 settings.register_profile("default", max_examples=50, deadline=None, print_blob=True)
 settings.register_profile("long", max_examples=200, deadline=None, print_blob=True)
