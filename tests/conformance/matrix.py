@@ -39,6 +39,7 @@ _NO_POSTPROCESSOR: Final = "postprocessors have no spans"
 UNSEEN: Final = {
     ("langchain", "otel", "noderank"): _NO_NODE,
     ("langchain", "otel", "hiddenrank"): _NO_NODE,
+    ("openai_agents", "openllmetry", "filesearch"): "searches of the model's host are left out",
     ("llamaindex", "otel", "rank"): _NO_POSTPROCESSOR,
     ("llamaindex", "otel", "byhand"): _NO_POSTPROCESSOR,
 }
@@ -47,11 +48,12 @@ _LANGCHAIN: Final = (
     "graph vectors tool partool artifact rawtool quiettool dicttool doctool texttool compress "
     "compresstool noderank hiddenrank chunks chunkstool noid noidtool wide widetool ensemble "
     "merger multiquery parnodes send subagent subgraph async asynctool stream threads batch both "
-    "chain empty failing wrapped skip skiptool"
+    "chain empty failing wrapped skip skiptool memory toolnode astool events"
 )
 _LLAMAINDEX: Final = (
     "retriever loop words wide chunks engine rank llmrank similar window byhand fusion fusionq "
-    "fusionasync parallel agent agentrank partool agentengine rawtool nodestool skip react"
+    "fusionasync parallel agent agentrank partool agentengine rawtool nodestool skip react "
+    "chat subquestion router merging"
 )
 _HAYSTACK: Final = (
     "loop rag embedded rank ownrank middle kept join joinrank side wide chunks async alone agent "
@@ -59,8 +61,8 @@ _HAYSTACK: Final = (
 )
 _DSPY: Final = "hops retrieve chunks wide embedded react rawtool listtool reactembedded unseen"
 _OPENAI_AGENTS: Final = (
-    "tool objects texttool envelope chunks noid wide partool handoff subagent skip session "
-    "filesearch"
+    "tool responses objects texttool envelope chunks noid wide partool handoff subagent skip "
+    "session filesearch"
 )
 
 # Environment, framework, instrumentations, scenarios.

@@ -30,7 +30,9 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableConfig, RunnableParallel, RunnablePassthrough
 from langchain_core.tools import create_retriever_tool, tool
 from langchain_core.vectorstores import InMemoryVectorStore
-from langgraph.graph import END, START, StateGraph
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Send
 
 from tests.conformance.programs.corpus import (
@@ -735,7 +737,73 @@ def wrapped(run: Run) -> Any:
     return of_retriever(run, Wrapper())
 
 
+def memory(run: Run) -> Any:
+    """The agent keeps the conversation itself, and is told it as LangGraph asks for that."""
+    agent = create_agent(
+        Model(run=run),
+        [_retriever_tool(words(PAGES))],
+        name="workshop",
+        checkpointer=InMemorySaver(),
+    )
+
+    def ask(turn: Turn) -> None:
+        config = {
+            "configurable": {"thread_id": turn.session},
+            "callbacks": run.telemetry.callbacks(),
+        }
+        agent.invoke({"messages": [HumanMessage(turn.question)]}, config)
+
+    return ask
+
+
+def tool_node(run: Run) -> Any:
+    """A graph of the program's own, with nodes named agent and tools."""
+    tools = [_retriever_tool(words(PAGES)), _retriever_tool(vectors(PAGES), "search_store")]
+    model = Model(run=run).bind_tools(tools)
+
+    def call(state: MessagesState, config: RunnableConfig) -> dict[str, Any]:
+        return {"messages": [model.invoke(state["messages"], config)]}
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("agent", call)
+    builder.add_node("tools", ToolNode(tools))
+    builder.add_edge(START, "agent")
+    builder.add_conditional_edges("agent", tools_condition)
+    builder.add_edge("tools", "agent")
+    app = builder.compile()
+
+    def ask(turn: Turn) -> None:
+        config = run.config(turn)
+        del config["run_name"]
+        app.invoke({"messages": [HumanMessage(turn.question)]}, config)
+
+    return ask
+
+
+def as_tool(run: Run) -> Any:
+    """The retriever as a tool of LangChain's making, which returns documents."""
+    found = vectors(PAGES).as_tool(name="search_handbook", description="Search the handbook.")
+    run.argument = "__arg1"
+    return of_tools(run, found)
+
+
+def events(run: Run) -> Any:
+    """The agent's events are streamed, asynchronously."""
+    agent = create_agent(Model(run=run), [_retriever_tool(vectors(PAGES))], name="workshop")
+
+    async def asked(turn: Turn) -> None:
+        messages = {"messages": [HumanMessage(turn.question)]}
+        async for _ in agent.astream_events(messages, run.config(turn), version="v2"):
+            pass
+
+    return lambda turn: asyncio.run(asked(turn))
+
+
 PROGRAMS = {
+    "memory": memory,
+    "toolnode": tool_node,
+    "astool": as_tool,
+    "events": events,
     "graph": plain_graph,
     "vectors": vector_graph,
     "tool": plain_tool,

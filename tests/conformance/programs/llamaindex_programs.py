@@ -7,8 +7,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from llama_index.core import Settings, VectorStoreIndex
+from llama_index.core import Settings, StorageContext, VectorStoreIndex
 from llama_index.core.agent.workflow import FunctionAgent, ReActAgent
+from llama_index.core.base.base_selector import BaseSelector, SelectorResult, SingleSelection
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.base.llms.types import (
     ChatMessage,
@@ -17,6 +18,7 @@ from llama_index.core.base.llms.types import (
     LLMMetadata,
     MessageRole,
 )
+from llama_index.core.chat_engine import CondensePlusContextChatEngine
 from llama_index.core.llms import CustomLLM
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import ToolSelection
@@ -26,11 +28,16 @@ from llama_index.core.postprocessor import (
     SimilarityPostprocessor,
 )
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.query_engine import (
-    RetrieverQueryEngine,
+from llama_index.core.query_engine import RetrieverQueryEngine, SubQuestionQueryEngine
+from llama_index.core.question_gen.types import BaseQuestionGenerator, SubQuestion
+from llama_index.core.retrievers import (
+    AutoMergingRetriever,
+    BaseRetriever,
+    QueryFusionRetriever,
+    RouterRetriever,
 )
-from llama_index.core.retrievers import BaseRetriever, QueryFusionRetriever
-from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from llama_index.core.schema import NodeRelationship, NodeWithScore, QueryBundle, TextNode
+from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool
 
 from tests.conformance.programs.corpus import (
@@ -531,6 +538,107 @@ def react(run: Run) -> Any:
     return lambda turn: asyncio.run(asked(turn))
 
 
+def chat(run: Run) -> Any:
+    """A chat engine, which searches once for each message: every search of the script is a turn."""
+    run.rooted = False
+    engine = CondensePlusContextChatEngine.from_defaults(
+        _index().as_retriever(similarity_top_k=3), llm=Plain(run=run)
+    )
+    numbers: dict[str, int] = {}
+
+    def ask(turn: Turn) -> None:
+        for query in turn.searches:
+            numbers[turn.session] = numbers.get(turn.session, 0) + 1
+            found = engine.chat(query)
+            of = Turn(turn.session, numbers[turn.session], (query,))
+            run.account.got(of, 1, _ids(found.source_nodes))
+        engine.reset()
+
+    return ask
+
+
+def sub_question(run: Run) -> Any:
+    """A question is taken apart, and each part asked of an engine that has a retriever."""
+    run.rooted = True
+
+    class Parts(BaseQuestionGenerator):
+        def generate(self, tools: Any, query: QueryBundle) -> list[SubQuestion]:
+            turn = next(one for one in _all() if one.question == query.query_str)
+            return [SubQuestion(sub_question=one, tool_name="handbook") for one in turn.searches]
+
+        async def agenerate(self, tools: Any, query: QueryBundle) -> list[SubQuestion]:
+            return self.generate(tools, query)
+
+        def _get_prompts(self) -> dict[str, Any]:
+            return {}
+
+        def _update_prompts(self, prompts: Any) -> None:
+            pass
+
+    steps: dict[str, int] = {}
+
+    class Watched(RetrieverQueryEngine):
+        def _query(self, query_bundle: QueryBundle) -> Any:
+            response = super()._query(query_bundle)
+            turn = next(one for one in _all() if query_bundle.query_str in one.searches)
+            steps[turn.question] = steps.get(turn.question, 0) + 1
+            run.account.got(turn, steps[turn.question], _ids(response.source_nodes))
+            return response
+
+    inner = _engine(run, _index().as_retriever(similarity_top_k=3))
+    watched = Watched(inner.retriever, response_synthesizer=inner._response_synthesizer)
+    engine = SubQuestionQueryEngine.from_defaults(
+        [QueryEngineTool.from_defaults(watched, name="handbook", description="x")],
+        question_gen=Parts(),
+        llm=Plain(run=run),
+        response_synthesizer=inner._response_synthesizer,
+        use_async=False,
+        verbose=False,
+    )
+    return lambda turn: engine.query(turn.question)
+
+
+class First(BaseSelector):
+    """Always selects the first."""
+
+    def _select(self, choices: Any, query: QueryBundle) -> SelectorResult:
+        return SelectorResult(selections=[SingleSelection(index=0, reason="x")])
+
+    async def _aselect(self, choices: Any, query: QueryBundle) -> SelectorResult:
+        return self._select(choices, query)
+
+    def _get_prompts(self) -> dict[str, Any]:
+        return {}
+
+    def _update_prompts(self, prompts: Any) -> None:
+        pass
+
+
+def router(run: Run) -> Any:
+    """A retriever that chooses among others."""
+    both = (_index().as_retriever(similarity_top_k=3), "index"), (ByWords(), "words")
+    tools = [RetrieverTool.from_defaults(one, description=name) for one, name in both]
+    retriever = RouterRetriever(selector=First(), retriever_tools=tools, llm=Plain(run=run))
+    return of_retriever(run, retriever)
+
+
+def merging(run: Run) -> Any:
+    """A retriever that puts the pages in the place of their parts."""
+    parents = [_node(page) for page in PAGES]
+    leaves = []
+    for parent, page in zip(parents, PAGES, strict=True):
+        leaf = TextNode(id_=f"{page.id}.part", text=page.text.split(" and ")[0])
+        leaf.relationships[NodeRelationship.PARENT] = parent.as_related_node_info()
+        parent.relationships[NodeRelationship.CHILD] = [leaf.as_related_node_info()]
+        leaves.append(leaf)
+    store = SimpleDocumentStore()
+    store.add_documents([*parents, *leaves])
+    context = StorageContext.from_defaults(docstore=store)
+    index = VectorStoreIndex(leaves, storage_context=context, embed_model=Words())
+    base = index.as_retriever(similarity_top_k=3)
+    return of_retriever(run, AutoMergingRetriever(base, context, simple_ratio_thresh=0.4))
+
+
 PROGRAMS = {
     "retriever": plain,
     "loop": with_model,
@@ -555,6 +663,10 @@ PROGRAMS = {
     "nodestool": agent_nodes,
     "skip": agent_skip,
     "react": react,
+    "chat": chat,
+    "subquestion": sub_question,
+    "router": router,
+    "merging": merging,
 }
 
 if __name__ == "__main__":

@@ -4,12 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from agents import Agent, ModelResponse, RunConfig, Runner, Usage, function_tool, handoff, trace
+from agents import (
+    Agent,
+    FileSearchTool,
+    ModelResponse,
+    RunConfig,
+    Runner,
+    Usage,
+    function_tool,
+    handoff,
+    trace,
+)
 from agents.models.interface import Model
+from agents.models.openai_responses import OpenAIResponsesModel
+from openai import AsyncOpenAI
 from openai.types.responses import (
+    Response,
     ResponseFileSearchToolCall,
     ResponseFunctionToolCall,
     ResponseOutputMessage,
@@ -259,45 +274,82 @@ def session(run: Run) -> Any:
     return ask
 
 
-def file_search(run: Run) -> Any:
-    """The model's own file search, which the API runs beside the answer."""
+def served(run: Run, items: Any) -> OpenAIResponsesModel:
+    """The SDK's own model, whose API a server in this process answers."""
 
-    class Filed(Script):
-        def items(self, input: Any, tools: list[str], handoffs: Any) -> list[Any]:
-            parts = [{"role": "user", "content": input}] if isinstance(input, str) else list(input)
-            question = str([one for one in parts if one.get("role") == "user"][-1]["content"])
-            turn = by_question(question)
-            out: list[Any] = []
-            for step, query in enumerate(turn.searches, 1):
-                found = rank(query, PAGES)
-                run.account.got(turn, step, [p.id for p, _ in found])
-                out.append(
-                    ResponseFileSearchToolCall(
-                        id=f"fs{step}",
-                        queries=[query],
-                        status="completed",
-                        type="file_search_call",
-                        results=[
-                            {"file_id": p.id, "filename": p.title, "score": s, "text": p.text}
-                            for p, s in found
-                        ],
-                    )
-                )
-            return [*out, _said("So it is.")]
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            tools = [one.get("name", one["type"]) for one in asked.get("tools", [])]
+            answer = Response(
+                id="r",
+                created_at=0,
+                model="script",
+                object="response",
+                output=items(asked["input"], tools, []),
+                parallel_tool_calls=True,
+                tool_choice="auto",
+                tools=[],
+            )
+            body = answer.model_dump_json().encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
 
-    from agents import FileSearchTool
+        def log_message(self, *_: Any) -> None:
+            pass
 
-    agent = Agent(
-        name="workshop",
-        instructions="x",
-        model=Filed(run),
-        tools=[FileSearchTool(vector_store_ids=["v"], include_search_results=True)],
-    )
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_port}/v1"
+    client = AsyncOpenAI(base_url=address, api_key="key", max_retries=0)
+    return OpenAIResponsesModel(model="script", openai_client=client)
+
+
+def responses(run: Run) -> Any:
+    """The model is the SDK's own, so that model calls have spans."""
+    agent = _agent(run, _tool(_as_json), name="workshop")
+    agent.model = served(run, Script(run).items)
     return of_agent(run, agent)
+
+
+def file_search(run: Run) -> Any:
+    """The model's host searches, beside a tool that does."""
+
+    def items(given: Any, tools: list[str], handoffs: Any) -> list[Any]:
+        parts = [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
+        question = str([one for one in parts if one.get("role") == "user"][-1]["content"])
+        turn = by_question(question)
+        out: list[Any] = []
+        for step, query in enumerate(turn.searches, 1):
+            found = rank(query, PAGES)
+            run.account.got(turn, step, [page.id for page, _ in found])
+            results = [
+                {"file_id": page.id, "filename": page.title, "score": score, "text": page.text}
+                for page, score in found
+            ]
+            out.append(
+                ResponseFileSearchToolCall(
+                    id=f"fs{step}",
+                    queries=[query],
+                    status="completed",
+                    type="file_search_call",
+                    results=results,
+                )
+            )
+        return [*out, _said("So it is.")]
+
+    tool = FileSearchTool(vector_store_ids=["v"], include_search_results=True)
+    return of_agent(
+        run, Agent(name="workshop", instructions="x", model=served(run, items), tools=[tool])
+    )
 
 
 PROGRAMS = {
     "tool": plain,
+    "responses": responses,
     "objects": objects,
     "texttool": texts,
     "envelope": envelope,
