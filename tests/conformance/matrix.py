@@ -42,6 +42,8 @@ UNSEEN: Final = {
     ("openai_agents", "openllmetry", "filesearch"): "searches of the model's host are left out",
     ("llamaindex", "otel", "rank"): _NO_POSTPROCESSOR,
     ("llamaindex", "otel", "byhand"): _NO_POSTPROCESSOR,
+    ("llamaindex", "otel", "llmrank"): _NO_POSTPROCESSOR,
+    ("llamaindex", "otel", "similar"): _NO_POSTPROCESSOR,
 }
 
 _LANGCHAIN: Final = (

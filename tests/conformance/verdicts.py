@@ -114,6 +114,8 @@ def _id(result: Result) -> str:
     for id in (result.doc_id, document.id):
         if id in _PAGES:
             return _canonical(str(id))
+    if document.id is not None and document.id.isdecimal():
+        return PAGES[int(document.id)].id  # its place in the corpus, as DSPy has it
     text = document.text or ""
     if not text:
         return _BY_URL.get(document.url or document.page or "", "?")
