@@ -70,7 +70,7 @@ def judged(case: Case, out: Path) -> Outcome:
     told = told_of(lines, **case.options)
     found = verdict(told, account)
     versions = json.loads((out / "versions.json").read_text())
-    return Outcome(case, found.kind, found.why, "; ".join(helps(told)), versions)
+    return Outcome(case, found.kind, found.why, helps(told), versions)
 
 
 def outcomes(wanted: Iterable[Case], folder: Path, again: bool) -> list[Outcome]:
@@ -85,7 +85,7 @@ def outcomes(wanted: Iterable[Case], folder: Path, again: bool) -> list[Outcome]
 
     def one(case: Case) -> Outcome:
         failed = run(case, pythons[case.environment], outs[case]) if case in missing else ""
-        found = Outcome(case, "failed", failed, "", {}) if failed else judged(case, outs[case])
+        found = Outcome(case, "failed", failed, [], {}) if failed else judged(case, outs[case])
         with said:
             print(f"{case.name}: {found.kind} {found.why}".rstrip(), file=sys.stderr)
         return found

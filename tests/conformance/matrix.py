@@ -116,3 +116,37 @@ def cases() -> Iterator[Case]:
             yield Case("shared", framework, "openinference", scenario, "redacted")
     yield Case("shared", "openai_agents", "openinference", "tool", "redacted")
     yield Case("shared", "openai_agents", "otel", "tool", "redacted")
+
+
+PROGRAMS: Final = {
+    "graph, vectors": "a graph rewrites the question and searches, by words or in a vector store",
+    "tool, agent, asynctool, stream, events": "an agent with a retriever as its tool",
+    "artifact, doctool, objects, envelope, dicttool, nodestool": "tools that return documents in "
+    "their frameworks' forms",
+    "rawtool, quiettool": "a tool that returns JSON, with and without a retriever inside",
+    "texttool, listtool": "a tool that returns texts, and that no retriever is seen in",
+    "partool": "a model calls two tools at once",
+    "compress, rank, ownrank, middle, llmrank, agentrank, agentpipe": "a reranker that the "
+    "framework knows",
+    "kept, similar, window": "postprocessors that filter, or replace texts",
+    "noderank, hiddenrank, byhand": "the program itself reranks, in a node of its own, beside the "
+    "search, or by a call",
+    "chunks": "several chunks of a page share its address",
+    "noid": "documents without ids",
+    "wide": "more documents than a span has attributes for",
+    "ensemble, merger, fusion, fusionq, join, joinrank": "results of several retrievers are merged",
+    "multiquery, subquestion": "a model makes several queries of one",
+    "both, side, parallel, parnodes, send, threads, batch": "searches side by side",
+    "router, merging": "retrievers around others",
+    "subagent, subgraph, handoff, agentengine": "agents, graphs and engines inside of others",
+    "chain, engine, rag, loop, retrieve, retriever, hops, react": "without an agent, or with the "
+    'framework\'s own loop; chain needs `otlp.turn = "trace"` where each chain is a workflow',
+    "chat, memory": "the framework keeps the conversation",
+    "session, onetrace": "a whole session in one trace",
+    "skip": "a turn without a search between two",
+    "empty, failing": "the second search finds nothing, or fails",
+    "wrapped": "a retriever calls another without handing on its callbacks",
+    "alone, embedded, unseen, filesearch": "retrieval past what instrumentations know",
+    "redacted, semconv, nosession": "contents switched off, MLflow's GenAI conventions, no session",
+}
+"""What the programs do, by their names or how these begin."""

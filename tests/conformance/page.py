@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from tests.conformance.matrix import Case
+from tests.conformance.matrix import PROGRAMS, Case
 
 _NAMES: Final = {
     "langchain": "LangChain, LangGraph",
@@ -73,6 +74,9 @@ whenever the unit tests run.
 """
 
 
+_NAME: Final = re.compile(r"'[^']+'|(?<=parent )[0-9a-f]{16}")
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What became of a program: the kind of the verdict, or that it failed, and why."""
@@ -80,7 +84,7 @@ class Outcome:
     case: Case
     kind: str
     why: str
-    help: str
+    help: list[str]
     versions: dict[str, str]
 
     @property
@@ -92,24 +96,35 @@ class Outcome:
 def written(outcomes: Iterable[Outcome]) -> str:
     """The page in Markdown."""
     rows: dict[tuple[str, str], list[Outcome]] = {}
+    reasons: dict[str, dict[str, list[str]]] = {}
     for one in outcomes:
         rows.setdefault((one.case.framework, one.case.instrumentation), []).append(one)
     table = ["| framework | instrumentation | right | inferred | refused | not in the spans |"]
     table.append("|---|---|---|---|---|---|")
-    details = []
     for (framework, instrumentation), each in rows.items():
         kinds = [
             ", ".join(sorted(_scenario(one) for one in each if one.kind in kind))
             for kind in (("right",), ("inferred",), ("refused", "partly refused"), ("WRONG",))
         ]
-        told_by = " and ".join(
-            f"{_NAMES[name]} {_version(name, framework, each[0])}".rstrip()
-            for name in instrumentation.split("+")
-        )
+        names = [_NAMES[name] for name in instrumentation.split("+")]
+        versions = [_version(name, framework, each[0]) for name in instrumentation.split("+")]
+        by = " and ".join(f"{n} {v}".rstrip() for n, v in zip(names, versions, strict=True))
         of = f"{_NAMES[framework]} {_versions(framework, each[0])}"
-        table.append(f"| {of} | {told_by} | {' | '.join(kinds)} |")
-        details += _reasons(_NAMES[framework], told_by, each)
-    return "\n".join([_HEAD, *table, "", "## Why turns are refused", "", *details, ""])
+        table.append(f"| {of} | {by} | {' | '.join(kinds)} |")
+        place = f"{_NAMES[framework]} under {' and '.join(names)}"
+        for one in each:
+            for reason in _reasons(one):
+                reasons.setdefault(reason, {}).setdefault(place, []).append(_scenario(one))
+    programs = [f"| {names} | {what} |" for names, what in PROGRAMS.items()]
+    why = [
+        f"- **{reason}**: "
+        + "; ".join(f"{place} ({', '.join(sorted(names))})" for place, names in places.items())
+        for reason, places in sorted(reasons.items())
+    ]
+    return "\n".join([
+        *(_HEAD, *table, "", "## What the programs do", "", "| programs | are |", "|---|---|"),
+        *(*programs, "", "## Why turns are refused", "", *why, ""),
+    ])  # fmt: skip
 
 
 def _scenario(one: Outcome) -> str:
@@ -117,17 +132,15 @@ def _scenario(one: Outcome) -> str:
     return f"{name} (some)" if one.kind == "partly refused" else name
 
 
-def _reasons(framework: str, told_by: str, outcomes: Iterable[Outcome]) -> list[str]:
-    by_reason: dict[str, list[str]] = {}
-    for one in outcomes:
-        if "refused" in one.kind:
-            by_reason.setdefault(one.help or one.why, []).append(_scenario(one))
-        elif one.kind == "WRONG":
-            by_reason.setdefault(one.case.unseen, []).append(_scenario(one))
-    return [
-        f"- {framework} under {told_by}, {', '.join(sorted(scenarios))}: {reason}."
-        for reason, scenarios in by_reason.items()
-    ]
+def _reasons(one: Outcome) -> list[str]:
+    """Why turns were refused, without what differs from span to span."""
+    if one.kind == "WRONG":
+        return [one.case.unseen]
+    if "refused" not in one.kind:
+        return []
+    if not one.help:
+        return [one.why.split(":")[0]]
+    return [_NAME.sub("…", reason.split("; ")[0]) for reason in one.help]
 
 
 def _versions(framework: str, one: Outcome) -> str:
