@@ -59,10 +59,11 @@ _PACKAGES: Final = {
 _HEAD: Final = """# Conformance
 
 `make conformance` runs agent programs of real frameworks under real instrumentations, with fake
-models and real retrievers. It compares what their traces tell with the programs' own account:
-turns, iterations, the documents of each in their order, results and SRR. This page is what the last
-run wrote. The programs are in `tests/conformance/programs`; traces of some of them are replayed
-whenever the unit tests run.
+models and real retrievers; `PROGRAMS="haystack-*"` chooses some. It compares what their traces tell
+with the programs' own account: turns, iterations, the documents of each in their order, results and
+SRR. This page is what the last run wrote. The programs are in `tests/conformance/programs`; traces
+of some of them are replayed whenever the unit tests run, and go through a Collector, Kafka, a
+bridge and a worker when those with servers do.
 
 - **right**: everything is equal.
 - **inferred**: searches, documents and SRR are right. Only times tell the iterations apart, and the
@@ -123,7 +124,7 @@ def written(outcomes: Iterable[Outcome]) -> str:
     ]
     return "\n".join([
         *(_HEAD, *table, "", "## What the programs do", "", "| programs | are |", "|---|---|"),
-        *(*programs, "", "## Why turns are refused", "", *why, ""),
+        *(*programs, "", "## Why turns are refused, or cannot be told", "", *why, ""),
     ])  # fmt: skip
 
 
