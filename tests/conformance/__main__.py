@@ -22,6 +22,7 @@ from tests.conformance.verdicts import helps, told_of, verdict
 HERE: Final = Path(__file__).parent
 ROOT: Final = HERE.parents[1]
 SECONDS: Final = 180
+_SETTINGS: Final = {"PYTHONPATH": str(ROOT), "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
 
 
 def environment(name: str, folder: Path) -> Path:
@@ -52,7 +53,7 @@ def run(case: Case, python: Path, out: Path) -> str:
             subprocess.run(
                 [*map(str, command), *case.variant.split()],
                 cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": str(ROOT), "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+                env={**os.environ, **case.limits, **_SETTINGS},
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 timeout=SECONDS,

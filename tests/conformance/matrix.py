@@ -29,6 +29,14 @@ class Case:
         return {"turn": "trace"} if self.scenario == "chain" else {}
 
     @property
+    def limits(self) -> dict[str, str]:
+        """Limits of the SDK under which the program runs."""
+        return {
+            "cut": {"OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT": "200"},
+            "few": {"OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT": "9"},
+        }.get(self.variant, {})
+
+    @property
     def unseen(self) -> str:
         """What its spans cannot show, so that it is told wrong; empty for most programs."""
         return UNSEEN.get((self.framework, self.instrumentation, self.scenario), "")
@@ -82,9 +90,35 @@ _PLAIN: Final = (
     ("shared", "openai_agents", "openinference otel langfuse mlflow", _OPENAI_AGENTS),
     ("openllmetry", "openai_agents", "openllmetry", _OPENAI_AGENTS),
 )
+# Framework, two instrumentations at once, scenarios.
 _TWO: Final = (
-    "openinference+otel openinference+langfuse openinference+mlflow openinference+langsmith "
-    "openinference+azure langfuse+otel"
+    (
+        "langchain",
+        "openinference+otel openinference+langfuse openinference+mlflow openinference+langsmith "
+        "openinference+azure langfuse+otel",
+        "graph tool",
+    ),
+    ("langchain", "openinference+langfuse", "compress partool both"),
+    ("langchain", "langfuse+otel", "partool skiptool"),
+    ("llamaindex", "openinference+otel", "loop rank agent"),
+    ("llamaindex", "openinference+langfuse", "agent"),
+    ("haystack", "openinference+native", "rag rank agent"),
+    ("haystack", "openinference+langfuse", "rank"),
+    ("dspy", "openinference+otel", "hops"),
+    ("dspy", "openinference+mlflow", "react"),
+    ("openai_agents", "openinference+otel", "tool"),
+)
+# Environment, framework, instrumentations, scenarios, under narrow limits of the SDK.
+_LIMITED: Final = (
+    ("shared", "langchain", "openinference", "tool compress rawtool"),
+    ("shared", "langchain", "otel langfuse mlflow langsmith azure", "tool"),
+    ("openllmetry", "langchain", "openllmetry", "tool"),
+    ("loongsuite", "langchain", "loongsuite", "tool"),
+    ("shared", "llamaindex", "openinference", "rank"),
+    ("shared", "llamaindex", "otel", "loop"),
+    ("shared", "haystack", "openinference", "rank"),
+    ("shared", "haystack", "native", "agent"),
+    ("shared", "openai_agents", "openinference otel", "tool"),
 )
 # The same with a variant.
 _VARIED: Final = (
@@ -108,9 +142,15 @@ def cases() -> Iterator[Case]:
         for instrumentation in instrumentations.split():
             for scenario in ("graph", "tool"):
                 yield Case(environment, framework, instrumentation, scenario, variant)
-    for instrumentation in _TWO.split():
-        for scenario in ("graph", "tool"):
-            yield Case("shared", "langchain", instrumentation, scenario)
+    for framework, instrumentations, scenarios in _TWO:
+        for instrumentation in instrumentations.split():
+            for scenario in scenarios.split():
+                yield Case("shared", framework, instrumentation, scenario)
+    for environment, framework, instrumentations, scenarios in _LIMITED:
+        for instrumentation in instrumentations.split():
+            for scenario in scenarios.split():
+                for variant in ("cut", "few"):
+                    yield Case(environment, framework, instrumentation, scenario, variant)
     for framework, scenarios in (("llamaindex", "rank agent"), ("haystack", "rank agent")):
         for scenario in scenarios.split():
             yield Case("shared", framework, "openinference", scenario, "redacted")
@@ -148,5 +188,6 @@ PROGRAMS: Final = {
     "wrapped": "a retriever calls another without handing on its callbacks",
     "alone, embedded, unseen, filesearch": "retrieval past what instrumentations know",
     "redacted, semconv, nosession": "contents switched off, MLflow's GenAI conventions, no session",
+    "cut, few": "attributes of 200 characters at most, or nine attributes a span",
 }
 """What the programs do, by their names or how these begin."""
