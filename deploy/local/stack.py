@@ -142,7 +142,7 @@ async def _run(folder: Path, traffic: Traffic, console: Console) -> int:
         "STREAM_METRICS_REDIS__URL": redis.url,
         "STREAM_METRICS_STATE__DIGEST_KEY": secrets.token_hex(32),
         "STREAM_METRICS_METRICS__RETRIEVAL": RETRIEVAL,
-        **({} if traffic == "generated" else EVERY_TURN),
+        **({} if traffic == "generated" else {**EVERY_TURN, **JUDGED}),
     }
     addresses = [f"localhost:{ports[f'worker {number}']}" for number in range(1, WORKERS + 1)]
     workers = [_worker(folder, number, place, settings) for number, place in enumerate(addresses)]
@@ -279,7 +279,7 @@ def traced(
     bridge = Command(
         folder / "bridge",
         bridge_command(),
-        {**settings, **JUDGED, "STREAM_METRICS_BRIDGE__PORT": str(ports["bridge"])},
+        {**settings, "STREAM_METRICS_BRIDGE__PORT": str(ports["bridge"])},
         f"http://localhost:{ports['bridge']}/readyz",
     )
     agent = Command(folder / "agent", agent_command(), agent_environment(collector.url))

@@ -40,7 +40,8 @@ Reason = Literal[
 ]
 
 HELP: Final[dict[Reason, str]] = {
-    "no_identity": "record ids or texts of documents in the instrumentation",
+    "no_identity": "let the instrumentation record ids or texts of documents; "
+    "OPENINFERENCE_HIDE_OUTPUTS hides both",
     "truncated": "raise OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT and OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT",
     "content_off": "let the instrumentation record the documents that were found",
     "no_conversation": "set `otlp.conversation` to the attribute that names the conversation",
