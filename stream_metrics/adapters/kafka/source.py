@@ -98,10 +98,8 @@ class KafkaSource:
         first_ms = await time_at(consumer, place, Extent(span.first, span.end))
         if first_ms is None:
             return span.first
-        partition = TopicPartition(*place)
-        wanted = {partition: max(0, first_ms - self._around_ms)}
-        found = (await consumer.offsets_for_times(wanted))[partition]
-        return span.first if found is None else min(found.offset, span.first)
+        found = await _offset_at(consumer, place, max(0, first_ms - self._around_ms))
+        return span.first if found is None else min(found, span.first)
 
     async def _stop(self, consumer: AIOKafkaConsumer, place: Place, span: Span) -> int:
         end = self.logs[place].end
@@ -110,8 +108,12 @@ class KafkaSource:
         last_ms = await time_at(consumer, place, Extent(span.end, end))
         if last_ms is None:
             return span.end
-        partition = TopicPartition(*place)
-        found = (await consumer.offsets_for_times({partition: last_ms + self._around_ms}))[
-            partition
-        ]
-        return end if found is None else max(found.offset, span.end)
+        found = await _offset_at(consumer, place, last_ms + self._around_ms)
+        return end if found is None else max(found, span.end)
+
+
+async def _offset_at(consumer: AIOKafkaConsumer, place: Place, time_ms: int) -> int | None:
+    """The first offset of a record of that time or later; None if there is none."""
+    partition = TopicPartition(*place)
+    found = (await consumer.offsets_for_times({partition: time_ms}))[partition]
+    return None if found is None else int(found.offset)

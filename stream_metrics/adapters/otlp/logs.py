@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
 
-from stream_metrics.adapters.otlp.payloads import Attribute, plain
+from stream_metrics.adapters.otlp.payloads import Attribute, other_signal, plain
 from stream_metrics.adapters.otlp.protobuf import load_opentelemetry_logs, plain_attributes
 from stream_metrics.adapters.otlp.spans import (
     SPAN_ID_BYTES,
@@ -18,8 +17,6 @@ from stream_metrics.adapters.otlp.spans import (
     id_of_bytes,
     id_of_text,
 )
-
-_JSON: Final = re.compile(rb'\s*\{\s*"resourceLogs"\s*:')
 
 
 class LogRecord(msgspec.Struct, frozen=True):
@@ -69,7 +66,7 @@ def are_json_logs(value: bytes) -> bool:
     >>> are_json_logs(b'{"resourceLogs": []}'), are_json_logs(b'{"resourceSpans": []}')
     (True, False)
     """
-    return _JSON.match(value) is not None
+    return other_signal(value) == "logs"
 
 
 def log_records_of(value: bytes) -> list[LogRecord]:

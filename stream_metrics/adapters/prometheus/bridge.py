@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Info, disable_c
 
 from stream_metrics import __version__
 from stream_metrics.adapters.prometheus.catalogue import PREFIX
+from stream_metrics.adapters.prometheus.reading import ReadingMetrics
 from stream_metrics.engine.config import OTHER
 from stream_metrics.events.decode import REASONS
 from stream_metrics.telemetry.teller import Telling
@@ -25,7 +26,7 @@ OBSTACLES: Final = (
 )  # fmt: skip
 
 
-class BridgeMetrics:
+class BridgeMetrics(ReadingMetrics):
     """What a bridge reports about itself; all calls come from the event loop's thread.
 
     ``topics``, from which it reads, have series from the start.
@@ -143,26 +144,6 @@ class BridgeMetrics:
         """So many copies of records of each topic are on the internal one."""
         for topic, number in counts.items():
             self._rekeyed.labels(topic).inc(number)
-
-    # -- adapters.kafka.lag.Gauges --------------------------------------------------------------
-
-    def lag(self, topic: str, partition: int, records: int, seconds: float) -> None:
-        """How far a partition is behind."""
-        self._lag_records.labels(topic, partition).set(records)
-        self._lag_seconds.labels(topic, partition).set(seconds)
-
-    def forget_partition(self, topic: str, partition: int) -> None:
-        """The partition is another bridge's now."""
-        self._lag_records.remove(topic, partition)
-        self._lag_seconds.remove(topic, partition)
-
-    def complete_until(self, seconds: float) -> None:
-        """All partitions have been read up to this Unix time."""
-        self._complete_until.set(seconds)
-
-    def offset_gap(self, topic: str) -> None:
-        """Records that are needed next are gone from the log."""
-        self._gaps.labels(topic).inc()
 
     # -- the process ----------------------------------------------------------------------------
 

@@ -38,6 +38,7 @@ from stream_metrics.adapters.prometheus.catalogue import (
     STAGES,
 )
 from stream_metrics.adapters.prometheus.histogram import FastHistogram
+from stream_metrics.adapters.prometheus.reading import ReadingMetrics
 from stream_metrics.dedup.verify import VERDICTS
 from stream_metrics.engine.config import OTHER
 from stream_metrics.engine.step import EVENT_TYPES, Observations
@@ -50,7 +51,7 @@ _HALTED_INPUT: Final = re.compile(r"-\d+$")  # repartition_TOPIC-N
 WINDOWS: Final = tuple(window.name for window in DEFAULT_WINDOWS)
 
 
-class Operations:
+class Operations(ReadingMetrics):
     """What the worker reports about itself; all calls come from the event loop's thread.
 
     ``topics`` (the input topics) and ``windows`` (their names) have series from the start.
@@ -288,16 +289,6 @@ class Operations:
 
     # -- delivery -------------------------------------------------------------------------------
 
-    def lag(self, topic: str, partition: int, records: int, seconds: float) -> None:
-        """How far a partition is behind."""
-        self._lag_records.labels(topic, partition).set(records)
-        self._lag_seconds.labels(topic, partition).set(seconds)
-
-    def forget_partition(self, topic: str, partition: int) -> None:
-        """The partition is another worker's now."""
-        self._lag_records.remove(topic, partition)
-        self._lag_seconds.remove(topic, partition)
-
     def assigned(self, count: int) -> None:
         """The worker owns so many state partitions."""
         self._assigned.set(count)
@@ -313,10 +304,6 @@ class Operations:
     def rewound(self) -> None:
         """A partition is read again from older, stored offsets."""
         self._rewinds.inc()
-
-    def offset_gap(self, topic: str) -> None:
-        """Records that the state still needs are gone from the log."""
-        self._gaps.labels(topic).inc()
 
     def keyed_differently(self, differently: bool) -> None:
         """Whether two input topics are known to be keyed by different partitioners."""
@@ -354,10 +341,6 @@ class Operations:
         """What the cache holds."""
         self._conversations.set(conversations)
         self._results.set(results)
-
-    def complete_until(self, seconds: float) -> None:
-        """All partitions have been read up to this Unix time."""
-        self._complete_until.set(seconds)
 
     def progressed(self, unix_seconds: float) -> None:
         """A batch was finished at this Unix time."""
