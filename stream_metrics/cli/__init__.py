@@ -7,40 +7,47 @@ import sys
 from typing import Annotated
 
 import typer
-from pydantic import ValidationError
 from rich.console import Console
 from rich.markup import escape
 
 from stream_metrics import __version__
-from stream_metrics.adapters.files import InputError
-from stream_metrics.cli import (
-    audit,
-    backfill,
-    compare,
-    demo,
-    dlq,
-    evaluate,
-    forget,
-    labels,
-    letter,
-    live,
-    migrate,
-    offline,
-    passwords,
-    purge,
-    rebuild,
-    record,
-    replay,
-    reshard,
-    send,
-    top,
-    topics,
-    traffic,
-    validate,
-)
-from stream_metrics.cli.common import UsageError
-from stream_metrics.engine.codec import UnknownSchema
-from stream_metrics.engine.state import DamagedState
+from stream_metrics.cli.by_need import MARKUP, group
+
+COMMANDS = {
+    "demo": "stream_metrics.cli.demo:demo",
+    "worker": "stream_metrics.cli.live:worker",
+    "bridge": "stream_metrics.cli.live:bridge",
+    "check": "stream_metrics.cli.live:check",
+    "export": "stream_metrics.cli.live:export",
+    "top": "stream_metrics.cli.top:top",
+    "audit": "stream_metrics.cli.audit:audit",
+    "forget": "stream_metrics.cli.forget:forget",
+    "reshard": "stream_metrics.cli.reshard:reshard",
+    "migrate": "stream_metrics.cli.migrate:migrate",
+    "rebuild": "stream_metrics.cli.rebuild:rebuild",
+    "purge": "stream_metrics.cli.purge:purge",
+    "validate": "stream_metrics.cli.validate:validate",
+    "replay": "stream_metrics.cli.replay:replay",
+    "report": "stream_metrics.cli.replay:report",
+    "backfill": "stream_metrics.cli.backfill:backfill",
+    "send": "stream_metrics.cli.send:send",
+    "labels": "stream_metrics.cli.labels:labels",
+    "record": "stream_metrics.cli.record:record",
+    "evaluate": "stream_metrics.cli.evaluate:evaluate",
+    "compare": "stream_metrics.cli.compare:compare",
+    "generate": "stream_metrics.cli.traffic:generate",
+    "config": "stream_metrics.cli.offline:config",
+    "schema": "stream_metrics.cli.offline:schema",
+    "hash-password": "stream_metrics.cli.passwords:hash_password_command",
+}
+DEAD_LETTERS = {
+    "list": "stream_metrics.cli.dlq:dlq_list",
+    "show": "stream_metrics.cli.letter:dlq_show",
+    "resubmit": "stream_metrics.cli.dlq:dlq_resubmit",
+}
+TOPICS = {
+    "create": "stream_metrics.cli.topics:create",
+}
 
 app = typer.Typer(
     name="stream-metrics",
@@ -49,43 +56,17 @@ app = typer.Typer(
         "Start with [bold]stream-metrics demo[/bold]. [bold]check[/bold] tells whether a worker "
         "would find all it needs."
     ),
+    cls=group(COMMANDS),
     no_args_is_help=True,
-    rich_markup_mode="rich",
+    rich_markup_mode=MARKUP,
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-app.command("demo")(demo.demo)
-app.command("worker")(live.worker)
-app.command("bridge")(live.bridge)
-app.command("check")(live.check)
-app.command("export")(live.export)
-app.command("top")(top.top)
-app.command("audit")(audit.audit)
-app.command("forget")(forget.forget)
-app.command("reshard")(reshard.reshard)
-app.command("migrate")(migrate.migrate)
-app.command("rebuild")(rebuild.rebuild)
-app.command("purge")(purge.purge)
-app.command("validate")(validate.validate)
-app.command("replay")(replay.replay)
-app.command("report")(replay.report)
-app.command("backfill")(backfill.backfill)
-app.command("send")(send.send)
-app.command("labels")(labels.labels)
-app.command("record")(record.record)
-app.command("evaluate")(evaluate.evaluate)
-app.command("compare")(compare.compare)
-app.command("generate")(traffic.generate)
-app.command("config")(offline.config)
-app.command("schema")(offline.schema)
-app.command("hash-password")(passwords.hash_password_command)
-dead_letters = typer.Typer(help="Work with dead letters: records that were rejected.")
-dead_letters.command("list")(dlq.dlq_list)
-dead_letters.command("show")(letter.dlq_show)
-dead_letters.command("resubmit")(dlq.dlq_resubmit)
+dead_letters = typer.Typer(
+    cls=group(DEAD_LETTERS), help="Work with dead letters: records that were rejected."
+)
 app.add_typer(dead_letters, name="dlq", no_args_is_help=True)
-input_topics = typer.Typer(help="Manage the topics that workers read.")
-input_topics.command("create")(topics.create)
+input_topics = typer.Typer(cls=group(TOPICS), help="Manage the topics that workers read.")
 app.add_typer(input_topics, name="topics", no_args_is_help=True)
 
 
@@ -108,31 +89,17 @@ def main() -> None:
     """Run the command; usage and input errors are one line on standard error and exit code 2."""
     # The commands say themselves what is wrong; the client would say it first, on standard error.
     logging.getLogger("aiokafka").addHandler(logging.NullHandler())
-    errors = Console(stderr=True, highlight=False, soft_wrap=True)
     try:
         app(prog_name="stream-metrics")
-    except (UsageError, InputError) as error:
-        errors.print(f"[red]error:[/red] {escape(str(error))}")
-        sys.exit(2)
-    except UnknownSchema as error:
-        errors.print(f"[red]error:[/red] the state in Redis cannot be read: {error}")
-        sys.exit(2)
-    except DamagedState as error:
-        errors.print(
-            f"[red]error:[/red] the state in Redis is damaged: {error}; stop the workers, then "
-            "restore a backup or run `stream-metrics rebuild`"
-        )
-        sys.exit(2)
-    except ValidationError as error:
-        for problem in error.errors(include_url=False, include_input=False):
-            place = ".".join(str(part) for part in problem["loc"])
-            named = f"setting {place}: " if place else ""
-            errors.print(f"[red]error:[/red] {named}{problem['msg']}")
-        sys.exit(2)
-    except OSError as error:  # 1 is for thresholds that were crossed
-        place = f"{error.filename}: " if error.filename is not None else ""
-        why = error.strerror or str(error) or type(error).__name__
-        errors.print(f"[red]error:[/red] {escape(place + why)}")
-        sys.exit(2)
+    except Exception as error:
+        from stream_metrics.cli.errors import explained  # its imports take longer than help
+
+        lines = explained(error)
+        if not lines:
+            raise
+        console = Console(stderr=True, highlight=False, soft_wrap=True)
+        for line in lines:
+            console.print(f"[red]error:[/red] {escape(line)}")
+        sys.exit(2)  # 1 is for thresholds that were crossed
     except KeyboardInterrupt:
         sys.exit(130)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -69,3 +71,40 @@ def test_choices_are_shown_in_help_and_in_the_error(command: str, flag: str, cho
     assert wrong.exit_code == 2
     assert f"'{choice}'" in wrong.stderr
     assert choice in told.stdout
+
+
+HEAVY = ("aiokafka", "aiohttp", "numpy", "redis", "scipy", "stream_metrics.settings")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["dlq", "--help"]])
+def test_what_needs_no_command_imports_none(arguments: list[str]) -> None:
+    """Help and version come at once: they import no client, no settings and no arithmetic."""
+    code = (
+        "import atexit, sys\n"
+        f"atexit.register(lambda: print(*(sys.modules.keys() & {set(HEAVY)!r}), sep=','))\n"
+        "from stream_metrics.cli import main\n"
+        f"sys.argv[1:] = {arguments!r}\n"
+        "main()"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.splitlines()[-1] == ""
+
+
+def test_help_shows_the_first_paragraph_of_each_command() -> None:
+    """What `--help` lists of a command is what the command says itself."""
+    root: Any = typer.main.get_command(app)
+
+    listed = {name: stub.help for name, stub in root.commands.described().items()}
+
+    assert listed == {name: command.help for name, command in root.commands.items()}
+    assert all(listed.values())
+
+
+def test_a_misspelt_command_is_told_the_right_one() -> None:
+    """Commands that are imported by need are suggested like others."""
+    result = CliRunner().invoke(app, ["replai"])
+
+    assert result.exit_code == 2
+    assert "Did you mean 'replay'?" in " ".join(result.output.split())

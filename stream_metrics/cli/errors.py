@@ -1,0 +1,35 @@
+"""What a command says of an error that ends it."""
+
+from __future__ import annotations
+
+from pydantic import ValidationError
+
+from stream_metrics.adapters.files import InputError
+from stream_metrics.cli.common import UsageError
+from stream_metrics.engine.codec import UnknownSchema
+from stream_metrics.engine.state import DamagedState
+
+
+def explained(error: Exception) -> list[str]:
+    """Return the lines that tell a user what is wrong; none for a defect of the program."""
+    match error:
+        case UsageError() | InputError():
+            return [str(error)]
+        case UnknownSchema():
+            return [f"the state in Redis cannot be read: {error}"]
+        case DamagedState():
+            return [
+                f"the state in Redis is damaged: {error}; stop the workers, then restore a backup "
+                "or run `stream-metrics rebuild`"
+            ]
+        case ValidationError():
+            return [
+                f"setting {'.'.join(map(str, problem['loc']))}: {problem['msg']}"
+                if problem["loc"]
+                else problem["msg"]
+                for problem in error.errors(include_url=False, include_input=False)
+            ]
+        case OSError():
+            place = f"{error.filename}: " if error.filename is not None else ""
+            return [place + (error.strerror or str(error) or type(error).__name__)]
+    return []
