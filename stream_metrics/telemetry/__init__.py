@@ -8,7 +8,8 @@ here has a clock, does I/O, or depends on the order in which spans came.
 from stream_metrics.telemetry.evaluations import Evaluation, Grading
 from stream_metrics.telemetry.events import Event, events, label_events
 from stream_metrics.telemetry.labels import Unused
-from stream_metrics.telemetry.mapping import PRESETS, Mapping, Role, Row, mapping
+from stream_metrics.telemetry.mapping import Mapping, Role, Row
+from stream_metrics.telemetry.presets import PRESETS, mapping
 from stream_metrics.telemetry.spans import Link, Span, SpanEvent
 from stream_metrics.telemetry.tell import Options, judge, tell
 from stream_metrics.telemetry.told import (

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from stream_metrics.telemetry.documents import Document
+from stream_metrics.telemetry.kinds import is_cut
 from stream_metrics.telemetry.spans import Span
 
 LONGEST_DOC_ID: Final = 256
@@ -15,6 +16,20 @@ LONGEST_DOC_ID: Final = 256
 _MADE: Final = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}", re.IGNORECASE)
 
 Documents = Sequence[Document]
+
+
+class Cut(NamedTuple):
+    """At which length the texts of a trace were cut off, likely and for certain; None if not."""
+
+    likely: int | None = None
+    certain: int | None = None
+
+    def shortened(self, name: str | None) -> bool:
+        """Whether a name, an id or an answer is no more than the beginning of one."""
+        return name is not None and len(name) == self.certain and not _MADE.fullmatch(name)
+
+
+NOT_CUT: Final = Cut()
 
 
 class Identities:
@@ -25,8 +40,8 @@ class Identities:
     with its text.
     """
 
-    def __init__(self, found: Sequence[Documents], cut_at: int | None = None) -> None:
-        self._cut_at = cut_at
+    def __init__(self, found: Sequence[Documents], cut: Cut = NOT_CUT) -> None:
+        self._cut = cut
         self._shared = _shared_addresses(found)
         of_text: dict[str, set[str]] = {}
         for document in (document for documents in found for document in documents):
@@ -57,8 +72,10 @@ class Identities:
             if self.of(document) is None and self._address(document) is None:
                 message = f"document {rank} has no id, no address of its own and no usable text"
                 return "no_identity", message
+            if self._cut.shortened(document.id or self._address(document)):
+                return "truncated", f"what tells document {rank} from others was cut off"
             length = len(document.text or "")
-            if length == self._cut_at and self._by_text(document):
+            if length == self._cut.likely and self._by_text(document):
                 return (
                     "truncated",
                     f"the text of document {rank} was cut off at {length} characters",
@@ -79,10 +96,11 @@ class Identities:
         return None if found in self._shared else found
 
 
-def cut_at(spans: Iterable[Span]) -> int | None:
+def cut_at(spans: Iterable[Span]) -> Cut:
     """At which length the texts of spans were cut off, where that shows.
 
-    Several are so long, none is longer, and the number is one that people choose.
+    None is longer then. It is likely if several are so long, and the number is one that people
+    choose, and certain if one of them is JSON without its end.
     """
     longest: set[str] = set()
     length = 1
@@ -92,8 +110,10 @@ def cut_at(spans: Iterable[Span]) -> int | None:
                 if len(value) > length:
                     longest, length = set(), len(value)
                 longest.add(value)
+    if any(map(is_cut, longest)):
+        return Cut(length, length)
     chosen = length % 50 == 0 or length & (length - 1) == 0 or length & (length + 1) == 0
-    return length if len(longest) > 1 and chosen else None
+    return Cut(length if len(longest) > 1 and chosen else None)
 
 
 def _shared_addresses(found: Iterable[Documents]) -> frozenset[str]:

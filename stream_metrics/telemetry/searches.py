@@ -17,27 +17,19 @@ from stream_metrics.telemetry.documents import (
     same,
     says_failed,
 )
+from stream_metrics.telemetry.kinds import Kinds, says
 from stream_metrics.telemetry.mapping import Mapping, Role
 from stream_metrics.telemetry.spans import Span, text
+from stream_metrics.telemetry.texts import called_tools
 from stream_metrics.telemetry.told import Told
 from stream_metrics.telemetry.tree import Tree
 
-_SEARCHING: Final = re.compile(
-    r"(?<![a-z])search|Search|[Rr]etriev|(?<![a-z])look(s|ing)?[ _]?up|[Kk]nowledge"
-    r"|(?<![a-z])(kb|rag|faq|wiki(pedia)?|handbook|docs|documents|documentation|passages|corpus"
-    r"|articles|tavily|duckduckgo)(?![a-z])"
-)
 _DATABASE: Final = re.compile(
     r"(chroma|lancedb|marqo|milvus|pinecone|qdrant|weaviate)\b.*(query|search|get|recommend|discover)"
 )
 _ENGINES: Final = ("elasticsearch", "opensearch")
-_VECTORS: Final = (
-    "db.vector.",
-    "db.query.embeddings",
-    "retrieval.",
-    "gen_ai.retrieval.",
-    "gen_ai.retriever.",
-)
+_RETRIEVED: Final = ("retrieval.", "gen_ai.retrieval.", "gen_ai.retriever.", "reranker.output_")
+_VECTORS: Final = (*_RETRIEVED, "db.vector.", "db.query.embeddings")
 OUTPUTS: Final = (
     "output.value",
     "traceloop.entity.output",
@@ -47,7 +39,15 @@ OUTPUTS: Final = (
     "haystack.component.output",
     "haystack.pipeline.output_data",
 )
+INPUTS: Final = (
+    "input.value",
+    "traceloop.entity.input",
+    "langfuse.observation.input",
+    "mlflow.spanInputs",
+    "gen_ai.prompt",
+)
 UNKNOWN: Final = (None, Role.OTHER, Role.POSTPROCESSOR)
+_TOOL: Final = re.compile(r"tool.*name$", re.IGNORECASE)
 MOST_SIDE_BY_SIDE: Final = 1_000
 _RUNS: Final = re.compile(r"^(vector_db_retrieve|retrieval|execute_tool|retrieve)\s+|\.\w+$")
 
@@ -81,11 +81,12 @@ class Doubt:
 
 
 def searches(
-    tree: Tree, mapping: Mapping, told: Told
+    tree: Tree, mapping: Mapping, told: Told, limit: int | None = None
 ) -> tuple[list[Got], list[Doubt], dict[str, str]]:
     """The outermost searches of a trace, and the spans that cannot be used.
 
-    Third are the spans that are a search, or inside of one, each with the search's id.
+    Third are the spans that are a search, or inside of one, each with the search's id. ``limit`` is
+    the length at which texts of the trace were cut off for certain.
     """
     spans = tree.of(Role.SEARCH, Role.TOOL)
     names = {span.span_id: _named(span, tree) for span in spans}
@@ -108,7 +109,7 @@ def searches(
             told.nested += tree.role(span) is Role.SEARCH
         elif span.span_id not in inner:
             doubts += _without_documents(span, names[span.span_id], tree, in_search)
-    doubts += _unrecognised(tree, covered, inner)
+    doubts += _unrecognised(tree, mapping.kinds, covered, inner, limit)
     return found, doubts, covered
 
 
@@ -202,32 +203,67 @@ def _is_search_tool(span: Span) -> bool:
     about = span.text("gen_ai.tool.description", "tool.description") or ""
     if span.text("gen_ai.tool.type") in ("datastore", "retriever"):
         return True
-    return _SEARCHING.search(name) is not None or _SEARCHING.search(about.lower()) is not None
+    return says(name) or says(about.lower())
 
 
-def _unrecognised(tree: Tree, covered: dict[str, str], inner: set[str]) -> Iterable[Doubt]:
+def _unrecognised(
+    tree: Tree, kinds: Kinds, covered: dict[str, str], inner: set[str], limit: int | None
+) -> Iterable[Doubt]:
     """Spans that look like searches, which no row takes for one."""
+    doubted: set[str] = set()
     for span in tree.ordered:
-        id = span.span_id
-        if tree.unsure(span) and id not in covered:
-            message = f"{span.name!r} lost attributes, and with them maybe what it is"
-            yield Doubt(span, "truncated", message, around=True)
+        id, role = span.span_id, tree.role(span)
+        if id in tree.ignored:
             continue
-        if tree.role(span) not in UNKNOWN or id in covered or id in inner:
+        if span.parent_id in doubted:
+            doubted.add(id)  # what is around it has been said
             continue
-        if id in tree.ignored or span.failed:
+        lost = kinds.lost(span, limit)
+        if lost is None and tree.unsure(span) and id not in covered:
+            lost = f"{span.name!r} lost attributes, and with them maybe what it is"
+        if lost is not None:
+            doubted.add(id)
+            yield Doubt(span, "truncated", lost, around=True)
             continue
-        vectors = tree.role(span) is None and (
-            _DATABASE.match(span.name) is not None
-            or _asks_engine(span)
-            or any(name.startswith(_VECTORS) for name in span.attributes)
-        )
-        if vectors or (_SEARCHING.search(span.name) and held(span)):
-            yield Doubt(
-                span,
-                "unrecognised",
-                f"{span.name!r} looks like a search; it has {_attributes(span)}",
-            )
+        if role not in UNKNOWN or id in covered or id in inner or span.failed:
+            continue
+        unknown = kinds.unknown(span)
+        names = _VECTORS if role is None else _RETRIEVED
+        if (
+            unknown is not None
+            or (role is None and (_DATABASE.match(span.name) or _asks_engine(span)))
+            or any(name.startswith(names) for name in span.attributes)
+            or (says(kinds.called(span)) and held(span))
+        ):
+            why = f"{span.name!r} looks like a search; it has {_attributes(span)}"
+            yield Doubt(span, "unrecognised", f"{unknown}: {why}" if unknown else why)
+
+
+def overlooked(tree: Tree) -> Doubt | None:
+    """In a trace that tells nothing, the first span by which something was searched nevertheless.
+
+    It hands on documents that nobody gave it, has a tool's name that says that it searches, or is
+    of a model that asks for such a tool.
+    """
+    for span in tree.ordered:
+        role = tree.role(span)
+        if span.span_id in tree.ignored or span.failed:
+            continue
+        message = None
+        if role is Role.MODEL:
+            called = called_tools(span, tree.rows[span.span_id].answer)
+            if any(map(says, called)):
+                message = "a model asked for a search, and no span tells what it returned"
+        elif role in (None, Role.OTHER):
+            listed = says(span.name) and any(in_value(span.value(name)) for name in OUTPUTS)
+            found = listed or held(span, OUTPUTS if role else span.attributes)
+            if found and not held(span, INPUTS):
+                message = f"{span.name!r} has documents; it has {_attributes(span)}"
+            elif any(says(value) for name, value in span.attributes.items() if _TOOL.search(name)):
+                message = f"{span.name!r} is of a tool that searches; it has {_attributes(span)}"
+        if message is not None:
+            return Doubt(span, "unrecognised", message)
+    return None
 
 
 def _asks_engine(span: Span) -> bool:

@@ -6,19 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from stream_metrics.telemetry.documents import Document, emptied
-from stream_metrics.telemetry.searches import OUTPUTS, UNKNOWN, Doubt, Got, held
+from stream_metrics.telemetry.searches import INPUTS, OUTPUTS, UNKNOWN, Doubt, Got, held
 from stream_metrics.telemetry.spans import Span
 from stream_metrics.telemetry.tree import Tree
 
 MOST_COMPARED: Final = 100_000  # lists that steps of a turn hand on, times those of searches
-
-_INPUTS: Final = (
-    "input.value",
-    "traceloop.entity.input",
-    "langfuse.observation.input",
-    "mlflow.spanInputs",
-    "gen_ai.prompt",
-)
 
 
 def changed(
@@ -35,7 +27,7 @@ def changed(
         if tree.role(span) not in UNKNOWN or span.span_id in aside:
             continue
         lists = held(span) or [[] for name in OUTPUTS if emptied(span.value(name))]
-        given = [_Listed(documents) for documents in held(span, _INPUTS)] if lists else []
+        given = [_Listed(documents) for documents in held(span, INPUTS)] if lists else []
         for documents in lists:
             one = _Listed(documents)
             fed = [each for each in given if one.of(each)]

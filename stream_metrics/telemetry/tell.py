@@ -24,7 +24,7 @@ from stream_metrics.telemetry.handed_on import (
     not_handed_on,
     side_by_side_or_nested,
 )
-from stream_metrics.telemetry.identity import Identities, cut_at
+from stream_metrics.telemetry.identity import Cut, Identities, cut_at
 from stream_metrics.telemetry.iterations import Call, Placed, by_models, by_steps, by_time
 from stream_metrics.telemetry.labels import Results, Unused
 from stream_metrics.telemetry.mapping import Mapping, Role
@@ -34,6 +34,7 @@ from stream_metrics.telemetry.searches import (
     Got,
     held,
     merged,
+    overlooked,
     searches,
 )
 from stream_metrics.telemetry.spans import Span, text
@@ -163,7 +164,8 @@ def _tell(
 
 def _tell_turns(tree: Tree, mapping: Mapping, options: Options, told: Told) -> dict[str, str]:
     """Add the turns; of the spans whose results another span has now, that span's id."""
-    found, doubts, covered = searches(tree, mapping, told)
+    cut = cut_at(tree.ordered)
+    found, doubts, covered = searches(tree, mapping, told, cut.certain)
     found, more, pairs = merged(tree, found, told, options.scopes)
     doubts += more
     doubts += _runs_unclear(tree)
@@ -191,7 +193,7 @@ def _tell_turns(tree: Tree, mapping: Mapping, options: Options, told: Told) -> d
     for doubt in unsure[_MISSED]:
         told.refuse(doubt.reason, doubt.span.span_id, doubt.message)
     done: dict[tuple[str, int], Turn] = {}
-    rest = _Rest(tree, mapping, options, told, covered, of_turn, found)
+    rest = _Rest(tree, mapping, options, told, covered, of_turn, cut)
     for id, span in turns.items():
         turn = rest.turn(id, span, got[id], unsure[id])
         if turn is None:
@@ -201,6 +203,8 @@ def _tell_turns(tree: Tree, mapping: Mapping, options: Options, told: Told) -> d
             told.refuse("turn_conflict", id, f"it begins with {done[key].span_id}")
             continue
         done[key] = turn
+    if not done and not told.refused and (seen := overlooked(tree)) is not None:
+        told.refuse(seen.reason, seen.span.span_id, seen.message)
     told.turns = tuple(done[key] for key in sorted(done, key=lambda key: (key[1], key[0])))
     scoped = {one.span.span_id: one.span for one in rest.used}
     told.scopes = frozenset(
@@ -313,10 +317,10 @@ class _Rest:
         told: Told,
         covered: dict[str, str],
         of_turn: dict[str, str],
-        found: Sequence[Got],
+        cut: Cut,
     ) -> None:
         self._tree, self._mapping, self._options = tree, mapping, options
-        self._told = told
+        self._told, self._cut = told, cut
         self.used: list[Got] = []
         self._calls = tree.nearest(Role.TOOL, Role.SEARCH)
         self._steps = tree.nearest(Role.STEP)
@@ -325,7 +329,6 @@ class _Rest:
         self._rerankers = rerankers(tree, covered)
         self._searching = covered.keys() | tree.marked(self._rerankers).keys()
         self._aside = self._searching | tree.ignored | tree.around(covered)
-        self._cut_at = cut_at(tree.ordered)
         self._members: dict[str, list[Span]] = {}
         for span in tree.ordered:
             self._members.setdefault(of_turn.get(span.span_id, _MISSED), []).append(span)
@@ -356,6 +359,7 @@ class _Rest:
         doubts = [*doubts, *more, *self._unusable(found), *self._hosted(members)]
         if found:
             doubts += self._untimely(id, members)
+        doubts += self._shortened(members)
         numbers, inferred = self._iterations(members, found)
         inferred = inferred or (len(found) > 1 and self._untidy(members))
         if found and not doubts:
@@ -371,11 +375,11 @@ class _Rest:
         if doubts:
             return None
         skipped = not found and span is not None and self._answered(span, members)
-        if not found and not skipped:
-            return None
-        if skipped and any(held(one) for one in members if self._hides(one)):
+        if not found and span and any(held(one) for one in members if self._hides(one)):
             message = "no span in it is a search, and it has documents"
             self._told.refuse("unrecognised", id, message)
+            return None
+        if not found and not skipped:
             return None
         if skipped and self._calls_unseen(members):
             message = "a model in it called tools, and no span tells what these returned"
@@ -403,7 +407,7 @@ class _Rest:
                     one.span.start_ns,
                     number,
                     ordinals[number],
-                    one.query if self._options.content else None,
+                    self._text(one.query),
                     one.route,
                     self._agent(one.span, span),
                     self._release(one.span),
@@ -411,8 +415,8 @@ class _Rest:
                 )
             )
             ordinals[number] += 1
-        texts = self._options.content
         row = self._tree.rows.get(id)
+        asked = question_of(span, row.query) if span is not None and row is not None else None
         return Turn(
             conversation,
             place.start_ns // 1000,
@@ -422,14 +426,16 @@ class _Rest:
             skipped,
             self._agent(place, span),
             self._release(place),
-            self._answer(span, members, found) if texts else None,
-            question_of(span, row.query)
-            if texts and span is not None and row is not None
-            else None,
+            self._text(self._answer(span, members, found)),
+            self._text(asked),
         )
 
+    def _text(self, found: str | None) -> str | None:
+        """A text, if texts are wanted and it is whole."""
+        return found if self._options.content and not self._cut.shortened(found) else None
+
     def _identities(self, found: Sequence[Got]) -> Identities:
-        return Identities([one.documents for one in found], self._cut_at)
+        return Identities([one.documents for one in found], self._cut)
 
     def _results(self, got: Got, identities: Identities) -> tuple[Result, ...]:
         before = Known(got.before or ())
@@ -464,6 +470,19 @@ class _Rest:
             aside = self._tree.role(span) in (None, Role.OTHER, Role.EVALUATOR)
             if not _timely(span) and (not aside or not span.parent_id or span.span_id == id):
                 yield Doubt(span, "time_out_of_range", _time_of(span))
+
+    def _shortened(self, members: Sequence[Span]) -> Iterable[Doubt]:
+        """What a limit of the length of texts cut off of the names of conversations and agents."""
+        mapping, cut = self._mapping, self._cut
+        for span in members:
+            if (holder := mapping.kinds.cut_holder(span)) is not None:
+                yield Doubt(span, "truncated", f"the attribute {holder} was cut off")
+                return
+            for names in (mapping.conversation, mapping.agent, mapping.release):
+                name = said(span.attributes, names) if cut.certain is not None else None
+                if cut.shortened(name):
+                    yield Doubt(span, "truncated", f"the name {name!r} was cut off")
+                    return
 
     def _hosted(self, members: Sequence[Span]) -> Iterable[Doubt]:
         """Models that searched where they run: their answers do not say what they got for it."""

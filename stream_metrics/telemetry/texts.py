@@ -75,6 +75,20 @@ def calls_tools(span: Span, names: Iterable[str]) -> bool:
     )
 
 
+_CALLED: Final = re.compile(r"""\\*"name\\*":\s*\\*"([^"\\]{1,200})""")
+
+
+def called_tools(span: Span, names: Iterable[str]) -> list[str]:
+    """The names of the tools that a model's answer asks for, and perhaps of other things in it."""
+    if not calls_tools(span, names):
+        return []
+    values = (span.value(name) for name in names)
+    return [
+        *(str(value) for name, value in span.attributes.items() if _NAME_OF_CALL.match(name)),
+        *(found for value in values if isinstance(value, str) for found in _CALLED.findall(value)),
+    ]
+
+
 def _first(
     span: Span, names: Iterable[str], roles: tuple[str, ...], keys: tuple[str, ...]
 ) -> str | None:

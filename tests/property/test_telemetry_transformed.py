@@ -135,7 +135,7 @@ def outcome(
             else:
                 wrong.append(f"{figures} told, {due} due, refused {dict(one.refused)}")
         missing = sum(left.values())
-        if missing and not one.refused and any(each.turns for each in told):
+        if missing and not one.refused:
             wrong.append(f"{missing} of {due} are missing, and nothing is refused")
         turns[REFUSED] += missing
     return Outcome(+turns, frozenset(reasons), tuple(wrong))
@@ -154,6 +154,9 @@ _KINDS: Final = (
     "traceloop.span.kind",
     "llm.request.type",
     "gen_ai.tool.type",
+    "gen_ai.span.kind",
+    "mlflow.spanType",
+    "langsmith.span.kind",
 )
 _OUTPUTS: Final = (
     "output.value",
@@ -205,6 +208,11 @@ def value(change: Callable[[str, str], Any], *roles: Role | None) -> Change:
         },
         *roles,
     )
+
+
+def kinds(change: Callable[[str], Any], *roles: Role | None) -> Change:
+    """The change of what says what spans are."""
+    return value(lambda name, one: change(one) if name in _KINDS else one, *roles)
 
 
 def shuffled(spans: Spans, rng: random.Random) -> Spans:
@@ -678,6 +686,22 @@ CHANGES: Final[dict[str, tuple[Change, str]]] = {
         attributes(without(*_KINDS), Role.RERANKER, Role.POSTPROCESSOR, Role.JOINER),
         "",
     ),
+    **{
+        f"kinds {how}": (kinds(change), due)
+        for how, change, due in (
+            ("in lower case", str.lower, RIGHT),
+            ("in upper case", str.upper, RIGHT),
+            ("as lists", lambda one: [one], ""),
+            ("as numbers", lambda _: 7, ""),
+            ("left empty", lambda _: "", ""),
+            ("of at most 4", lambda one: one[:4], ""),
+        )
+    },
+    **{
+        f"{of.value}s of the kind {one}": (kinds(lambda _, one=one: one, of), "")
+        for of in (Role.SEARCH, Role.TOOL, Role.RERANKER, Role.MODEL)
+        for one in ("RETRIEVAL", "custom")
+    },
     "outputs redacted": (
         value(lambda name, one: REDACTED if name in _OUTPUTS else one, *Role, None),
         "",
@@ -750,7 +774,7 @@ CHANGES: Final[dict[str, tuple[Change, str]]] = {
     },
     **{
         f"texts of at most {length}": (cut_at(length), "")
-        for length in (20, 60, 100, 200, 500, 1500)
+        for length in (3, 4, 6, 9, 12, 20, 60, 100, 200, 500, 1500)
     },
 }
 

@@ -1,0 +1,275 @@
+"""What a limit cuts off, or nobody knows, of the attributes that say what spans are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from stream_metrics.telemetry import HELP, Span
+from tests.telemetry import MAPPING, agent, model, search, searched, span, told, tool
+
+CONVERSATION = {"session.id": "conversation-17"}
+FOUND = json.dumps([{"id": "page-1", "page_content": "A worn chain stretches."}])
+
+
+def with_limit(spans: Iterable[Span], length: int) -> list[Span]:
+    """Spans of an SDK that has ``OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT``."""
+
+    def cut(value: Any) -> Any:
+        return value[:length] if isinstance(value, str) else value
+
+    return [
+        replace(one, attributes={name: cut(value) for name, value in one.attributes.items()})
+        for one in spans
+    ]
+
+
+def trace() -> list[Span]:
+    return [
+        agent(attributes=CONVERSATION),
+        model("m1", "agent", 1),
+        search("s1", "agent", 5, found="", attributes={"output.value": FOUND}),
+    ]
+
+
+@pytest.mark.parametrize("length", range(1, 20))
+def test_a_trace_whose_texts_were_cut_off_is_refused_whatever_the_limit(length: int) -> None:
+    """A limit of 4 makes RETR of the kind RETRIEVER, one of 10 makes two sessions one."""
+    one = told(*with_limit(trace(), length))
+
+    assert one.turns == ()
+    assert set(one.refused) == {"truncated"}
+
+
+def test_the_refusal_says_what_is_left_of_the_kind_and_names_the_limit() -> None:
+    one = told(*with_limit([search("s1", "", 5)], 4))
+
+    assert [refusal.message for refusal in one.refusals] == [
+        "openinference.span.kind is 'RETR', the beginning of 'retriever'"
+    ]
+    assert "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT" in HELP[one.refusals[0].reason]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"openinference.span.kind": "RETR"},
+        {"gen_ai.operation.name": "exec"},
+        {"gen_ai.operation.name": "retr"},
+        {"gen_ai.operation.name": "vect"},
+        {"gen_ai.span.kind": "RETR"},
+        {"traceloop.span.kind": "too"},
+        {"langfuse.observation.type": "retr"},
+        {"mlflow.spanType": '"RET'},
+        {"langsmith.span.kind": "retr"},
+        {"llm.request.type": "cha"},
+    ],
+    ids=str,
+)
+def test_the_beginning_of_a_known_kind_is_refused_as_truncated(kind: dict[str, str]) -> None:
+    """It does not matter which instrumentation wrote it."""
+    assert told(span("s", attributes={"n": 7, **kind})).refused == {"truncated": 1}
+
+
+def test_a_component_type_that_was_cut_off_is_refused() -> None:
+    """Haystack's types are known by their ends, so that nothing of a cut one is known."""
+    component = {
+        "haystack.component.type": "InMemoryBM25Retriever",
+        "haystack.component.output": json.dumps({"documents": [{"id": "1", "content": "text"}]}),
+    }
+    one = span("c", attributes=component, name="haystack.component.run", scope="haystack")
+
+    assert len(told(one).turns) == 1
+    assert told(*with_limit([one], 5)).refused == {"truncated": 1}
+
+
+@pytest.mark.parametrize(
+    "value", [["RETRIEVER"], 7, True, {"kind": "RETRIEVER"}, "", "__REDACTED__"]
+)
+@pytest.mark.parametrize("name", ["openinference.span.kind", "gen_ai.operation.name"])
+def test_a_kind_that_is_no_text_is_refused(name: str, value: Any) -> None:
+    one = told(agent(), model("m", "agent", 1), span("s", "agent", 3, attributes={name: value}))
+
+    assert (one.turns, one.refused) == ((), {"unrecognised": 1})
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"openinference.span.kind": "RETRIEVAL"},
+        {"openinference.span.kind": " RETRIEVER "},
+        {"openinference.span.kind": "RETRIE", "input.value": "a longer text"},
+        {"openinference.span.kind": "RERANKING"},
+        {"gen_ai.operation.name": "search_memory"},
+        {"gen_ai.operation.name": "execute_tools"} | {"gen_ai.tool.type": "web_search"},
+        {"langfuse.observation.type": "vector-search"},
+        {"mlflow.spanType": '"KNOWLEDGE_LOOKUP"'},
+    ],
+    ids=str,
+)
+def test_an_unknown_kind_that_looks_like_a_search_is_refused(kind: dict[str, str]) -> None:
+    """A search that nobody knows would be missing in the figures of its turn."""
+    one = told(*trace(), span("s2", "agent", 8, attributes=kind))
+
+    assert (one.turns, one.refused) == ((), {"unrecognised": 1})
+    assert next(iter(kind)) in one.refusals[0].message
+
+
+@pytest.mark.parametrize("kind", ["EMBEDDING", "UNKNOWN", "research", "gen"])
+def test_other_unknown_kinds_are_no_obstacle(kind: str) -> None:
+    """Conventions have kinds that are neither searches nor turns, and get further ones."""
+    attributes = {"openinference.span.kind": kind, "input.value": "a text that is longer"}
+    one = told(*trace(), span("o", "agent", 8, attributes=attributes))
+
+    assert (searched(one), dict(one.refused)) == ([(1, "page-1")], {})
+
+
+@pytest.mark.parametrize("kind", ["retriever", "Retriever", '"RETRIEVER"'])
+def test_the_case_of_a_kind_does_not_matter(kind: str) -> None:
+    one = told(agent(), search("s", "agent", 1, attributes={"openinference.span.kind": kind}))
+
+    assert searched(one) == [(1, "a")]
+
+
+def test_documents_of_a_span_whose_kind_has_no_search_in_it_are_refused() -> None:
+    """What has documents of a search is one, whatever else it calls itself."""
+    found = {"openinference.span.kind": "CHAIN", "retrieval.documents.0.document.id": "a"}
+
+    assert told(span("s", attributes=found)).refused == {"unrecognised": 1}
+
+
+def test_ids_that_were_cut_off_are_refused() -> None:
+    """Two documents would be one by the beginning of their ids."""
+    found = json.dumps([{"id": f"handbook-page-{at}"} for at in range(2)])
+    ids = {f"retrieval.documents.{at}.document.id": f"handbook-page-{at}" for at in range(2)}
+    one = search("s", "agent", 1, found="", attributes={**ids, "output.value": found})
+
+    assert len(told(agent(), one).turns) == 1
+    assert told(*with_limit([agent(), one], 12)).refused == {"truncated": 1}
+
+
+@pytest.mark.parametrize("name", ["session.id", "gen_ai.agent.name", "gen_ai.agent.version"])
+def test_names_that_were_cut_off_are_refused(name: str) -> None:
+    """Conversations, agents and releases whose names begin alike would be one."""
+    parts = {name: "support-of-customers-in-europe", "input.value": '{"question": "worn chain?"}'}
+    whole = [agent(attributes=parts), search("s", "agent", 1)]
+
+    assert len(told(*whole).turns) == 1
+    assert told(*with_limit(whole, 20)).refused == {"truncated": 1}
+
+
+def test_metadata_that_was_cut_off_is_refused() -> None:
+    """The conversation, or what tells a graph from its nodes, may have been in it."""
+    metadata = json.dumps({"thread_id": "t-1", "langgraph_step": 7})
+    whole = [agent(attributes={"metadata": metadata}), search("s", "agent", 1)]
+    cut = replace(whole[0], attributes={**whole[0].attributes, "metadata": metadata[:-4]})
+
+    assert [turn.conversation for turn in told(*whole).turns] == ["t-1"]
+    assert told(cut, whole[1]).refused == {"truncated": 1}
+
+
+def test_a_session_that_is_as_long_as_a_limit_is_no_obstacle() -> None:
+    """Identifiers have the lengths that they have."""
+    session = "0123456789abcdef" * 2
+    spans = [agent(attributes={"session.id": session, "input.value": '{"question": "a' + "b" * 17})]
+    one = told(*spans, search("s", "agent", 1))
+
+    assert [turn.conversation for turn in one.turns] == [session]
+
+
+def test_answers_that_were_cut_off_are_not_told() -> None:
+    """A metric of answers would be of half an answer."""
+    texts = {"output.value": '{"answer": "Replace it."}', "input.value": '{"question": "Why so?"}'}
+    whole = [agent(attributes=texts), search("s", "agent", 1)]
+
+    assert [(turn.question, turn.answer) for turn in told(*whole).turns] == [
+        ("Why so?", "Replace it.")
+    ]
+    assert [(turn.question, turn.answer) for turn in told(*with_limit(whole, 15)).turns] == [
+        (None, None)
+    ]
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        span("s", name="ai.toolCall", attributes={"ai.toolCall.result": FOUND}),
+        span("s", name="ai.toolCall", attributes={"ai.toolCall.name": "search_docs"}),
+        span("s", attributes={"openinference.span.kind": "CHAIN", "output.value": FOUND}),
+        span("s", name="retrieve", attributes={"output.value": '{"passages": ["one", "two"]}'}),
+        model(
+            "m",
+            "",
+            1,
+            attributes={
+                "output.value": '{"tool_calls": [{"function": {"name": "search_docs"}}]}',
+            },
+        ),
+        model(
+            "m",
+            "",
+            1,
+            attributes={
+                "llm.output_messages.0.message.tool_calls.0.tool_call.function.name": "search_docs"
+            },
+        ),
+    ],
+    ids=["documents", "tool", "chain", "texts", "asked", "asked in attributes"],
+)
+def test_a_trace_without_a_turn_that_shows_a_search_is_refused(one: Span) -> None:
+    """It would be empty, and its agent missing, with nothing to say why."""
+    assert told(one).refused == {"unrecognised": 1}
+
+
+def test_a_turn_without_a_model_that_has_documents_is_refused() -> None:
+    """Somebody found them, in a turn of which no row knows a search."""
+    chain = {"openinference.span.kind": "CHAIN", "output.value": FOUND}
+
+    assert told(agent(), span("c", "agent", 1, attributes=chain)).refused == {"unrecognised": 1}
+
+
+@pytest.mark.parametrize(
+    "spans",
+    [
+        [span("web", name="GET /search", attributes={"http.request.method": "GET"})],
+        [model("m", "", 1, attributes={"output.value": "Hello."})],
+        [
+            model(
+                "m",
+                "",
+                1,
+                attributes={"output.value": '{"tool_calls": [{"function": {"name": "add"}}]}'},
+            )
+        ],
+        [tool("add", "", 1, output="3")],
+        [
+            span(
+                "split",
+                attributes={
+                    "openinference.span.kind": "CHAIN",
+                    "input.value": FOUND,
+                    "output.value": FOUND,
+                },
+            )
+        ],
+    ],
+    ids=["web", "model", "other tool", "tool", "documents in and out"],
+)
+def test_a_trace_without_searches_is_empty_and_not_refused(spans: list[Span]) -> None:
+    one = told(*spans)
+
+    assert (one.turns, dict(one.refused)) == ((), {})
+
+
+def test_every_kind_that_a_row_names_is_known_as_such() -> None:
+    """No value of the table is taken for the beginning of another one, or for an unknown search."""
+    for row in MAPPING.rows:
+        for name, value in row.when:
+            if ":" not in name and value and not {"*", "?"} & set(value):
+                one = span("s", attributes={name: value})
+                assert MAPPING.kinds.lost(one, None) is None
+                assert MAPPING.kinds.unknown(one) is None
