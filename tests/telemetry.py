@@ -12,6 +12,7 @@ from stream_metrics.adapters.otlp.payloads import spans_of
 from stream_metrics.telemetry import Options, Span, Told, events, mapping, tell
 
 CAPTURES: Final = Path(__file__).parent / "data" / "otlp"
+CONFORMANCE: Final = CAPTURES.parent / "conformance"
 EXPECTED: Final[dict[str, list[dict[str, Any]]]] = json.loads(
     (CAPTURES / "expected.json").read_text()
 )
@@ -21,9 +22,9 @@ SCOPE: Final = "openinference.instrumentation.langchain"
 OTEL: Final = "opentelemetry.instrumentation.genai.langchain"
 
 
-def capture(name: str) -> list[Span]:
-    """The spans of a captured program."""
-    lines = gzip.decompress((CAPTURES / f"{name}.jsonl.gz").read_bytes()).splitlines()
+def capture(name: str, folder: Path = CAPTURES) -> list[Span]:
+    """The spans of a captured program; those of the conformance tests are in ``CONFORMANCE``."""
+    lines = gzip.decompress((folder / f"{name}.jsonl.gz").read_bytes()).splitlines()
     return [span for line in lines for span in spans_of(line)]
 
 

@@ -45,6 +45,7 @@ class Row:
             a colon stands a name in an attribute's JSON.
         without: Attributes of which a span must have none.
         holds: Attributes with their values that a span right inside of it must have.
+        holds_span: A pattern for the name of a span that must be right inside of it.
         source: Where this is from.
         scope: How the name of the instrumentation scope begins.
         span: A pattern (``*``, ``?``) for the span's name.
@@ -55,7 +56,8 @@ class Row:
         answer: Of a turn or a model call, attributes with what was answered.
         also_inside: Of a turn, whether it is one also inside of another, which then is none.
         unless_around: Of a turn, whether one inside of it counts instead; of several it is one.
-        maybe_turn: Of no turn, whether it may be one for all that it says.
+        maybe_turn: Whether it may be a turn for all that it says. Of a turn, whether it is none
+            inside of another such span.
         once: Of a turn, whether another has it inside of it only once, or may be several turns.
         flat: Whether such spans hang beside those inside of which they ran.
     """
@@ -71,6 +73,7 @@ class Row:
     answer: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     holds: tuple[tuple[str, str], ...] = ()
+    holds_span: str = ""
     also_inside: bool = False
     unless_around: bool = False
     maybe_turn: bool = False
@@ -85,6 +88,7 @@ class Row:
             and _has(span, self.when)
             and said(span.attributes, self.without) is None
             and (not self.holds or any(_has(one, self.holds) for one in inner))
+            and (not self.holds_span or any(fnmatchcase(x.name, self.holds_span) for x in inner))
         )
 
 

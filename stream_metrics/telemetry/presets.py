@@ -452,6 +452,19 @@ PRESETS: Final[tuple[Row, ...]] = (
         _operation(name, Role.TURN, query=_QUESTION, answer=_TOLD)
         for name in ("invoke_agent", "invoke_workflow")
     ),
+    *(
+        Row(
+            Role.TURN,
+            (("gen_ai.span.kind", "CHAIN"),),
+            "LoongSuite Python agent: a graph that begins with a choice, or has its usual name",
+            span=name,
+            holds_span=inner,
+            query=("input.value",),
+            answer=("output.value",),
+            maybe_turn=True,
+        )
+        for name, inner in (("*", "chain __start__"), ("chain LangGraph", ""))
+    ),
     Row(
         Role.OTHER,
         (("gen_ai.span.kind", "CHAIN"),),

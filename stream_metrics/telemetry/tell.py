@@ -297,6 +297,10 @@ def _turn_spans(tree: Tree) -> set[str]:
     What a program names a turn has several agents side by side, or one, which then is the turn.
     """
     spans = {span.span_id for span in tree.of(Role.TURN)}
+    perhaps = {id for id, row in tree.rows.items() if row.maybe_turn}
+    if perhaps & spans:
+        outer = tree.marked(perhaps)
+        spans -= {id for id in perhaps if outer[id] != id}
     named = {id for id in spans if tree.rows[id].unless_around}
     spans -= named
     runs = {id for id in spans if tree.rows[id].also_inside}
@@ -591,7 +595,8 @@ class _Rest:
     def _agent(self, span: Span, turn: Span | None) -> str | None:
         found = self._agents[span.span_id]
         if found is None and turn is not None and not self._tree.rows[turn.span_id].unless_around:
-            found = text(turn.name)
+            operation = text(turn.attributes.get("gen_ai.operation.name")) or ""
+            found = text(turn.name.removeprefix(f"{operation} "))
         service = text(span.resource.get("service.name"))
         if service is not None and service.startswith("unknown_service"):
             service = None

@@ -6,7 +6,6 @@ program's own account, or not at all and with a reason, or is told to be grouped
 
 from __future__ import annotations
 
-import gzip
 import json
 import random
 import uuid
@@ -19,19 +18,17 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from stream_metrics.adapters.otlp.payloads import spans_of
 from stream_metrics.ports import Record
 from stream_metrics.telemetry import Options, Role, Span, events, tell
 from stream_metrics.telemetry.documents import parsed
 from stream_metrics.worker.replay import Replay
 from tests.helpers import rest_long
-from tests.telemetry import CAPTURES, EXPECTED, MAPPING, OTEL, capture, traces
+from tests.telemetry import CONFORMANCE, EXPECTED, MAPPING, OTEL, capture, traces
 
 Figures = tuple[int, int, float]
 """Iterations, results and SRR of a turn."""
 
 RIGHT, REFUSED, INFERRED = "right", "refused", "inferred"
-CONFORMANCE: Final = CAPTURES.parent / "conformance"
 
 
 # What becomes of a program.
@@ -56,11 +53,7 @@ def _accounts() -> dict[str, Any]:
 @cache
 def _groups(name: str) -> tuple[tuple[Span, ...], ...]:
     """The traces of a capture, of which only one instrumentation counts."""
-    if name in _accounts():
-        lines = gzip.decompress((CONFORMANCE / f"{name}.jsonl.gz").read_bytes()).splitlines()
-        spans = [span for line in lines for span in spans_of(line)]
-    else:
-        spans = capture(name)
+    spans = capture(name, CONFORMANCE) if name in _accounts() else capture(name)
     if name == "langchain-openinference-graph-and-otel":
         spans = [span for span in spans if span.scope != OTEL]
     return tuple(tuple(group) for group in traces(spans))
@@ -213,6 +206,10 @@ def value(change: Callable[[str, str], Any], *roles: Role | None) -> Change:
 def kinds(change: Callable[[str], Any], *roles: Role | None) -> Change:
     """The change of what says what spans are."""
     return value(lambda name, one: change(one) if name in _KINDS else one, *roles)
+
+
+def constantly(one: str) -> Callable[[str], str]:
+    return lambda _: one
 
 
 def shuffled(spans: Spans, rng: random.Random) -> Spans:
@@ -698,7 +695,7 @@ CHANGES: Final[dict[str, tuple[Change, str]]] = {
         )
     },
     **{
-        f"{of.value}s of the kind {one}": (kinds(lambda _, one=one: one, of), "")
+        f"{of.value}s of the kind {one}": (kinds(constantly(one), of), "")
         for of in (Role.SEARCH, Role.TOOL, Role.RERANKER, Role.MODEL)
         for one in ("RETRIEVAL", "custom")
     },

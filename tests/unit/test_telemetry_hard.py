@@ -6,10 +6,24 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from stream_metrics.telemetry import SpanEvent
 from stream_metrics.telemetry.documents import in_value
-from tests.telemetry import agent, model, of_kind, reranker, search, searched, span, told, tool
+from tests.telemetry import (
+    CONFORMANCE,
+    agent,
+    capture,
+    model,
+    of_kind,
+    reranker,
+    search,
+    searched,
+    span,
+    told,
+    tool,
+    traces,
+)
 
 
 def documents(letters: str, **others: Any) -> str:
@@ -703,7 +717,7 @@ def test_chains_that_may_be_graphs_are_refused_where_there_are_several() -> None
     for at, id in enumerate(("g1", "g2")):
         start = 10 * at
         spans += [
-            span(id, "socket", start, start + 9, chain, name="chain LangGraph"),
+            span(id, "socket", start, start + 9, chain, name="chain workshop"),
             span(f"{id}n1", id, start + 1, start + 3, chain, name="chain retrieve"),
             search(f"{id}s1", f"{id}n1", start + 1),
             span(f"{id}n2", id, start + 5, start + 8, chain, name="chain retrieve"),
@@ -712,6 +726,41 @@ def test_chains_that_may_be_graphs_are_refused_where_there_are_several() -> None
 
     assert told(*spans).refused == {"unrecognised": 1}
     assert len(told(*spans[:6]).turns) == 1
+
+
+def test_graphs_of_a_session_in_one_trace_are_turns_if_their_first_step_has_a_span() -> None:
+    """LoongSuite writes a span `chain __start__` into graphs, whatever these are called."""
+    apart = traces(capture("langchain-loongsuite-graph", CONFORMANCE))
+    session = span("5e", start=-9e9, end=9e9, scope="app", trace_id="7")
+    together = [
+        replace(one, trace_id="7", parent_id=one.parent_id or "5e")
+        for each in apart
+        for one in each
+    ]
+    one = told(session, *together)
+
+    assert not one.refused
+    assert len(one.turns) == len(apart) == 3
+    assert {turn.agent for turn in one.turns} == {"workshop"}
+    alone = {turn.number: turn.searches for each in apart for turn in told(*each).turns}
+    assert {turn.number: turn.searches for turn in one.turns} == alone
+
+
+@pytest.mark.parametrize("outer", ["chain agent", "chain RunnableSequence"])
+def test_a_graph_inside_of_a_chain_that_may_be_one_is_no_turn(outer: str) -> None:
+    """An agent may call graphs as its tools: these are parts of its turn."""
+    chain = {"gen_ai.span.kind": "CHAIN", "gen_ai.operation.name": "chain"}
+    spans = [span("outer", start=0, end=100, attributes=chain, name=outer)]
+    for at, id in enumerate(("g1", "g2")):
+        start = 10 * at + 1
+        spans += [
+            model(f"{id}m", "outer", start),
+            span(id, "outer", start + 2, start + 9, chain, name="chain searcher"),
+            span(f"{id}a", id, start + 2, start + 3, chain, name="chain __start__"),
+            search(f"{id}s", id, start + 4),
+        ]
+
+    assert [len(turn.searches) for turn in told(*spans).turns] == [2]
 
 
 @pytest.mark.parametrize(
