@@ -42,7 +42,7 @@ from stream_metrics.worker.watchdog import Watchdog
 
 REKEY: Final = "rekey"  # the part that fills the internal topic
 LOOK_SECONDS: Final = 1.0
-AGAIN_SECONDS: Final = 60.0  # between two logs of refusals with the same reason
+AGAIN_SECONDS: Final = 60.0  # between two logs of refusals of an agent with the same reason
 WAITING: Final = frozenset({"kafka", "rights", "dead_letters", "topic", "topics"})
 NOT_STARTED: Final = {"assignment": "the bridge has not joined the group yet"}
 REFUSALS: Final = (TopicsUnfit, KafkaRefused, OtlpUnavailable, TwoScopes)
@@ -51,21 +51,26 @@ log = structlog.get_logger(__name__)
 
 
 class Reported(BridgeMetrics):
-    """The metrics, and a line in the log for the first refusal of each reason in a while."""
+    """The metrics, and a line in the log for an agent's first refusal of a reason in a while."""
 
-    def __init__(self, registry: CollectorRegistry, topics: Iterable[str]) -> None:
-        super().__init__(registry, topics)
-        self._logged: dict[str, float] = {}
+    def __init__(
+        self, registry: CollectorRegistry, topics: Iterable[str], agents: Iterable[str] = ()
+    ) -> None:
+        super().__init__(registry, topics, agents)
+        self._logged: dict[tuple[str, str], float] = {}
 
     def told(self, telling: Telling) -> None:
         """A trace was closed."""
         super().told(telling)
         now = time.monotonic()
         for one in telling.told.refusals:
-            if now - self._logged.get(one.reason, -math.inf) >= AGAIN_SECONDS:
-                self._logged[one.reason] = now
+            key = (self.known(one.agent), one.reason)
+            if now - self._logged.get(key, -math.inf) >= AGAIN_SECONDS:
+                self._logged[key] = now
                 log.warning(
                     "refused",
+                    agent=one.agent,
+                    service=one.service,
                     reason=one.reason,
                     trace_id=one.trace_id,
                     span_id=one.span_id,
@@ -82,7 +87,10 @@ class BridgeRuntime:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         traces = settings.of_traces
-        self._metrics = Reported(self.registry, dict.fromkeys(traces.topics + traces.state_topics))
+        topics = dict.fromkeys(traces.topics + traces.state_topics)
+        by_agent = settings.metrics.dimension == "agent"
+        agents = settings.metrics.agents if by_agent else ()
+        self._metrics = Reported(self.registry, topics, agents)
         self.health = Health(settings.web.watchdog_seconds or math.inf, reasons=NOT_STARTED)
         self.pages = Pages(self.registry, self.health)
         self._patience = Patience(self.health, lambda: None)

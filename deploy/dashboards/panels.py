@@ -54,14 +54,20 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """A dashboard. ``windows``: the lengths that its variable ``window`` offers; none, no such."""
+    """A dashboard.
+
+    ``windows``: the lengths that its variable ``window`` offers; none, no such. ``agents``: the
+    series whose agents its variable ``agent`` offers; likewise. ``info``: the series that says of
+    which version each instance is.
+    """
 
     uid: str
     title: str
     description: str
     rows: Sequence[Row]
     windows: Sequence[str] = ()
-    agents: bool = True
+    agents: str = "streammetrics_window_results"
+    info: str = "streammetrics_build_info"
 
 
 def render(board: Board, siblings: Sequence[Board]) -> Json:
@@ -82,7 +88,7 @@ def render(board: Board, siblings: Sequence[Board]) -> Json:
         "weekStart": "",
         "fiscalYearStartMonth": 0,
         "liveNow": False,
-        "annotations": {"list": _annotations()},
+        "annotations": {"list": _annotations(board.info)},
         "templating": {"list": _variables(board)},
         "links": [_link(other) for other in siblings if other.uid != board.uid],
         "panels": list(_placed(board.rows)),
@@ -206,7 +212,7 @@ def _options(kind: Kind) -> Json:
     }
 
 
-def _annotations() -> list[Json]:
+def _annotations(info: str) -> list[Json]:
     return [
         {
             "name": "Alerts",
@@ -225,8 +231,8 @@ def _annotations() -> list[Json]:
             "enable": True,
             "iconColor": "blue",
             "expr": (
-                'count by (version) (streammetrics_build_info{job=~"$job"}) '
-                'unless count by (version) (streammetrics_build_info{job=~"$job"} offset 2m)'
+                f'count by (version) ({info}{{job=~"$job"}}) '
+                f'unless count by (version) ({info}{{job=~"$job"}} offset 2m)'
             ),
             "step": "60s",
             "titleFormat": "stream-metrics {{version}}",
@@ -249,15 +255,11 @@ def _variables(board: Board) -> list[Json]:
             "includeAll": False,
             "current": {},
         },
-        _values("job", "Job", "label_values(streammetrics_build_info, job)"),
-        _values(
-            "instance",
-            "Instance",
-            'label_values(streammetrics_build_info{job=~"$job"}, instance)',
-        ),
+        _values("job", "Job", f"label_values({board.info}, job)"),
+        _values("instance", "Instance", f'label_values({board.info}{{job=~"$job"}}, instance)'),
     ]
     if board.agents:
-        expr = 'label_values(streammetrics_window_results{job=~"$job"}, agent)'
+        expr = f'label_values({board.agents}{{job=~"$job"}}, agent)'
         listed.append(_values("agent", "Agent", expr))
     if board.windows:
         listed.append(_choice("window", "Window", board.windows))

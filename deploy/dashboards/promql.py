@@ -1,4 +1,4 @@
-"""Queries over the families that the worker exports; a name or label that it lacks is an error."""
+"""Queries over the families that worker and bridge export; an unknown name or label is an error."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
+from stream_metrics.adapters.prometheus.bridge import BridgeMetrics
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.adapters.prometheus.windows import PREFIX
 from stream_metrics.engine.cells import CODES
@@ -21,6 +22,7 @@ def families() -> dict[str, tuple[str, frozenset[str]]]:
     """Type and labels of each family, by the name that its samples begin with."""
     registry = CollectorRegistry()
     Operations(registry, ["topic"]).lag("topic", 0, 0, 0.0)
+    BridgeMetrics(registry, ["topic"]).lag("topic", 0, 0, 0.0)
     ProcessCollector(registry=registry)
     found = {
         family.name: (
@@ -38,7 +40,7 @@ def families() -> dict[str, tuple[str, frozenset[str]]]:
 
 
 def select(name: str, **matchers: str) -> str:
-    """A selector of a worker's series: ``name{job…, instance…, label="value"}``.
+    """A selector of a worker's or bridge's series: ``name{job…, instance…, label="value"}``.
 
     A value that begins with ``~`` is a regular expression. Raises KeyError for a name or a label
     that no worker exports.

@@ -26,7 +26,7 @@ from stream_metrics.adapters.otlp.rows import bounds_of, mapping_of, options_of
 from stream_metrics.adapters.otlp.spans import OtlpError, OtlpUnavailable
 from stream_metrics.adapters.otlp.traces import Counts, Traces
 from stream_metrics.adapters.replay.manifest import file_identity
-from stream_metrics.cli.common import UsageError, kafka_reason
+from stream_metrics.cli.common import UsageError, kafka_reason, printable
 from stream_metrics.ports import Record
 from stream_metrics.settings import Settings
 from stream_metrics.telemetry import HELP, Evaluation, Event, TwoScopes, Unused
@@ -34,6 +34,7 @@ from stream_metrics.telemetry.assembly import Closed
 
 KAFKA: Final = "kafka:"
 STDIN: Final = "-"
+NAMED_AGENTS: Final = 10
 SEEN_RECORDS: Final = 100
 """Of the beginning of a topic: whether it has traces is told by these."""
 TRACES: Final = "OTLP traces"
@@ -383,9 +384,15 @@ def _most(counts: dict[str, int]) -> list[tuple[str, int]]:
 
 
 def _refused(counts: Counts) -> list[str]:
-    """What was set aside by reason, each with what would help."""
+    """What was set aside by reason, each with the agents that it is of, and what would help."""
     helps = {str(reason): words for reason, words in HELP.items()}
-    return [f"{number:,} {reason} ({helps[reason]})" for reason, number in _most(counts.refused)]
+    lines = []
+    for reason, number in _most(counts.refused):
+        of = {agent: n for agent, by in counts.refused_of.items() if (n := by.get(reason))}
+        agents = ", ".join(f"{printable(agent)}: {n:,}" for agent, n in _most(of)[:NAMED_AGENTS])
+        more = f" and {len(of) - NAMED_AGENTS:,} more" if len(of) > NAMED_AGENTS else ""
+        lines.append(f"{number:,} {reason} ({helps[reason]}; by agent: {agents}{more})")
+    return lines
 
 
 def _told(counts: Counts) -> list[str]:
@@ -423,6 +430,10 @@ def _told(counts: Counts) -> list[str]:
         )
     if counts.refused:
         lines.append("set aside: " + "; ".join(_refused(counts)) + "; run.json has the first spans")
+    if counts.empty:
+        lines.append(
+            f"{counts.empty:,} traces have neither a search nor a turn in which a model answered"
+        )
     if counts.rejected:
         lines.append(f"{counts.rejected:,} events of them cannot be used; run.json has the reasons")
     return lines

@@ -30,7 +30,7 @@ import msgspec
 from stream_metrics.events.decode import EARLIEST_US
 from stream_metrics.telemetry.mapping import Mapping
 from stream_metrics.telemetry.spans import Span
-from stream_metrics.telemetry.tell import Options, tell
+from stream_metrics.telemetry.tell import Options, service_of, tell
 from stream_metrics.telemetry.told import Reason, Told
 from stream_metrics.telemetry.tree import preferred
 
@@ -82,6 +82,7 @@ class Closed:
         spans: How many spans it has.
         held: These, encoded, of which no two have the same id; none of a trace that is refused.
         reason, message: Why it is refused, whatever its spans tell; None if it is not.
+        service: Of one that is refused, the service that sent one of its spans, if that is known.
     """
 
     trace_id: str
@@ -91,6 +92,7 @@ class Closed:
     held: tuple[bytes, ...]
     reason: Reason | None = None
     message: str = ""
+    service: str | None = None
 
     @property
     def stamp_ms(self) -> int | None:
@@ -101,7 +103,7 @@ class Closed:
         """What the trace tells, or why it is refused."""
         if self.reason is None:
             return tell(map(_DECODE, self.held), mapping, options)
-        told = Told(self.trace_id, spans=self.spans)
+        told = Told(self.trace_id, service=self.service, agent=self.service, spans=self.spans)
         told.refuse(self.reason, "", self.message)
         return told
 
@@ -319,9 +321,14 @@ class Assembly:
         del self._open[one.trace_id]
         self.held_bytes -= one.size
         held = tuple(one.held.values())
-        kept = held if reason is None else ()
+        kept, service = held, None
+        if reason is not None:
+            kept = ()
+            service = service_of(_DECODE(held[0])) if held else None
         place, spans = one.place, len(held) + one.nameless
-        return Closed(one.trace_id, place.offset, one.last_ms, spans, kept, reason, message)
+        return Closed(
+            one.trace_id, place.offset, one.last_ms, spans, kept, reason, message, service
+        )
 
     def _due(self, time_ms: int | None) -> Iterator[Closed]:
         """Close what is due then, by deadline and beginning; all, if None."""

@@ -123,6 +123,7 @@ def _tell(
     """The turns of a trace, its tree unless it is too large, and where its results are found."""
     given = list(spans)
     told = Told(next((span.trace_id for span in given), ""))
+    told.service = told.agent = next(filter(None, map(service_of, given)), None)
     kept = unrepeated(span for span in given if span.trace_id and span.span_id)
     for span in given:
         if not (span.trace_id and span.span_id):
@@ -144,9 +145,11 @@ def _tell(
     if moved := inside_tools(tree):
         kept = [replace(one, parent_id=moved.get(one.span_id, one.parent_id)) for one in kept]
         tree = Tree(kept, mapping, options.scopes)
-    turns = len(tree.of(Role.TURN))
-    if tree.depth > DEEPEST_SPANS or turns > MOST_TURNS:
-        message = f"its spans are nested {tree.depth:,} deep, and {turns:,} are turns"
+    turns = tree.of(Role.TURN)
+    if turns:
+        told.agent = _named_by(turns[0], tree, mapping) or told.service
+    if tree.depth > DEEPEST_SPANS or len(turns) > MOST_TURNS:
+        message = f"its spans are nested {tree.depth:,} deep, and {len(turns):,} are turns"
         told.refuse("too_large", "", message)
         return told, None, Results(None, (), {})
     for span in tree.circular:
@@ -375,25 +378,27 @@ class _Rest:
                 *not_all_shown(self._models(members), found),
             ]
         for doubt in doubts:
-            self._told.refuse(doubt.reason, doubt.span.span_id, doubt.message)
+            of_span = self._agent(doubt.span, span)
+            self._told.refuse(doubt.reason, doubt.span.span_id, doubt.message, of_span)
         if doubts:
             return None
+        place = self._tree.by_id[id]
+        agent = self._agent(place, span)
         skipped = not found and span is not None and self._answered(span, members)
         if not found and span and any(held(one) for one in members if self._hides(one)):
             message = "no span in it is a search, and it has documents"
-            self._told.refuse("unrecognised", id, message)
+            self._told.refuse("unrecognised", id, message, agent)
             return None
         if not found and not skipped:
             return None
         if skipped and self._calls_unseen(members):
             message = "a model in it called tools, and no span tells what these returned"
-            self._told.refuse("unrecognised", id, message)
+            self._told.refuse("unrecognised", id, message, agent)
             return None
-        place = self._tree.by_id[id]
         if skipped and not _timely(place):
-            self._told.refuse("time_out_of_range", id, _time_of(place))
+            self._told.refuse("time_out_of_range", id, _time_of(place), agent)
             return None
-        conversation = self._conversation(place, found)
+        conversation = self._conversation(place, found, agent)
         if conversation is None:
             return None
         self.used += found
@@ -428,7 +433,7 @@ class _Rest:
             tuple(told),
             inferred,
             skipped,
-            self._agent(place, span),
+            agent,
             self._release(place),
             self._text(self._answer(span, members, found)),
             self._text(asked),
@@ -572,7 +577,7 @@ class _Rest:
             return True
         return answer_of(span, ("gen_ai.output.messages",)) is not None
 
-    def _conversation(self, place: Span, found: Sequence[Got]) -> str | None:
+    def _conversation(self, place: Span, found: Sequence[Got], agent: str | None) -> str | None:
         """The turn's conversation; None if that cannot be said, and then it is refused."""
         nearest = (self._conversations[one.span.span_id] for one in found)
         said = {name for name in nearest if name is not None}
@@ -588,19 +593,15 @@ class _Rest:
         elif said and len(next(iter(said))) > LONGEST_ID:
             problem = f"the conversation's name is longer than {LONGEST_ID} characters"
         if problem is not None:
-            self._told.refuse("no_conversation", place.span_id, problem)
+            self._told.refuse("no_conversation", place.span_id, problem, agent)
             return None
         return next(iter(said), None) or place.trace_id
 
     def _agent(self, span: Span, turn: Span | None) -> str | None:
         found = self._agents[span.span_id]
-        if found is None and turn is not None and not self._tree.rows[turn.span_id].unless_around:
-            operation = text(turn.attributes.get("gen_ai.operation.name")) or ""
-            found = text(turn.name.removeprefix(f"{operation} "))
-        service = text(span.resource.get("service.name"))
-        if service is not None and service.startswith("unknown_service"):
-            service = None
-        return _short(found) or _short(service)
+        if found is None and turn is not None:
+            found = _named_by(turn, self._tree, self._mapping)
+        return found or service_of(span)
 
     def _release(self, span: Span) -> str | None:
         found = self._releases[span.span_id] or text(span.resource.get("service.version"))
@@ -656,10 +657,25 @@ class _Rest:
         return by_time(placed), len(placed) > 1
 
 
+def _named_by(turn: Span, tree: Tree, mapping: Mapping) -> str | None:
+    """The agent's name by its turn; None if that has none, or is named by whoever wrote it."""
+    found = said(turn.attributes, mapping.agent, LONGEST_NAME)
+    if found is None and not tree.rows[turn.span_id].unless_around:
+        operation = text(turn.attributes.get("gen_ai.operation.name")) or ""
+        found = text(turn.name.removeprefix(f"{operation} "))
+    return _short(found)
+
+
 def _overlap(spans: Iterable[Span]) -> bool:
     """Whether two of the spans run at once."""
     order = sorted(spans, key=lambda span: (span.start_ns, span.span_id))
     return any(one.end_ns > other.start_ns for one, other in pairwise(order))
+
+
+def service_of(span: Span) -> str | None:
+    """The service that sent the span; None if it has no name, or only an SDK's."""
+    found = _short(text(span.resource.get("service.name")))
+    return None if found is None or found.startswith("unknown_service") else found
 
 
 def _timely(span: Span) -> bool:

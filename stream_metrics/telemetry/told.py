@@ -79,12 +79,14 @@ HELP: Final[dict[Reason, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A span or turn that was set aside."""
+    """A span or turn that was set aside; ``agent`` is as of a turn that is told, or None."""
 
     reason: Reason
     trace_id: str
     span_id: str
     message: str
+    agent: str | None = None
+    service: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +158,9 @@ class Told:
     Attributes:
         turns: By number, then conversation.
         labels: The gains of their results that the trace holds.
-        refusals: The first of what was set aside; ``refused`` counts all by reason.
+        service: The ``service.name`` of what sent it.
+        agent: Under whose name that is refused of which no agent is known; the service's at least.
+        refusals: The first of what was set aside; ``by_agent`` counts all by agent and reason.
         scopes: Pairs of service and instrumentation scope of which searches were told.
         kinds: How many spans there were of each kind, as a person would name it.
         spans, repeated: How many different spans there were, and how many came again.
@@ -167,8 +171,10 @@ class Told:
     trace_id: str
     turns: tuple[Turn, ...] = ()
     labels: tuple[Label, ...] = ()
+    service: str | None = None
+    agent: str | None = None
     refusals: list[Refusal] = field(default_factory=list)
-    refused: Counter[Reason] = field(default_factory=Counter)
+    by_agent: Counter[tuple[str | None, Reason]] = field(default_factory=Counter)
     scopes: frozenset[tuple[str, str]] = frozenset()
     kinds: Counter[str] = field(default_factory=Counter)
     spans: int = 0
@@ -177,12 +183,23 @@ class Told:
     duplicate: int = 0
     reranked: int = 0
 
-    def refuse(self, reason: Reason, span_id: str, message: str) -> None:
-        """Note what was set aside."""
-        self.refused[reason] += 1
+    @property
+    def refused(self) -> Counter[Reason]:
+        """How much was set aside, by reason."""
+        found: Counter[Reason] = Counter()
+        for (_, reason), number in self.by_agent.items():
+            found[reason] += number
+        return found
+
+    def refuse(self, reason: Reason, span_id: str, message: str, agent: str | None = None) -> None:
+        """Note what was set aside, and of which agent, if it is not the trace's."""
+        agent = agent or self.agent
+        self.by_agent[agent, reason] += 1
         if len(self.refusals) < REFUSED_LISTED:
             shown = message if len(message) <= LONGEST_MESSAGE else f"{message[:LONGEST_MESSAGE]}…"
-            self.refusals.append(Refusal(reason, self.trace_id, span_id, shown))
+            self.refusals.append(
+                Refusal(reason, self.trace_id, span_id, shown, agent, self.service)
+            )
 
 
 class TwoScopes(Exception):

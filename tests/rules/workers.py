@@ -239,6 +239,7 @@ TARGET: Final = [
 BRIDGE: Final = {"job": "stream-metrics-bridge", "instance": "bridge-1:9474"}
 BRIDGE_ALERT: Final = {**ALERT, "job": BRIDGE["job"]}
 BRIDGE_WARNING: Final = {**WARNING, "job": BRIDGE["job"]}
+REFUSED_WARNING: Final = {**BRIDGE_WARNING, "agent": "support"}
 
 
 def _bridge_lag(*phases: Phase) -> Series:
@@ -246,11 +247,16 @@ def _bridge_lag(*phases: Phase) -> Series:
     return gauge("streammetrics_bridge_lag_seconds", *phases, **of)
 
 
-def _bridge_read(told: Sequence[Phase], refused: Sequence[Phase], late: Sequence[Phase]) -> Series:
+def _bridge_read(
+    told: Sequence[Phase],
+    refused: Sequence[Phase],
+    late: Sequence[Phase],
+    refused_agent: str = "support",
+) -> Series:
     traces = "streammetrics_bridge_traces_total"
     return (
-        counter(traces, *told, **BRIDGE, outcome="told")
-        | counter(traces, *refused, **BRIDGE, outcome="refused")
+        counter(traces, *told, **BRIDGE, agent="support", outcome="told")
+        | counter(traces, *refused, **BRIDGE, agent=refused_agent, outcome="refused")
         | counter("streammetrics_bridge_spans_total", *[(n, 500) for n, _ in told], **BRIDGE)
         | counter("streammetrics_bridge_late_spans_total", *late, **BRIDGE)
     )
@@ -272,7 +278,10 @@ BRIDGE_BEHIND: Final = [
 BRIDGE_REFUSES: Final = [
     Case("fires when many traces are refused, and resolves",
          _bridge_read([(120, 50)], [(30, 0), (30, 10), (60, 0)], [(120, 0)]),
-         {29: (), 45: [BRIDGE_WARNING], 59: [BRIDGE_WARNING], 110: ()}),
+         {29: (), 45: [REFUSED_WARNING], 59: [REFUSED_WARNING], 110: ()}),
+    Case("fires for the agent of which all is refused, however little that is of everything",
+         _bridge_read([(60, 500)], [(10, 0), (50, 1)], [(60, 0)], refused_agent="billing"),
+         {9: (), 30: [REFUSED_WARNING | {"agent": "billing"}]}),
     Case("fires when many spans are late",
          _bridge_read([(60, 50)], [(60, 0)], [(20, 0), (40, 50)]), {19: (), 40: [BRIDGE_WARNING]}),
     Case("is silent on a few",

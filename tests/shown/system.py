@@ -15,65 +15,82 @@ from deploy.local.servers import Prometheus, RedisServer
 from deploy.local.stack import DEPLOY, RETRIEVAL, Command, generator_command
 from deploy.local.waiting import wait_until
 from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate
-from tests.services.live import PARTITIONS, LiveSystem, Produced, produce
+from tests.otlp import Made, as_protobuf
+from tests.services.bridged import BridgedSystem, bridged
+from tests.services.live import produce
+from tests.sessions import KINDS, Sent, trace_of
 
 JOB: Final = "stream-metrics"
+BRIDGE_JOB: Final = "stream-metrics-bridge"
 HOUR_SECONDS: Final = 3_600
 WITHIN_SECONDS: Final = 120
 CONVERSATIONS: Final = 300
 SEED: Final = 2  # another than the generator's: its conversations are others
 LIVE_CONVERSATIONS_PER_HOUR: Final = 7_200
-# What panels show that nobody has unless it is asked for.
-SETTINGS: Final = {"STREAM_METRICS_METRICS__RETRIEVAL": RETRIEVAL}
+REFUSED: Final = 'streammetrics_bridge_refused_total{agent="billing"}'
+TRACES_EACH: Final = 10
 
 
 class Shown(NamedTuple):
     """A system at work, and who watches it."""
 
-    system: LiveSystem
+    system: BridgedSystem
     prometheus: Prometheus
 
 
 @asynccontextmanager
 async def shown(kafka: Kafka, folder: Path) -> AsyncIterator[Shown]:
-    """One worker, whose Redis has the memory limit of ours, scraped each second from its start on.
+    """A worker, whose Redis has the memory limit of ours, and a bridge, scraped from the start on.
 
-    It has read the traffic of the last hour, up to now; nothing more comes.
+    They have read traces of two agents, of which one is refused, and the traffic of the last hour
+    up to now; nothing more comes.
     """
-    group = f"shown-{uuid.uuid4().hex[:8]}"
-    topics = (f"{group}-events", f"{group}-labels")
-    for topic in topics:
-        await kafka.create_topic(topic, PARTITIONS)
-        await kafka.create_topic(f"{topic}.dlq", PARTITIONS)
     async with RedisServer(folder / "redis", config=DEPLOY / "redis" / "redis.conf") as redis:
-        nothing = Produced((), frozenset(), 0)
-        system = LiveSystem(kafka, redis, folder, group, topics, nothing, settings=SETTINGS)
+        work = folder / f"shown-{uuid.uuid4().hex[:8]}"
+        system = await bridged(kafka, redis, work, metrics__retrieval=RETRIEVAL)
         await system.start_workers(1)
+        bridge = await system.bridge()
         (worker,) = system.workers
         try:
             await wait_until(worker.ready, WITHIN_SECONDS, "the worker is not ready")
-            jobs = {JOB: [worker.address]}
+            await wait_until(bridge.ready, WITHIN_SECONDS, bridge.log_tail)
+            jobs = {JOB: [worker.address], BRIDGE_JOB: [bridge.address]}
             async with Prometheus(folder / "prometheus", jobs, interval="1s") as prometheus:
+                await system.told(await system.send(told_and_refused(1)))
                 await wait_until(
-                    partial(prometheus.query, "streammetrics_ready == 1"),
+                    partial(prometheus.query, f"{REFUSED} > 0 and on () streammetrics_ready == 1"),
                     WITHIN_SECONDS,
-                    "Prometheus has not scraped the worker",
+                    "Prometheus has not scraped worker and bridge",
                 )
-                streams = {"events": topics[0], "labels": topics[1]}
-                system.produced = await produce(kafka, streams, last_hour())
+                streams = {"events": system.topics[0], "labels": system.topics[1]}
+                system.produced = await system.in_input_topics() + await produce(
+                    kafka, streams, last_hour()
+                )
                 await system.reach(1.0)
                 yield Shown(system, prometheus)
         finally:
+            await bridge.stop()
             await system.stop_workers()
 
 
 @asynccontextmanager
-async def live_traffic(system: LiveSystem) -> AsyncIterator[None]:
-    """What ``make stack`` and the containers have for traffic, two conversations a second."""
+async def live_traffic(system: BridgedSystem) -> AsyncIterator[None]:
+    """What ``make stack`` and the containers have for traffic, and some more traces."""
+    await system.send(told_and_refused(2))
     much = ["--conversations", str(LIVE_CONVERSATIONS_PER_HOUR)]
     command = [*generator_command(), *much]
     async with Command(system.folder / "generator", command, system.environment):
         yield
+
+
+def told_and_refused(seed: int) -> list[Sent]:
+    """Traces of an agent, and of another one whose kinds of spans a limit has cut off."""
+    made = [trace_of(2 * TRACES_EACH * seed + at) for at in range(TRACES_EACH)]
+    for at in range(TRACES_EACH):
+        trace = 2 * TRACES_EACH * seed + TRACES_EACH + at
+        name = {"service.name": "billing"}
+        made.append([Made(trace, 1, 0, 0, 9, {KINDS: "RETR"}, name)])
+    return [Sent(spans[0].trace_id.hex().encode(), as_protobuf(spans)) for spans in made]
 
 
 def last_hour() -> list[TrafficRecord]:

@@ -248,19 +248,31 @@ def test_traces_are_turns_numbered_by_their_starts() -> None:
 
 
 def test_what_cannot_be_used_is_listed_by_its_span() -> None:
-    """It is counted by reason, and trace and span say where to look."""
-    records, counts = taken([Made(1, 2, attributes=RETRIEVAL), search(2, 3)])
+    """It is counted by agent and reason, and service, trace and span say where to look."""
+    support = {"service.name": "support"}
+    records, counts = taken([Made(1, 2, attributes=RETRIEVAL, resource=support), search(2, 3)])
 
     assert len(records) == counts.searches == 1
     assert counts.refused == {"content_off": 1}
+    assert counts.refused_of == {"support": {"content_off": 1}}
     assert counts.first_refused == [
         {
             "trace_id": f"{1:032x}",
             "span_id": f"{2:016x}",
             "reason": "content_off",
             "message": "it names no documents, not even that there were none",
+            "agent": "support",
+            "service": "support",
+            "count": 1,
         }
     ]
+
+
+def test_traces_that_tell_nothing_are_counted() -> None:
+    """A trace of a web server, or of a model alone, is nothing of a search."""
+    _, counts = taken([Made(1, 2), Made(2, 2, attributes={"openinference.span.kind": "LLM"})])
+
+    assert (counts.traces, counts.empty, counts.refused) == (2, 2, {})
 
 
 def test_a_trace_of_more_spans_than_allowed_is_refused() -> None:
@@ -509,6 +521,7 @@ def test_a_replay_of_traces_says_what_became_of_spans(tmp_path: Path) -> None:
     rows = (tmp_path / "out" / "conversations.jsonl").read_text().splitlines()
     assert len({json.loads(row)["turn"] for row in rows}) == len(rows) > 1
     assert "set aside: 1 content_off (let the instrumentation record the documents" in said
+    assert "that were found; by agent: default: 1)" in said
     told = json.loads((tmp_path / "out" / "run.json").read_text())["otlp"]
     assert [told[name] for name in ("payloads", "spans", "searches")] == [1, 5, 3]
     assert told["refused"] == {"content_off": 1}

@@ -219,5 +219,5 @@ PIPELINE = Board(
             ],
         ),
     ],
-    agents=False,
+    agents="",
 )  # fmt: skip

@@ -12,7 +12,7 @@ import os
 import sqlite3
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -20,6 +20,7 @@ from typing import Any, Final, Self
 import msgspec
 
 from stream_metrics.adapters.otlp.payloads import spans_of
+from stream_metrics.engine.config import DEFAULT_AGENT, OTHER
 from stream_metrics.events.decode import LATEST_US, BadRecord, decode
 from stream_metrics.events.limits import Limits
 from stream_metrics.ports import Record
@@ -29,6 +30,7 @@ from stream_metrics.telemetry import (
     Mapping,
     Options,
     Reason,
+    Refusal,
     Span,
     Told,
     Unused,
@@ -39,9 +41,11 @@ from stream_metrics.telemetry import (
     tell,
 )
 from stream_metrics.telemetry.assembly import Closed
+from stream_metrics.telemetry.tell import service_of
 
 REFUSED_LISTED: Final = 100
 MOST_KINDS: Final = 1_000
+MOST_AGENTS: Final = 1_000
 
 _TABLES: Final = """
 PRAGMA journal_mode = OFF;
@@ -89,10 +93,12 @@ class Counts:
     conversation by themselves, as no span names one; ``labels`` are from evaluations in the traces.
     ``nested`` searches are parts of others, ``duplicate`` ones were told by another instrumentation
     too, ``reranked`` ones gave their place to a reranker or joiner. ``turn_conflicts`` are turns
-    that share their number. ``refused`` counts what was set aside by reason, ``rejected`` events
-    that are none, and ``first_refused`` tells the first of both. ``kinds`` counts spans by their
-    kinds; those after the first thousand are ``others``. Of topics, ``late`` spans came after their
-    trace was closed, and ``early`` ones are of traces that may have begun before what was read.
+    that share their number. ``refused`` counts what was set aside by reason, ``refused_of`` by
+    agent and reason, and ``rejected`` events that are none. ``first_refused`` tells the first of
+    all these: an entry for each trace and reason, with their ``count``. ``empty`` traces told
+    nothing, and nothing of them was refused. ``kinds`` counts spans by their kinds; those after the
+    first thousand are ``others``. Of topics, ``late`` spans came after their trace was closed, and
+    ``early`` ones are of traces that may have begun before what was read.
     """
 
     payloads: int = 0
@@ -112,9 +118,20 @@ class Counts:
     early: int = 0
     turn_conflicts: int = 0
     rejected: int = 0
+    empty: int = 0
     refused: dict[str, int] = field(default_factory=dict)
-    first_refused: list[dict[str, str]] = field(default_factory=list)
+    refused_of: dict[str, dict[str, int]] = field(default_factory=dict)
+    first_refused: list[dict[str, Any]] = field(default_factory=list)
     kinds: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """An event that no worker would take."""
+
+    reason: str
+    trace_id: str
+    message: str
 
 
 class Traces:
@@ -134,6 +151,7 @@ class Traces:
         self._mapping, self._options = mapping, options
         self._limits, self._folder = limits, folder
         self._kept = 0
+        self._listed: dict[tuple[str, str], dict[str, Any]] = {}
         self._scopes: set[tuple[str, str]] = set()
         self._database: sqlite3.Connection | None = None
 
@@ -183,13 +201,14 @@ class Traces:
         if self._database is None:
             return
         self._tell(self._database)
-        for conversation, stamp, value in self._database.execute(
-            "SELECT conversation, stamp, value FROM events ORDER BY occurred_us, trace, told, place"
+        for trace, conversation, stamp, value in self._database.execute(
+            "SELECT trace, conversation, stamp, value FROM events "
+            "ORDER BY occurred_us, trace, told, place"
         ):
             found = decode(value, timestamp_ms=stamp, limits=self._limits)
             if isinstance(found, BadRecord):
                 self.counts.rejected += 1
-                self._list(found.reason, "", conversation, found.message)
+                self._list(Rejected(found.reason, trace, found.message))
             yield Record(value, conversation.encode(), stamp)
 
     def judged(self, evaluations: Sequence[Evaluation]) -> tuple[list[Event], list[Unused]]:
@@ -268,16 +287,12 @@ class Traces:
         for trace, number, size in database.execute(_SIZES):
             if trace and database.execute(_TOLD, (trace,)).fetchone():
                 database.execute("DELETE FROM events WHERE trace = ?", (trace,))
-                told = Told(trace, spans=number)
-                told.refuse(
-                    "no_key", "", "some records of the trace have a key, and some have none"
-                )
-                self._note(database, told)
+                message = "some records of the trace have a key, and some have none"
+                self._note(database, self._refused(database, trace, number, "no_key", message))
                 continue
             if trace and (number > options.max_spans or size > options.max_bytes):
-                told = Told(trace, spans=number)
-                told.refuse("too_large", "", f"the trace has {number:,} spans of {size:,} bytes")
-                self._note(database, told)
+                message = f"the trace has {number:,} spans of {size:,} bytes"
+                self._note(database, self._refused(database, trace, number, "too_large", message))
                 continue
             rows = database.execute(_SPANS, (trace,))
             groups = [map(_span, rows)] if trace else ([_span(row)] for row in rows)
@@ -290,6 +305,15 @@ class Traces:
             "SELECT COALESCE(SUM(spans), 0) FROM turns WHERE spans > 1"
         ).fetchone()
         self._check_scopes(self._scopes)
+
+    def _refused(
+        self, database: sqlite3.Connection, trace: str, spans: int, reason: Reason, message: str
+    ) -> Told:
+        """A trace that is not read."""
+        service = service_of(_span(database.execute(_SPANS, (trace,)).fetchone()))
+        told = Told(trace, service=service, agent=service, spans=spans)
+        told.refuse(reason, "", message)
+        return told
 
     def _check_scopes(self, scopes: Iterable[tuple[str, str]]) -> None:
         """Raises ``TwoScopes``."""
@@ -306,17 +330,27 @@ class Traces:
         counts.nested += told.nested
         counts.duplicate += told.duplicate
         counts.reranked += told.reranked
-        for number_by, more in ((counts.kinds, told.kinds), (counts.refused, told.refused)):
+        refused = told.refused
+        counts.empty += not (told.turns or refused)
+        for number_by, more in ((counts.kinds, told.kinds), (counts.refused, refused)):
             for name, number in more.items():
                 name = name if name in number_by or len(number_by) < MOST_KINDS else "others"
                 number_by[name] = number_by.get(name, 0) + number
+        for (agent, reason), number in told.by_agent.items():
+            name = agent or DEFAULT_AGENT
+            if name not in counts.refused_of and len(counts.refused_of) >= MOST_AGENTS:
+                name = OTHER
+            of_agent = counts.refused_of.setdefault(name, {})
+            of_agent[reason] = of_agent.get(reason, 0) + number
         for turn in told.turns:
             counts.skipped += turn.skipped
             counts.searches += len(turn.searches)
             counts.iterations_inferred += turn.iterations_inferred
             counts.unnamed += turn.conversation == told.trace_id
-        for one in told.refusals:
-            self._list(one.reason, one.trace_id, one.span_id, one.message)
+        first = {one.reason: one for one in reversed(told.refusals)}
+        for reason, number in refused.items():
+            if reason in first:
+                self._list(first[reason], number)
         database.executemany(_TURN, ((turn.conversation, turn.number) for turn in told.turns))
         database.executemany(
             "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -334,11 +368,14 @@ class Traces:
             ),
         )
 
-    def _list(self, reason: str, trace_id: str, span_id: str, message: str) -> None:
-        if len(self.counts.first_refused) < REFUSED_LISTED:
-            self.counts.first_refused.append(
-                {"trace_id": trace_id, "span_id": span_id, "reason": reason, "message": message}
-            )
+    def _list(self, one: Refusal | Rejected, count: int = 1) -> None:
+        """List what was refused, once for each trace and reason."""
+        entry = self._listed.get((one.trace_id, one.reason))
+        if entry is not None:
+            entry["count"] += count
+        elif len(self._listed) < REFUSED_LISTED:
+            entry = self._listed[one.trace_id, one.reason] = {**asdict(one), "count": count}
+            self.counts.first_refused.append(entry)
 
 
 def _kept(span: Span) -> tuple[bytes, bytes]:

@@ -11,7 +11,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Info, disable_c
 from stream_metrics import __version__
 from stream_metrics.adapters.prometheus.catalogue import PREFIX
 from stream_metrics.adapters.prometheus.reading import ReadingMetrics
-from stream_metrics.engine.config import OTHER
+from stream_metrics.engine.config import DEFAULT_AGENT, MAX_AGENTS, OTHER
+from stream_metrics.engine.windows import Names, first_names
 from stream_metrics.events.decode import REASONS
 from stream_metrics.telemetry.teller import Telling
 from stream_metrics.telemetry.told import Reason
@@ -29,14 +30,27 @@ OBSTACLES: Final = (
 class BridgeMetrics(ReadingMetrics):
     """What a bridge reports about itself; all calls come from the event loop's thread.
 
-    ``topics``, from which it reads, have series from the start.
+    ``topics``, from which it reads, and ``agents`` have series from the start. So have further
+    agents as soon as there is a trace of them, up to the number that a worker has; all others are
+    ``other``.
     """
 
-    def __init__(self, registry: CollectorRegistry, topics: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        topics: Iterable[str] = (),
+        agents: Iterable[str] = (),
+    ) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # series that nobody reads
         self._registry = registry
+        self._names = Names(frozenset(), frozenset())
+        self._of_agent: dict[str, dict[str, Counter]] = {}
         self._count_traces()
         self._measure_reading(topics)
+        for agent in (OTHER, *agents):
+            self._counts_of(self.known(agent))
+        for reason in REFUSALS:
+            self._refused.labels(OTHER, reason)
 
     def _counter(self, name: str, help: str, *labels: str) -> Counter:
         return Counter(BRIDGE + name, help, labels, registry=self._registry)
@@ -50,17 +64,19 @@ class BridgeMetrics(ReadingMetrics):
         self._late = counter(
             "late_spans", "Spans that arrived after their trace was closed; they are not used."
         )
-        traces = counter(
+        self._traces = counter(
             "traces",
-            "Traces closed: told if events were made of a turn, refused if something of the trace "
-            "was refused and nothing told, empty otherwise.",
+            "Traces closed, by agent: told if events were made of a turn, refused if something of "
+            "the trace was refused and nothing told, empty otherwise.",
+            "agent",
             "outcome",
         )
-        self._traces = {outcome: traces.labels(outcome) for outcome in OUTCOMES}
-        refused = counter(
-            "refused", "Traces, turns and spans that were refused, by reason.", "reason"
+        self._refused = counter(
+            "refused",
+            "Traces, turns and spans that were refused, by agent and reason.",
+            "agent",
+            "reason",
         )
-        self._refused = {reason: refused.labels(reason) for reason in REFUSALS}
         self._turns = counter("turns", "Turns told.")
         self._searches = counter("searches", "Searches told.")
         self._inferred = counter(
@@ -107,15 +123,31 @@ class BridgeMetrics(ReadingMetrics):
             {"version": __version__, "python": platform.python_version()}
         )
 
+    def known(self, agent: str | None) -> str:
+        """The agent as series name it."""
+        name = agent or DEFAULT_AGENT
+        if name not in self._names.agents and name != OTHER:
+            agents = first_names((name,), self._names.agents, MAX_AGENTS)
+            self._names = self._names._replace(agents=agents)
+        return self._names.agent(name)
+
+    def _counts_of(self, agent: str) -> dict[str, Counter]:
+        """The traces of an agent by outcome, all of which have series then."""
+        if agent not in self._of_agent:
+            counts = {outcome: self._traces.labels(agent, outcome) for outcome in OUTCOMES}
+            self._of_agent[agent] = counts
+        return self._of_agent[agent]
+
     # -- worker.bridge.Counts -------------------------------------------------------------------
 
     def told(self, telling: Telling) -> None:
         """A trace was closed."""
         told = telling.told
-        for reason, number in told.refused.items():
-            self._refused[reason].inc(number)
-        outcome = "told" if telling.events else "refused" if told.refused else "empty"
-        self._traces[outcome].inc()
+        for (agent, reason), number in told.by_agent.items():
+            self._refused.labels(self.known(agent), reason).inc(number)
+        outcome = "told" if telling.events else "refused" if told.by_agent else "empty"
+        agent = told.turns[0].agent if told.turns else told.agent
+        self._counts_of(self.known(agent))[outcome].inc()
         self._turns.inc(len(told.turns))
         self._searches.inc(sum(len(turn.searches) for turn in told.turns))
         self._inferred.inc(sum(turn.iterations_inferred for turn in told.turns))

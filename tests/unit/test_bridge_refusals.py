@@ -1,0 +1,183 @@
+"""Whoever looks at a bridge learns which agents are refused, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
+
+from stream_metrics.adapters.prometheus.bridge import BridgeMetrics
+from stream_metrics.bridge import Reported
+from stream_metrics.engine.config import DEFAULT_AGENT, MAX_AGENTS, OTHER
+from stream_metrics.telemetry import Span, Told
+from stream_metrics.telemetry.assembly import Assembly, Bounds
+from stream_metrics.telemetry.events import events
+from stream_metrics.telemetry.teller import Telling
+from tests.telemetry import MAPPING, agent, model, search, span, told
+
+SUPPORT = {"gen_ai.agent.name": "support"}
+
+
+def refused_search(id: str, parent: str, start: float = 1, **attributes: str) -> Span:
+    """A search of a document without an id and a text."""
+    hidden = {"output.value": "{}", "retrieval.documents.0.document.content": "__REDACTED__"}
+    return search(id, parent, start, found="", attributes=hidden | attributes)
+
+
+def telling(one: Told) -> Telling:
+    return Telling(one, list(events(one)), [], 0)
+
+
+def value(registry: CollectorRegistry, name: str, **labels: str) -> float | None:
+    return registry.get_sample_value(f"streammetrics_bridge_{name}_total", labels)
+
+
+def by_agent(one: Told) -> list[tuple[str | None, str]]:
+    return sorted((who or "", reason) for who, reason in one.by_agent)
+
+
+# Whom a refusal is of.
+
+
+def test_a_refusal_is_of_the_agent_that_the_turn_would_be_of() -> None:
+    """Its attribute names it, else the span of its turn, else the service."""
+    of_turn = told(agent(name="researcher"), refused_search("s", "agent"))
+    of_attribute = told(agent(attributes=SUPPORT), refused_search("s", "agent"))
+    of_search = told(refused_search("s", "", 1, **SUPPORT))
+    of_service = told(refused_search("s", ""))
+
+    for one, name in (
+        (of_turn, "researcher"),
+        (of_attribute, "support"),
+        (of_search, "support"),
+        (of_service, "service"),
+    ):
+        assert by_agent(one) == [(name, "no_identity")]
+        assert [(each.agent, each.service) for each in one.refusals] == [(name, "service")]
+
+
+def test_refusals_of_one_trace_are_of_the_agents_of_their_turns() -> None:
+    """A trace may hold a session, or several agents."""
+    one = told(
+        span("session", end=100),
+        agent("a", 0, 9, parent="session", name="support"),
+        search("s1", "a", 1),
+        agent("b", 10, 19, parent="session", name="billing"),
+        refused_search("s2", "b", 11),
+    )
+
+    assert [turn.agent for turn in one.turns] == ["support"]
+    assert by_agent(one) == [("billing", "no_identity")]
+
+
+@pytest.mark.parametrize(
+    "spans",
+    [
+        [agent(name="support"), search("s", "gone", 1)],
+        [agent(name="support"), span("", "agent", 1)],
+        [agent(name="support", parent="s"), search("s", "agent", 1)],
+    ],
+    ids=["incomplete", "bad id", "cycle"],
+)
+def test_a_trace_that_is_refused_whole_has_a_name(spans: list[Span]) -> None:
+    """Its agent's, or at least its service's."""
+    (found,) = {who for who, _ in told(*spans).by_agent}
+
+    assert found in ("support", "service")
+
+
+def test_a_trace_for_which_there_is_no_room_has_its_service() -> None:
+    """Its spans are not read, but for one."""
+    assembly = Assembly(Bounds(traces=1))
+    assembly.read(0, 1, [span("s", trace_id="1", resource={"service.name": "support"})])
+    (closed,) = assembly.read(1, 2, [span("s", trace_id="2")])
+    one = closed.tell(MAPPING, None)  # type: ignore[arg-type]  # nothing of it is read
+
+    assert (one.service, by_agent(one)) == ("support", [("support", "no_room")])
+
+
+# What a bridge says of it.
+
+
+def test_an_agent_of_which_all_is_refused_is_counted_with_its_reasons() -> None:
+    """Told and refused traces are counted by agent, from the first one on."""
+    registry = CollectorRegistry()
+    metrics = BridgeMetrics(registry)
+    for _ in range(3):
+        metrics.told(telling(told(agent(name="billing"), refused_search("s", "agent"))))
+    metrics.told(telling(told(agent(name="support"), search("s", "agent", 1))))
+    metrics.told(telling(told(model("m", "", 1))))
+
+    assert value(registry, "refused", agent="billing", reason="no_identity") == 3
+    assert [value(registry, "traces", agent="billing", outcome=o) for o in ("told", "refused")] == [
+        0,
+        3,
+    ]
+    assert value(registry, "traces", agent="support", outcome="told") == 1
+    assert value(registry, "traces", agent="service", outcome="empty") == 1
+
+
+def test_agents_beyond_the_limit_are_counted_together() -> None:
+    """As on the workers, whose configured agents always have series of their own."""
+    registry = CollectorRegistry()
+    metrics = BridgeMetrics(registry, agents=["billing"])
+    assert value(registry, "traces", agent="billing", outcome="told") == 0
+    for number in range(MAX_AGENTS + 20):
+        metrics.told(telling(told(agent(name=f"agent-{number}"), refused_search("s", "agent"))))
+    metrics.told(telling(told(agent(name="billing"), refused_search("s", "agent"))))
+
+    assert value(registry, "refused", agent="agent-0", reason="no_identity") == 1
+    assert value(registry, "refused", agent="billing", reason="no_identity") == 1
+    assert value(registry, "refused", agent=OTHER, reason="no_identity") == 21
+    names = {
+        sample.labels["agent"]
+        for family in registry.collect()
+        for sample in family.samples
+        if "agent" in sample.labels
+    }
+    assert len(names) == MAX_AGENTS + 1
+
+
+def test_a_trace_without_any_name_counts_for_the_agent_that_workers_take_it_for() -> None:
+    registry = CollectorRegistry()
+    metrics = BridgeMetrics(registry)
+    nameless = told(span("s", attributes={"openinference.span.kind": 7}, resource={}))
+    metrics.told(telling(nameless))
+
+    assert value(registry, "refused", agent=DEFAULT_AGENT, reason="unrecognised") == 1
+
+
+def lines(tellings: Iterable[Telling]) -> list[dict[str, Any]]:
+    reported = Reported(CollectorRegistry(), [])
+    with capture_logs() as found:
+        for one in tellings:
+            reported.told(one)
+    return [dict(one) for one in found]
+
+
+def test_the_log_has_a_line_for_each_agent_and_reason() -> None:
+    """It names the agent and the service, and says once in a while what would help."""
+    made = [
+        telling(told(agent(name=name), refused_search("s", "agent")))
+        for name in ("support", "billing", "support")
+    ]
+    logged = lines(made)
+
+    assert [(one["agent"], one["service"], one["reason"]) for one in logged] == [
+        ("support", "service", "no_identity"),
+        ("billing", "service", "no_identity"),
+    ]
+    assert "OPENINFERENCE_HIDE_OUTPUTS" in logged[0]["help"]
+
+
+def test_very_many_agents_do_not_flood_the_log() -> None:
+    """Those that have no series of their own share their lines."""
+    made = [
+        telling(told(agent(name=f"agent-{number}"), refused_search("s", "agent")))
+        for number in range(MAX_AGENTS + 20)
+    ]
+
+    assert len(lines(made)) == MAX_AGENTS + 1
