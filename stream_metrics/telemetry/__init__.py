@@ -9,9 +9,10 @@ from stream_metrics.telemetry.evaluations import Evaluation, Grading
 from stream_metrics.telemetry.events import Event, events, label_events
 from stream_metrics.telemetry.labels import Unused
 from stream_metrics.telemetry.mapping import Mapping, Role, Row
+from stream_metrics.telemetry.options import Options
 from stream_metrics.telemetry.presets import PRESETS, mapping
 from stream_metrics.telemetry.spans import Link, Span, SpanEvent
-from stream_metrics.telemetry.tell import Options, judge, tell
+from stream_metrics.telemetry.tell import judge, tell
 from stream_metrics.telemetry.told import (
     HELP,
     Reason,

@@ -29,8 +29,9 @@ import msgspec
 
 from stream_metrics.events.decode import EARLIEST_US
 from stream_metrics.telemetry.mapping import Mapping
-from stream_metrics.telemetry.spans import Span
-from stream_metrics.telemetry.tell import Options, service_of, tell
+from stream_metrics.telemetry.options import Options
+from stream_metrics.telemetry.spans import Span, service_of
+from stream_metrics.telemetry.tell import tell
 from stream_metrics.telemetry.told import Reason, Told
 from stream_metrics.telemetry.tree import preferred
 

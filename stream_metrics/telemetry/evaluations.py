@@ -11,9 +11,10 @@ from typing import Any, Final
 
 from stream_metrics.events.decode import EARLIEST_US, LATEST_US
 from stream_metrics.events.times import MICROS, parse_rfc3339
-from stream_metrics.telemetry.documents import named, parsed
+from stream_metrics.telemetry.documents import named
 from stream_metrics.telemetry.mapping import Mapping as Rows
 from stream_metrics.telemetry.mapping import Role, Row
+from stream_metrics.telemetry.notation import parsed
 from stream_metrics.telemetry.spans import Span, text
 from stream_metrics.telemetry.texts import said
 from stream_metrics.telemetry.tree import Tree

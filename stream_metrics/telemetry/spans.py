@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+LONGEST_NAME: Final = 64
 NO_ID: Final = "invalid"
 """What stands for the id of a parent that is given but is no id: no span has it."""
 
@@ -69,6 +70,17 @@ class Span(msgspec.Struct, frozen=True):
     def text(self, *names: str) -> str | None:
         """The first of the attributes that is a text, or a whole number, and says something."""
         return next((found for name in names if (found := text(self.value(name)))), None)
+
+
+def service_of(span: Span) -> str | None:
+    """The service that sent the span; None if it has no name, or only an SDK's."""
+    found = short(text(span.resource.get("service.name")))
+    return None if found is None or found.startswith("unknown_service") else found
+
+
+def short(name: str | None) -> str | None:
+    """A name that events may have; None for one that is too long."""
+    return name if name is not None and len(name) <= LONGEST_NAME else None
 
 
 def text(value: Any) -> str | None:

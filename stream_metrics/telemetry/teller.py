@@ -11,7 +11,7 @@ from stream_metrics.events.limits import Limits
 from stream_metrics.telemetry.assembly import Closed
 from stream_metrics.telemetry.events import Event, events
 from stream_metrics.telemetry.mapping import Mapping
-from stream_metrics.telemetry.tell import Options
+from stream_metrics.telemetry.options import Options
 from stream_metrics.telemetry.told import Told, Turn, check_scopes
 
 KNOWN_TURNS: Final = 100_000

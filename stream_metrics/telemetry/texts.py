@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from stream_metrics.telemetry.documents import DEEPEST, parsed
+from stream_metrics.telemetry.documents import DEEPEST
+from stream_metrics.telemetry.notation import parsed
 from stream_metrics.telemetry.spans import Span, text
 
 _ANSWERS: Final = ("ai", "assistant", "AIMessage")

@@ -20,7 +20,7 @@ import pytest
 
 from stream_metrics.ports import Record
 from stream_metrics.telemetry import Options, Role, Span, events, tell
-from stream_metrics.telemetry.documents import parsed
+from stream_metrics.telemetry.notation import parsed
 from stream_metrics.worker.replay import Replay
 from tests.helpers import rest_long
 from tests.telemetry import CONFORMANCE, EXPECTED, MAPPING, OTEL, capture, traces

@@ -28,7 +28,8 @@ from stream_metrics.events.decode import Event
 from stream_metrics.ports import Record
 from stream_metrics.settings import OtlpSettings, Settings
 from stream_metrics.telemetry import HELP, Span, tell
-from stream_metrics.telemetry.documents import Document, Known, in_value, parsed, same
+from stream_metrics.telemetry.documents import Document, Known, in_value, same
+from stream_metrics.telemetry.notation import parsed
 from stream_metrics.telemetry.told import LONGEST_MESSAGE
 from tests.helpers import examples
 from tests.otlp import RETRIEVER, Made, as_json, as_protobuf, document, documents

@@ -41,7 +41,7 @@ from stream_metrics.telemetry import (
     tell,
 )
 from stream_metrics.telemetry.assembly import Closed
-from stream_metrics.telemetry.tell import service_of
+from stream_metrics.telemetry.spans import service_of
 
 REFUSED_LISTED: Final = 100
 MOST_KINDS: Final = 1_000

@@ -1,0 +1,66 @@
+"""Values that instrumentations wrote as texts: JSON, or Python's notation of the same."""
+
+from __future__ import annotations
+
+import ast
+import math
+import warnings
+from typing import Any, Final
+
+import msgspec
+
+LONGEST_REPRESENTATION: Final = 1 << 18
+
+
+def parsed(value: str) -> Any:
+    """JSON, or Python's notation of the same, also with ``Document(id=…)``; None for neither."""
+    try:
+        return msgspec.json.decode(value)
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        pass
+    if len(value) > LONGEST_REPRESENTATION or value[:1] not in "[({D":
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of escapes that Python does not know
+            return _literal(ast.parse(value.strip(), mode="eval").body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
+        return None
+
+
+_NAMES: Final = {
+    "NaN": math.nan,
+    "nan": math.nan,
+    "Infinity": math.inf,
+    "inf": math.inf,
+    "null": None,
+    "true": True,
+    "false": False,
+}
+
+
+def _literal(node: ast.AST) -> Any:
+    match node:
+        case ast.Constant(value=value):
+            return value
+        case ast.List(elts=each) | ast.Tuple(elts=each):
+            return [_literal(one) for one in each]
+        case ast.Dict(keys=keys, values=values):
+            return {
+                str(_literal(key)): _literal(value)
+                for key, value in zip(keys, values, strict=True)
+                if key is not None
+            }
+        case ast.Name(id=name) if name in _NAMES:
+            return _NAMES[name]
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            value = _literal(operand)
+            return -value if type(value) in (int, float) else None
+        case ast.Call(func=ast.Name(id="Document"), args=[], keywords=keywords):
+            parts = {one.arg: _literal(one.value) for one in keywords if one.arg}
+            return {"type": "Document", **parts}
+        case ast.Call(args=[ast.Constant(value=str() as value)], keywords=[]):
+            return value  # such as UUID('…')
+        case ast.Call():
+            return None  # a date, or another value that says nothing of a document
+    raise ValueError("no literal")
