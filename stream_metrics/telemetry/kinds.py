@@ -100,6 +100,14 @@ class Kinds:
                 return f"no row knows {name} = {value[:100]!r}"
         return None
 
+    def is_new(self, span: Span) -> bool:
+        """Whether what says what the span is has a value that no row names."""
+        for name, known in self._known.items():
+            value = span.attributes.get(name)
+            if isinstance(value, str) and _KIND.search(name) and plain(value) not in known:
+                return True
+        return False
+
     def called(self, span: Span) -> str:
         """The span's name, and the kinds that programs give themselves."""
         values = (span.attributes.get(name) for name in self._patterns)

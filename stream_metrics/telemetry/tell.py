@@ -109,7 +109,7 @@ def _tell_turns(tree: Tree, mapping: Mapping, options: Options, told: Told) -> d
     doubts += _runs_unclear(tree)
     turns, of_turn, several = _turns(tree, found, pairs, options)
     if options.turn == "span" and None in turns.values():
-        doubts += _parts_unclear(tree, covered)
+        doubts += _parts_unclear(tree, mapping, covered)
     got: dict[str, list[Got]] = {id: [] for id in (MISSED, *turns)}
     unsure: dict[str, list[Doubt]] = {id: [] for id in (MISSED, *turns)}
     for id in several:
@@ -166,14 +166,17 @@ def _runs_unclear(tree: Tree) -> Iterable[Doubt]:
         names.add(key)
 
 
-def _parts_unclear(tree: Tree, covered: dict[str, str]) -> Iterable[Doubt]:
+def _parts_unclear(tree: Tree, mapping: Mapping, covered: dict[str, str]) -> Iterable[Doubt]:
     """Spans that may be turns each, as those of a program: of one name, and all with searches."""
     around = tree.around(covered) - tree.ignored
     names: set[tuple[str, str]] = set()
     for span in tree.ordered:
+        if span.span_id not in around:
+            continue
         row = tree.rows.get(span.span_id)
-        known = row is not None and (not row.maybe_turn or span.parent_id in tree.rows)
-        if known or span.span_id not in around:
+        if row is not None and (
+            span.parent_id in tree.rows or not (row.maybe_turn or mapping.kinds.is_new(span))
+        ):
             continue
         key = (span.parent_id, span.name)
         if key in names:

@@ -128,6 +128,21 @@ def test_other_unknown_kinds_are_no_obstacle(kind: str) -> None:
     assert (searched(one), dict(one.refused)) == ([(1, "page-1")], {})
 
 
+def test_spans_of_an_unknown_kind_may_be_turns_each() -> None:
+    """A trace may hold a session of an instrumentation that is newer than the table."""
+    spans = [span("socket", end=100, scope="app")]
+    for at, id in enumerate(("a", "b")):
+        start = 10 * at
+        new = {"openinference.span.kind": "ASSISTANT"}
+        spans += [
+            span(id, "socket", start, start + 9, new, name="assistant"),
+            search(f"{id}s", id, start + 1),
+        ]
+
+    assert told(*spans).refused == {"unrecognised": 1}
+    assert [len(turn.searches) for turn in told(*spans[:3]).turns] == [1]
+
+
 @pytest.mark.parametrize("kind", ["retriever", "Retriever", '"RETRIEVER"'])
 def test_the_case_of_a_kind_does_not_matter(kind: str) -> None:
     one = told(agent(), search("s", "agent", 1, attributes={"openinference.span.kind": kind}))
