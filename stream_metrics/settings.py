@@ -25,6 +25,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from stream_metrics.adapters.environment import check_environment
 from stream_metrics.adapters.links import ALERT, CONVERSATION, checked
 from stream_metrics.dedup.tables import (
     IGNORED_FIELDS,
@@ -215,7 +216,11 @@ class RedisSettings(_Part):
     """A file that contains the password."""
     cluster: bool = False
     """Whether the URL names a node of a Redis Cluster."""
-    sentinels: tuple[str, ...] = Field((), description="Sentinels as host:port")
+    sentinels: tuple[str, ...] = Field(
+        (),
+        description="Sentinels as host:port",
+        examples=[["sentinel-1:26379", "sentinel-2:26379"]],
+    )
     sentinel_service: str = "mymaster"
     """The name under which the Sentinels know the master."""
     sentinel_username: str | None = None
@@ -360,7 +365,9 @@ class DedupSettings(_Part):
     """Fields that neither reject nor confirm, for types without a table row."""
     max_candidates: int = Field(64, ge=1)
     """How many earlier results a new one is compared with at most."""
-    entity_types: tuple[EntityTypeSettings, ...] = ()
+    entity_types: tuple[EntityTypeSettings, ...] = Field(
+        (), examples=[[{"name": "Ticket", "definitive": ["ticket_id"]}]]
+    )
     """Rows for your own entity types; a row replaces the built-in one of the same name."""
 
     @field_validator("tables")
@@ -425,9 +432,11 @@ class OtlpRow(_Part):
 class OtlpSettings(_Part):
     """How OTLP traces are read, beyond the conventions that are known."""
 
-    rows: tuple[OtlpRow, ...] = ()
+    rows: tuple[OtlpRow, ...] = Field(
+        (), examples=[[{"role": "search", "span": "lookup*", "documents": ["app.hits"]}]]
+    )
     """What spans are that the known conventions do not name, or name otherwise."""
-    scopes: tuple[str, ...] = ()
+    scopes: tuple[str, ...] = Field((), examples=[["openinference.instrumentation.langchain"]])
     """The instrumentation scopes whose spans count; all, if there are none."""
     turn: Literal["span", "trace"] = "span"
     """Whether an agent's spans are turns, or each trace is one."""
@@ -441,34 +450,36 @@ class OtlpSettings(_Part):
     """Spans in a trace; a trace with more is refused."""
     max_trace_bytes: int = Field(128 << 20, ge=1)
     """Bytes of a trace's spans; a trace with more is refused."""
-    conversation: tuple[str, ...] = ()
+    conversation: tuple[str, ...] = Field((), examples=[["app.thread.id"]])
     """Further attributes with the conversation, which are read first."""
-    agent: tuple[str, ...] = ()
+    agent: tuple[str, ...] = Field((), examples=[["app.agent"]])
     """Further attributes with the agent, which are read first."""
-    release: tuple[str, ...] = ()
+    release: tuple[str, ...] = Field((), examples=[["app.release"]])
     """Further attributes with the release, which are read first."""
-    ids: tuple[str, ...] = ()
+    ids: tuple[str, ...] = Field((), examples=[["article_id"]])
     """Names in a document or its metadata to use as ID components."""
-    fields: tuple[str, ...] = ()
+    fields: tuple[str, ...] = Field((), examples=[["author", "pages"]])
     """Names in a document or its metadata to use as fields."""
 
 
 class LabelSettings(_Part):
     """How scores of evaluators become relevance labels."""
 
-    cutoffs: dict[int, float] = {}
+    cutoffs: dict[int, float] = Field({}, examples=[{2: 0.5, 4: 0.9}])
     """Gains from 1 to 4, each with the smallest score that has it, such as `{2 = 0.5, 4 = 0.9}`; a
     lower score has gain 0."""
-    grades: dict[str, Annotated[int, Field(ge=0, le=4)]] = {}
+    grades: dict[str, Annotated[int, Field(ge=0, le=4)]] = Field(
+        {}, examples=[{"relevant": 3, "irrelevant": 0}]
+    )
     """The gain of each label or score that evaluators give, such as `{relevant = 3, irrelevant =
     0}`; they go before `labels.cutoffs`."""
     names: tuple[str, ...] = NO_GRADES.names
     """Patterns for the names of the evaluations that judge the relevance of documents, in upper or
     lower case; other evaluations give no labels."""
-    document: tuple[str, ...] = ()
+    document: tuple[str, ...] = Field((), examples=[["metadata:document_id"]])
     """Attributes of an evaluation with the id or the text of the document; `metadata:key` is a key
     of JSON in an attribute."""
-    position: tuple[str, ...] = ()
+    position: tuple[str, ...] = Field((), examples=[["document.position"]])
     """Attributes of an evaluation with the place of the document in its span, from 0."""
 
     @field_validator("cutoffs")
@@ -607,11 +618,11 @@ class MetricSettings(_Part):
     """Lengths of the sliding windows: a number and `s`, `m` or `h`."""
     dimension: Literal["agent", "release"] = "agent"
     """Whether window metrics are split by agent or by release (to compare a canary)."""
-    agents: tuple[str, ...] = Field((), max_length=MAX_AGENTS)
+    agents: tuple[str, ...] = Field((), max_length=MAX_AGENTS, examples=[["support", "research"]])
     """Agents (or releases) that always have their own series."""
-    routes: tuple[str, ...] = Field((), max_length=MAX_ROUTES)
+    routes: tuple[str, ...] = Field((), max_length=MAX_ROUTES, examples=[["handbook", "web"]])
     """Routes that always have their own series."""
-    retrieval: tuple[str, ...] = ()
+    retrieval: tuple[str, ...] = Field((), examples=[["ndcg@10", "recall@10"]])
     """Ranked retrieval metrics to compute live, at most 24, such as `ndcg@10`; see
     metrics-retrieval.md, "Ranked metrics, live"."""
 
@@ -694,7 +705,7 @@ UnpairedChoice = Literal["auto", "bootstrap", "welch", "pooled_t"]
 class ComparisonSettings(_Part):
     """How `stream-metrics compare` tests differences. The command's options override these."""
 
-    metrics: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = Field((), examples=[["srr", "ndcg@10"]])
     """The metrics to compare, such as `srr` or `ndcg@10`; if empty, all that the runs share."""
     significance_testing: bool = True
     """Whether differences are tested; if false, they have only intervals and effect sizes."""
@@ -733,6 +744,7 @@ class WebSettings(_Part):
         default_factory=dict,
         description="users for basic authentication, with the password hashes that `stream-metrics "
         "hash-password` prints; if empty, everyone who can reach the port has access",
+        examples=[{"prometheus": "scrypt$..."}],
     )
     users_file: Path | None = None
     """A file with more such users, one `name:hash` per line."""
@@ -740,6 +752,7 @@ class WebSettings(_Part):
         (),
         description="host names with a dot under which the page is served without `web.users`, in "
         "addition to the machine's own; `.example.org` matches all names below it",
+        examples=[["metrics.example.org"]],
     )
 
     conversation_url: str | None = None
@@ -838,7 +851,7 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Flags before environment before file."""
         sources = [init_settings, env_settings, file_secret_settings]
-        _check_environment(settings_cls)
+        check_environment(settings_cls)
         path = os.environ.get("STREAM_METRICS_CONFIG")
         if path:
             if not Path(path).is_file():
@@ -935,17 +948,6 @@ class Settings(BaseSettings):
         }
         text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _check_environment(settings_cls: type[BaseSettings]) -> None:
-    """Refuse variables of ours that name no setting, so that a slip is not a silent default."""
-    for name in os.environ:
-        if not name.upper().startswith("STREAM_METRICS_"):
-            continue
-        part = name.upper().removeprefix("STREAM_METRICS_").partition("__")[0].lower()
-        if part not in ("config", "kernel") and part not in settings_cls.model_fields:
-            known = ", ".join(settings_cls.model_fields)
-            raise ValueError(f"{name}: no such setting; setting names begin with one of {known}")
 
 
 def masked(settings: Settings) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from typing import Annotated, Final, Literal
 
 import typer
 from pydantic import ValidationError
-from pydantic_settings import SettingsError
 
 from stream_metrics.adapters.kafka.rights import KafkaRefused, explain
 from stream_metrics.evaluation.estimates import Intervals
@@ -87,8 +86,6 @@ def load_settings(config: Path | None) -> Settings:
         check_settings(settings)
     except ValidationError:
         raise
-    except SettingsError as error:
-        raise UsageError(f'{error}; lists are written as JSON, such as ["a", "b"]') from error
     except (ValueError, OSError) as error:
         raise UsageError(f"settings: {error}") from error
     return settings

@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
+from stream_metrics.adapters.environment import variable
 from stream_metrics.adapters.prometheus.bridge import BridgeMetrics
 from stream_metrics.adapters.prometheus.catalogue import MOST_FIELDS
 from stream_metrics.adapters.prometheus.operations import Operations
@@ -104,6 +105,8 @@ was good. Other pages have the metrics of [retrieval](metrics-retrieval.md) and 
 | CG@i | G_1 + … + G_i |
 
 An undefined value is `null` in files and has no series in Prometheus. It is never shown as 0.
+If no document has a label, SRE and the gains in files are 0, as the formulas say. Pages and printed
+summaries show no value then.
 Unless a metric says otherwise, it is undefined if the turn has no search. If searches ran and found
 nothing, SRR, SRE and the gains are 0.
 
@@ -393,15 +396,6 @@ def settings() -> Iterator[tuple[str, FieldInfo]]:
             yield name, field
 
 
-def environment(name: str) -> str:
-    """The environment variable of a setting.
-
-    >>> environment("kafka.group_id")
-    'STREAM_METRICS_KAFKA__GROUP_ID'
-    """
-    return "STREAM_METRICS_" + name.upper().replace(".", "__")
-
-
 def meaning(field: FieldInfo) -> str:
     """What a setting is, in words."""
     return " ".join((field.description or "").split())
@@ -419,7 +413,7 @@ def _setting(name: str, field: FieldInfo) -> str:
     mark = " †" if part_of_state(name) else ""
     mark += " ‡" if name in MIGRATABLE else ""
     return (
-        f"| `{name}`{mark} | `{environment(name)}` | {_default(name, field)} | "
+        f"| `{name}`{mark} | `{variable(name)}` | {_default(name, field)} | "
         f"{_sentences(meaning(field), [*_bounds(field)])} |"
     )
 

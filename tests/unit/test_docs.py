@@ -17,6 +17,7 @@ import typer
 from prometheus_client import CollectorRegistry
 
 from docs import site
+from stream_metrics.adapters.environment import variable
 from stream_metrics.adapters.prometheus.bridge import BridgeMetrics
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.adapters.prometheus.windows import WindowCollector
@@ -25,7 +26,6 @@ from stream_metrics.cli.docs import (
     EXAMPLE,
     IN_ROW,
     QUERIES,
-    environment,
     metrics_page,
     pages,
     part_of_state,
@@ -375,7 +375,7 @@ def test_every_make_target_that_is_named_exists() -> None:
 def test_every_setting_that_is_named_exists() -> None:
     """A dotted setting or an environment variable is one of the settings."""
     known = {name for name, _ in settings()}
-    variables = {environment(name) for name in known}
+    variables = {variable(name) for name in known}
     variables |= {"STREAM_METRICS_CONFIG", "STREAM_METRICS_KERNEL"}
     texts = [document.read_text(encoding="utf-8") for document in DOCUMENTS]
     named = {m.text for m in mentions(_SETTING, whole=True) if not _PATH.fullmatch(m.text)}

@@ -1,0 +1,67 @@
+"""Settings in environment variables: each names a setting, and lists and tables are JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, Final, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+PREFIX: Final = "STREAM_METRICS_"
+NO_SETTINGS: Final = ("config", "kernel")
+
+
+def variable(name: str) -> str:
+    """The environment variable of a setting.
+
+    >>> variable("kafka.group_id")
+    'STREAM_METRICS_KAFKA__GROUP_ID'
+    """
+    return PREFIX + name.upper().replace(".", "__")
+
+
+def example(field: FieldInfo) -> str:
+    """A value of a list or table, as JSON: an example of it, else its default."""
+    value = field.examples[0] if field.examples else field.get_default(call_default_factory=True)
+    return json.dumps(value)
+
+
+def check_environment(settings: type[BaseModel]) -> None:
+    """Check the variables whose names begin like those of settings.
+
+    Raises:
+        ValueError: One names no setting, so that a slip would be a silent default, or holds a list
+            or table that is no JSON. The message has an example for that setting.
+    """
+    for name, text in os.environ.items():
+        if not name.upper().startswith(PREFIX):
+            continue
+        part, _, key = name[len(PREFIX) :].lower().partition("__")
+        if part in NO_SETTINGS:
+            continue
+        field = settings.model_fields.get(part)
+        if field is None:
+            known = ", ".join(settings.model_fields)
+            raise ValueError(f"{name}: no such setting; setting names begin with one of {known}")
+        inner: Any = getattr(field.annotation, "model_fields", {}).get(key)
+        if inner is not None:
+            _check_json(name, f"{part}.{key}", inner, text)
+
+
+def _check_json(name: str, setting: str, field: FieldInfo, text: str) -> None:
+    """Refuse a list or table in another form than JSON, without telling what may be a secret."""
+    origin = get_origin(field.annotation)
+    if origin not in (tuple, dict):
+        return
+    try:
+        is_right = isinstance(json.loads(text), dict if origin is dict else list)
+    except ValueError:
+        is_right = False
+    if not is_right:
+        raise ValueError(
+            f"{name}: in the environment `{setting}` is a JSON "
+            f"{'object' if origin is dict else 'list'}, as in "
+            f"{variable(setting)}='{example(field)}'"
+        )

@@ -1,0 +1,81 @@
+"""Settings in environment variables: lists and tables are JSON, and an error shows how."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import get_origin
+
+import pytest
+from pydantic.fields import FieldInfo
+
+from stream_metrics.adapters.environment import example, variable
+from stream_metrics.cli.docs import settings
+from stream_metrics.settings import Settings
+from tests.helpers import refused
+
+SEVERAL = [
+    (name, field) for name, field in settings() if get_origin(field.annotation) in (tuple, dict)
+]
+ARGUMENTS = ("compare", "A", "B")
+
+
+@pytest.fixture(autouse=True)
+def _no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("STREAM_METRICS_CONFIG", raising=False)
+
+
+@pytest.mark.parametrize(("name", "field"), SEVERAL, ids=[name for name, _ in SEVERAL])
+def test_a_list_or_table_that_is_no_json_is_refused_with_an_example_that_works(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, field: FieldInfo
+) -> None:
+    """What the error shows for a setting can be set as it stands, and is not what it is anyway."""
+    monkeypatch.setenv(variable(name), "a, b")
+
+    said = refused(capsys, *ARGUMENTS)
+
+    shown = re.search(rf"{variable(name)}='(.*)'$", said.strip())
+    assert shown is not None, said
+    assert json.loads(shown[1])
+    monkeypatch.setenv(variable(name), shown[1])
+    Settings()
+    assert shown[1] == example(field)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("LABELS__CUTOFFS", "{2 = 0.5, 4 = 0.9}"),
+        ("labels__cutoffs", "0.5"),
+        ("LABELS__CUTOFFS", "[0.5, 0.9]"),
+        ("LABELS__CUTOFFS", ""),
+    ],
+)
+def test_cutoffs_in_another_form_are_shown_their_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, value: str
+) -> None:
+    """A TOML table, a number and a list are none of what the environment takes."""
+    monkeypatch.setenv(f"STREAM_METRICS_{name}", value)
+
+    assert refused(capsys, *ARGUMENTS).endswith(
+        "in the environment `labels.cutoffs` is a JSON object, as in "
+        """STREAM_METRICS_LABELS__CUTOFFS='{"2": 0.5, "4": 0.9}'\n"""
+    )
+
+
+def test_what_may_be_a_secret_is_not_repeated(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The hashes of users' passwords are not printed, although they are no JSON."""
+    monkeypatch.setenv("STREAM_METRICS_WEB__USERS", "anna = scrypt$secret")
+
+    assert "secret" not in refused(capsys, *ARGUMENTS)
+
+
+def test_a_variable_that_names_no_setting_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A slip is no silent default."""
+    monkeypatch.setenv("STREAM_METRICS_LABEL__CUTOFFS", "{}")
+
+    assert "STREAM_METRICS_LABEL__CUTOFFS: no such setting" in refused(capsys, *ARGUMENTS)
