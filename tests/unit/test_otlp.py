@@ -275,6 +275,17 @@ def test_traces_that_tell_nothing_are_counted() -> None:
     assert (counts.traces, counts.empty, counts.refused) == (2, 2, {})
 
 
+def test_what_cannot_be_used_is_listed_once_for_each_trace_and_reason() -> None:
+    """Three spans of a trace that lack the same are an entry, with their number."""
+    made = [Made(trace, span, attributes=RETRIEVAL) for trace, span in ((1, 2), (1, 3), (2, 4))]
+
+    _, counts = taken([*made, Made(1, 5, attributes=RETRIEVAL)])
+
+    assert counts.refused == {"content_off": 4}
+    listed = [(one["trace_id"], one["reason"], one["count"]) for one in counts.first_refused]
+    assert listed == [(f"{1:032x}", "content_off", 3), (f"{2:032x}", "content_off", 1)]
+
+
 def test_a_trace_of_more_spans_than_allowed_is_refused() -> None:
     """It is not even read from where its spans are kept."""
     made = [search(1, 2), *(Made(1, number) for number in range(3, 9)), search(2, 3)]
