@@ -24,8 +24,8 @@ from stream_metrics.cli.gates import FailIfOption, fail_if_crossed, read_gates
 from stream_metrics.engine.row import canonical
 from stream_metrics.evaluation.estimates import UnknownDimension
 from stream_metrics.evaluation.gates import Figures, Gate
-from stream_metrics.evaluation.observed import UnknownFigure
-from stream_metrics.evaluation.remarks import Run
+from stream_metrics.evaluation.observed import UnknownFigure, of_labels
+from stream_metrics.evaluation.remarks import Run, no_labels
 from stream_metrics.evaluation.versus import Method, versus
 from stream_metrics.settings import Settings, UnpairedChoice
 from stream_metrics.statistics.comparison import Test
@@ -134,6 +134,7 @@ def compare(
     method = _method(settings, test, unpaired_test, correction, alpha, resamples, seed)
     _check_tested(gates, method)
     runs = _runs(directories)
+    _check_labelled(gates, runs)
     metrics = metric or settings.comparison.metrics or None
     try:
         found = versus(runs, method, metrics=metrics, dimensions=stratify or ())
@@ -193,6 +194,16 @@ def _check_tested(gates: Sequence[Gate], method: Method) -> None:
                 f"--fail-if {gate.text!r}: nothing is tested, because "
                 "comparison.significance_testing is false"
             )
+
+
+def _check_labelled(gates: Sequence[Gate], runs: Sequence[Run]) -> None:
+    """Refuse conditions about labels where a run has none."""
+    unlabelled = [
+        run.name for run in runs if any(one.nothing_labelled for one in run.files.values())
+    ]
+    for gate in gates:
+        if unlabelled and of_labels(gate.left):
+            raise UsageError(f"--fail-if {gate.text!r}: {no_labels(unlabelled)}")
 
 
 def _runs(directories: Sequence[Path]) -> list[Run]:

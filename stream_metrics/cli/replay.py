@@ -48,7 +48,12 @@ from stream_metrics.cli.sending import IntoKafkaOption, ShiftOption, SpeedOption
 from stream_metrics.cli.sources import SinceOption, Sources, UntilOption
 from stream_metrics.evaluation.estimates import UnknownDimension
 from stream_metrics.evaluation.generation import BadSimilarity
-from stream_metrics.evaluation.headline import PARTS, REPLAY_FIGURES, figures_of_report
+from stream_metrics.evaluation.headline import (
+    PARTS,
+    REPLAY_FIGURES,
+    figures_of_report,
+    without_labels,
+)
 from stream_metrics.evaluation.recorded import Scoring, UnfitMetric
 from stream_metrics.metrics.ranking.names import MetricNameError
 from stream_metrics.metrics.ranking.relevance import PredicateError
@@ -387,15 +392,17 @@ def _shown(
 
 
 def _summary(report: dict[str, Any], out: Path) -> None:
-    counts, micro = report["counts"], report["aggregate"]["micro"]
+    counts, figures = report["counts"], figures_of_report(report)
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_row("records", f"{counts['events']:,}")
     table.add_row("rejected", f"{counts['invalid']:,}")
     table.add_row("conversations", f"{counts['conversations']:,}")
     table.add_row("results", f"{counts['results']:,}, of them {counts['duplicates']:,} duplicates")
+    table.add_row("documents", f"{counts['unique']:,}, of them {counts['labelled']:,} labelled")
+    unknown = "- (no document has a label)" if without_labels(report) else "-"
     for name, title in (("srr", "SRR"), ("sre", "SRE"), ("avg_gain", "gain per result")):
-        value = micro[name]
-        table.add_row(title, "-" if value is None else f"{value:.4f}")
+        value = figures[name]["value"]
+        table.add_row(title, unknown if value is None else f"{value:.4f}")
     table.add_row("written to", str(out))
     Console(stderr=True, soft_wrap=True).print(table)
 

@@ -17,6 +17,7 @@ from stream_metrics.engine.state import Conversation, Iteration, Turn
 from stream_metrics.events.turns import turn_text
 from stream_metrics.metrics.decisions import ratio
 from stream_metrics.metrics.gain import settled
+from stream_metrics.metrics.labelled import nothing_labelled
 
 RANKINGS: Final = ("highest_srr", "lowest_sre", "most_wasted_iterations")
 
@@ -54,8 +55,8 @@ class Part:
 
     ``wasted_iterations``: of ``settled_iterations`` those without gain; they searched, are judged,
     and brought nothing good that was new. ``settled_results``, ``settled_good`` and
-    ``settled_gain`` are over settled iterations, as in the windows. ``last_us`` is the time of the
-    latest iteration.
+    ``settled_gain`` are over settled iterations, as in the windows. ``unique`` and ``labelled``
+    count documents. ``last_us`` is the time of the latest iteration.
     """
 
     conversation_id: str
@@ -65,6 +66,8 @@ class Part:
     wasted_iterations: int = 0
     results: int = 0
     duplicates: int = 0
+    unique: int = 0
+    labelled: int = 0
     settled_iterations: int = 0
     settled_results: int = 0
     settled_good: int = 0
@@ -79,8 +82,12 @@ class Part:
 
     @property
     def sre(self) -> float | None:
-        """Share of settled results that are new and good; None without any."""
-        return ratio(self.settled_good, self.settled_results)
+        """Share of settled results that are new and good; None without any, or without a label.
+
+        An iteration without new documents is settled, whether or not anybody labels.
+        """
+        unknown = nothing_labelled(self.unique, self.labelled)
+        return None if unknown else ratio(self.settled_good, self.settled_results)
 
     def row(self) -> dict[str, Any]:
         """The part as plain data."""
@@ -113,6 +120,8 @@ def part_of(conversation: Conversation, scope: Scope, config: EngineConfig) -> P
         part.iterations += 1
         part.results += iteration.results
         part.duplicates += iteration.results - iteration.unique
+        part.unique += iteration.unique
+        part.labelled += iteration.labelled
         if settled(iteration.unique, iteration.labelled, config.settled_percent):
             part.settled_iterations += 1
             part.settled_results += iteration.results
@@ -212,7 +221,7 @@ class Worst:
         """The rankings that a part has enough data for."""
         if part.results >= self._min_results:
             yield "highest_srr"
-        if part.settled_results >= self._min_results:
+        if part.sre is not None and part.settled_results >= self._min_results:
             yield "lowest_sre"
         if part.settled_iterations:
             yield "most_wasted_iterations"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from typing import Final, NamedTuple
 
-from stream_metrics.evaluation.observed import UnknownFigure, canonical_name
+from stream_metrics.evaluation.observed import UnknownFigure, canonical_name, of_labels
 from stream_metrics.metrics.numerals import read_number
 
 Figures = Mapping[str, Mapping[str, float | bool | None]]
@@ -155,7 +155,9 @@ def _why(
     value = None if found is None else found.get(part)
     about = name if part == VALUE else f"{name}.{part}"
     if value is None:
-        return None if skip_undefined else f"{about} is not defined"
+        unlabelled = of_labels(name) and found is not None and not _defined(found, VALUE)
+        why = ", because no document has a label" if unlabelled else ""
+        return None if skip_undefined else f"{about} is not defined{why}"
     if gate.sign is None:
         return f"{name} is significantly worse" if value else None
     shown = f"{value:.4f}" if isinstance(value, float) else f"{value:,}"

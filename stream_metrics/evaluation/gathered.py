@@ -9,9 +9,12 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from heapq import heappush, heappushpop
 from math import inf
+from operator import add
 from typing import Any, Final, NamedTuple, Self
 
 from stream_metrics.evaluation.observed import better_of
+from stream_metrics.metrics.decisions import ratio
+from stream_metrics.metrics.labelled import nothing_labelled
 
 BINS: Final = 10
 MOST_ITERATIONS: Final = 12
@@ -41,12 +44,15 @@ class Bins:
 
 
 class AtIteration(NamedTuple):
-    """Means of SRR@i and SRE@i over the rows that have an iteration i."""
+    """Means of SRR@i and SRE@i over the rows that have an iteration i.
+
+    ``sre`` is None if documents were found until then and none has a label.
+    """
 
     i: int
     rows: int
     srr: float
-    sre: float
+    sre: float | None
 
 
 class Stratum(NamedTuple):
@@ -57,6 +63,19 @@ class Stratum(NamedTuple):
     results: int
     duplicates: int
     good_unique: int
+    unique: int
+    labelled: int
+
+    @property
+    def srr(self) -> float | None:
+        """Share of the results that are duplicates; None without results."""
+        return ratio(self.duplicates, self.results)
+
+    @property
+    def sre(self) -> float | None:
+        """Share of the results that are new and good; None without results or labels."""
+        unknown = nothing_labelled(self.unique, self.labelled)
+        return None if unknown else ratio(self.good_unique, self.results)
 
 
 class _Worst:
@@ -87,10 +106,14 @@ class _Worst:
 
 
 class Conversations:
-    """Takes rows of ``conversations.jsonl``."""
+    """Takes rows of ``conversations.jsonl``.
+
+    ``unlabelled`` counts rows with documents of which none has a label: nothing is known of their
+    SRE, so that they are neither in its bins nor among the lowest.
+    """
 
     def __init__(self) -> None:
-        self.rows = self.over_limit = self.without_search = 0
+        self.rows = self.over_limit = self.without_search = self.unlabelled = 0
         self.srr, self.sre = Bins(), Bins()
         self._sums: list[list[float]] = []
         self._redundant, self._inefficient = _Worst(), _Worst()
@@ -101,26 +124,30 @@ class Conversations:
         self.rows += 1
         self.over_limit += bool(row["over_limit"])
         self.without_search += not row["n"]
+        unlabelled = nothing_labelled(row["unique"], row["labelled"])
+        self.unlabelled += unlabelled
+        sre = None if unlabelled else row["sre"]
         self.srr.add(row["srr"])
-        self.sre.add(row["sre"])
+        self.sre.add(sre)
+        unique = labelled = 0
         for at, iteration in enumerate(row["iterations"][:MOST_ITERATIONS]):
+            unique += iteration["unique"]
+            labelled += iteration["labelled"]
             if at == len(self._sums):
-                self._sums.append([0, 0.0, 0.0])
-            self._sums[at][0] += 1
-            self._sums[at][1] += iteration["srr"]
-            self._sums[at][2] += iteration["sre"]
+                self._sums.append([0, 0.0, 0.0, 0, 0])
+            more = (1, iteration["srr"], iteration["sre"], unique, labelled)
+            self._sums[at] = list(map(add, self._sums[at], more))
         if row["results"]:
-            slim = {key: value for key, value in row.items() if key in SHOWN}
+            slim = {key: row[key] for key in SHOWN} | {"sre": sre}
             if row["duplicates"]:
                 self._redundant.add((row["srr"], row["duplicates"]), slim)
-            self._inefficient.add((-row["sre"], row["results"]), slim)
+            if sre is not None:
+                self._inefficient.add((-sre, row["results"]), slim)
         for dimension, strata in self._strata.items():
             name = row[dimension] or "none"
             if name in strata or len(strata) < MOST_STRATA:
-                sums = strata.setdefault(name, [0, 0, 0, 0])
-                for at, more in enumerate((1, row["results"], row["duplicates"])):
-                    sums[at] += more
-                sums[3] += row["good_unique"]
+                known = strata.get(name, [0] * (1 + len(SUMMED)))
+                strata[name] = list(map(add, known, (1, *(row[one] for one in SUMMED))))
 
     @property
     def redundant(self) -> list[Mapping[str, Any]]:
@@ -135,8 +162,10 @@ class Conversations:
     def by_iteration(self) -> list[AtIteration]:
         """The first iterations, as many as ``MOST_ITERATIONS``."""
         return [
-            AtIteration(at + 1, int(n), srr / n, sre / n)
-            for at, (n, srr, sre) in enumerate(self._sums)
+            AtIteration(
+                at + 1, int(n), srr / n, None if nothing_labelled(unique, labelled) else sre / n
+            )
+            for at, (n, srr, sre, unique, labelled) in enumerate(self._sums)
         ]
 
     def strata(self, dimension: str) -> list[Stratum]:
@@ -149,6 +178,8 @@ SHOWN: Final = (
     "conversation_id", "turn", "agent", "n", "results", "duplicates", "good_unique", "srr", "sre",
 )  # fmt: skip
 """What is kept of a row among the worst."""
+SUMMED: Final = ("results", "duplicates", "good_unique", "unique", "labelled")
+"""What is added up by stratum."""
 
 
 def telling(metrics: Sequence[str]) -> list[str]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from stream_metrics.evaluation.observed import BASES, ITERATIONS, MACRO, MEAN
+from stream_metrics.evaluation.observed import BASES, ITERATIONS, MACRO, MEAN, of_labels
 from stream_metrics.metrics.generation import BY_NAME as ANSWERS
+from stream_metrics.metrics.labelled import nothing_labelled
 
 SCHEMA_VERSION: Final = 1
 """Of ``report.json``."""
@@ -49,6 +50,8 @@ _GATE: Final = {
 def figures_of_report(report: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
     """Every figure of a report, with its interval where the report has one.
 
+    Figures of labels have no value if documents were found and none has a label.
+
     >>> found = figures_of_report({"retrieval": {"metrics": {"mrr": {"mean": 0.5, "n": 4}}}})
     >>> found["mrr"]["value"], found["mrr"]["ci_low"]
     (0.5, None)
@@ -79,9 +82,17 @@ def _replayed(report: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
     for name, value in {**decided, "routing_accuracy": routing.get("accuracy")}.items():
         found[name] = {**_parts(intervals.get(name) or {}, "value"), "value": value}
     found["reranking_improvement"] = _parts(reranking, "improvement")
+    if without_labels(report):
+        found |= {name: _parts({}, "value") for name in found if of_labels(name)}
     for name, count in (report.get("counts") or {}).items():
         found[f"counts.{name}"] = {"value": count}
     return found | {name: _parts({}, "mean") for name in ANSWERS}
+
+
+def without_labels(report: Mapping[str, Any]) -> bool:
+    """Whether documents were found and none of them has a label."""
+    counts = report.get("counts") or {}
+    return nothing_labelled(counts.get("unique", 0), counts.get("labelled", 0))
 
 
 def _parts(one: Mapping[str, Any], key: str) -> dict[str, float | None]:

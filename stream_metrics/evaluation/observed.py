@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, NamedTuple
 from stream_metrics.evaluation.estimates import split_by
 from stream_metrics.metrics.decisions import FACTS, NO_RELEASE, routes_together
 from stream_metrics.metrics.generation import BY_NAME as ANSWERS
+from stream_metrics.metrics.labelled import OF_LABELS, nothing_labelled
 from stream_metrics.metrics.ranking.names import MetricNameError, meant_by
 from stream_metrics.metrics.ranking.registry import BY_NAME as RANKED
 from stream_metrics.metrics.ranking.registry import parse as parse_ranked
@@ -28,7 +29,7 @@ MEAN: Final = ".macro"
 ITERATIONS: Final = "iterations_for_all_good_results"
 GATE: Final = ("gate_efficiency", "gate_accuracy", "skip_precision", "skip_recall")
 BASES: Final = ("qrels", "retrieved")
-
+LABELLED: Final = "labelled_share"
 
 _FAMILY: Final = re.compile(r"\(|@|_at_")
 """Ends the name of a ranked metric, before options and cut-off."""
@@ -67,12 +68,25 @@ class Observations(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """The figures that some row has a value of, in the rows' order."""
+        """The figures that some row has a value of, in the rows' order.
+
+        Figures of labels are left out if documents were found and none has a label.
+        """
         found: dict[str, bool] = {}
         for row in self.rows:
             for name, value in row.values.items():
                 found[name] = found.get(name, False) or _known(value)
-        return [name for name, known in found.items() if known]
+        left_out = self.nothing_labelled
+        return [
+            name for name, known in found.items() if known and not (left_out and of_labels(name))
+        ]
+
+    @property
+    def nothing_labelled(self) -> bool:
+        """Whether documents were found and none has a label; False for rows without documents."""
+        shares = [row.values.get(LABELLED) for row in self.rows]
+        counts = [share for share in shares if isinstance(share, tuple)]
+        return nothing_labelled(sum(of for _, of in counts), sum(part for part, _ in counts))
 
     @property
     def units(self) -> set[str]:
@@ -88,7 +102,9 @@ class Observations(NamedTuple):
         return {name: self._replace(rows=found[name]) for name in sorted(found)}
 
     def figure(self, name: str) -> Units:
-        """The figure of that name over its units; without units if no row has a value."""
+        """The figure of that name over its units; without units if ``names`` has no such figure."""
+        if of_labels(name) and self.nothing_labelled:
+            return Units.of_values(())
         values = [(row.unit, row.values.get(name)) for row in self.rows]
         quotients = [(unit, *value) for unit, value in values if isinstance(value, tuple)]
         if quotients:
@@ -131,7 +147,7 @@ def of_conversation(row: Mapping[str, Any]) -> Observation:
     routing = row["routing"]
     route = routes_together(routing.get("routes", ()))
     values["routing_accuracy"] = (routing.get("correct", 0), routing.get("labelled", 0))
-    values["labelled_share"] = (row["labelled"], row["unique"])
+    values[LABELLED] = (row["labelled"], row["unique"])
     release = row["release"] or NO_RELEASE
     facts = dict(zip(FACTS, (row["agent"], release, route), strict=True))
     dimensions = {name: value for name, value in facts.items() if value is not None}
@@ -188,6 +204,15 @@ READ: Final[Mapping[Kind, Callable[[Mapping[str, Any]], Observation]]] = {
 # -- names ------------------------------------------------------------------------------------
 
 
+def of_labels(name: str) -> bool:
+    """Whether a figure, or a part of one, is made of the labels of documents.
+
+    >>> of_labels("sre"), of_labels("sre.macro.ci_low"), of_labels("srr")
+    (True, True, False)
+    """
+    return name.strip().lower().partition(".")[0] in OF_LABELS
+
+
 def better_of(name: str) -> Better:
     """Which values of a figure are better, as the registries say; ``neither`` for an unknown one.
 
@@ -216,7 +241,7 @@ def title_of(name: str) -> str:
     if plain.startswith(ITERATIONS + "."):
         basis = plain.removeprefix(ITERATIONS + ".")
         return f"{BY_NAME[ITERATIONS].title} ({basis})"
-    if plain == "labelled_share":
+    if plain == LABELLED:
         return "Labelled share"
     described = _described(plain)
     return (plain if described is None else described.title) + mean

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from stream_metrics.evaluation.observed import Kind, Observations
@@ -38,12 +38,29 @@ def about_rows(names: Sequence[str], by_kind: Rows) -> list[str]:
     """What each run lacks, and what is too small."""
     notes = []
     for kind, (one, *others) in by_kind.items():
+        if unlabelled := without_labels(names, [one, *others]):
+            notes.append(f"{no_labels(unlabelled)}, so SRE and gains have no value there")
         for run, other in zip(names[1:], others, strict=True):
             if one is None or other is None:
                 notes.append(f"{names[0] if one is None else run} has no rows of {kind}")
             else:
                 notes += _about_units(names[0], run, kind, one, other)
     return notes
+
+
+def without_labels(names: Sequence[str], several: Sequence[Observations | None]) -> list[str]:
+    """The runs that found documents and have no label of any."""
+    runs = zip(names, several, strict=True)
+    return [run for run, one in runs if one is not None and one.nothing_labelled]
+
+
+def no_labels(runs: Iterable[str]) -> str:
+    """That these runs have no labels.
+
+    >>> no_labels(["before", "after"])
+    'no document of before and after has a label'
+    """
+    return f"no document of {' and '.join(runs)} has a label"
 
 
 def _about_units(

@@ -16,8 +16,17 @@ from stream_metrics.evaluation.observed import (
     UnknownFigure,
     better_of,
     canonical_name,
+    of_labels,
 )
-from stream_metrics.evaluation.remarks import Rows, Run, about_figures, about_rows, notes_of
+from stream_metrics.evaluation.remarks import (
+    Rows,
+    Run,
+    about_figures,
+    about_rows,
+    no_labels,
+    notes_of,
+    without_labels,
+)
 from stream_metrics.metrics.decisions import FACTS
 from stream_metrics.statistics.comparison import TEST_RESAMPLES, Comparison, Test, compare
 from stream_metrics.statistics.resampling import SEED
@@ -99,9 +108,9 @@ def versus(
             f"{_listed({kind for run in runs[1:] for kind in run.files})}: nothing to compare"
         )
     by_kind = {kind: [run.files.get(kind) for run in runs] for kind in kinds}
-    chosen = _chosen(runs[0].name, by_kind, metrics)
-    by_kind = {kind: several for kind, several in by_kind.items() if chosen[kind]}
     names = [run.name for run in runs]
+    chosen = _chosen(names, by_kind, metrics)
+    by_kind = {kind: several for kind, several in by_kind.items() if chosen[kind]}
     for dimension in dimensions:
         _check(dimension, by_kind)
     family = _family(names, by_kind, chosen, method)
@@ -152,8 +161,14 @@ def _listed(kinds: Any) -> str:
     return " and ".join(sorted(kinds)) or "nothing"
 
 
-def _chosen(first: str, by_kind: Rows, metrics: Sequence[str] | None) -> dict[Kind, list[str]]:
+def _chosen(
+    runs: Sequence[str], by_kind: Rows, metrics: Sequence[str] | None
+) -> dict[Kind, list[str]]:
     """The figures of each kind: those that the first run and another have."""
+    first = runs[0]
+    unlabelled = dict.fromkeys(
+        run for several in by_kind.values() for run in without_labels(runs, several)
+    )
     shared: dict[Kind, list[str]] = {}
     anywhere: dict[str, None] = {}
     for kind, several in by_kind.items():
@@ -171,6 +186,8 @@ def _chosen(first: str, by_kind: Rows, metrics: Sequence[str] | None) -> dict[Ki
         return {kind: [n for n in found if not n.endswith(MEAN)] for kind, found in shared.items()}
     wanted = []
     for text in metrics:
+        if unlabelled and of_labels(text) and not any(map(of_labels, known)):
+            raise UnknownFigure(f"{text} has no value, as {no_labels(unlabelled)}")
         name = canonical_name(text, known if text not in anywhere else [*known, text])
         if name not in known:
             raise UnknownFigure(

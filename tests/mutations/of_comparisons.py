@@ -134,7 +134,7 @@ COMPARISONS: Final = (
         (
             Edit(
                 GATES,
-                'return None if skip_undefined else f"{about} is not defined"\n',
+                'return None if skip_undefined else f"{about} is not defined{why}"\n',
                 "return None\n",
             ),
         ),

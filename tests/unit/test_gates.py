@@ -79,6 +79,19 @@ def test_a_figure_that_is_not_defined_fails() -> None:
     assert said == ["'srr>0.4': srr is not defined"]
 
 
+@pytest.mark.parametrize(("text", "why"), [
+    ("sre<0.5", "sre is not defined, because no document has a label"),
+    ("sre.macro.ci_low<0.5", "sre.macro.ci_low is not defined, because no document has a label"),
+    ("srr>0.5", "srr is not defined"),
+])  # fmt: skip
+def test_a_figure_of_labels_that_is_not_defined_lacks_labels(text: str, why: str) -> None:
+    """Whoever reads of the failed check learns what is missing."""
+    nothing: dict[str, float | bool | None] = {"value": None, "ci_low": None}
+    figures: dict[str, Figures] = {"": dict.fromkeys(("sre", "sre.macro", "srr"), nothing)}
+
+    assert crossed([parse_gate(text)], figures, PARTS) == [f"{text!r}: {why}"]
+
+
 def test_any_looks_at_the_tests_that_were_made() -> None:
     """``any.worse`` names each figure that is worse, and no figure that could not be tested."""
     found: Figures = {"srr": {"worse": True}, "mrr": {"worse": False}, "judged@10": {"worse": None}}

@@ -340,6 +340,7 @@ def test_the_worst_are_few_and_in_order() -> None:
             {
                 "conversation_id": f"c{at:02}", "turn": 1, "agent": "a", "release": None, "n": 1,
                 "over_limit": False, "iterations": [], "results": 10, "duplicates": at % 4,
+                "unique": 10 - at % 4, "labelled": 10 - at % 4,
                 "good_unique": 1, "srr": (at % 4) / 10, "sre": 0.1,
             }
         )  # fmt: skip

@@ -84,6 +84,18 @@ def test_the_columns_are_those_of_the_page() -> None:
     assert row[1:8] == ["calm", "40", "7.5%", "·", "25%", "100%", "7.50"]
 
 
+def test_without_a_label_there_is_no_efficiency() -> None:
+    """Settled iterations of duplicates only are no SRE of 0%."""
+    windows, sums = Windows(DEFAULT_WINDOWS), {"r": 40, "d": 20, "u": 20, "si": 2, "sr": 20}
+    for window in DEFAULT_WINDOWS:
+        windows.load(window.name, NOW_US // window.bucket_us, "calm", encode_sums(sums))
+
+    panel, _ = shown(windows)
+    [row] = (line.split() for line in panel.splitlines() if "calm  " in line)
+
+    assert row[1:8] == ["calm", "40", "50%", "·", "·", "0%", "·"]
+
+
 def test_before_the_first_search_nothing_is_fine() -> None:
     """Without an agent there is nothing to judge."""
     assert "No searches to judge." in shown(held())[0]

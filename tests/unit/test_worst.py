@@ -115,6 +115,17 @@ async def test_the_lowest_sre_is_of_settled_iterations() -> None:
     assert [(row["conversation_id"], row["sre"]) for row in rows] == [("bad", 0.5), ("good", 1.0)]
 
 
+async def test_a_conversation_without_a_label_has_no_sre() -> None:
+    """An iteration of duplicates only is settled, but nobody has said that the others are bad."""
+    store = await store_with(*(searched("c", n, ["a", "b"]) for n in (1, 2)))
+
+    found = await asked(store)
+
+    assert found["lowest_sre"] == []
+    assert found["judged"]["lowest_sre"] == 0
+    assert [row["sre"] for row in found["highest_srr"]] == [None]
+
+
 async def test_an_iteration_that_brought_nothing_good_is_wasted() -> None:
     """Only judged iterations can be wasted: those of duplicates alone, without results, or bad."""
     store = await store_with(

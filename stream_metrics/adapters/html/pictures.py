@@ -17,7 +17,7 @@ class Line(NamedTuple):
 
     title: str
     tone: int
-    values: Sequence[float]
+    values: Sequence[float | None]
 
 
 def figure(title: str, about: str, picture: Child, behind: Child) -> Safe:
@@ -59,24 +59,25 @@ def histogram(title: str, about: str, bins: Sequence[tuple[str, int]], what: str
 def lines(
     title: str, about: str, places: Sequence[str], several: Sequence[Line], behind: Child
 ) -> Safe:
-    """Values between 0 and 1 at each place."""
+    """Values between 0 and 1 at each place; a line has a gap where there is none."""
     wide = WIDTH - LEFT - RIGHT
     step = wide / max(1, len(places) - 1)
     drawn: list[Safe] = list(_grid([(0, "0"), (0.5, "0.5"), (1, "1")]))
     for line in several:
-        points = [
-            (LEFT + at * step, TOP + (1 - value) * (HEIGHT - TOP - BOTTOM))
-            for at, value in enumerate(line.values)
-        ]
-        path = "M" + "L".join(f"{_n(x)} {_n(y)}" for x, y in points)
-        spots = [element("circle", class_="spot", cx=_n(x), cy=_n(y), r=3) for x, y in points]
+        path, spots = "", []
+        for at, value in enumerate(line.values):
+            if value is not None:
+                x, y = _n(LEFT + at * step), _n(TOP + (1 - value) * (HEIGHT - TOP - BOTTOM))
+                path += f"{'M' if at == 0 or line.values[at - 1] is None else 'L'}{x} {y}"
+                spots.append(element("circle", class_="spot", cx=x, cy=y, r=3))
         drawn.append(
             element("g", element("path", class_="line", d=path), *spots, class_=f"tone-{line.tone}")
         )
     for at, place in enumerate(places):
         drawn.append(_below(LEFT + at * step, place, at / max(1, len(places) - 1)))
     said = "; ".join(
-        f"{line.title} by iteration: " + ", ".join(f"{value:.2f}" for value in line.values)
+        f"{line.title} by iteration: "
+        + ", ".join("-" if value is None else f"{value:.2f}" for value in line.values)
         for line in several
     )
     legend = element(

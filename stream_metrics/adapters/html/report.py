@@ -32,14 +32,15 @@ from stream_metrics.adapters.reports import QUERIES, ROWS, write_text
 from stream_metrics.adapters.run_directory import gather, read_report
 from stream_metrics.evaluation.estimates import LANGUAGE
 from stream_metrics.evaluation.gathered import Conversations, Queries, Stratum, telling
-from stream_metrics.evaluation.headline import figures_of_report
-from stream_metrics.evaluation.observed import MACRO
+from stream_metrics.evaluation.headline import figures_of_report, without_labels
+from stream_metrics.evaluation.observed import MACRO, of_labels
 from stream_metrics.evaluation.wording import interval_title, number
 from stream_metrics.events.turns import turn_text
 from stream_metrics.metrics.generation import BY_NAME as ANSWERS
 from stream_metrics.statistics.intervals import CONFIDENCE
 
 PAGE: Final = "report.html"
+NO_VALUE: Final = {"mean": None, "ci_low": None, "ci_high": None}
 Report = Mapping[str, Any]
 
 
@@ -108,8 +109,8 @@ def _headline(report: Report, ci: str) -> Section:
     shown = ["srr", "sre", "avg_gain", *ranked, *context]
     tiles = [
         tile(one, figures[one], ci, context.get(one))
-        for one in shown
-        if figures[one]["value"] is not None
+        for one in dict.fromkeys(shown)
+        if figures[one]["value"] is not None or one in context
     ]
     counts = report["counts"]
     lead = (
@@ -126,15 +127,19 @@ def _headline(report: Report, ci: str) -> Section:
 
 
 def _context(report: Report) -> dict[str, str]:
-    """What a figure of the gate is a share of, by the name of the figure."""
-    gate = report.get("gate") or {}
-    if not gate.get("labelled"):
-        return {}
-    saved = gate["correct_skip"]
-    return {
-        "gate_efficiency": f"{saved:,} of {saved + gate['wasted']:,} searches that were not "
-        f"needed were skipped; {gate['labelled']:,} decisions have a label"
-    }
+    """How much of what some figures are made of has a label, by the names of the figures."""
+    counts, gate = report["counts"], report.get("gate") or {}
+    context = {}
+    if counts["unique"]:
+        said = f"{counts['labelled']:,} of {counts['unique']:,} documents have a label"
+        context = dict.fromkeys(("sre", "avg_gain"), said)
+    if gate.get("labelled"):
+        saved = gate["correct_skip"]
+        context["gate_efficiency"] = (
+            f"{saved:,} of {saved + gate['wasted']:,} searches that were not "
+            f"needed were skipped; {gate['labelled']:,} decisions have a label"
+        )
+    return context
 
 
 def _replay(report: Report, rows: Conversations, ci: str, link: Link) -> list[Section]:
@@ -143,24 +148,31 @@ def _replay(report: Report, rows: Conversations, ci: str, link: Link) -> list[Se
     elsewhere = {*ANSWERS, *((report.get("retrieval") or {}).get("metrics") or {})}
     shown = [one for one in figures if not one.startswith("counts.") and one not in elsewhere]
     table_ = figures_table(shown, figures, ci, context=_context(report))
+    unlabelled = f" {rows.unlabelled:,} without any label have no SRE." if rows.unlabelled else ""
     sections = [
         section(
             "Figures",
             card(table_),
             lead="SRR, SRE, AvgGain, RG, the labelled share and the figures of gate and routing "
-            "are computed from totals over all rows; the others are means over rows.",
+            "are computed from totals over all rows; the others are means over rows."
+            + (" SRE and gains have no value without labels." if without_labels(report) else ""),
         ),
         section(
             "Distributions",
             element(
                 "div",
-                histogram("SRR", "Rows by the share of results seen before.",
-                          rows.srr.labelled(), "rows"),
-                histogram("SRE", "Rows by the share of results that were new and good.",
-                          rows.sre.labelled(), "rows"),
+                *(
+                    histogram(one, f"Rows by the share of results {what}.", bins.labelled(), "rows")
+                    for one, what, bins in (
+                        ("SRR", "seen before", rows.srr),
+                        ("SRE", "that were new and good", rows.sre),
+                    )
+                    if any(bins.counts)
+                ),
                 class_="charts",
             ),
-            lead=f"{rows.rows:,} rows; {rows.without_search:,} without any search have no value.",
+            lead=f"{rows.rows:,} rows; {rows.without_search:,} without any search have no value."
+            + unlabelled,
         ),
     ]  # fmt: skip
     if rows.by_iteration():
@@ -183,10 +195,9 @@ def _iterations(rows: Conversations) -> Section:
         "By iteration", ("Iteration", "Rows", "SRR", "SRE"),
         [(str(one.i), f"{one.rows:,}", number(one.srr), number(one.sre)) for one in found],
     )  # fmt: skip
-    several = [
-        Line("SRR", 3, [one.srr for one in found]),
-        Line("SRE", 1, [one.sre for one in found]),
-    ]
+    several = [Line("SRR", 3, [one.srr for one in found])]
+    if any(one.sre is not None for one in found):
+        several.append(Line("SRE", 1, [one.sre for one in found]))
     about = "SRR@i and SRE@i, means over the rows that have an iteration i."
     return section(
         "By iteration",
@@ -219,7 +230,8 @@ def _worst_conversations(rows: Conversations, link: Link) -> Section:
         "Worst conversations",
         of("Highest SRR", rows.redundant),
         of("Lowest SRE", rows.inefficient),
-        lead="Rows with results only; of equal ones those with more duplicates, or results, first.",
+        lead="Rows with results only, for SRE also with a label; of equal ones those with more "
+        "duplicates, or results, first.",
     )
 
 
@@ -227,8 +239,7 @@ def _strata(dimension: str, strata: Sequence[Stratum]) -> Safe:
     rows = [
         (
             name(one.name), f"{one.rows:,}", f"{one.results:,}",
-            number(one.duplicates / one.results if one.results else None),
-            number(one.good_unique / one.results if one.results else None),
+            number(one.srr), number(one.sre),
         )
         for one in strata
     ]  # fmt: skip
@@ -238,16 +249,28 @@ def _strata(dimension: str, strata: Sequence[Stratum]) -> Safe:
 
 
 def _by_metric(found: Report) -> Report:
-    """A dimension in ``strata`` of a report, as other blocks have it."""
+    """A dimension in ``strata`` of a report, as other blocks have it.
+
+    Figures of labels have no value in a stratum without any, and then none over the strata.
+    """
     strata = found["strata"]
+    unlabelled = {one for one, block in strata.items() if block["micro"]["labelled"]["value"] == 0}
+
+    def of(stratum: str, metric: str) -> Report:
+        unknown = stratum in unlabelled and of_labels(metric)
+        return NO_VALUE if unknown else strata[stratum]["macro"][metric]
+
+    def across(key: str, metric: str) -> float | None:
+        return None if unlabelled and of_labels(metric) else found[key][metric]
+
     return {
         "units": {one: block["conversations"] for one, block in strata.items()},
         "notes": {one: block["note"] for one, block in strata.items() if block["note"]},
         "metrics": {
             metric: {
-                "strata": {one: block["macro"][metric] for one, block in strata.items()},
-                "stratum_average": found["stratum_average"][metric],
-                "cross_stratum_variance": found["cross_stratum_variance"][metric],
+                "strata": {one: of(one, metric) for one in strata},
+                "stratum_average": across("stratum_average", metric),
+                "cross_stratum_variance": across("cross_stratum_variance", metric),
             }
             for metric in MACRO
         },

@@ -15,6 +15,7 @@ from stream_metrics.engine.codec import decode_sums
 from stream_metrics.engine.config import WINDOW_BUCKETS
 from stream_metrics.engine.windows import Sums, Window, Windows, add
 from stream_metrics.metrics.decisions import ratio
+from stream_metrics.metrics.labelled import nothing_labelled
 
 SMOOTHED: Final = 5  # buckets that a point of a series is over: a twelfth of the window
 ROUTES_SHOWN: Final = 6
@@ -68,6 +69,24 @@ def gain(sums: Mapping[str, int]) -> Figure:
 def coverage(sums: Mapping[str, int]) -> Figure:
     """Labelled documents of all unique ones."""
     return figure(sums.get("l", 0), sums.get("u", 0))
+
+
+def known(of: Callable[[Mapping[str, int]], Figure]) -> Callable[[Mapping[str, int]], Figure]:
+    """SRE or gain as it is shown: without a value if documents were found and none has a label.
+
+    Iterations without new documents are settled whether or not anybody labels. What they add up to
+    is no figure of an agent that nobody judges.
+
+    >>> unlabelled = {"r": 20, "u": 10, "si": 1, "sr": 10}
+    >>> sre(unlabelled)["value"], known(sre)(unlabelled)["value"]
+    (0.0, None)
+    """
+
+    def shown(sums: Mapping[str, int]) -> Figure:
+        unknown = nothing_labelled(sums.get("u", 0), sums.get("l", 0))
+        return figure(0, 0) if unknown else of(sums)
+
+    return shown
 
 
 def gate(sums: Mapping[str, int]) -> dict[str, Any]:
@@ -185,8 +204,8 @@ def core_series(found: Sequence[Sums]) -> dict[str, Any]:
         "unique": [sums.get("u", 0) for sums in found],
         "duplicates": [sums.get("d", 0) for sums in found],
         "srr": values(sliding, srr),
-        "sre": values(sliding, sre),
-        "gain": values(sliding, gain),
+        "sre": values(sliding, known(sre)),
+        "gain": values(sliding, known(gain)),
         "coverage": values(sliding, coverage),
     }
 
