@@ -23,6 +23,8 @@ from tests.unit.test_worst import labelled, searched
 
 expect.set_options(timeout=20_000)
 
+NO_LABEL = "no document has a label"
+AGENTS = ("first", "second", "third")
 HOSTILE = "<img src=x onerror=alert(1)>"
 TEN = "abcdefghij"
 JUDGED = {f"1.{at}.{doc}": at % 5 for at, doc in enumerate(TEN)}
@@ -345,8 +347,48 @@ async def test_without_labels_it_says_so(browser: Browser) -> None:
     async with looking(browser, showcase) as looked:
         await expect(looked.tile("srr")).to_have_text("0\u202f%")
         await expect(looked.tile("sre")).to_have_text("–")
-        await expect(looked.page.locator("#tile-sre")).to_contain_text("no labels yet")
-        await expect(looked.page.locator("#charts")).to_contain_text("No labels yet")
+        await expect(looked.page.locator("#tile-sre .about")).to_have_text(NO_LABEL)
+        await expect(looked.page.locator("#tile-gain .about")).to_have_text(NO_LABEL)
+        await expect(looked.page.locator("#charts")).to_contain_text("No document has a label.")
+
+
+async def test_labels_before_anything_is_settled_are_not_called_missing(browser: Browser) -> None:
+    """One of two documents is labelled: no iteration is settled, and the page says that."""
+    events = [searched("c", 1, ["a", "b"]), labelled("c", {"1.0.a": 3})]
+    async with looking(browser, await Showcase.new(*events, now_us=NOON_US + 1)) as looked:
+        settled = "no iteration with results is settled"
+        await expect(looked.tile("coverage")).to_have_text("50\u202f%")
+        await expect(looked.page.locator("#tile-sre .about")).to_contain_text(settled)
+        await expect(looked.page.locator("#charts")).to_contain_text(settled.capitalize())
+
+
+async def test_decisions_that_nobody_labels_are_not_promised_any(browser: Browser) -> None:
+    """Gates and routes told by traces never get a label: the page says that they have none."""
+    events = [
+        routed("r", "handbook", gate={"decision": "search"}),
+        *gated("g", "skip", needed=True)[:1],
+    ]
+    async with looking(browser, await Showcase.new(*events, now_us=NOON_US + 1)) as looked:
+        for tile, said in {
+            "gate_efficiency": "no gate decision has a label",
+            "routing_accuracy": "no routed search has a label",
+        }.items():
+            await expect(looked.page.locator(f"#tile-{tile} .about")).to_have_text(said)
+        await expect(looked.page.locator("#charts")).to_contain_text("No routed search has a label")
+
+
+async def test_a_fresh_start_is_said_once(browser: Browser) -> None:
+    """The banner says what cannot be judged, and why; no tile repeats it."""
+    events = [searched(f"c-{n}", 1, TEN, NOON_S - n, agent=AGENTS[n % 3]) for n in range(60)]
+    async with looking(browser, await Showcase.new(*events)) as looked:
+        page = looked.page
+        banner = page.locator("#verdict")
+        await expect(banner).to_contain_text("Too little data to judge: ")
+        await expect(banner).to_contain_text(
+            "What is usual for first, second and third is known after more than an hour"
+        )
+        assert len(re.findall("cannot tell|Too little", await banner.inner_text())) == 1
+        assert not any(await page.locator("#tiles .state").all_inner_texts())
 
 
 async def test_a_worker_that_waits_says_for_what(browser: Browser) -> None:
@@ -458,8 +500,8 @@ async def test_a_fresh_agent_above_a_threshold_is_no_green(browser: Browser) -> 
         await expect(page.locator("#wrong li")).to_contain_text("SRR spike")
         await expect(page.locator("#wrong li")).to_contain_text("which is above 40%")
         await expect(page.locator("#tile-srr .usual")).to_have_text("")
-        await expect(page.locator("#tile-srr .state")).to_contain_text("cannot tell yet")
-        await expect(page.locator("#agents tbody tr")).to_contain_text("cannot tell yet")
+        await expect(page.locator("#tile-srr .state")).to_contain_text("cannot tell")
+        await expect(page.locator("#agents tbody tr")).to_contain_text("cannot tell")
         rule = page.locator("#rules > li").filter(has_text="SRR spike")
         await expect(rule).to_have_attribute("data-level", "unknown")
 
@@ -547,7 +589,7 @@ async def test_too_short_conversations_are_no_good_conversations(browser: Browse
     showcase = await Showcase.new(searched("c", 1, ["a", "a"], NOON_S))
     async with looking(browser, showcase) as looked:
         await expect(looked.page.locator("#worst-none")).to_have_text(
-            "Cannot tell yet: no conversation has 10 results."
+            "Cannot tell: no conversation has 10 results."
         )
 
 

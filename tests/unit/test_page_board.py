@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from stream_metrics.adapters.page import figures
 from stream_metrics.adapters.page.board import KEPT, Board
+from stream_metrics.adapters.page.conditions import CRITICAL
 from stream_metrics.adapters.page.operating import SAMPLES, History, Operating
 from stream_metrics.engine.windows import DEFAULT_WINDOWS, Windows, parse_window
 from stream_metrics.traffic import TrafficProfile, generate
@@ -96,6 +97,54 @@ async def test_an_agent_has_figures_of_its_own(showcase: Showcase) -> None:
         ("first", 4),
         ("second", 3),
     ]
+
+
+async def test_the_state_of_an_agent_is_its_own_whoever_is_chosen() -> None:
+    """The agent that repeats itself is at fault in the table, although another one is shown."""
+    usual = [
+        searched(f"{agent}-{n}", 1, "abcdefghij", NOON_S - 7_200 - n, agent=agent)
+        for agent in ("calm", "wild")
+        for n in range(100)
+    ]
+    now = [searched(f"now-{n}", 1, "a" * 10, NOON_S - n, agent="wild") for n in range(40)]
+    showcase = await Showcase.new(*usual, *now)
+
+    documents = [await showcase.state("1h", agent) for agent in (None, "calm", "wild")]
+
+    levels = [{row["agent"]: row["level"] for row in one["agents"]} for one in documents]
+    assert levels[0]["wild"] == CRITICAL
+    assert levels[0] == levels[1] == levels[2]
+    assert {f["agent"] for rule in documents[1]["rules"] for f in rule["findings"]} <= {
+        "calm",
+        None,
+    }
+
+
+async def test_what_nobody_labels_has_no_efficiency() -> None:
+    """An iteration of duplicates only is settled; without a label that is neither SRE nor gain."""
+    events = [searched("c", n, "ab", NOON_S + n, agent="first") for n in (1, 2)]
+    showcase = await Showcase.new(*events, now_us=NOW)
+    showcase.board.interval_seconds = 0.0
+
+    shown = await showcase.state("1h")
+
+    assert shown["figures"]["sre"]["value"] is shown["figures"]["gain"]["value"] is None
+    assert shown["agents"][0]["sre"]["value"] is shown["agents"][0]["gain"]["value"] is None
+    assert set(shown["series"]["sre"]) == set(shown["series"]["gain"]) == {None}
+    await showcase.take([labelled("c", {"1.0.a": 0, "1.1.b": 0})])
+    assert (await showcase.state("1h"))["figures"]["sre"]["value"] == 0.0
+
+
+async def test_the_banner_names_agents_that_began_within_the_hour() -> None:
+    """An agent with searches in the day before is none of them."""
+    old = [searched("old", 1, "ab", NOON_S - 7_200, agent="old")]
+    new = [searched(f"{agent}-now", 1, "cd", agent=agent) for agent in ("old", "new")]
+    showcase = await Showcase.new(*old, *new)
+
+    said = [(await showcase.state("1h", agent))["verdict"]["text"] for agent in (None, "old")]
+
+    assert "What is usual for new is known after" in said[0]
+    assert "What is usual" not in said[1]
 
 
 @pytest.mark.slow

@@ -500,12 +500,12 @@ def states_of(*levels: str) -> list[dict[str, Any]]:
         ),
         (
             [OK, UNKNOWN, UNKNOWN, NONE], UNKNOWN, "Too little data to judge: 2 of 4 rules",
-            "1 rule finds no fault; 2 rules cannot tell yet; 1 rule has nothing to judge.",
+            "1 rule finds no fault; 1 rule has nothing to judge.",
         ),
         ([NONE, NONE], UNKNOWN, "No searches to judge", "2 rules have nothing to judge."),
         (
             [WARNING, UNKNOWN, OK], WARNING, "One thing needs a look",
-            "1 rule finds no fault; 1 rule cannot tell yet.",
+            "1 rule finds no fault; 1 rule cannot tell.",
         ),
         ([WARNING, CRITICAL], CRITICAL, "2 things need a look", ""),
     ],
@@ -515,6 +515,15 @@ def test_the_page_is_green_only_where_every_rule_can_tell(
 ) -> None:
     """Nothing is wrong only if all that can be judged is judged, and something is."""
     assert verdict(states_of(*levels), {}) == {"level": level, "title": title, "text": text}
+
+
+def test_the_banner_names_agents_of_which_nothing_is_known_to_be_usual() -> None:
+    """It says how long that takes, beside what it cannot judge, and only there."""
+    assert verdict(states_of(OK, UNKNOWN), {}, ["a", "b"])["text"] == (
+        "1 rule finds no fault. What is usual for a and b is known after more than an hour of "
+        "searches."
+    )
+    assert verdict(states_of(OK), {}, ["a"])["text"] == "1 rule finds no fault."
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
@@ -163,12 +163,18 @@ class Board:
         inputs, window = self.inputs, view.window
         operating = read(inputs.registry, look.clock)
         sums = self._sums(window.name, view.agent)
-        states = rules.judge(
-            self._of_agents(view.agent),
-            Worker(operating, self.history, look.reasons, len(look.owned.numbers), look.coverage),
-            inputs.rules,
-            inputs.runbook_url,
+        worker = Worker(
+            operating, self.history, look.reasons, len(look.owned.numbers), look.coverage
         )
+
+        def judged(agents: Sequence[str]) -> list[dict[str, Any]]:
+            sums_of = {name: self._by_window(name) for name in agents}
+            return rules.judge(sums_of, worker, inputs.rules, inputs.runbook_url)
+
+        shown = self._known() if view.agent is None else [view.agent]
+        of_all = judged(self._known())
+        states = of_all if view.agent is None else judged(shown)
+        fresh = [name for name in shown if conditions.is_fresh(self._by_window(name))]
         decisions = figures.decisions_window(inputs.specs, window)
         return {
             "schema_version": 1,
@@ -185,7 +191,7 @@ class Board:
                 for code, name in (("r", "results"), ("i", "iterations"), ("t", "turns"))
             },
             "figures": _headline(sums, self._usual(window, view.agent)),
-            "agents": self._agents(window.name, states),
+            "agents": self._agents(window.name, of_all),
             "series": self._series(window, view.agent, look, figures.core_series),
             "decisions": decisions
             and {
@@ -196,7 +202,7 @@ class Board:
             "operating": _operations(operating),
             "lag": self.history.lag(),
             "limits": {"srr": SRR_WARNING},
-            "verdict": rules.verdict(states, look.reasons),
+            "verdict": rules.verdict(states, look.reasons, fresh),
             "rules": states,
         }
 
@@ -226,12 +232,6 @@ class Board:
         named = sorted((found | {*self.inputs.agents}) - {OTHER})
         return [*named, OTHER] if OTHER in found else named
 
-    def _of_agents(self, agent: str | None) -> Mapping[str, conditions.ByWindow]:
-        """The sums that rules judge: of one agent, or of each."""
-        return {
-            name: self._by_window(name) for name in (self._known() if agent is None else [agent])
-        }
-
     def _agents(self, window: str, states: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """A row for each agent, with the worst level that a rule found for it."""
         levels: dict[str, str] = {}
@@ -248,8 +248,8 @@ class Board:
                     "level": levels.get(name, conditions.NONE),
                     "results": sums.get("r", 0),
                     "srr": figures.srr(sums),
-                    "sre": figures.sre(sums),
-                    "gain": figures.gain(sums),
+                    "sre": figures.known(figures.sre)(sums),
+                    "gain": figures.known(figures.gain)(sums),
                     "coverage": figures.coverage(sums),
                 }
             )
@@ -276,8 +276,8 @@ def _headline(sums: Sums, day_before: Sums) -> dict[str, Any]:
     """The figures of the tiles, each with what is usual; None if the day before has too little."""
     chosen = {
         "srr": (figures.srr, USUAL_RESULTS),
-        "sre": (figures.sre, USUAL_RESULTS),
-        "gain": (figures.gain, USUAL_ITERATIONS),
+        "sre": (figures.known(figures.sre), USUAL_RESULTS),
+        "gain": (figures.known(figures.gain), USUAL_ITERATIONS),
         "coverage": (figures.coverage, USUAL_RESULTS),
     }
     shown = {}

@@ -260,6 +260,15 @@ def _labelled(condition: Condition, sums: ByWindow) -> bool:
     return now is not None and usual is not None and now > LABELLED_OF_USUAL * usual
 
 
+def is_fresh(sums: ByWindow) -> bool:
+    """Whether all that an agent searched in the last day lies in its last hour.
+
+    Nothing is known then of what is usual for it.
+    """
+    kept = BASELINE in sums and RECENT in sums
+    return kept and bool(sums[BASELINE].get("s")) and not figures.day_before(sums).get("s")
+
+
 # -- what the alerts ask ---------------------------------------------------------------------------
 
 

@@ -67,6 +67,7 @@ from stream_metrics.engine.config import OTHER
 
 FAULTS: Final = (CRITICAL, WARNING)
 RUNBOOKS: Final = "docs/runbooks"  # in the repository
+FRESH_NAMED: Final = 3
 
 _DROP: Final = " or ".join(f"below {part:g} of what is usual in {w}" for w, part, _ in DROPS)
 _RESULTS_DROP: Final = " or ".join(
@@ -224,12 +225,15 @@ def judge(
     return states
 
 
-def verdict(states: Sequence[Mapping[str, Any]], reasons: Mapping[str, str]) -> dict[str, str]:
+def verdict(
+    states: Sequence[Mapping[str, Any]], reasons: Mapping[str, str], fresh: Sequence[str] = ()
+) -> dict[str, str]:
     """The page's first sentence: ``level``, ``title`` and ``text``.
 
-    ``states`` are what ``judge`` gives, ``reasons`` are why the worker is not ready. The level is
-    that of the worst fault; without one it is ``ok`` only if every rule that has something to judge
-    has enough data, and at least one rule has judged an agent.
+    ``states`` are what ``judge`` gives, ``reasons`` are why the worker is not ready, ``fresh`` are
+    agents of which nothing is known to be usual. The level is that of the worst fault; without one
+    it is ``ok`` only if every rule that has something to judge has enough data, and at least one
+    rule has judged an agent.
     """
     rules = Counter(state["level"] for state in states)
     faults = [f["level"] for state in states for f in state["findings"] if f["level"] in FAULTS]
@@ -248,10 +252,26 @@ def verdict(states: Sequence[Mapping[str, Any]], reasons: Mapping[str, str]) -> 
         return {"level": UNKNOWN, "title": "No searches yet", "text": text}
     if rules[UNKNOWN]:
         title = f"Too little data to judge: {rules[UNKNOWN]} of {len(states)} rules"
-        return {"level": UNKNOWN, "title": title, "text": counts}
+        others = _counts(rules - Counter({UNKNOWN: rules[UNKNOWN]}))
+        parts = [part for part in (others, _about_fresh(fresh)) if part]
+        return {"level": UNKNOWN, "title": title, "text": " ".join(parts)}
     if all(state["level"] == NONE for state in of_agents):
         return {"level": UNKNOWN, "title": "No searches to judge", "text": counts}
     return {"level": OK, "title": "Nothing is wrong", "text": counts}
+
+
+def _about_fresh(agents: Sequence[str]) -> str:
+    """When it is known what is usual for agents that have just begun.
+
+    >>> _about_fresh(["a", "b", "c", "d", "e"])
+    'What is usual for a, b, c and 2 more is known after more than an hour of searches.'
+    """
+    if not agents:
+        return ""
+    more = len(agents) - FRESH_NAMED
+    *named, last = [*agents[:FRESH_NAMED], *([f"{more} more"] if more > 0 else [])]
+    who = f"{', '.join(named)} and {last}" if named else last
+    return f"What is usual for {who} is known after more than an hour of searches."
 
 
 def _counts(rules: Mapping[str, int]) -> str:
@@ -263,7 +283,7 @@ def _counts(rules: Mapping[str, int]) -> str:
 
     parts = (
         *said(OK, "finds no fault", "find no fault"),
-        *said(UNKNOWN, "cannot tell yet", "cannot tell yet"),
+        *said(UNKNOWN, "cannot tell", "cannot tell"),
         *said(NONE, "has nothing to judge", "have nothing to judge"),
     )
     return f"{'; '.join(parts)}." if parts else ""

@@ -2,7 +2,7 @@
 
 import { Chart } from "./charts.js";
 import { $, setText } from "./dom.js";
-import { count, duration, mean, percent, span } from "./words.js";
+import { count, duration, mean, percent, sentence, span, whyNoValue } from "./words.js";
 
 const CHARTS = {
   srr: new Chart({ title: "Redundancy (SRR)", about: "Share of results that repeat what the turn had. Lower is better.",
@@ -24,8 +24,7 @@ const TONES = ["tone-1", "tone-2", "tone-3", "tone-4", "tone-5", "tone-6"];
 export function showCharts(state) {
   const { series, decisions, figures, lag } = state;
   const quiet = figures.srr.whole || state.sums.iterations ? null : "No searches in this window.";
-  const unlabelled = quiet ?? (figures.coverage.part ? null : "No labels yet: they show what was good.");
-  const few = quiet ?? (figures.sre.whole ? null : "No settled iteration yet: nine in ten documents need a label.");
+  const why = (figure) => quiet ?? (figure.value === null ? sentence(whyNoValue(figure, state)) : null);
   const base = { times: series.times, seconds: series.bucket_seconds < 60 };
   const line = (name, values, now, none, tone = "tone-1") =>
     ({ ...base, series: [{ name, values, tone }], now, none });
@@ -36,8 +35,8 @@ export function showCharts(state) {
   CHARTS.results.update({ ...base, none: quiet, now: count(state.sums.results), series: [
     { name: "new", values: series.unique, tone: "tone-1" },
     { name: "repeated", values: series.duplicates, tone: "tone-3" }] });
-  CHARTS.sre.update(line("SRE", series.sre, percent(figures.sre.value), unlabelled ?? few, "tone-2"));
-  CHARTS.gain.update(line("good gain", series.gain, mean(figures.gain.value), unlabelled ?? few, "tone-2"));
+  CHARTS.sre.update(line("SRE", series.sre, percent(figures.sre.value), why(figures.sre), "tone-2"));
+  CHARTS.gain.update(line("good gain", series.gain, mean(figures.gain.value), why(figures.gain), "tone-2"));
   CHARTS.coverage.update(line("labelled", series.coverage, percent(figures.coverage.value), quiet, "tone-4"));
   showDecisions(decisions, state.window);
   const read = lag.seconds.some((value) => value !== null);
@@ -65,6 +64,7 @@ function showDecisions(decisions, window) {
   CHARTS.routes.update({ ...base, now: of.trim(), series: routes,
     none: routes.length ? null : "No routed searches in this window." });
   CHARTS.routing.update({ ...base, now: `${percent(routing.accuracy.value)}${of}`,
-    none: routing.accuracy.whole ? null : "No labelled routes yet.",
+    none: routing.accuracy.whole ? null : routes.length ? "No routed search has a label."
+      : "No routed searches in this window.",
     series: [{ name: "best route", values: decisions.routing_accuracy, tone: "tone-2" }] });
 }

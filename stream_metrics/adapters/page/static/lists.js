@@ -1,18 +1,16 @@
 // What is wrong, the agents, the rules.
 
 import { $, agentButton, el, levelMark, outside, renderOnce, setText } from "./dom.js";
-import { count, mean, percent } from "./words.js";
+import { count, mean, percent, pointedOut, sentence } from "./words.js";
 
 const SHOWN_WRONG = 6;
 const SHOWN_NAMES = 3;
 
-const FAULTS = ["critical", "warning"];
-
 /** What is wrong, the worst first, and then what is above a threshold and cannot be judged yet. */
 export function showVerdict(state) {
   const found = state.rules.flatMap((rule) => rule.findings.map((finding) => ({ rule, ...finding })));
-  const wrong = [...FAULTS.flatMap((level) => found.filter((finding) => finding.level === level)),
-    ...found.filter((finding) => finding.above)];
+  const wrong = ["critical", "warning", "unknown"].flatMap((level) =>
+    found.filter((finding) => finding.level === level && pointedOut(finding)));
   const { level, title, text } = state.verdict;
   $("verdict").dataset.level = level;
   setText($("verdict-title"), title);
@@ -54,7 +52,7 @@ export function showAgents(state) {
 export function showRules(state) {
   const { missing } = state.partitions;
   renderOnce($("rules"), [state.rules, missing], () => state.rules.map((rule) => {
-    const wrong = rule.findings.filter((found) => FAULTS.includes(found.level) || found.above);
+    const wrong = rule.findings.filter(pointedOut);
     const told = wrong.length ? wrong : rule.findings.slice(0, rule.findings.length === 1 ? 1 : 0);
     const said = told.map((found) => el("p", {},
       found.agent === null ? "" : el("strong", {}, `${found.agent}: `),
@@ -75,8 +73,6 @@ function runbook({ alert, runbook: file, runbook_url: url }) {
   if (!alert) return [];
   return url ? [outside(url, `Runbook of ${alert}`)] : ["Runbook: ", el("code", {}, file)];
 }
-
-const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}.`;
 
 /** How many are fine, and how many cannot be judged, where none is at fault. */
 function summary(rule, dimension, missing) {

@@ -1,17 +1,17 @@
 // The tiles: the figures of now.
 
 import { $, el, levelMark, renderOnce, setText } from "./dom.js";
-import { NONE, clock, count, duration, mean, percent, plural } from "./words.js";
+import { NONE, clock, count, duration, mean, percent, plural, pointedOut, whyNoValue } from "./words.js";
 
-/** The worst level of a rule, unless it is fine, and for which agents it holds. */
+/** The worst level of what a rule points out, and for which agents it holds. */
 function fault(state, name) {
-  const rule = state.rules.find((each) => each.name === name);
-  if (!rule || rule.level === "ok" || rule.level === "none") return null;
-  const agents = rule.findings.filter((found) => found.level === rule.level && found.agent !== null)
-    .map((found) => found.agent);
+  const found = state.rules.find((each) => each.name === name)?.findings.filter(pointedOut) ?? [];
+  if (!found.length) return null;
+  const { level } = found[0];
+  const agents = found.filter((each) => each.level === level && each.agent !== null).map((each) => each.agent);
   const whose = state.agent === null ? agents.slice(0, 2) : [];
   const more = state.agent === null && agents.length > 2 ? ` and ${agents.length - 2} more` : "";
-  return { level: rule.level, whose: whose.length ? `${whose.join(", ")}${more}` : "" };
+  return { level, whose: whose.length ? `${whose.join(", ")}${more}` : "" };
 }
 
 const usually = (figure, format) =>
@@ -29,7 +29,7 @@ function ratioTile(name, title, full, figure, format, part, whole, none, level) 
 function gateTile(gate, other, level) {
   const tile = ratioTile("gate_efficiency", "Gate efficiency",
     "Share of labelled gate decisions that correctly skipped a search", gate?.efficiency, percent, "", "",
-    gate?.skips.whole ? "no labelled decisions yet" : "no gate decisions", level);
+    gate?.skips.whole ? "no gate decision has a label" : "no gate decisions", level);
   if (tile.exact !== null) {
     tile.about = `${count(gate.efficiency.part)} of ${count(gate.efficiency.whole)} labelled decisions correctly skipped a search${other}`;
     tile.usual = gate.saved.whole
@@ -41,13 +41,12 @@ function gateTile(gate, other, level) {
 
 function tiles(state) {
   const { figures, decisions, operating, sums } = state;
-  const noTraffic = "no searches in this window";
-  const noLabels = figures.srr.whole ? "no labels yet" : noTraffic;
+  const noTraffic = sums.iterations ? "no results in this window" : "no searches in this window";
   const other = decisions && decisions.window !== state.window ? ` in ${decisions.window}` : "";
   const gate = decisions?.gate;
   const routing = decisions?.routing;
   const perIteration = ratioTile("gain", "Good gain", "Gain of the good new documents per iteration. Counted are iterations whose documents are labelled",
-    figures.gain, mean, "", "", noLabels, fault(state, "gain_drop"));
+    figures.gain, mean, "", "", whyNoValue(figures.gain, state), fault(state, "gain_drop"));
   if (perIteration.exact !== null) {
     perIteration.about = `per iteration; ${count(figures.gain.part)} in ${plural(figures.gain.whole, "labelled iteration")}`;
   }
@@ -55,14 +54,14 @@ function tiles(state) {
     ratioTile("srr", "Redundancy (SRR)", "Search result redundancy: share of results that repeat an earlier result of their turn",
       figures.srr, percent, " repeat", "results", noTraffic, fault(state, "srr_spike")),
     ratioTile("sre", "Efficiency (SRE)", "Search result efficiency: share of results that are new and good. Counted are iterations whose documents are labelled",
-      figures.sre, percent, " of labelled iterations are new and good", "results", noLabels, fault(state, "sre_drop")),
+      figures.sre, percent, " of labelled iterations are new and good", "results", whyNoValue(figures.sre, state), fault(state, "sre_drop")),
     perIteration,
     ratioTile("coverage", "Labelled", "Unique documents that have a label",
       figures.coverage, percent, " have a label", "documents", noTraffic, fault(state, "labels_missing")),
     gateTile(gate, other, fault(state, "missed_retrievals")),
     ratioTile("routing_accuracy", "Routing accuracy", "Searches that took the best route, of labelled ones",
       routing?.accuracy, percent, ` took the best route${other}`, "labelled searches",
-      routing?.routes.length ? "no labelled routes yet" : "no routed searches",
+      routing?.routes.length ? "no routed search has a label" : "no routed searches",
       fault(state, "routing_drop")),
     { name: "results", title: "Results", full: "Results that searches returned",
       level: fault(state, "results_drop"),

@@ -48,10 +48,26 @@ export const moment = (unixSeconds) => MOMENT.format(unixSeconds * 1000);
 
 export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
 
+export const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}.`;
+
+/** Why SRE or gain has no value; null where it has one. */
+export function whyNoValue(figure, { figures, sums }) {
+  if (figure.value !== null) return null;
+  if (!sums.iterations) return "no searches in this window";
+  if (!figures.coverage.whole) return "no new documents in this window";
+  return figures.coverage.part ? "no iteration with results is settled: that takes labels for nine in ten of its documents"
+    : "no document has a label";
+}
+
+const FAULTS = ["critical", "warning"];
+
+/** Whether a rule found a fault, or a figure above a threshold of which it cannot tell whether that is unusual. */
+export const pointedOut = ({ level, above }) => FAULTS.includes(level) || above;
+
 export const LEVELS = {
   ok: { sign: "✓", text: "fine" },
   warning: { sign: "!", text: "warning" },
   critical: { sign: "‼", text: "critical" },
-  unknown: { sign: "?", text: "cannot tell yet" },
+  unknown: { sign: "?", text: "cannot tell" },
   none: { sign: "–", text: "nothing to judge" },
 };

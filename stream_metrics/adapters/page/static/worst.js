@@ -55,7 +55,7 @@ function nothingWorst() {
   const judged = worst.judged[ranking];
   const few = { highest_srr: `${worst.min_results} results`, lowest_sre: `${worst.min_results} labelled results`,
     most_wasted_iterations: "an iteration whose documents are labelled" }[ranking];
-  if (!judged) return `Cannot tell yet: no conversation has ${few}.`;
+  if (!judged) return `Cannot tell: no conversation has ${few}.`;
   return ranking === "highest_srr" ? `None of the ${plural(judged, "conversation")} with ${few} or more repeats any.`
     : `No iteration was wasted in the ${plural(judged, "conversation")} with labelled iterations.`;
 }
