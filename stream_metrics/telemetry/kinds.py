@@ -37,10 +37,11 @@ def plain(value: str) -> str:
 
 
 class Kinds:
-    """The values that rows name.
+    """The values that are known.
 
-    ``values`` are attributes with values of which rows need one, and whether such a row names
-    documents. ``holders`` are the attributes in whose JSON something is looked up.
+    ``values`` are attributes with values of which rows need one, or that conventions have besides,
+    and whether such a row names documents. ``holders`` are the attributes in whose JSON something
+    is looked up.
     """
 
     def __init__(self, values: Iterable[tuple[str, str, bool]], holders: Iterable[str]) -> None:
@@ -101,12 +102,13 @@ class Kinds:
         return None
 
     def is_new(self, span: Span) -> bool:
-        """Whether what says what the span is has a value that no row names."""
-        for name, known in self._known.items():
-            value = span.attributes.get(name)
-            if isinstance(value, str) and _KIND.search(name) and plain(value) not in known:
-                return True
-        return False
+        """Whether the span has a kind, and none that is known."""
+        found = [
+            plain(value) in known
+            for name, known in self._known.items()
+            if isinstance(value := span.attributes.get(name), str) and _KIND.search(name)
+        ]
+        return bool(found) and not any(found)
 
     def called(self, span: Span) -> str:
         """The span's name, and the kinds that programs give themselves."""

@@ -108,7 +108,10 @@ def _is(found: Any, value: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """The rows, and the attributes that say of which conversation, agent and release a span is."""
+    """The rows, and the attributes that say of which conversation, agent and release a span is.
+
+    ``neither`` are attributes with values that are known although no row names them.
+    """
 
     rows: tuple[Row, ...]
     conversation: tuple[str, ...] = (
@@ -139,17 +142,20 @@ class Mapping:
         "haystack.tool.name",
         "traceloop.entity.name",
     )
+    neither: tuple[tuple[str, str], ...] = ()
     kinds: Kinds = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", Kinds(self._values(), self._holders()))
 
     def _values(self) -> Iterator[tuple[str, str, bool]]:
-        """The values that rows name, and whether these are of spans that name documents."""
+        """The values that are known, and whether these are of spans that name documents."""
         for row in self.rows:
             for name, value in (*row.when, *row.holds):
                 if ":" not in name:
                     yield name, value, bool(row.documents)
+        for name, value in self.neither:
+            yield name, value, False
 
     def _holders(self) -> Iterator[str]:
         """The attributes in whose JSON something is looked up."""

@@ -513,6 +513,20 @@ PRESETS: Final[tuple[Row, ...]] = (
 )
 
 
+NEITHER: Final = (
+    ("openinference.span.kind", "CHAIN", "EMBEDDING", "GUARDRAIL", "PROMPT", "UNKNOWN"),
+    ("gen_ai.operation.name", "chain", "create_agent", "embeddings", "execute_task", "task"),
+    ("gen_ai.span.kind", "CHAIN", "EMBEDDING", "TASK"),
+    ("gen_ai.tool.type", "datastore", "extension", "function"),
+    ("traceloop.span.kind", "task", "unknown"),
+    ("langfuse.observation.type", "chain", "embedding", "event", "guardrail", "span"),
+    ("langsmith.span.kind", "chain", "embedding", "parser", "prompt"),
+    ("mlflow.spanType", "CHAIN", "EMBEDDING", "GUARDRAIL", "MEMORY", "PARSER", "TASK", "UNKNOWN"),
+    ("llm.request.type", "completion", "embedding"),
+)
+"""Kinds of the conventions that no row needs to name, as they are neither searches nor turns."""
+
+
 def mapping(
     rows: Sequence[Row] = (),
     conversation: Sequence[str] = (),
@@ -520,10 +534,12 @@ def mapping(
     release: Sequence[str] = (),
 ) -> Mapping:
     """The presets behind further rows, and their attributes behind further ones."""
+    neither = tuple((name, kind) for name, *kinds in NEITHER for kind in kinds)
     preset = Mapping(PRESETS)
     return Mapping(
         (*rows, *PRESETS),
         (*conversation, *preset.conversation),
         (*agent, *preset.agent),
         (*release, *preset.release),
+        neither=neither,
     )

@@ -174,9 +174,8 @@ def _parts_unclear(tree: Tree, mapping: Mapping, covered: dict[str, str]) -> Ite
         if span.span_id not in around:
             continue
         row = tree.rows.get(span.span_id)
-        if row is not None and (
-            span.parent_id in tree.rows or not (row.maybe_turn or mapping.kinds.is_new(span))
-        ):
+        new = row is not None and row.role is Role.OTHER and mapping.kinds.is_new(span)
+        if row is not None and (span.parent_id in tree.rows or not (row.maybe_turn or new)):
             continue
         key = (span.parent_id, span.name)
         if key in names:
