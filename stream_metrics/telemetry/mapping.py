@@ -9,11 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Final
 
 from stream_metrics.telemetry.kinds import Kinds, plain
 from stream_metrics.telemetry.spans import Span
 from stream_metrics.telemetry.texts import said
+
+MOST_KEPT: Final = 1_000  # sets of attributes for which the rows that may match are known
 
 
 class Role(StrEnum):
@@ -80,6 +82,11 @@ class Row:
     once: bool = False
     flat: bool = False
 
+    @property
+    def needs(self) -> str | None:
+        """An attribute without which a span is none of these."""
+        return next((name for name, _ in self.when if ":" not in name), None)
+
     def matches(self, span: Span, inner: Iterable[Span] = ()) -> bool:
         """Whether the row is about this span, right inside of which are ``inner``."""
         return (
@@ -143,10 +150,16 @@ class Mapping:
         "traceloop.entity.name",
     )
     neither: tuple[tuple[str, str], ...] = ()
-    kinds: Kinds = field(init=False)
+    kinds: Kinds = field(init=False, compare=False, repr=False)
+    _needed: tuple[str, ...] = field(init=False, compare=False, repr=False)
+    _for: dict[tuple[str, ...], tuple[Row, ...]] = field(
+        init=False, compare=False, repr=False, default_factory=dict
+    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", Kinds(self._values(), self._holders()))
+        needed = dict.fromkeys(row.needs for row in self.rows if row.needs is not None)
+        object.__setattr__(self, "_needed", tuple(needed))
 
     def _values(self) -> Iterator[tuple[str, str, bool]]:
         """The values that are known, and whether these are of spans that name documents."""
@@ -166,4 +179,12 @@ class Mapping:
 
     def row(self, span: Span, inner: Iterable[Span] = ()) -> Row | None:
         """The row of a span, or None if no row knows it; ``inner`` are the spans right inside."""
-        return next((row for row in self.rows if row.matches(span, inner)), None)
+        attributes = span.attributes
+        present = tuple([name for name in self._needed if name in attributes])
+        rows = self._for.get(present)
+        if rows is None:
+            if len(self._for) >= MOST_KEPT:
+                self._for.clear()
+            rows = tuple(row for row in self.rows if row.needs is None or row.needs in present)
+            self._for[present] = rows
+        return next((row for row in rows if row.matches(span, inner)), None)

@@ -15,7 +15,7 @@ from stream_metrics.events.decode import Event
 from stream_metrics.ports import Record
 from stream_metrics.telemetry import HELP, Options, Role, Row, events, mapping, rivals, tell
 from stream_metrics.telemetry.documents import in_value
-from stream_metrics.telemetry.spans import NO_ID
+from stream_metrics.telemetry.spans import NO_ID, Span
 from stream_metrics.worker.replay import Replay
 from tests.telemetry import (
     EXPECTED,
@@ -796,3 +796,17 @@ def test_order_and_repetition_of_captured_spans_change_nothing() -> None:
             shuffled = [*spans, *rng.choices(spans, k=5)]
             rng.shuffle(shuffled)
             assert [*events(tell(shuffled, MAPPING))] == before
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_the_first_row_that_matches_decides(name: str) -> None:
+    """Whatever is done so that not all rows need to be looked at."""
+    spans = capture(name)
+    inside: dict[str, list[Span]] = {}
+    for one in spans:
+        inside.setdefault(one.parent_id, []).append(one)
+
+    for one in spans:
+        inner = inside.get(one.span_id, ())
+        first = next((row for row in MAPPING.rows if row.matches(one, inner)), None)
+        assert MAPPING.row(one, inner) is first
