@@ -96,7 +96,8 @@ class Kinds:
             found = plain(value)
             if found in known:
                 continue
-            begins = any(one.startswith(found) for one, names in known.items() if names)
+            beginning = found.rstrip(".…")
+            begins = any(one.startswith(beginning) for one, names in known.items() if names)
             if begins or _SEARCHES.search(found):
                 return f"no row knows {name} = {value[:100]!r}"
         return None
@@ -127,8 +128,8 @@ def is_cut(value: str) -> bool:
 
 
 def _begun(value: str, known: Iterable[str]) -> str | None:
-    """The known value of which this one is no more than the beginning."""
-    beginning = plain(value)
+    """The known value of which this one is no more than the beginning, perhaps with dots behind."""
+    beginning = plain(value).rstrip(".…")
     return next((one for one in known if beginning and one.startswith(beginning)), None)
 
 

@@ -67,6 +67,8 @@ def test_the_refusal_says_what_is_left_of_the_kind_and_names_the_limit() -> None
         {"mlflow.spanType": '"RET'},
         {"langsmith.span.kind": "retr"},
         {"llm.request.type": "cha"},
+        {"openinference.span.kind": "RETR…"},
+        {"gen_ai.operation.name": "execute_..."},
     ],
     ids=str,
 )
