@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -181,3 +183,16 @@ def test_very_many_agents_do_not_flood_the_log() -> None:
     ]
 
     assert len(lines(made)) == MAX_AGENTS + 1
+
+
+def test_the_page_of_a_worker_says_where_to_look_for_an_agent_that_is_missing() -> None:
+    """It knows nothing of traces, but which metric of the bridge does."""
+    html = (files("stream_metrics.adapters.page") / "static" / "page.html").read_text("utf-8")
+    registry = CollectorRegistry()
+    BridgeMetrics(registry)
+    exported = {sample.name for family in registry.collect() for sample in family.samples}
+
+    assert {"streammetrics_bridge_refused_total"} == set(
+        re.findall(r"streammetrics_bridge_\w+", html)
+    )
+    assert "streammetrics_bridge_refused_total" in exported
