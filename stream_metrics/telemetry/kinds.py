@@ -7,7 +7,7 @@ that a search may be missed. This module says of which values that is likely.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
@@ -20,6 +20,10 @@ SEARCHING: Final = re.compile(
 )
 """In names of spans and tools, what says that these search."""
 
+_BEGINS_JSON: Final = re.compile(
+    r"""\{\s*(["'}<\d-]|$)|\[\s*([\[{("'<\]\d-]|\w*(\(|$)|(null|true|false|none|nan|inf)\b)""",
+    re.IGNORECASE,
+)
 _KIND: Final = re.compile(r"(kind|type|operation\.name)$", re.IGNORECASE)
 _SEARCHES: Final = re.compile(r"(?<!re)search|retriev|rank|look_?up|knowledge|quer(y|ies)")
 
@@ -57,19 +61,20 @@ class Kinds:
                 known = self._known.setdefault(name, {})
                 known[plain(value)] = known.get(plain(value), False) or names_documents
 
-    def lost(self, span: Span, limit: int | None) -> str | None:
+    def lost(self, span: Span, limit: int | None, longest: Callable[[Span], int]) -> str | None:
         """What a limit of the length of texts cut off; None if that does not show.
 
         Args:
             span: Any.
             limit: At which length texts of the trace were cut off for certain; None if at none.
+            longest: How long the longest text is that the process of a span wrote.
         """
         for name, known in self._known.items():
             value = span.attributes.get(name)
             if not isinstance(value, str) or plain(value) in known:
                 continue
             whole = _begun(value, known)
-            if whole is not None and not _has_longer(span, len(value)):
+            if whole is not None and longest(span) <= len(value):
                 return f"{name} is {value!r}, the beginning of {whole!r}"
         for name, patterns in self._patterns.items():
             value = span.attributes.get(name)
@@ -118,23 +123,22 @@ class Kinds:
 
 
 def is_cut(value: str) -> bool:
-    """Whether the text is JSON whose end is missing.
+    """Whether the text is JSON, or Python's notation of the same, whose end is missing.
 
     >>> is_cut('{"thread_id": "t-1"'), is_cut('{"thread_id": "t-1"}'), is_cut("{}, they said")
     (True, False, True)
+    >>> is_cut("[prod] Europe"), is_cut("{name}: text"), is_cut("[Document(id="), is_cut("[Docu")
+    (False, False, True, True)
     """
     start, end = value[:1], value.rstrip()[-1:]
-    return (start == "{" and end != "}") or (start == "[" and end != "]")
+    is_open = (start == "{" and end != "}") or (start == "[" and end != "]")
+    return is_open and _BEGINS_JSON.match(value) is not None
 
 
 def _begun(value: str, known: Iterable[str]) -> str | None:
     """The known value of which this one is no more than the beginning, perhaps with dots behind."""
     beginning = plain(value).rstrip(".…")
     return next((one for one in known if beginning and one.startswith(beginning)), None)
-
-
-def _has_longer(span: Span, length: int) -> bool:
-    return any(isinstance(one, str) and len(one) > length for one in span.attributes.values())
 
 
 def _fits(value: str, patterns: Iterable[str]) -> bool:

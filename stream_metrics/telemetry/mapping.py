@@ -15,6 +15,7 @@ from stream_metrics.telemetry.kinds import Kinds, plain
 from stream_metrics.telemetry.spans import Span
 from stream_metrics.telemetry.texts import said
 
+SETTINGS: Final = "the settings"
 MOST_KEPT: Final = 1_000  # sets of attributes for which the rows that may match are known
 
 
@@ -66,7 +67,7 @@ class Row:
 
     role: Role
     when: Sequence[tuple[str, str]] = ()
-    source: str = "the settings"
+    source: str = SETTINGS
     scope: str = ""
     span: str = "*"
     documents: tuple[str, ...] = ()

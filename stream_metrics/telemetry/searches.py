@@ -18,7 +18,7 @@ from stream_metrics.telemetry.documents import (
     says_failed,
 )
 from stream_metrics.telemetry.kinds import Kinds, says
-from stream_metrics.telemetry.mapping import Mapping, Role
+from stream_metrics.telemetry.mapping import SETTINGS, Mapping, Role
 from stream_metrics.telemetry.spans import Span, text
 from stream_metrics.telemetry.texts import called_tools
 from stream_metrics.telemetry.told import Told
@@ -218,7 +218,7 @@ def _unrecognised(
         if span.parent_id in doubted:
             doubted.add(id)  # what is around it has been said
             continue
-        lost = kinds.lost(span, limit)
+        lost = kinds.lost(span, limit, tree.longest_text)
         if lost is None and tree.unsure(span) and id not in covered:
             lost = f"{span.name!r} lost attributes, and with them maybe what it is"
         if lost is not None:
@@ -227,7 +227,8 @@ def _unrecognised(
             continue
         if role not in UNKNOWN or id in covered or id in inner or span.failed:
             continue
-        unknown = kinds.unknown(span)
+        row = tree.rows.get(id)
+        unknown = kinds.unknown(span) if row is None or row.source != SETTINGS else None
         names = _VECTORS if role is None else _RETRIEVED
         if (
             unknown is not None

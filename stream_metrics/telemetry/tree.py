@@ -102,6 +102,7 @@ class Tree:
                 if row.role is Role.EVALUATOR:
                     judged.add(span.span_id)
         self._in_turns = self.nearest(Role.TURN)
+        self._longest: dict[str, int] = {}
 
     def role(self, span: Span) -> Role | None:
         """What the span is; None where no row knows it."""
@@ -116,6 +117,15 @@ class Tree:
             return False
         role = self.role(span)
         return role in (None, Role.OTHER) or (role is Role.TURN and span.span_id in self._in_turns)
+
+    def longest_text(self, span: Span) -> int:
+        """How long the longest text is in attributes that the span's process wrote."""
+        if not self._longest:
+            for one in self.ordered:
+                lengths = (len(x) for x in one.attributes.values() if isinstance(x, str))
+                process = repr(one.resource)
+                self._longest[process] = max(self._longest.get(process, 0), *lengths, 0)
+        return self._longest[repr(span.resource)]
 
     def of(self, *roles: Role) -> list[Span]:
         """The spans with one of these roles, from the outside inwards."""

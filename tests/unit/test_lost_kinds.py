@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stream_metrics.telemetry import HELP, Span
+from stream_metrics.telemetry import HELP, Row, Span, mapping, tell
+from stream_metrics.telemetry.mapping import Role
 from tests.telemetry import MAPPING, agent, model, search, searched, span, told, tool
 
 CONVERSATION = {"session.id": "conversation-17"}
@@ -282,11 +283,51 @@ def test_a_trace_without_searches_is_empty_and_not_refused(spans: list[Span]) ->
     assert (one.turns, dict(one.refused)) == ((), {})
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        Row(Role.OTHER, span="recall*"),
+        Row(Role.OTHER, (("gen_ai.operation.name", "*_memory"),)),
+        Row(Role.OTHER, scope="app.memory"),
+    ],
+    ids=["name", "pattern", "scope"],
+)
+def test_a_row_of_the_settings_says_that_a_span_of_an_unknown_kind_is_no_search(row: Row) -> None:
+    """The help for such a refusal is to add one, and not every row repeats the kind."""
+    kind = {"gen_ai.operation.name": "search_memory", "app.memory": "the preferences of a user"}
+    spans = [*trace(), span("o", "agent", 8, attributes=kind, name="recall", scope="app.memory")]
+
+    assert told(*spans).refused == {"unrecognised": 1}
+    one = tell(spans, mapping([row]))
+    assert (searched(one), dict(one.refused)) == ([(1, "page-1")], {})
+
+
+@pytest.mark.parametrize("value", ["embedding", "generate", "invoke", "text"])
+def test_a_kind_that_begins_like_another_is_whole_where_its_process_wrote_longer_texts(
+    value: str,
+) -> None:
+    """A limit is of all spans of a process, so that no longer text would be there."""
+    short = span("o", "agent", 8, attributes={"gen_ai.operation.name": value})
+    elsewhere = replace(short, resource={"service.name": "another service"})
+    one = told(*trace(), short)
+
+    assert (searched(one), dict(one.refused)) == ([(1, "page-1")], {})
+    assert told(*trace(), elsewhere).refused == {"truncated": 1}
+
+
+@pytest.mark.parametrize("text", ["[prod] Europe", "{tenant} of Europe", "[INST] Be brief."])
+def test_a_text_that_begins_with_a_bracket_is_no_json_that_was_cut_off(text: str) -> None:
+    """Metadata and prompts may be plain text."""
+    one = told(agent(attributes=CONVERSATION | {"metadata": text}), search("s", "agent", 1))
+
+    assert [turn.conversation for turn in one.turns] == ["conversation-17"]
+
+
 def test_every_kind_that_a_row_names_is_known_as_such() -> None:
     """No value of the table is taken for the beginning of another one, or for an unknown search."""
     for row in MAPPING.rows:
         for name, value in row.when:
             if ":" not in name and value and not {"*", "?"} & set(value):
                 one = span("s", attributes={name: value})
-                assert MAPPING.kinds.lost(one, None) is None
+                assert MAPPING.kinds.lost(one, None, lambda _: 0) is None
                 assert MAPPING.kinds.unknown(one) is None
