@@ -9,6 +9,7 @@ from math import isfinite
 from typing import Final, NamedTuple
 
 from stream_metrics.evaluation.observed import UnknownFigure, canonical_name, of_labels
+from stream_metrics.metrics.labelled import nothing_labelled
 from stream_metrics.metrics.numerals import read_number
 
 Figures = Mapping[str, Mapping[str, float | bool | None]]
@@ -133,7 +134,7 @@ def crossed(
                     f"{gate.text!r}: nothing could be tested" + (f" in {run}" if run else "")
                 )
             for one in wanted:
-                why = _why(gate, one, part, found.get(one), skip_undefined=name == ANY)
+                why = _why(gate, one, part, found, skip_undefined=name == ANY)
                 if why is not None:
                     said.append(f"{gate.text!r}: {why}" + (f" in {run}" if run else ""))
     return said
@@ -147,18 +148,24 @@ def _why(
     gate: Gate,
     name: str,
     part: str,
-    found: Mapping[str, float | bool | None] | None,
+    figures: Figures,
     *,
     skip_undefined: bool,
 ) -> str | None:
     """Why a condition holds; None if it does not."""
-    value = None if found is None else found.get(part)
+    value = figures.get(name, {}).get(part)
     about = name if part == VALUE else f"{name}.{part}"
     if value is None:
-        unlabelled = of_labels(name) and found is not None and not _defined(found, VALUE)
+        unlabelled = of_labels(name) and nothing_labelled(
+            _count(figures, "unique"), _count(figures, "labelled")
+        )
         why = ", because no document has a label" if unlabelled else ""
         return None if skip_undefined else f"{about} is not defined{why}"
     if gate.sign is None:
         return f"{name} is significantly worse" if value else None
     shown = f"{value:.4f}" if isinstance(value, float) else f"{value:,}"
     return f"{about} is {shown}" if OPERATORS[gate.sign](value, gate.bound) else None
+
+
+def _count(figures: Figures, name: str) -> float:
+    return figures.get(f"counts.{name}", {}).get(VALUE) or 0

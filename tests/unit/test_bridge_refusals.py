@@ -122,6 +122,17 @@ def test_an_agent_of_which_all_is_refused_is_counted_with_its_reasons() -> None:
     assert value(registry, "traces", agent="service", outcome="empty") == 1
 
 
+def test_a_refused_trace_counts_for_the_agent_for_which_a_told_one_does() -> None:
+    """The alert's share would be of the service otherwise, and the agent's own would be 0."""
+    registry = CollectorRegistry()
+    metrics = BridgeMetrics(registry)
+    metrics.told(telling(told(search("s", "", 1, attributes=SUPPORT))))
+    metrics.told(telling(told(refused_search("s", "", 1, **SUPPORT))))
+
+    for outcome in ("told", "refused"):
+        assert value(registry, "traces", agent="support", outcome=outcome) == 1
+
+
 def test_agents_beyond_the_limit_are_counted_together() -> None:
     """As on the workers, whose configured agents always have series of their own."""
     registry = CollectorRegistry()

@@ -87,9 +87,22 @@ def test_a_figure_that_is_not_defined_fails() -> None:
 def test_a_figure_of_labels_that_is_not_defined_lacks_labels(text: str, why: str) -> None:
     """Whoever reads of the failed check learns what is missing."""
     nothing: dict[str, float | bool | None] = {"value": None, "ci_low": None}
-    figures: dict[str, Figures] = {"": dict.fromkeys(("sre", "sre.macro", "srr"), nothing)}
+    figures = dict.fromkeys(("sre", "sre.macro", "srr"), nothing)
+    found: Figures = {**figures, "counts.unique": {"value": 7}, "counts.labelled": {"value": 0}}
 
-    assert crossed([parse_gate(text)], figures, PARTS) == [f"{text!r}: {why}"]
+    assert crossed([parse_gate(text)], {"": found}, PARTS) == [f"{text!r}: {why}"]
+
+
+@pytest.mark.parametrize("unique", [0, 7])
+def test_labels_are_not_blamed_where_nothing_was_found_or_something_has_one(unique: int) -> None:
+    """A replay without any search has no SRE either, and labels would not help."""
+    found: Figures = {
+        "sre": {"value": None},
+        "counts.unique": {"value": unique},
+        "counts.labelled": {"value": unique},
+    }
+
+    assert crossed([parse_gate("sre<0.5")], {"": found}) == ["'sre<0.5': sre is not defined"]
 
 
 def test_any_looks_at_the_tests_that_were_made() -> None:

@@ -146,7 +146,8 @@ class BridgeMetrics(ReadingMetrics):
         for (agent, reason), number in told.by_agent.items():
             self._refused.labels(self.known(agent), reason).inc(number)
         outcome = "told" if telling.events else "refused" if told.by_agent else "empty"
-        agent = told.turns[0].agent if told.turns else told.agent
+        first = next((one.agent for one in told.refusals), told.agent)
+        agent = told.turns[0].agent if told.turns else first
         self._counts_of(self.known(agent))[outcome].inc()
         self._turns.inc(len(told.turns))
         self._searches.inc(sum(len(turn.searches) for turn in told.turns))
