@@ -47,6 +47,7 @@ INPUTS: Final = (
     "gen_ai.prompt",
 )
 UNKNOWN: Final = (None, Role.OTHER, Role.POSTPROCESSOR)
+_BEGINNINGS: Final = ("[", "{", '"', "D")  # of JSON, and of documents as Python shows them
 _TOOL: Final = re.compile(r"tool.*name$", re.IGNORECASE)
 MOST_SIDE_BY_SIDE: Final = 1_000
 _RUNS: Final = re.compile(r"^(vector_db_retrieve|retrieval|execute_tool|retrieve)\s+|\.\w+$")
@@ -257,7 +258,7 @@ def overlooked(tree: Tree) -> Doubt | None:
                 message = "a model asked for a search, and no span tells what it returned"
         elif role in (None, Role.OTHER):
             listed = says(span.name) and any(in_value(span.value(name)) for name in OUTPUTS)
-            found = listed or held(span, OUTPUTS if role else span.attributes)
+            found = listed or held(span, OUTPUTS if role else _structured(span))
             if found and not held(span, INPUTS):
                 message = f"{span.name!r} has documents; it has {_attributes(span)}"
             elif any(says(value) for name, value in span.attributes.items() if _TOOL.search(name)):
@@ -265,6 +266,13 @@ def overlooked(tree: Tree) -> Doubt | None:
         if message is not None:
             return Doubt(span, "unrecognised", message)
     return None
+
+
+def _structured(span: Span) -> Iterable[str]:
+    """The attributes that may hold more than a text or a number."""
+    for name, value in span.attributes.items():
+        if isinstance(value, (list, dict)) or (isinstance(value, str) and value[:1] in _BEGINNINGS):
+            yield name
 
 
 def _asks_engine(span: Span) -> bool:
