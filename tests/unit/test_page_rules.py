@@ -278,6 +278,17 @@ def test_results_without_labels_cannot_be_judged_by_labels() -> None:
     assert agent("missed_retrievals", {"q|skip|unknown": 900}).level == UNKNOWN
 
 
+def test_iterations_that_need_no_label_do_not_make_an_agent_fine_that_nobody_labels() -> None:
+    """Those that only repeat are settled; their SRE of 0 is nothing that anybody judged."""
+    now = {"r": 9_000, "i": 900, "u": 5_000, "l": 0, "sr": 2_000, "si": 200}
+
+    for name in ("sre_drop", "gain_drop"):
+        found = agent(name, now)
+        assert found.level == UNKNOWN
+        assert found.why.startswith("0 labelled ")
+        assert agent(name, {**now, "l": 5_000}).level == OK
+
+
 @pytest.mark.parametrize(
     ("long", "usual", "level"),
     [
