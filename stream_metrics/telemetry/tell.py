@@ -15,7 +15,7 @@ from stream_metrics.telemetry.evaluations import Evaluation, in_trace
 from stream_metrics.telemetry.handed_on import inside_tools
 from stream_metrics.telemetry.identity import cut_at
 from stream_metrics.telemetry.labels import Results, Unused
-from stream_metrics.telemetry.mapping import Mapping, Role
+from stream_metrics.telemetry.mapping import SETTINGS, Mapping, Role
 from stream_metrics.telemetry.options import DEFAULT, Options
 from stream_metrics.telemetry.searches import Doubt, Got, merged, overlooked, searches
 from stream_metrics.telemetry.spans import Span, service_of, text
@@ -174,7 +174,8 @@ def _parts_unclear(tree: Tree, mapping: Mapping, covered: dict[str, str]) -> Ite
         if span.span_id not in around:
             continue
         row = tree.rows.get(span.span_id)
-        new = row is not None and row.role is Role.OTHER and mapping.kinds.is_new(span)
+        other = row is not None and row.role is Role.OTHER and row.source != SETTINGS
+        new = other and mapping.kinds.is_new(span)
         if row is not None and (span.parent_id in tree.rows or not (row.maybe_turn or new)):
             continue
         key = (span.parent_id, span.name)

@@ -146,6 +146,21 @@ def test_spans_of_an_unknown_kind_may_be_turns_each() -> None:
     assert [len(turn.searches) for turn in told(*spans[:3]).turns] == [1]
 
 
+def test_a_row_of_the_settings_says_that_spans_of_an_unknown_kind_are_no_turns() -> None:
+    """It may name them as it likes."""
+    new = {"openinference.span.kind": "PLAN"}
+    spans = [span("root", end=100, scope="app")]
+    for at, id in enumerate(("a", "b")):
+        spans += [
+            span(id, "root", 10 * at, 10 * at + 9, new, name="plan"),
+            search(f"{id}s", id, 10 * at + 1, found=id),
+        ]
+
+    assert told(*spans).refused == {"unrecognised": 1}
+    one = tell(spans, mapping([Row(Role.OTHER, span="plan")]))
+    assert (searched(one), dict(one.refused)) == ([(1, "a"), (2, "b")], {})
+
+
 @pytest.mark.parametrize("kind", ["retriever", "Retriever", '"RETRIEVER"'])
 def test_the_case_of_a_kind_does_not_matter(kind: str) -> None:
     one = told(agent(), search("s", "agent", 1, attributes={"openinference.span.kind": kind}))
