@@ -108,6 +108,8 @@ def _tell_turns(tree: Tree, mapping: Mapping, options: Options, told: Told) -> d
     doubts += more
     doubts += _runs_unclear(tree)
     turns, of_turn, several = _turns(tree, found, pairs, options)
+    if options.turn == "span":
+        doubts += _graphs_unclear(tree)
     if options.turn == "span" and None in turns.values():
         doubts += _parts_unclear(tree, mapping, covered)
     got: dict[str, list[Got]] = {id: [] for id in (MISSED, *turns)}
@@ -164,6 +166,28 @@ def _runs_unclear(tree: Tree) -> Iterable[Doubt]:
             message = f"{key[1]!r} runs several times in it, and nothing tells whether for one turn"
             yield Doubt(outer, "unrecognised", message)
         names.add(key)
+
+
+def _graphs_unclear(tree: Tree) -> Iterable[Doubt]:
+    """Chains that may be a session of graphs, or a graph of which these are parts.
+
+    A model beside the graphs asks for them, so that they are parts.
+    """
+    perhaps = tree.marked(id for id, row in tree.rows.items() if row.maybe_turn)
+    graphs = [span for span in tree.of(Role.TURN) if tree.rows[span.span_id].maybe_turn]
+    inside = tree.marked(span.span_id for span in graphs)
+    in_turns = tree.nearest(Role.TURN)
+    answering: dict[str, set[str]] = {}
+    for span in tree.of(Role.MODEL):
+        if (around := perhaps.get(span.span_id)) is not None:
+            answering.setdefault(around, set()).add(inside.get(span.span_id, ""))
+    for id, found in answering.items():
+        outer = tree.by_id[id]
+        if tree.role(outer) is Role.TURN or id in in_turns:
+            continue
+        if len(found) > 1 and "" not in found:
+            message = f"{len(found)} graphs are in {outer.name!r}: turns each, or its parts"
+            yield Doubt(outer, "unrecognised", message)
 
 
 def _parts_unclear(tree: Tree, mapping: Mapping, covered: dict[str, str]) -> Iterable[Doubt]:

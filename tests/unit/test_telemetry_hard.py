@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stream_metrics.telemetry import SpanEvent
+from stream_metrics.telemetry import Row, SpanEvent, mapping, tell
 from stream_metrics.telemetry.documents import in_value
+from stream_metrics.telemetry.mapping import Role
 from tests.telemetry import (
     CONFORMANCE,
     agent,
@@ -761,6 +762,31 @@ def test_a_graph_inside_of_a_chain_that_may_be_one_is_no_turn(outer: str) -> Non
         ]
 
     assert [len(turn.searches) for turn in told(*spans).turns] == [2]
+
+
+def test_graphs_side_by_side_in_a_chain_without_a_model_of_its_own_are_refused() -> None:
+    """They may be turns of a session; nothing in the chain says that it asked for them."""
+    chain = {"gen_ai.span.kind": "CHAIN", "gen_ai.operation.name": "chain"}
+    spans = [span("outer", start=0, end=100, attributes=chain, name="chain session")]
+    for at, id in enumerate(("g1", "g2")):
+        start = 10 * at + 1
+        spans += [
+            span(id, "outer", start + 2, start + 9, chain, name="chain workshop"),
+            span(f"{id}a", id, start + 2, start + 3, chain, name="chain __start__"),
+            model(f"{id}m", id, start + 3),
+            search(f"{id}s", id, start + 5),
+        ]
+
+    assert told(*spans).refused == {"unrecognised": 1}
+    assert [len(turn.searches) for turn in told(*spans, turn="trace").turns] == [2]
+    assert [len(turn.searches) for turn in told(*spans[:5]).turns] == [1]
+    for role, name, searches in (
+        (Role.TURN, "chain workshop", [1, 1]),
+        (Role.TURN, "chain session", [2]),
+        (Role.OTHER, "chain workshop", [2]),
+    ):
+        one = tell(spans, mapping([Row(role, span=name)]))
+        assert [len(turn.searches) for turn in one.turns] == searches
 
 
 @pytest.mark.parametrize(
