@@ -23,7 +23,7 @@ from stream_metrics.cli.compare_tables import as_markdown, print_comparison
 from stream_metrics.cli.gates import FailIfOption, fail_if_crossed, read_gates
 from stream_metrics.engine.row import canonical
 from stream_metrics.evaluation.estimates import UnknownDimension
-from stream_metrics.evaluation.gates import Figures, Gate
+from stream_metrics.evaluation.gates import ANY, Figures, Gate
 from stream_metrics.evaluation.observed import UnknownFigure, of_labels
 from stream_metrics.evaluation.remarks import Run, no_labels
 from stream_metrics.evaluation.versus import Method, versus
@@ -134,8 +134,8 @@ def compare(
     method = _method(settings, test, unpaired_test, correction, alpha, resamples, seed)
     _check_tested(gates, method)
     runs = _runs(directories)
-    _check_labelled(gates, runs)
     metrics = metric or settings.comparison.metrics or None
+    _check_labelled(gates, runs, metrics)
     try:
         found = versus(runs, method, metrics=metrics, dimensions=stratify or ())
     except UnknownFigure as error:
@@ -196,13 +196,21 @@ def _check_tested(gates: Sequence[Gate], method: Method) -> None:
             )
 
 
-def _check_labelled(gates: Sequence[Gate], runs: Sequence[Run]) -> None:
-    """Refuse conditions about labels where a run has none."""
+def _check_labelled(
+    gates: Sequence[Gate], runs: Sequence[Run], metrics: Sequence[str] | None
+) -> None:
+    """Refuse conditions about labels where a run has none.
+
+    Those about any figure are about labels too if another run has some.
+    """
     unlabelled = [
         run.name for run in runs if any(one.nothing_labelled for one in run.files.values())
     ]
+    compared = metrics or {n for run in runs for one in run.files.values() for n in one.names}
+    lost = any(map(of_labels, compared))
     for gate in gates:
-        if unlabelled and of_labels(gate.left):
+        of_any = gate.left.partition(".")[0] == ANY
+        if unlabelled and (of_labels(gate.left) or (of_any and lost)):
             raise UsageError(f"--fail-if {gate.text!r}: {no_labels(unlabelled)}")
 
 

@@ -158,6 +158,17 @@ def test_a_comparison_leaves_out_what_one_run_has_no_labels_for(folder: Path) ->
         assert f"{option} no document of without has a label" in str(refused.exception)
 
 
+def test_a_run_that_lost_its_labels_does_not_pass_for_not_worse(folder: Path) -> None:
+    """Its SRE cannot be tested; a comparison without figures of labels has nothing to miss."""
+    shutil.copytree("without", "again")
+    gate = ("--fail-if", "any.worse", "--resamples", "100")
+
+    refused = ran("compare", "partly", "without", *gate)
+    assert str(refused.exception) == "--fail-if 'any.worse': no document of without has a label"
+    assert ran("compare", "partly", "without", "--metric", "srr", *gate).exit_code == 0
+    assert ran("compare", "without", "again", *gate).exit_code == 0
+
+
 def test_a_comparison_has_no_difference_in_a_stratum_without_labels(folder: Path) -> None:
     """Two labelled runs are compared by SRE, but not for the agent that nobody labels."""
     shutil.copytree("partly", "again")
