@@ -24,7 +24,12 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add = parser.add_argument
     add("--seed", type=int, default=1, help="the first seed (default: 1)")
     add("--rounds", type=int, default=1, help="how many seeds, one after the other (default: 1)")
-    add("--traces", type=int, default=5_700, help="traces of a seed (default: 5700, some 50,000 spans)")
+    add(
+        "--traces",
+        type=int,
+        default=5_700,
+        help="traces of a seed (default: 5700, some 50,000 spans)",
+    )
     add("--searches", type=int, default=6, help="most searches of a trace (default: 6)")
     add("--kills", type=int, default=10, help="kills of a seed (default: 10)")
     add("--publish", type=Path, help="file for the table, such as docs/evidence/bridge-run.md")
