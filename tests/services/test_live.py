@@ -43,13 +43,10 @@ def profile(seed: int) -> TrafficProfile:
 
 
 async def new_topics(kafka: Kafka, group: str, *, dead_letters: bool = True) -> tuple[str, str]:
-    """The input topics of a group, with their dead-letter topics unless told otherwise.
-
-    Records of tests are years old: by default Kafka deletes them half a minute after its start.
-    """
+    """The input topics of a group, with their dead-letter topics unless told otherwise."""
     topics = (f"{group}-events", f"{group}-labels")
     for topic in topics:
-        await kafka.create_topic(topic, PARTITIONS, {"retention.ms": "-1"})
+        await kafka.create_topic(topic, PARTITIONS)
         if dead_letters:
             await kafka.create_topic(f"{topic}.dlq", PARTITIONS)
     return topics

@@ -30,13 +30,15 @@ JVM_OPTIONS = (
 )
 LOG_LEVEL = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 
-# Small and quick: a broker of tests keeps few partitions, and nobody joins late.
+# Small and quick: a broker of tests keeps few partitions, and nobody joins late. It keeps records
+# for ever: those of tests are years old, and would be deleted half a minute after its start.
 PROPERTIES = {
     "process.roles": "broker,controller",
     "controller.listener.names": "CONTROLLER",
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
     "inter.broker.listener.name": "PLAINTEXT",
     "auto.create.topics.enable": "false",
+    "log.retention.hours": "-1",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "500",
     "offsets.topic.num.partitions": "4",
