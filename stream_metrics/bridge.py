@@ -19,8 +19,9 @@ from stream_metrics import __version__
 from stream_metrics.adapters.health import WATCHDOG, Health
 from stream_metrics.adapters.kafka.cluster import Cluster
 from stream_metrics.adapters.kafka.dead_letters import KafkaDeadLetters
+from stream_metrics.adapters.kafka.errors import KafkaRefused
 from stream_metrics.adapters.kafka.repartition import KafkaRepartition
-from stream_metrics.adapters.kafka.rights import KafkaRefused, bridge_rights
+from stream_metrics.adapters.kafka.rights import bridge_rights
 from stream_metrics.adapters.kafka.topics import TopicsUnfit
 from stream_metrics.adapters.kafka.traces import KafkaEvents, KafkaTraces
 from stream_metrics.adapters.otlp.payloads import Payloads, route_by_trace

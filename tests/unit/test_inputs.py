@@ -18,8 +18,8 @@ from aiokafka.errors import (
 from prometheus_client import CollectorRegistry
 
 from stream_metrics.adapters.health import Health
+from stream_metrics.adapters.kafka.errors import UnreadableBatch
 from stream_metrics.adapters.kafka.inputs import KafkaInputs
-from stream_metrics.adapters.kafka.unpacking import UnreadableBatch
 from stream_metrics.adapters.memory import MemoryDeadLetters
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.events import Limits

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from stream_metrics.adapters.health import Health
-from stream_metrics.adapters.kafka.static import FencedInstance
+from stream_metrics.adapters.kafka.errors import FencedInstance
 from stream_metrics.adapters.kafka.waiting import KafkaPatience
 from stream_metrics.settings import KafkaSettings
 from tests.simulation.brokers import Brokers

@@ -9,11 +9,11 @@ from typing import Final
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 
+from stream_metrics.adapters.kafka.internals import StaticConsumer
 from stream_metrics.adapters.kafka.noting import NotingAssignor
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.reading import reading, time_at
 from stream_metrics.adapters.kafka.rights import Right, check_rights, explain
-from stream_metrics.adapters.kafka.static import StaticConsumer
 from stream_metrics.adapters.kafka.topics import partition_counts
 from stream_metrics.settings import KafkaSettings
 from stream_metrics.worker.takeover import Extent

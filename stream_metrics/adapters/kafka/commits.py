@@ -8,6 +8,8 @@ from typing import Final
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 
+from stream_metrics.adapters.kafka.internals import commit_for_all
+
 Commits = dict[TopicPartition, OffsetAndMetadata]
 
 _NOTE: Final = "stream-metrics: read up to "
@@ -53,8 +55,7 @@ async def begin_at_ends(
     said = note(now_ms())
     ends = await consumer.end_offsets(places)
     commits = {place: OffsetAndMetadata(end, said) for place, end in ends.items()}
-    # The public method takes offsets of this member's own partitions only.
-    await consumer._coordinator.commit_offsets(None, commits)
+    await commit_for_all(consumer, commits)
     return commits
 
 

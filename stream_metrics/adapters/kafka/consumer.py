@@ -19,6 +19,7 @@ from aiokafka.errors import IllegalStateError
 from aiokafka.structs import OffsetAndMetadata
 
 from stream_metrics.adapters.kafka.cluster import Cluster, Group
+from stream_metrics.adapters.kafka.errors import KafkaRefused
 from stream_metrics.adapters.kafka.fetching import Fetched, Fetching
 from stream_metrics.adapters.kafka.key_samples import KeyWatch
 from stream_metrics.adapters.kafka.lag import Lag
@@ -26,7 +27,6 @@ from stream_metrics.adapters.kafka.log import KafkaLog
 from stream_metrics.adapters.kafka.membership import Membership
 from stream_metrics.adapters.kafka.probe import Probe
 from stream_metrics.adapters.kafka.recognition import Recognition
-from stream_metrics.adapters.kafka.rights import KafkaRefused
 from stream_metrics.adapters.kafka.topics import TopicsMissing, check_state_topics
 from stream_metrics.adapters.kafka.waiting import KafkaPatience
 from stream_metrics.adapters.prometheus.operations import Operations

@@ -21,10 +21,9 @@ from aiokafka.errors import (
     RecordTooLargeError,
 )
 
+from stream_metrics.adapters.kafka.errors import FencedInstance, UnreadableBatch
 from stream_metrics.adapters.kafka.membership import Membership
 from stream_metrics.adapters.kafka.rights import DENIED
-from stream_metrics.adapters.kafka.static import FencedInstance
-from stream_metrics.adapters.kafka.unpacking import UnreadableBatch
 from stream_metrics.adapters.kafka.waiting import KafkaPatience
 from stream_metrics.settings import KafkaSettings
 from stream_metrics.worker.patience import Patience, Reasons

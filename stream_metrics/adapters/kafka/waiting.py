@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from aiokafka.errors import IllegalStateError, KafkaError
 
+from stream_metrics.adapters.kafka.errors import FencedInstance
 from stream_metrics.adapters.kafka.rights import DENIED, Right, lacking
-from stream_metrics.adapters.kafka.static import FencedInstance
 from stream_metrics.settings import KafkaSettings
 from stream_metrics.worker.patience import Patience, Reasons
 
