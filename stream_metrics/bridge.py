@@ -23,7 +23,7 @@ from stream_metrics.adapters.kafka.errors import KafkaRefused
 from stream_metrics.adapters.kafka.repartition import KafkaRepartition
 from stream_metrics.adapters.kafka.rights import bridge_rights
 from stream_metrics.adapters.kafka.topics import TopicsUnfit
-from stream_metrics.adapters.kafka.traces import KafkaEvents, KafkaTraces
+from stream_metrics.adapters.kafka.traces import KafkaEvents, traces_source
 from stream_metrics.adapters.otlp.payloads import Payloads, route_by_trace
 from stream_metrics.adapters.otlp.protobuf import load_opentelemetry
 from stream_metrics.adapters.otlp.rows import bounds_of, mapping_of, options_of
@@ -37,8 +37,10 @@ from stream_metrics.telemetry import HELP, TwoScopes
 from stream_metrics.telemetry.teller import Teller, Telling
 from stream_metrics.worker.bridge import Assemblies, Bridge
 from stream_metrics.worker.clock import Clock
+from stream_metrics.worker.inputs import InputOptions
 from stream_metrics.worker.pace import is_labels
 from stream_metrics.worker.patience import Part, Patience, Stopped
+from stream_metrics.worker.traces import TraceInputs
 from stream_metrics.worker.watchdog import Watchdog
 
 REKEY: Final = "rekey"  # the part that fills the internal topic
@@ -97,16 +99,15 @@ class BridgeRuntime:
         teller = Teller(mapping_of(settings.otlp), options, settings.engine_config().limits)
         assemblies = Assemblies(bounds_of(settings))
         cluster = Cluster(traces, bridge_rights(traces, settings.kafka.topics))
-        inputs = KafkaTraces(
-            traces,
-            cluster,
+        inputs = TraceInputs(
+            traces_source(traces, cluster, settings.kafka.topics, self._patience, self.health),
+            InputOptions(traces.group_id, traces.on_offset_gap, traces.start, in_order=False),
             self._patience,
             self.health,
             self._metrics,
             clock,
             assemblies,
             teller,
-            settings.kafka.topics,
         )
         first, last = settings.kafka.topics[0], settings.kafka.topics[-1]
         events = KafkaEvents(settings.kafka, lambda value: last if is_labels(value) else first)
@@ -168,7 +169,7 @@ class BridgeRuntime:
         except Stopped:
             pass
 
-    async def _watch(self, inputs: KafkaTraces) -> None:
+    async def _watch(self, inputs: TraceInputs) -> None:
         """Say on ``/healthz`` when nothing moves, until something does."""
         while True:
             waiting = WAITING & self.health.reasons.keys()

@@ -78,6 +78,7 @@ from stream_metrics.worker.batches import (
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.identity import OtherIdentity, check_identity
 from stream_metrics.worker.output import message_after
+from stream_metrics.worker.patience import Retry
 from stream_metrics.worker.telemetry import Telemetry
 
 EXPIRE_AT_ONCE: Final = 200
@@ -88,7 +89,6 @@ TOO_MUCH_STATE: Final = BadRecord(
 )
 
 T = TypeVar("T")
-Retry = Callable[[Callable[[], Awaitable[T]]], Awaitable[T]]
 
 
 class Lost(Exception):
@@ -272,7 +272,7 @@ class StatePartition:
     # -- a batch --------------------------------------------------------------------------------
 
     async def process(
-        self, records: Sequence[Record], retry: Retry[object], *, former: bool = False
+        self, records: Sequence[Record], retry: Retry, *, former: bool = False
     ) -> int:
         """Take records in the order given (each topic's in its order); returns how many.
 
@@ -295,7 +295,7 @@ class StatePartition:
     async def _process(
         self,
         records: Sequence[Record],
-        retry: Retry[object],
+        retry: Retry,
         refused: BadRecord | None = None,
         *,
         former: bool = False,
@@ -414,7 +414,7 @@ class StatePartition:
         seen.counts["expired"] += len(events if conversation.expired else late)
 
     async def _open(
-        self, works: dict[ConversationKey, _Work], seen: Observations, retry: Retry[object]
+        self, works: dict[ConversationKey, _Work], seen: Observations, retry: Retry
     ) -> None:
         """Bring every conversation of the batch into memory, by one round trip at most each way."""
         missing: list[tuple[_Work, bool]] = []
@@ -464,7 +464,7 @@ class StatePartition:
         work: _Work,
         observations: Observations,
         letters: list[DeadLetter],
-        retry: Retry[object],
+        retry: Retry,
     ) -> None:
         assert work.conversation is not None
         try:
@@ -491,7 +491,7 @@ class StatePartition:
         error: Exception,
         observations: Observations,
         letters: list[DeadLetter],
-        retry: Retry[object],
+        retry: Retry,
     ) -> None:
         """A bug: find the events that trigger it, set them aside, and go on without them."""
         self._cache.drop(self.number, work.key)
@@ -535,7 +535,7 @@ class StatePartition:
         works: dict[ConversationKey, _Work],
         writes: list[ConversationWrite],
         positions: dict[str, Position],
-        retry: Retry[object],
+        retry: Retry,
         seen: Observations,
         expired: Sequence[Cell] = (),
     ) -> _Call:
@@ -582,7 +582,7 @@ class StatePartition:
         return _Call(batch, size, filled, taken)
 
     async def _publish(
-        self, output: Output, messages: Sequence[OutputMessage], retry: Retry[object]
+        self, output: Output, messages: Sequence[OutputMessage], retry: Retry
     ) -> None:
         """Produce ``messages`` as the owner; raises ``Lost`` instead once somebody else is."""
         sure = True  # a way that was begun before was begun by an owner, or before its claim
@@ -599,22 +599,22 @@ class StatePartition:
 
         while True:
             try:
-                return await retry(send)  # type: ignore[return-value]
+                return await retry(send)
             except OutputFenced:
                 await self.check(retry)
 
-    async def _write(self, batch: BatchWrite, retry: Retry[object]) -> None:
+    async def _write(self, batch: BatchWrite, retry: Retry) -> None:
         result = await self._ask(lambda: self._store.write(batch), retry)
         if type(result) is Fenced:
             raise Lost(self.number, "fenced")
         if type(result) is Moved:
             raise Lost(self.number, "moved")
 
-    async def _ask(self, call: Callable[[], Awaitable[T]], retry: Retry[object]) -> T:
+    async def _ask(self, call: Callable[[], Awaitable[T]], retry: Retry) -> T:
         started = time.perf_counter()
         answer = await retry(call)
         self._telemetry.redis(time.perf_counter() - started)
-        return answer  # type: ignore[return-value]
+        return answer
 
     def _positions_after(
         self, records: Sequence[Record], works: dict[ConversationKey, _Work]
@@ -687,11 +687,11 @@ class StatePartition:
 
     # -- now and then -----------------------------------------------------------------------------
 
-    async def check(self, retry: Retry[object]) -> None:
+    async def check(self, retry: Retry) -> None:
         """Raise ``Lost`` if the store has another owner or other offsets; for idle partitions."""
         await self._ask(self._look, retry)
 
-    async def beat(self, retry: Retry[object], behind_ms: int | None) -> None:
+    async def beat(self, retry: Retry, behind_ms: int | None) -> None:
         """Send the heartbeat, which says how far the partition is behind; None: not known."""
         worker = self._options.worker
         if worker:
@@ -708,7 +708,7 @@ class StatePartition:
         }:
             raise Lost(self.number, "moved")
 
-    async def advance(self, offsets: Mapping[str, int], retry: Retry[object]) -> None:
+    async def advance(self, offsets: Mapping[str, int], retry: Retry) -> None:
         """Note offsets that were passed without a record, such as transaction markers."""
         positions = {
             topic: replace(position, offset=max(position.offset, offsets.get(topic, 0)))
@@ -717,7 +717,7 @@ class StatePartition:
         if positions != self.positions:
             await self.move(positions, retry)
 
-    async def move(self, positions: dict[str, Position], retry: Retry[object]) -> None:
+    async def move(self, positions: dict[str, Position], retry: Retry) -> None:
         """Go on from other positions; all else stays. Raises ``Lost``."""
         call = await self._call({}, [], positions, retry, Observations())
         await self._write(call.batch, retry)
@@ -725,7 +725,7 @@ class StatePartition:
 
     # -- expiry ---------------------------------------------------------------------------------
 
-    async def expire(self, horizon_ms: int, retry: Retry[object]) -> int:
+    async def expire(self, horizon_ms: int, retry: Retry) -> int:
         """Delete conversations whose last record is older than ``horizon_ms`` - ttl; how many.
 
         ``EXPIRE_AT_ONCE``, or four times as many as the records taken last have begun: no look
@@ -744,9 +744,7 @@ class StatePartition:
             done += expired
         return done
 
-    async def _expire(
-        self, keys: Sequence[ConversationKey], horizon_ms: int, retry: Retry[object]
-    ) -> int:
+    async def _expire(self, keys: Sequence[ConversationKey], horizon_ms: int, retry: Retry) -> int:
         """Delete the first of these, as many as one step may; how many.
 
         What they added to the windows stays, and is noted beside them. Where a conversation was,
@@ -780,7 +778,7 @@ class StatePartition:
         self,
         loaded: Sequence[tuple[ConversationKey, Conversation]],
         horizon_ms: int,
-        retry: Retry[object],
+        retry: Retry,
         seen: Observations,
     ) -> _Call:
         """The call that deletes these conversations."""
@@ -796,7 +794,7 @@ class StatePartition:
         return await self._call({}, writes, dict(self.positions), retry, seen, cells)
 
     async def _load(
-        self, keys: Sequence[ConversationKey], retry: Retry[object]
+        self, keys: Sequence[ConversationKey], retry: Retry
     ) -> list[StoredConversation]:
         wanted = [(key, False) for key in keys]
         return await self._ask(lambda: self._store.load(self.number, wanted), retry)

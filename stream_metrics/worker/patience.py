@@ -12,6 +12,14 @@ from stream_metrics.ports import StoreUnavailable, Unavailable
 T = TypeVar("T")
 
 
+class Retry(Protocol):
+    """Repeats a call while what it needs is away."""
+
+    async def __call__(self, call: Callable[[], Awaitable[T]]) -> T:
+        """The result of ``call`` once it succeeds."""
+        ...
+
+
 class Reasons(Protocol):
     """Where it is said why the worker is not ready."""
 

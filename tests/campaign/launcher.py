@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from stream_metrics.adapters.kafka.consumer import LiveConsumer
+from stream_metrics.worker.loop import Loop
 from stream_metrics.adapters.kafka.dead_letters import KafkaDeadLetters
 from stream_metrics.adapters.kafka.output import KafkaOutput
 from stream_metrics.adapters.redis.store import RedisStore
@@ -31,7 +31,7 @@ STEPS: Final[dict[str, tuple[type, str]]] = {
     "dead": (KafkaDeadLetters, "send"),
     "output": (KafkaOutput, "send"),
     "write": (StatePartition, "_write"),
-    "commit": (LiveConsumer, "_commit"),
+    "commit": (Loop, "commit"),
     "export": (Windows, "install"),
 }
 # Those of a command that replaces state partitions (worker/move.py).

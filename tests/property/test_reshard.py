@@ -28,7 +28,8 @@ from stream_metrics.worker.export import Export, export_state
 from stream_metrics.worker.move import holding
 from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
 from stream_metrics.worker.reshard import Reshard
-from stream_metrics.worker.takeover import Extent, Policy
+from stream_metrics.worker.source import Extent
+from stream_metrics.worker.takeover import Policy
 from stream_metrics.worker.telemetry import Silent
 from tests import oracle
 from tests.property.test_forget import is_forget

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import (
@@ -17,9 +17,19 @@ from aiokafka.structs import ConsumerRecord, OffsetAndMetadata, OffsetAndTimesta
 
 from stream_metrics.adapters.kafka.cluster import Cluster, Group
 from stream_metrics.ports import Record
-from stream_metrics.worker.takeover import Extent
+from stream_metrics.worker.source import Extent
 
 Commits = dict[TopicPartition, OffsetAndMetadata]
+
+
+class Member(Protocol):
+    """One member of the group, which hears of a rebalance when it is told to."""
+
+    due: set[TopicPartition]
+
+    def notice(self) -> None:
+        """Hear of the last rebalance."""
+        ...
 
 
 class Brokers:
@@ -40,7 +50,7 @@ class Brokers:
         self._coming: deque[tuple[TopicPartition, int]] = deque()  # and when it comes
         self.unreadable: dict[TopicPartition, tuple[int, KafkaError]] = {}
         self.commits: Commits = {}
-        self.members: list[ScriptedConsumer] = []
+        self.members: list[Member] = []
         self.generation = 0
         self.on_commit: Callable[[Commits], None] = lambda commits: None
 
@@ -71,10 +81,15 @@ class Brokers:
             self.logs[place], self.ends[place] = [], 0
         self.partitions += 1
 
+    def commit(self, commits: Commits) -> None:
+        """A member that the group knows has committed."""
+        self.commits |= commits
+        self.on_commit(commits)
+
     def rebalance(
         self,
-        members: Iterable[ScriptedConsumer],
-        unaware: Collection[ScriptedConsumer] = (),
+        members: Iterable[Member],
+        unaware: Collection[Member] = (),
         *,
         split: bool = False,
     ) -> None:
@@ -162,12 +177,17 @@ class ScriptedConsumer:
             place: o if isinstance(o, OffsetAndMetadata) else OffsetAndMetadata(o, "")
             for place, o in offsets.items()
         }
-        self._brokers.commits |= commits
-        self._brokers.on_commit(commits)
+        self._brokers.commit(commits)
 
-    async def fetch_committed_offsets(self, places: Iterable[TopicPartition]) -> Commits:
-        """What the group has committed."""
-        return {p: self._brokers.commits[p] for p in places if p in self._brokers.commits}
+    async def list_consumer_group_offsets(
+        self, group: str, coordinator: None, places: Iterable[TopicPartition]
+    ) -> Commits:
+        """What the group has committed, as an admin client tells it."""
+        none = OffsetAndMetadata(-1, "")
+        return {place: self._brokers.commits.get(place, none) for place in places}
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
 
     # -- reading
 
@@ -267,6 +287,14 @@ class ScriptedCluster(Cluster):
     def consumer(self, group: Group) -> Any:
         """See ``Cluster``."""
         return self.client
+
+    def admin(self) -> Any:
+        """See ``Cluster``."""
+        return self.client
+
+    async def lacking(self) -> str:
+        """A script refuses nobody."""
+        return ""
 
     async def check_rights(self) -> None:
         """A script refuses nobody."""

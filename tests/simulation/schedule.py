@@ -96,13 +96,13 @@ async def _happen(system: System, action: Action) -> None:
 async def _happen_to(system: System, process: Process, what: str, rest: list[Any]) -> None:
     """One thing that one worker does or suffers."""
     if what == "read":
-        process.client.at_once = rest[3]
+        process.source.at_once = rest[3]
         await system.act(process, what, *rest[1:3])
     elif what in ("commit", "look after"):
         await system.act(process, what, *rest[1:])
     elif what == "kill":
         await system.replace(process)
     elif what == "notice":
-        process.client.notice()
+        process.source.notice()
     elif what == "clock":
         process.clock_off_ms = rest[1]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Collection
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final
@@ -14,25 +14,26 @@ from aiokafka import TopicPartition
 from prometheus_client import CollectorRegistry
 
 from stream_metrics.adapters.health import Health
-from stream_metrics.adapters.kafka.consumer import LiveConsumer
-from stream_metrics.adapters.kafka.log import FRESH
+from stream_metrics.adapters.kafka.key_samples import KeyWatch
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemorySnapshot, MemoryStore
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.row import canonical
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.ports import BatchWrite, Fenced, Identity, Moved, Written
-from stream_metrics.settings import KafkaSettings
 from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate, partition_for
+from stream_metrics.worker.assigned import PartitionId
 from stream_metrics.worker.audit import AuditOptions, audit
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.clock import Clock
 from stream_metrics.worker.export import export_state
+from stream_metrics.worker.loop import Loop, LoopOptions
 from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
 from stream_metrics.worker.patience import Patience
-from stream_metrics.worker.takeover import offsets
+from stream_metrics.worker.takeover import FRESH, offsets
 from tests import oracle
-from tests.simulation.brokers import Brokers, Commits, ScriptedCluster, ScriptedConsumer
+from tests.simulation.brokers import Brokers, Commits
+from tests.simulation.sources import ScriptedSource
 from tests.simulation.troubled import Died, Kind, Trouble, Troubled
 
 TOPICS: Final = ("events", "labels")
@@ -51,20 +52,12 @@ class AtOnce(Patience):
         """Do not wait."""
 
 
-class ScriptedLive(LiveConsumer):
-    """The worker's loop; commits and the rest happen when told to."""
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(KafkaSettings(topics=TOPICS), *arguments)
-        self._next_commit = self._next_look = math.inf
-
-
 @dataclass(eq=False)
 class Process:
     """One worker, and how far its clock is off."""
 
-    client: ScriptedConsumer
-    live: ScriptedLive
+    source: ScriptedSource
+    loop: Loop
     trouble: Trouble
     health: Health
     clock_off_ms: int = 0
@@ -115,6 +108,15 @@ def expected(seed: int) -> Outcome:
 
 
 @dataclass
+class Stored:
+    """What was last stored of a partition, by the answers of the store."""
+
+    owner: bytes
+    offsets: dict[str, int]
+    last_batch: bytes = b""
+
+
+@dataclass
 class System:
     """A group and its processes; ``seed`` says what lies in the topics."""
 
@@ -131,12 +133,10 @@ class System:
         self.now_ms = traffic(self.seed)[0].timestamp_ms
         self.store_off_ms = 0
         self.breaches: list[str] = []  # rules that did not hold
-        self._owners: dict[int, bytes] = {}
+        self._stored: dict[int, Stored] = {}
         self._went_back: set[int] = set()  # partitions, since they were last claimed
-        self._offsets: dict[int, dict[str, int]] = {}  # as they are stored
-        self._last_batch: dict[int, bytes] = {}
         self.seen: Counter[str] = Counter()
-        self._past: MemorySnapshot | None = None
+        self._past: tuple[MemorySnapshot, dict[int, Stored]] | None = None
         self.store.clock = lambda: self.now_ms + self.store_off_ms
         self.brokers.on_commit = self._committed
         for number, record in enumerate(traffic(self.seed)):
@@ -154,7 +154,7 @@ class System:
 
     async def start(self) -> Process:
         """A worker more, which is no member yet."""
-        client, trouble = ScriptedConsumer(self.brokers), Trouble()
+        source, trouble = ScriptedSource(self.brokers), Trouble()
         health = Health(reasons={})
         clock = Clock(lambda: self.now_ms + process.clock_off_ms, lambda: self.now_ms / 1000)
         operations = Operations(CollectorRegistry(), TOPICS)
@@ -171,28 +171,30 @@ class System:
         )
 
         def seen(name: str, arguments: tuple[Any, ...], answer: Any) -> None:
-            self._answered(client, name, arguments, answer)
+            self._answered(source, name, arguments, answer)
 
         store: Any = Troubled(self.store, trouble, seen)
         letters: Any = Troubled(self.letters, trouble, seen)
         cache, names = ConversationCache(self.cache_results), SharedNames(store, options)
 
-        def make_partition(number: int, token: bytes, ours: Identity) -> StatePartition:
+        def make_partition(id: PartitionId, token: bytes, ours: Identity) -> StatePartition:
             mine = replace(options, identity=ours)
-            return StatePartition(number, mine, store, letters, cache, names, operations, token)
+            return StatePartition(id.number, mine, store, letters, cache, names, operations, token)
 
-        live = ScriptedLive(
-            ScriptedCluster(self.brokers, client),
+        loop = Loop(
+            source,
             store,
+            LoopOptions(TOPICS),
             lambda counts: IDENTITY,
             make_partition,
             AtOnce(health, operations.redis_error),
             health,
             operations,
             clock,
+            KeyWatch(operations.keyed_differently),
+            monotonic=lambda: 0.0,  # commits and the rest happen when they are told to
         )
-        process = Process(client, live, trouble, health)
-        await live._group.join()
+        process = Process(source, loop, trouble, health)
         self.processes.append(process)
         return process
 
@@ -205,26 +207,25 @@ class System:
 
     def rebalance(self, unaware: Collection[Process] = (), *, split: bool = False) -> None:
         """Share the partitions out among those that are there."""
-        members = [process.client for process in self.processes]
-        self.brokers.rebalance(members, [process.client for process in unaware], split=split)
+        members = [process.source for process in self.processes]
+        self.brokers.rebalance(members, [process.source for process in unaware], split=split)
 
     async def act(self, process: Process, what: str, kind: Kind | None = None, at: int = 0) -> None:
         """Let a worker read, commit or look after its partitions, in trouble at the ``at``-th call.
 
         In place of a worker that dies another one is started.
         """
-        trouble, live = process.trouble, process.live
+        trouble, loop = process.trouble, process.loop
         trouble.kind, trouble.at, trouble.interrupt = kind, at, self.rebalance
         try:
             if what == "read":
-                await live._turn()
+                await loop.turn()
             elif what == "commit":
-                await live._commit()
-            elif not live._group.changed:  # else a round begins with a take-over
-                await live._look_after()
-                self._probe(process)
-                live._overdue = set(live._active)
-                await live._expire()
+                await loop.commit()
+            else:
+                await loop.check()
+                await loop.probe()
+                await loop.expire()
         except Died as death:
             self.seen[f"died at {death}"] += 1
             await self.replace(process)
@@ -236,19 +237,16 @@ class System:
 
     def remember(self) -> None:
         """Keep the store's content, once all of it is there."""
-        if len(self.store._content.partitions) == PARTITIONS:
-            self._past = self.store.snapshot()
+        if len(self._stored) == PARTITIONS:
+            self._past = self.store.snapshot(), deepcopy(self._stored)
 
     def go_back(self) -> None:
         """The store fails over to what was remembered."""
         if self._past is not None:
-            self.store.restore(self._past)
+            self.store.restore(self._past[0])
+            self._stored = deepcopy(self._past[1])
             self._went_back = set(range(PARTITIONS))
             self.seen["store went back"] += 1
-            held = self.store._content.partitions
-            self._owners = {n: partition.token for n, partition in held.items()}
-            self._offsets = {n: partition.offsets for n, partition in held.items()}
-            self._last_batch = {n: partition.batch_id for n, partition in held.items()}
 
     async def settle(self) -> None:
         """All troubles end; one worker reads what is left."""
@@ -259,16 +257,10 @@ class System:
         worker = self.processes[0]
         worker.clock_off_ms = self.store_off_ms = 0
         self.rebalance()
-        worker.client.at_once = 1_000
+        worker.source.at_once = 1_000
         for _ in range(ROUNDS):
             await self.act(worker, "read")
             await self.act(worker, "look after")
-
-    def _probe(self, process: Process) -> None:
-        """Hear of the ends of the logs, as the worker does every other second."""
-        live = process.live
-        ends = {p: e for p, e in self.brokers.ends.items() if p.partition in live._active}
-        live._lag.heard(ends, live._clock.now_ms())
 
     # -- what must hold -------------------------------------------------------------------------
 
@@ -278,13 +270,13 @@ class System:
             self.breaches.append(what)
 
     def _answered(
-        self, client: ScriptedConsumer, name: str, arguments: tuple[Any, ...], answer: Any
+        self, source: ScriptedSource, name: str, arguments: tuple[Any, ...], answer: Any
     ) -> None:
         if name == "claim":
             number, token = arguments[:2]
-            self._rule(client.is_member_for(number), "a claim without membership")
-            self._owners[number] = token
-            self._offsets[number] = offsets(answer.positions)
+            self._rule(source.is_member_for(number), "a claim without membership")
+            stored = self._stored.setdefault(number, Stored(token, {}))
+            stored.owner, stored.offsets = token, offsets(answer.positions)
             self._went_back.discard(number)
             self.seen["claim"] += 1
         if name == "write":
@@ -294,28 +286,27 @@ class System:
         number = batch.partition
         self.seen[answer.__name__] += 1
         self.seen["expired"] += sum(write.delete for write in batch.conversations)
-        if self._owners.get(number) != batch.token:
+        stored = self._stored[number]
+        if stored.owner != batch.token:
             self._rule(answer is Fenced, "a write by somebody who is not the owner")
         elif number in self._went_back:
             self._rule(answer in (Written, Moved), "the owner was fenced")
         else:
             self._rule(answer is Written, "the owner's write was refused")
-        if answer is Written and self._last_batch.get(number) != batch.batch_id:
-            stored = self._offsets.setdefault(number, {})
-            same = batch.expected.items() <= stored.items()
+        if answer is Written and stored.last_batch != batch.batch_id:
+            same = batch.expected.items() <= stored.offsets.items()
             self._rule(same, "a write on other offsets than it expects")
-            stored |= offsets(batch.positions)
-            self._last_batch[number] = batch.batch_id
+            stored.offsets |= offsets(batch.positions)
+            stored.last_batch = batch.batch_id
 
     def _committed(self, commits: Commits) -> None:
-        held = self.store._content.partitions
         for place, commit in commits.items():
-            state = held.get(place.partition)
-            if state is None:
+            stored = self._stored.get(place.partition)
+            if stored is None:
                 self._rule(commit.metadata == FRESH, "a commit without state, and without the note")
             elif place.partition not in self._went_back:
-                stored = state.positions[place.topic].offset
-                self._rule(commit.offset <= stored, "a commit ahead of the stored offset")
+                ahead = commit.offset > stored.offsets[place.topic]
+                self._rule(not ahead, "a commit ahead of the stored offset")
 
     async def check(self) -> None:
         """Rows, windows and letters are the reference's, and the audit finds no difference.

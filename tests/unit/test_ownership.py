@@ -7,7 +7,7 @@ from tests.simulation.system import PARTITIONS, Process, System
 
 def numbers(process: Process) -> list[int]:
     """The partitions whose windows a worker shows."""
-    return sorted(partition.number for partition in process.live.partitions)
+    return sorted(partition.number for partition in process.loop.partitions)
 
 
 async def taken_away() -> tuple[System, Process, Process]:
@@ -18,9 +18,9 @@ async def taken_away() -> tuple[System, Process, Process]:
     system.produce(20)
     await system.act(before, "read")
     owner = await system.start()
-    system.brokers.rebalance([owner.client], unaware=[before.client])
+    system.brokers.rebalance([owner.source], unaware=[before.source])
     await system.act(owner, "read")
-    assert len(owner.live.partitions) == PARTITIONS
+    assert len(owner.loop.partitions) == PARTITIONS
     return system, before, owner
 
 
@@ -31,12 +31,12 @@ async def test_a_worker_that_was_fenced_shows_none_of_what_others_may_own() -> N
 
     for _ in range(50):
         system.produce(1)
-        await before.live._turn()
-        if len(before.live.partitions) < PARTITIONS:
+        await before.loop.turn()
+        if len(before.loop.partitions) < PARTITIONS:
             break
 
-    assert before.live.partitions == []
-    assert len(owner.live.partitions) == PARTITIONS
+    assert before.loop.partitions == []
+    assert len(owner.loop.partitions) == PARTITIONS
     assert not system.breaches
 
 
@@ -44,7 +44,7 @@ async def test_a_worker_that_was_fenced_goes_on_with_what_is_its_own() -> None:
     """Once the brokers have answered it shows what it has, and reads on."""
     system, before, owner = await taken_away()
     system.produce(20)
-    await before.live._turn()
+    await before.loop.turn()
 
     system.rebalance()
     for process in (before, owner, before, owner):

@@ -16,7 +16,7 @@ from stream_metrics.adapters.kafka.span import EARLIEST, END, Mark, Span, spans
 from stream_metrics.adapters.kafka.topics import TopicsMissing, partition_counts
 from stream_metrics.ports import Record
 from stream_metrics.settings import KafkaSettings
-from stream_metrics.worker.takeover import Extent
+from stream_metrics.worker.source import Extent
 
 
 class KafkaSource:
