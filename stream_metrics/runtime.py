@@ -23,7 +23,6 @@ from stream_metrics.adapters.kafka.cluster import Cluster
 from stream_metrics.adapters.kafka.cluster import Group as Membership
 from stream_metrics.adapters.kafka.dead_letters import KafkaDeadLetters
 from stream_metrics.adapters.kafka.internal import KafkaUpstream
-from stream_metrics.adapters.kafka.key_samples import KeyWatch
 from stream_metrics.adapters.kafka.member import KafkaSource
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.output import KafkaOutputs
@@ -45,10 +44,10 @@ from stream_metrics.engine.windows import Windows
 from stream_metrics.kernel import kernel
 from stream_metrics.ports import Identity, StateStore, StoreUnavailable
 from stream_metrics.settings import Settings, mask_url, read_secret
-from stream_metrics.worker.assigned import PartitionId
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.clock import Clock
 from stream_metrics.worker.collecting import collect_seldom
+from stream_metrics.worker.keying import KeyWatch
 from stream_metrics.worker.loop import Loop, LoopOptions
 from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
 from stream_metrics.worker.patience import Part, Patience, Stopped
@@ -310,9 +309,9 @@ class Runtime:
             lambda: replace(options.identity, partition_counts=self._partition_counts()),
         )
 
-        def make_partition(id: PartitionId, token: bytes, ours: Identity) -> StatePartition:
+        def make_partition(number: int, token: bytes, ours: Identity) -> StatePartition:
             return StatePartition(
-                id.number,
+                number,
                 replace(options, identity=ours, partitioner=_partitioner(ours)),
                 store,
                 letters,
@@ -320,7 +319,7 @@ class Runtime:
                 names,
                 self.operations,
                 token,
-                outputs.of(id.number) if outputs else None,
+                outputs.of(number) if outputs else None,
             )
 
         kafka, self.store = settings.kafka, store
@@ -351,7 +350,7 @@ class Runtime:
             self.health,
             self.operations,
             self._clock,
-            KeyWatch(self.operations.keyed_differently),
+            KeyWatch(self.operations.keyed_differently, PARTITIONERS),
             outputs=outputs,
             upstream=upstream,
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final
 
 from stream_metrics.ports import Position, Record, of_topics
 from stream_metrics.worker.lag import LogLag
@@ -72,29 +72,21 @@ TRANSITIONS: Final[Mapping[tuple[State, Event], State]] = {
 }
 
 
-class PartitionId(NamedTuple):
-    """A partition number, in a generation of the group's state."""
-
-    generation: int
-    number: int
-
-
 class AssignedPartition:
     """One partition number: its state, what is in memory of it, and how far its logs are read.
 
     ``owned`` is what is in memory, also while the partition is given away: it may come back.
-    ``gaps`` are those that reading has shown. ``overdue``: conversations may have expired. A new
-    one counts as given away until the assignment says what is ours of it.
+    ``gaps`` are those that reading has shown. A new one counts as given away until the assignment
+    says what is ours of it.
     """
 
-    def __init__(self, id: PartitionId, topics: Sequence[str], *, in_order: bool = True) -> None:
-        self.id = id
+    def __init__(self, number: int, topics: Sequence[str], *, in_order: bool = True) -> None:
+        self.number = number
         self.state = State.GIVEN_AWAY
         self.why = ""  # of a partition that is held or halted, until it is active again
         self.owned: StatePartition | None = None
         self.gaps: list[OffsetGap] = []
-        self.overdue = False
-        self.logs = {Place(topic, id.number): LogLag(in_order=in_order) for topic in topics}
+        self.logs = {Place(topic, number): LogLag(in_order=in_order) for topic in topics}
         self._stands: Mapping[str, Position] = {}
         self._expected: dict[Place, Position] = {}
 
@@ -102,7 +94,7 @@ class AssignedPartition:
         """Go to the state that the table says."""
         after = TRANSITIONS.get((self.state, event))
         if after is None:
-            raise ValueError(f"partition {self.id.number}: {event.name} while {self.state.name}")
+            raise ValueError(f"partition {self.number}: {event.name} while {self.state.name}")
         self.state = after
         if after is not State.WANTED:
             self.gaps = []
@@ -114,11 +106,6 @@ class AssignedPartition:
     def stand_at(self, positions: Mapping[str, Position]) -> None:
         """The store has these positions, and nothing is in memory."""
         self._stands, self.owned = positions, None
-
-    @property
-    def number(self) -> int:
-        """Its number."""
-        return self.id.number
 
     @property
     def positions(self) -> Mapping[str, Position]:

@@ -21,18 +21,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
 from stream_metrics.engine.state import DamagedState
 from stream_metrics.ports import Identity, Outputs, Record, StateStore, Upstream
-from stream_metrics.worker.assigned import AssignedPartition, Event, PartitionId, State
+from stream_metrics.worker.assigned import AssignedPartition, Event, State
 from stream_metrics.worker.clock import Clock
-from stream_metrics.worker.lag import Gauges
+from stream_metrics.worker.keying import KeyWatch
 from stream_metrics.worker.partition import Lost, StatePartition
 from stream_metrics.worker.patience import Patience, Reasons, Stopped
 from stream_metrics.worker.source import (
@@ -45,6 +45,7 @@ from stream_metrics.worker.source import (
 )
 from stream_metrics.worker.standing import damaged
 from stream_metrics.worker.takeover import Held, OffsetGap, Policy, Start, TakeOver
+from stream_metrics.worker.telemetry import LoopMetrics
 from stream_metrics.worker.watchdog import Standing
 
 log = structlog.get_logger(__name__)
@@ -52,24 +53,6 @@ log = structlog.get_logger(__name__)
 CHECK_SECONDS: Final = 5.0
 PROBE_SECONDS: Final = 3.0
 SOME_TOPICS: Final = "held for some of the input topics only"
-
-
-class LoopMetrics(Gauges, Protocol):
-    """Receives what the loop does; every method is cheap and never raises."""
-
-    def assigned(self, partitions: int) -> None: ...
-    def fenced(self) -> None: ...
-    def rewound(self) -> None: ...
-    def offset_holes(self, holes: int) -> None: ...
-    def counted(self, now_ms: int, stamps_ms: Iterable[int]) -> None: ...
-    def progressed(self, now: float) -> None: ...
-
-
-class KeyWatch(Protocol):
-    """Notices when topics are keyed by different partitioners."""
-
-    def note(self, records: Sequence[Record], counts: Mapping[str, int]) -> None: ...
-    def look(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +67,13 @@ class LoopOptions:
     start: Start = "earliest"
     commit_interval_seconds: float = 1.0
     in_order: bool = True
-    generation: int = 0
 
 
 class Loop:
     """Works on the partitions that the group assigns to this worker.
 
-    ``make_partition(id, token, identity)`` builds what processes one. ``monotonic`` tells when to
-    commit and to check. ``run`` returns after ``retry.stop``; it raises ``OtherIdentity`` or the
+    ``make_partition(number, token, identity)`` builds what processes one. ``monotonic`` tells when
+    to commit and to check. ``run`` returns after ``retry.stop``; it raises ``OtherIdentity`` or the
     source's errors where going on would be wrong. The other public methods are its steps.
     """
 
@@ -101,7 +83,7 @@ class Loop:
         store: StateStore,
         options: LoopOptions,
         make_identity: Callable[[dict[str, int]], Identity],
-        make_partition: Callable[[PartitionId, bytes, Identity], StatePartition],
+        make_partition: Callable[[int, bytes, Identity], StatePartition],
         retry: Patience,
         reasons: Reasons,
         metrics: LoopMetrics,
@@ -116,7 +98,6 @@ class Loop:
         self._store = store
         self._options = options
         self._make_identity = make_identity
-        self._make_partition = make_partition
         self._retry = retry
         self._reasons = reasons
         self._metrics = metrics
@@ -129,7 +110,7 @@ class Loop:
             source,
             options.topics,
             store,
-            self._make,
+            make_partition,
             retry,
             options.on_offset_gap,
             options.start,
@@ -296,7 +277,7 @@ class Loop:
             partition = self._partitions.get(number)
             if partition is None:
                 topics, in_order = self._options.topics, self._options.in_order
-                partition = AssignedPartition(self._id(number), topics, in_order=in_order)
+                partition = AssignedPartition(number, topics, in_order=in_order)
                 self._partitions[number] = partition
             if held[number] >= set(self._options.topics):
                 partition.on(Event.ASSIGNED)
@@ -347,12 +328,6 @@ class Loop:
         partition.why = why
         self._reasons.set(f"partition-{partition.number}", why)
         self._source.stop_reading(partition.logs)
-
-    def _make(self, number: int, token: bytes, identity: Identity) -> StatePartition:
-        return self._make_partition(self._id(number), token, identity)
-
-    def _id(self, number: int) -> PartitionId:
-        return PartitionId(self._options.generation, number)
 
     def _gap(self, number: int, gap: OffsetGap) -> None:
         self._metrics.offset_gap(gap.topic)
@@ -456,8 +431,8 @@ class Loop:
         """Notice what happened to the state, and note offsets that hold no record."""
         self._keys.look()
         for partition in self._active():
-            partition.overdue = True
             async with self._answered(partition) as owned:
+                owned.overdue = True
                 await self._hear_time(partition.number)
                 await owned.check(self._retry)
                 await owned.beat(self._retry, partition.behind_ms(self._clock.now_ms()))
@@ -472,14 +447,10 @@ class Loop:
     async def expire(self) -> None:
         """Delete some of what has expired; what is left has its turn in the next round."""
         for partition in self._active():
-            if not partition.overdue:
-                continue
-            horizon_ms = partition.read_up_to_ms()
-            partition.overdue = False
-            if horizon_ms is not None:
-                async with self._answered(partition) as owned:
+            async with self._answered(partition) as owned:
+                horizon_ms = partition.read_up_to_ms() if owned.overdue else None
+                if horizon_ms is not None:
                     await owned.expire(horizon_ms, self._retry)
-                    partition.overdue = owned.overdue
 
     # -- how far the logs go --------------------------------------------------------------------
 

@@ -248,7 +248,7 @@ class StatePartition:
         self._batches = 0
         self._begun = 0  # conversations that the records taken last have begun
         self._room = Room()
-        self.overdue = False  # whether more has expired than the last look has deleted
+        self.overdue = False  # whether there may be more to expire
 
     # -- ownership ------------------------------------------------------------------------------
 

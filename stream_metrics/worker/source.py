@@ -125,7 +125,7 @@ class Source(Protocol):
         ...
 
     def read_from(self, offsets: Mapping[Place, int]) -> bool:
-        """Read on from there; False if one of the places is this member's no longer."""
+        """Read on from there; False, and nothing is read, if one is not in ``assignment``."""
         ...
 
     def stop_reading(self, places: Collection[Place]) -> None:
@@ -154,7 +154,8 @@ class Source(Protocol):
     async def confirm(self, commits: Mapping[Place, Commit]) -> bool:
         """Commit, and wait for the answer; True if the group holds this member for the owner.
 
-        If not, ``assignment`` is None until the group has said what is this member's.
+        If not, ``assignment`` is another one, or None until the group has said what is this
+        member's.
         """
         ...
 

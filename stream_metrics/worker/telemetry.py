@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from stream_metrics.engine.step import Observations
 from stream_metrics.ports import OutputMessage
+from stream_metrics.worker.lag import Gauges
 
 
 class Telemetry(Protocol):
@@ -20,6 +21,17 @@ class Telemetry(Protocol):
     def state_written(self, sent_bytes: int) -> None: ...
     def redis(self, seconds: float) -> None: ...
     def redis_error(self) -> None: ...
+
+
+class LoopMetrics(Gauges, Protocol):
+    """Receives what the loop does; every method is cheap and never raises."""
+
+    def assigned(self, partitions: int) -> None: ...
+    def fenced(self) -> None: ...
+    def rewound(self) -> None: ...
+    def offset_holes(self, holes: int) -> None: ...
+    def counted(self, now_ms: int, stamps_ms: Iterable[int]) -> None: ...
+    def progressed(self, now: float) -> None: ...
 
 
 class Silent:

@@ -16,6 +16,7 @@ from stream_metrics.worker import lag
 from stream_metrics.worker.source import Place
 from tests.helpers import examples, rest_long
 from tests.simulation.schedule import DAY_MS, play, system_of
+from tests.simulation.sources import ScriptedSource
 from tests.simulation.system import System
 from tests.simulation.troubled import KINDS
 
@@ -53,9 +54,9 @@ async def test_a_number_held_for_some_topics_only_is_halted_alone() -> None:
     worker = await system.start()
     system.rebalance()
     system.produce(100)
-    worker.source.due.remove(TopicPartition("labels", 0))
+    worker.client.due.remove(TopicPartition("labels", 0))
     system.brokers.generation += 1
-    worker.source.notice()
+    worker.client.notice()
 
     await system.act(worker, "read")
 
@@ -75,7 +76,8 @@ async def reading_a_backlog(*, wild: bool) -> System:
             log[at] = structs.replace(first, timestamp_ms=system.now_ms)
     worker = await system.start()
     system.rebalance()
-    source, places = worker.source, [Place(*place) for place in system.brokers.logs]
+    source, places = worker.client, [Place(*place) for place in system.brokers.logs]
+    assert isinstance(source, ScriptedSource)
     source.at_once = 0
     await system.act(worker, "read")  # takes over
     shortest = min(system.brokers.ends.values())

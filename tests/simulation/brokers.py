@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import (
     CommitFailedError,
+    CorruptRecordException,
     IllegalStateError,
     KafkaError,
     NoOffsetForPartitionError,
@@ -23,9 +24,17 @@ Commits = dict[TopicPartition, OffsetAndMetadata]
 
 
 class Member(Protocol):
-    """One member of the group, which hears of a rebalance when it is told to."""
+    """One member of the group, which hears of a rebalance when it is told to.
+
+    ``at_once`` records are in one answer.
+    """
 
     due: set[TopicPartition]
+    at_once: int
+
+    def is_member_for(self, number: int) -> bool:
+        """Whether the group believes that it has this number for every topic."""
+        ...
 
     def notice(self) -> None:
         """Hear of the last rebalance."""
@@ -119,6 +128,7 @@ class ScriptedConsumer:
         self._listener: ConsumerRebalanceListener | None = None
         self._coordinator = self  # whose method the worker uses too
         self.at_once = 10  # records in one answer
+        self.fails_after: int | None = None  # records that the next answer loses, and raises
         self.due: set[TopicPartition] = set()
         self._assigned: set[TopicPartition] = set()
         self._paused: set[TopicPartition] = set()
@@ -206,6 +216,10 @@ class ScriptedConsumer:
         self._need([place])
         self._positions[place] = offset
 
+    async def topics(self) -> set[str]:
+        """Those that there are."""
+        return set(self._brokers.topics)
+
     def partitions_for_topic(self, topic: str) -> set[int]:
         """The numbers that the topic has."""
         return {place.partition for place in self._brokers.logs if place.topic == topic}
@@ -261,6 +275,9 @@ class ScriptedConsumer:
             at, end = await self.position(place), self._brokers.ends[place]
             bad, error = self._brokers.unreadable.get(place, (None, None))
             while at < end and left:
+                if self.fails_after == sum(map(len, found.values())):
+                    self._positions[place], self.fails_after = at, None
+                    raise CorruptRecordException("CRC")
                 if at == bad:
                     self._positions[place] = at
                     raise error or KafkaError

@@ -66,8 +66,9 @@ class ScriptedSource:
 
     async def confirm(self, commits: Mapping[Place, Commit]) -> bool:
         """Refused unless the group holds it for a member of this generation."""
-        if not (self._is_member() and self._holds(commits)):
+        if not self._is_member():
             self.assignment = None
+        if not self._holds(commits):
             return False
         await self.commit_for_all(commits)
         return True
@@ -95,7 +96,6 @@ class ScriptedSource:
     def read_from(self, offsets: Mapping[Place, int]) -> bool:
         """See ``Source``."""
         if not self._holds(offsets):
-            self.assignment = None
             return False
         self._next |= offsets
         for place in offsets:

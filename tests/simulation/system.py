@@ -7,32 +7,38 @@ from collections import Counter
 from collections.abc import Collection
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from aiokafka import TopicPartition
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from prometheus_client import CollectorRegistry
 
 from stream_metrics.adapters.health import Health
-from stream_metrics.adapters.kafka.key_samples import KeyWatch
+from stream_metrics.adapters.kafka.cluster import Group
+from stream_metrics.adapters.kafka.member import KafkaSource
+from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
+from stream_metrics.adapters.kafka.records import record_of
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemorySnapshot, MemoryStore
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.row import canonical
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.ports import BatchWrite, Fenced, Identity, Moved, Written
+from stream_metrics.settings import KafkaSettings
 from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate, partition_for
-from stream_metrics.worker.assigned import PartitionId
 from stream_metrics.worker.audit import AuditOptions, audit
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.clock import Clock
 from stream_metrics.worker.export import export_state
+from stream_metrics.worker.keying import KeyWatch
 from stream_metrics.worker.loop import Loop, LoopOptions
 from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
 from stream_metrics.worker.patience import Patience
+from stream_metrics.worker.source import Source
 from stream_metrics.worker.takeover import FRESH, offsets
 from tests import oracle
-from tests.simulation.brokers import Brokers, Commits
+from tests.simulation.brokers import Brokers, Commits, ScriptedCluster, ScriptedConsumer
 from tests.simulation.sources import ScriptedSource
 from tests.simulation.troubled import Died, Kind, Trouble, Troubled
 
@@ -41,6 +47,7 @@ PARTITIONS: Final = 2
 MARKED: Final = 7  # one record in so many ends a transaction
 TTL_MS: Final = 1_800_000
 ROUNDS: Final = 10  # that a worker needs at most to read all and let all expire
+AFTER_CONFIRMATION: Final = ("wipe", "claim")  # the group may change its mind then
 COUNTS: Final = dict.fromkeys(TOPICS, PARTITIONS)
 IDENTITY: Final = Identity("group", 1, "fingerprint", COUNTS)
 
@@ -54,9 +61,9 @@ class AtOnce(Patience):
 
 @dataclass(eq=False)
 class Process:
-    """One worker, and how far its clock is off."""
+    """One worker, its member of the group, and how far its clock is off."""
 
-    source: ScriptedSource
+    client: ScriptedSource | ScriptedConsumer
     loop: Loop
     trouble: Trouble
     health: Health
@@ -118,12 +125,16 @@ class Stored:
 
 @dataclass
 class System:
-    """A group and its processes; ``seed`` says what lies in the topics."""
+    """A group and its processes; ``seed`` says what lies in the topics.
+
+    ``over_kafka``: what workers read is that over aiokafka, with a scripted client.
+    """
 
     seed: int
     cache_results: int = 1_000
     batch_records: int = 8
     ttl_ms: int = TTL_MS
+    over_kafka: bool = False
     brokers: Brokers = field(default_factory=lambda: Brokers(TOPICS, PARTITIONS))
     store: MemoryStore = field(default_factory=MemoryStore)
     letters: MemoryDeadLetters = field(default_factory=MemoryDeadLetters)
@@ -154,8 +165,7 @@ class System:
 
     async def start(self) -> Process:
         """A worker more, which is no member yet."""
-        source, trouble = ScriptedSource(self.brokers), Trouble()
-        health = Health(reasons={})
+        trouble, health = Trouble(), Health(reasons={})
         clock = Clock(lambda: self.now_ms + process.clock_off_ms, lambda: self.now_ms / 1000)
         operations = Operations(CollectorRegistry(), TOPICS)
         options = PartitionOptions(
@@ -171,32 +181,57 @@ class System:
         )
 
         def seen(name: str, arguments: tuple[Any, ...], answer: Any) -> None:
-            self._answered(source, name, arguments, answer)
+            if name == "claim" and trouble.interrupted not in AFTER_CONFIRMATION:
+                is_member = client.is_member_for(arguments[0])
+                self._rule(is_member, "a claim without membership")
+            self._answered(name, arguments, answer)
 
         store: Any = Troubled(self.store, trouble, seen)
         letters: Any = Troubled(self.letters, trouble, seen)
         cache, names = ConversationCache(self.cache_results), SharedNames(store, options)
 
-        def make_partition(id: PartitionId, token: bytes, ours: Identity) -> StatePartition:
+        def make_partition(number: int, token: bytes, ours: Identity) -> StatePartition:
             mine = replace(options, identity=ours)
-            return StatePartition(id.number, mine, store, letters, cache, names, operations, token)
+            return StatePartition(number, mine, store, letters, cache, names, operations, token)
 
+        patience = AtOnce(health, operations.redis_error)
+        client, source = self._reading(patience, health)
         loop = Loop(
             source,
             store,
             LoopOptions(TOPICS),
             lambda counts: IDENTITY,
             make_partition,
-            AtOnce(health, operations.redis_error),
+            patience,
             health,
             operations,
             clock,
-            KeyWatch(operations.keyed_differently),
+            KeyWatch(operations.keyed_differently, PARTITIONERS),
             monotonic=lambda: 0.0,  # commits and the rest happen when they are told to
         )
-        process = Process(source, loop, trouble, health)
+        await source.join()
+        process = Process(client, loop, trouble, health)
         self.processes.append(process)
         return process
+
+    def _reading(
+        self, patience: AtOnce, health: Health
+    ) -> tuple[ScriptedSource | ScriptedConsumer, Source]:
+        """A member of the group, and what a worker reads through it."""
+        if not self.over_kafka:
+            scripted = ScriptedSource(self.brokers)
+            return scripted, scripted
+        client = ScriptedConsumer(self.brokers)
+        cluster = ScriptedCluster(self.brokers, client)
+        group = Group("group", TOPICS, RangePartitionAssignor)
+        record = partial(record_of, internal_topic=None)
+
+        async def counts() -> dict[str, int]:
+            return dict(COUNTS)
+
+        return client, KafkaSource(
+            KafkaSettings(topics=TOPICS), cluster, group, counts, record, patience, health
+        )
 
     async def replace(self, process: Process) -> None:
         """One process is no more, and another one joins; the others do not know it yet."""
@@ -207,8 +242,13 @@ class System:
 
     def rebalance(self, unaware: Collection[Process] = (), *, split: bool = False) -> None:
         """Share the partitions out among those that are there."""
-        members = [process.source for process in self.processes]
-        self.brokers.rebalance(members, [process.source for process in unaware], split=split)
+        members = [process.client for process in self.processes]
+        self.brokers.rebalance(members, [process.client for process in unaware], split=split)
+
+    def swap(self) -> None:
+        """Share the partitions out so that each worker gets those of another."""
+        members = [process.client for process in self.processes]
+        self.brokers.rebalance([*members[1:], *members[:1]])
 
     async def act(self, process: Process, what: str, kind: Kind | None = None, at: int = 0) -> None:
         """Let a worker read, commit or look after its partitions, in trouble at the ``at``-th call.
@@ -216,7 +256,7 @@ class System:
         In place of a worker that dies another one is started.
         """
         trouble, loop = process.trouble, process.loop
-        trouble.kind, trouble.at, trouble.interrupt = kind, at, self.rebalance
+        trouble.kind, trouble.at, trouble.interrupt = kind, at, self.swap
         try:
             if what == "read":
                 await loop.turn()
@@ -232,7 +272,7 @@ class System:
         finally:
             if kind is not None and trouble.kind is None:
                 self.seen[kind] += 1
-            trouble.kind = None
+            trouble.kind, trouble.interrupted = None, ""
         assert not self.breaches, self.breaches
 
     def remember(self) -> None:
@@ -257,7 +297,7 @@ class System:
         worker = self.processes[0]
         worker.clock_off_ms = self.store_off_ms = 0
         self.rebalance()
-        worker.source.at_once = 1_000
+        worker.client.at_once = 1_000
         for _ in range(ROUNDS):
             await self.act(worker, "read")
             await self.act(worker, "look after")
@@ -269,12 +309,9 @@ class System:
         if not holds:
             self.breaches.append(what)
 
-    def _answered(
-        self, source: ScriptedSource, name: str, arguments: tuple[Any, ...], answer: Any
-    ) -> None:
+    def _answered(self, name: str, arguments: tuple[Any, ...], answer: Any) -> None:
         if name == "claim":
             number, token = arguments[:2]
-            self._rule(source.is_member_for(number), "a claim without membership")
             stored = self._stored.setdefault(number, Stored(token, {}))
             stored.owner, stored.offsets = token, offsets(answer.positions)
             self._went_back.discard(number)

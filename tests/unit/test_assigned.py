@@ -10,7 +10,6 @@ from stream_metrics.worker.assigned import (
     TRANSITIONS,
     AssignedPartition,
     Event,
-    PartitionId,
     State,
 )
 
@@ -20,7 +19,7 @@ STOPS = (Event.REVOKED, Event.UNFIT, Event.MOVED, Event.FENCED, Event.OTHER_RECO
 
 def partition(state: State) -> AssignedPartition:
     """One in that state."""
-    made = AssignedPartition(PartitionId(0, 3), ("events", "labels"))
+    made = AssignedPartition(3, ("events", "labels"))
     made.state = state
     return made
 

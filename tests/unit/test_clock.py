@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_metrics.ports import Position
-from stream_metrics.worker.assigned import AssignedPartition, PartitionId
+from stream_metrics.worker.assigned import AssignedPartition
 from stream_metrics.worker.clock import Clock
 from stream_metrics.worker.lag import ENOUGH_STAMPS
 from stream_metrics.worker.source import Place
@@ -87,7 +87,7 @@ HOUR_MS = 3_600_000
 
 def partition() -> AssignedPartition:
     """One of which nothing was read."""
-    return AssignedPartition(PartitionId(0, 0), (EVENTS.topic, LABELS.topic))
+    return AssignedPartition(0, (EVENTS.topic, LABELS.topic))
 
 
 def hear(made: AssignedPartition, ends: Mapping[Place, int], asked_ms: int) -> None:

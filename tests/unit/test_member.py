@@ -157,7 +157,7 @@ async def test_nothing_is_read_before_the_loop_says_from_where() -> None:
 async def test_a_member_of_an_older_generation_has_nothing_until_it_is_told() -> None:
     """Neither does a commit confirm it, nor is anything taken to be its own afterwards."""
     brokers = Brokers(["events"], 1)
-    client, other = ScriptedConsumer(brokers), ScriptedConsumer(brokers)
+    client = ScriptedConsumer(brokers)
     source = await reading(client, brokers)
     brokers.rebalance([client], unaware=[client])
 
@@ -166,17 +166,41 @@ async def test_a_member_of_an_older_generation_has_nothing_until_it_is_told() ->
     assert source.assignment is None
     client.notice()
     assert await source.confirm(COMMITS)
-    assert other not in brokers.members
 
 
-async def test_what_is_not_its_own_is_not_read() -> None:
-    """Where the group has taken a place back, nothing is its own until it is told."""
+async def test_a_late_refusal_takes_no_later_assignment_back() -> None:
+    """The group may have assigned again before the answer to a commit arrives."""
     brokers = Brokers(["events"], 1)
-    source = await reading(ScriptedConsumer(brokers), brokers)
+    client = Slow(brokers)
+    source = await reading(client, brokers)
+    brokers.rebalance([client], unaware=[client])
+    confirmed = asyncio.create_task(source.confirm(COMMITS))
+    await client.begun.wait()
+    client.notice()
+    assignment = source.assignment
+    brokers.generation += 1  # so that the commit is refused
+    client.go_on.set()
+
+    assert not await confirmed
+
+    assert assignment is not None
+    assert source.assignment is assignment
+
+
+async def test_what_is_its_own_no_longer_is_not_read() -> None:
+    """A take-over may end after the group has assigned again; that assignment stays."""
+    brokers = Brokers(["events"], 2)
+    client, other = ScriptedConsumer(brokers), ScriptedConsumer(brokers)
+    source = await reading(client, brokers)
+    await source_of(ScriptedCluster(brokers, other), Health()).join()
+    brokers.rebalance([client, other])
+    assignment = source.assignment
 
     assert not source.read_from({SECOND: 0})
 
-    assert source.assignment is None
+    assert assignment is not None
+    assert assignment.places == {FIRST}
+    assert source.assignment is assignment
 
 
 async def test_a_client_that_was_left_is_not_heard() -> None:

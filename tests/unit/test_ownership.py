@@ -18,7 +18,7 @@ async def taken_away() -> tuple[System, Process, Process]:
     system.produce(20)
     await system.act(before, "read")
     owner = await system.start()
-    system.brokers.rebalance([owner.source], unaware=[before.source])
+    system.brokers.rebalance([owner.client], unaware=[before.client])
     await system.act(owner, "read")
     assert len(owner.loop.partitions) == PARTITIONS
     return system, before, owner

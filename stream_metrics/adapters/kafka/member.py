@@ -227,6 +227,8 @@ class KafkaSource:
 
     def read_from(self, offsets: Mapping[Place, int]) -> bool:
         """See ``Source``."""
+        if self.assignment is None or not self.assignment.places >= offsets.keys():
+            return False  # the group has assigned again, or is about to
         try:
             for place, offset in offsets.items():
                 self.consumer.seek(TopicPartition(*place), offset)
@@ -344,10 +346,12 @@ class KafkaSource:
         If it fails, the client joins the group anew. Nothing may be committed meanwhile, since
         that would make it begin again; the listener says when there is an assignment.
         """
+        assignment = self.assignment
         try:
             await self._asked(self.consumer.commit(_offsets(commits)))
         except (CommitFailedError, IllegalStateError):
-            self._revoked()
+            if self.assignment is assignment:  # the listener may have heard of another meanwhile
+                self._revoked()
             return False
         return True
 
