@@ -49,7 +49,9 @@ from stream_metrics.worker.clock import Clock
 from stream_metrics.worker.collecting import collect_seldom
 from stream_metrics.worker.keying import KeyWatch
 from stream_metrics.worker.loop import Loop, LoopOptions
-from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
+from stream_metrics.worker.names import SharedNames
+from stream_metrics.worker.options import PartitionOptions
+from stream_metrics.worker.partition import StatePartition
 from stream_metrics.worker.patience import Part, Patience, Stopped
 from stream_metrics.worker.repartition import route
 from stream_metrics.worker.stored import stored_settings

@@ -29,7 +29,7 @@ from stream_metrics.worker.astray import Astray, Partitioner, Place, find_astray
 from stream_metrics.worker.catch_up import CatchUp
 from stream_metrics.worker.identity import check_identity
 from stream_metrics.worker.move import Move, Progress, Unmovable, draft, switch
-from stream_metrics.worker.partition import PartitionOptions
+from stream_metrics.worker.options import PartitionOptions
 from stream_metrics.worker.pieces import Merge, Merged, Pieces, merging
 from stream_metrics.worker.publish import publish, publish_gone, shut_out
 from stream_metrics.worker.source import Extent

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Protocol, TypeVar
 
 from stream_metrics.engine.step import Observations
 from stream_metrics.ports import OutputMessage
 from stream_metrics.worker.lag import Gauges
+from stream_metrics.worker.patience import Retry
+
+T = TypeVar("T")
 
 
 class Telemetry(Protocol):
@@ -60,3 +64,11 @@ class Silent:
 
     def redis_error(self) -> None:
         """Ignore."""
+
+
+async def asked(call: Callable[[], Awaitable[T]], retry: Retry, telemetry: Telemetry) -> T:
+    """The store's answer; how long it took is told."""
+    started = time.perf_counter()
+    answer = await retry(call)
+    telemetry.redis(time.perf_counter() - started)
+    return answer

@@ -21,7 +21,9 @@ from stream_metrics.metrics.ranking.live import live_metrics
 from stream_metrics.ports import Identity, Output, Position, Record, StateStore
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.export import export_state
-from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
+from stream_metrics.worker.names import SharedNames
+from stream_metrics.worker.options import PartitionOptions
+from stream_metrics.worker.partition import StatePartition
 from stream_metrics.worker.telemetry import Silent
 from tests import oracle
 from tests.helpers import examples

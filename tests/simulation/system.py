@@ -33,7 +33,9 @@ from stream_metrics.worker.clock import Clock
 from stream_metrics.worker.export import export_state
 from stream_metrics.worker.keying import KeyWatch
 from stream_metrics.worker.loop import Loop, LoopOptions
-from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
+from stream_metrics.worker.names import SharedNames
+from stream_metrics.worker.options import PartitionOptions
+from stream_metrics.worker.partition import StatePartition
 from stream_metrics.worker.patience import Patience
 from stream_metrics.worker.source import Source
 from stream_metrics.worker.takeover import FRESH, offsets

@@ -13,7 +13,7 @@ from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.events import Limits
 from stream_metrics.worker.audit import AuditOptions, audit
-from stream_metrics.worker.partition import conversation_key
+from stream_metrics.worker.options import conversation_key
 from stream_metrics.worker.telemetry import Silent
 from tests.property.test_forget import IDENTITY, PARTITIONS, TOPICS, Topics
 from tests.unit.test_audit import never

@@ -32,7 +32,8 @@ from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.export import export_state
 from stream_metrics.worker.identity import OtherIdentity
-from stream_metrics.worker.partition import SharedNames, StatePartition
+from stream_metrics.worker.names import SharedNames
+from stream_metrics.worker.partition import StatePartition
 from stream_metrics.worker.patience import Retry
 from stream_metrics.worker.replay import Replay
 from stream_metrics.worker.source import Commit, Extent, Place
