@@ -48,7 +48,7 @@ from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.clock import Clock
 from stream_metrics.worker.collecting import collect_seldom
 from stream_metrics.worker.keying import KeyWatch
-from stream_metrics.worker.loop import Loop, LoopOptions
+from stream_metrics.worker.loop import NOT_READING, Loop, LoopOptions
 from stream_metrics.worker.names import SharedNames
 from stream_metrics.worker.options import PartitionOptions
 from stream_metrics.worker.partition import StatePartition
@@ -60,7 +60,7 @@ from stream_metrics.worker.watchdog import Watchdog
 WATCH_SECONDS = 2.0
 LOOK_SECONDS = 1.0
 WAITING = frozenset(
-    {"redis", "kafka", "rights", "dead_letters", "output", "topics"}
+    {"redis", "kafka", "rights", "dead_letters", "output", "topics", NOT_READING}
 )  # reasons that end by themselves
 REPARTITION = "repartition"  # the part that fills the internal topic
 REPARTITION_WAITING = frozenset(

@@ -121,15 +121,19 @@ class AssignedPartition:
         anew or truncated, though its offsets may look right.
         """
         self._expected = {}
-        found = {}
         for place, log in self.logs.items():
             log.begin()
             position = self.positions[place.topic]
-            back = bool(position.last_digest) and position.offset > extents[place.topic].first
-            if back:
+            if position.last_digest and position.offset > extents[place.topic].first:
                 self._expected[place] = position
-            found[place] = position.offset - back
-        return found
+        return self.next_offsets()
+
+    def next_offsets(self) -> dict[Place, int]:
+        """What is to be read next."""
+        return {
+            place: self.positions[place.topic].offset - (place in self._expected)
+            for place in self.logs
+        }
 
     def new_records(self, place: Place, records: Sequence[Record]) -> Sequence[Record]:
         """Those that the state does not have; none of a log that is another one (``gaps``)."""

@@ -147,8 +147,6 @@ class CommittedInputs:
         for place, why in fetched.unreadable.items():
             if place in self.reading():
                 self._halt(place, why)
-        if fetched.out_of_range:
-            self._assignment = None
         if self._changed:
             return []  # it is read again by whoever gets it
         reading = self.reading()

@@ -35,13 +35,12 @@ from stream_metrics.worker.clock import Clock
 from stream_metrics.worker.keying import KeyWatch
 from stream_metrics.worker.partition import Lost, StatePartition
 from stream_metrics.worker.patience import Patience, Reasons, Stopped
+from stream_metrics.worker.probe import Probe
 from stream_metrics.worker.source import (
     Assignment,
     Commit,
     Fetched,
-    RightsMissing,
     Source,
-    SourceUnavailable,
 )
 from stream_metrics.worker.standing import damaged
 from stream_metrics.worker.takeover import Held, OffsetGap, Policy, Start, TakeOver
@@ -51,7 +50,7 @@ from stream_metrics.worker.watchdog import Standing
 log = structlog.get_logger(__name__)
 
 CHECK_SECONDS: Final = 5.0
-PROBE_SECONDS: Final = 3.0
+NOT_READING: Final = "reading"  # the reason on ``/readyz`` while ``may_read`` says no
 SOME_TOPICS: Final = "held for some of the input topics only"
 
 
@@ -72,8 +71,9 @@ class LoopOptions:
 class Loop:
     """Works on the partitions that the group assigns to this worker.
 
-    ``make_partition(number, token, identity)`` builds what processes one. ``monotonic`` tells when
-    to commit and to check. ``run`` returns after ``retry.stop``; it raises ``OtherIdentity`` or the
+    ``make_partition(number, token, identity)`` builds what processes one. ``may_read`` says why
+    nothing is to be read for now; partitions stay active meanwhile. ``monotonic`` tells when to
+    commit and to check. ``run`` returns after ``retry.stop``; it raises ``OtherIdentity`` or the
     source's errors where going on would be wrong. The other public methods are its steps.
     """
 
@@ -92,6 +92,7 @@ class Loop:
         *,
         outputs: Outputs | None = None,
         upstream: Upstream | None = None,
+        may_read: Callable[[], str | None] = lambda: None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._source = source
@@ -104,7 +105,7 @@ class Loop:
         self._clock = clock
         self._keys = keys
         self._outputs = outputs
-        self._upstream = upstream
+        self._may_read = may_read
         self._monotonic = monotonic
         self._take_over = TakeOver(
             source,
@@ -118,9 +119,10 @@ class Loop:
             self._stepped,
         )
         self._partitions: dict[int, AssignedPartition] = {}
+        self.probe = Probe(source, self._partitions, metrics, clock, upstream, retry, reasons)
         self._assignment: Assignment | None = None  # the one that was looked at
         self._identity: Identity | None = None
-        self._filled_ms = 0  # up to when the topics are filled by the upstream, as last heard
+        self._stopped = False  # reading, by ``may_read``
         self._next_commit = self._next_check = monotonic()
         # for the watchdog
         self._taking_over = False
@@ -182,7 +184,7 @@ class Loop:
         probing: asyncio.Task[None] | None = None
         try:
             await self._source.join()
-            probing = asyncio.create_task(self._probe_from_time_to_time())
+            probing = asyncio.create_task(self.probe.run())
             while not self._retry.stopping:
                 await self.turn()
         except Stopped:
@@ -202,8 +204,9 @@ class Loop:
         """One round."""
         if self._changed:
             await self._follow_group()
+        self._stop_or_go_on()
         fetched = await self._source.poll()
-        self._stop_at(fetched)
+        self._halt_unreadable(fetched)
         for partition, records in self._new_records(fetched):
             await self._process(partition, records)
         for partition in self._active():
@@ -291,7 +294,7 @@ class Loop:
         assert self._identity is not None
         gaps, partition.gaps = partition.gaps, []
         partition.on(Event.CLAIM)
-        asked_ms = self._filled_up_to_ms()
+        asked_ms = self.probe.filled_up_to_ms()
         try:
             taken = await self._take_over.take(
                 partition.number, self._identity, partition.owned, gaps
@@ -315,6 +318,8 @@ class Loop:
         if not self._source.read_from(partition.starts(taken.extents)):
             partition.on(Event.UNCONFIRMED)
             return
+        if self._stopped:
+            self._source.stop_reading(partition.logs)
         partition.on(Event.CLAIMED)
         partition.why = ""
         self._reasons.clear(f"partition-{partition.number}")
@@ -341,14 +346,27 @@ class Loop:
 
     # -- 2. and 3. records ----------------------------------------------------------------------
 
-    def _stop_at(self, fetched: Fetched) -> None:
-        """Halt what cannot be read, and look at all logs again if one lacks what is next."""
+    def _stop_or_go_on(self) -> None:
+        """Stop reading, or read on, where ``may_read`` has changed its mind; all else goes on."""
+        why = self._may_read()
+        if why is not None:
+            self._reasons.set(NOT_READING, why)
+        elif self._stopped:
+            self._reasons.clear(NOT_READING)
+        if (why is not None) == self._stopped:
+            return
+        self._stopped = why is not None
+        for partition in self._active():
+            if self._stopped:
+                self._source.stop_reading(partition.logs)
+            else:
+                self._source.read_from(partition.next_offsets())
+
+    def _halt_unreadable(self, fetched: Fetched) -> None:
         for place, why in fetched.unreadable.items():
             partition = self._partitions.get(place.partition)
             if partition is not None and partition.state is State.ACTIVE and not self._changed:
                 self._halt(partition, Event.UNFIT, why)
-        if fetched.out_of_range:
-            self._assignment = None
 
     def _new_records(
         self, fetched: Fetched
@@ -451,50 +469,3 @@ class Loop:
                 horizon_ms = partition.read_up_to_ms() if owned.overdue else None
                 if horizon_ms is not None:
                     await owned.expire(horizon_ms, self._retry)
-
-    # -- how far the logs go --------------------------------------------------------------------
-
-    async def probe(self) -> None:
-        """Ask the brokers where the logs end, and report how far behind the partitions are.
-
-        Raises ``Unavailable``.
-        """
-        if self._upstream is not None:
-            self._filled_ms = await self._upstream.read_up_to_ms()
-        known = [partition for partition in self._partitions.values() if partition.positions]
-        asked_ms = self._filled_up_to_ms()
-        ends = await self._source.ends([place for partition in known for place in partition.logs])
-        now_ms = self._clock.now_ms()
-        oldest = now_ms / 1000
-        for partition in known:
-            for place, lag in partition.logs.items():
-                if place in ends:
-                    lag.heard(ends[place], asked_ms)
-                if self._partitions.get(partition.number) is partition:
-                    behind = lag.report(partition.positions[place.topic], now_ms)
-                    self._metrics.lag(*place, behind.records, behind.seconds)
-                    oldest = min(oldest, behind.read_up_to)
-        self._metrics.complete_until(oldest)
-
-    async def _probe_from_time_to_time(self) -> None:
-        """Probe beside the rounds; brokers that do not answer are a reason against readiness."""
-        while not self._retry.stopping:
-            try:
-                async with asyncio.timeout(PROBE_SECONDS):
-                    await self.probe()
-            except (SourceUnavailable, TimeoutError) as error:
-                why = str(error) or "brokers do not answer: TimeoutError"
-                self._reasons.set("kafka", why)
-            except RightsMissing:
-                self._reasons.clear("kafka")  # they do answer; reading says what is lacking
-            else:
-                self._reasons.clear("kafka")
-            try:
-                await self._retry.pause(PROBE_SECONDS / 2)
-            except Stopped:
-                return
-
-    def _filled_up_to_ms(self) -> int:
-        """Up to when records lie in the topics: now, unless they are filled from others."""
-        now_ms = self._clock.now_ms()
-        return now_ms if self._upstream is None else min(now_ms, self._filled_ms)

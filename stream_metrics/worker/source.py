@@ -44,7 +44,8 @@ class Assignment:
     """What the group has given to this member, until it hands out partitions again.
 
     Compared by identity: if a rebalance gives the same places again, that is another assignment,
-    since somebody else may have had them meanwhile.
+    since somebody else may have had them meanwhile. So it is if a log does not have what is to be
+    read next: then all of them must be looked at again.
     """
 
     places: frozenset[Place]
@@ -54,12 +55,11 @@ class Fetched(NamedTuple):
     """What one call of ``Source.poll`` found.
 
     ``records`` are those of each log in its order. ``unreadable`` are logs whose next record
-    cannot be read, and why. ``out_of_range``: some log does not have the record that is next.
+    cannot be read, and why.
     """
 
     records: Mapping[Place, Sequence[Record]] = {}
     unreadable: Mapping[Place, str] = {}
-    out_of_range: bool = False
 
 
 class SourceUnavailable(Unavailable):

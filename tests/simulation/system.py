@@ -70,6 +70,7 @@ class Process:
     trouble: Trouble
     health: Health
     clock_off_ms: int = 0
+    stopped: str | None = None  # why nothing is to be read
 
 
 @lru_cache
@@ -209,6 +210,7 @@ class System:
             operations,
             clock,
             KeyWatch(operations.keyed_differently, PARTITIONERS),
+            may_read=lambda: process.stopped,
             monotonic=lambda: 0.0,  # commits and the rest happen when they are told to
         )
         await source.join()
@@ -266,7 +268,7 @@ class System:
                 await loop.commit()
             else:
                 await loop.check()
-                await loop.probe()
+                await loop.probe.ask()
                 await loop.expire()
         except Died as death:
             self.seen[f"died at {death}"] += 1

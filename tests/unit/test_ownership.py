@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.simulation.system import PARTITIONS, Process, System
 
 
@@ -54,3 +56,29 @@ async def test_a_worker_that_was_fenced_goes_on_with_what_is_its_own() -> None:
     assert sorted(shown) == list(range(PARTITIONS))
     assert numbers(before)
     assert not system.breaches
+
+
+@pytest.mark.parametrize("over_kafka", [False, True])
+async def test_a_worker_that_may_not_read_keeps_and_shows_what_it_has(over_kafka: bool) -> None:
+    """It reads nothing, also of what it takes over meanwhile, and says why; it goes on where it
+    was, and its figures are those of one pass."""
+    system = System(seed=3, over_kafka=over_kafka)
+    worker = await system.start()
+    system.rebalance()
+    system.produce(100)
+    await system.act(worker, "read")
+    before = [partition.positions for partition in worker.loop.partitions]
+
+    worker.stopped = "no room"
+    await system.act(worker, "read")
+    await system.act(worker, "look after")
+    system.rebalance()
+    await system.act(worker, "read")
+    assert numbers(worker) == list(range(PARTITIONS))
+    assert [partition.positions for partition in worker.loop.partitions] == before
+    assert worker.health.reasons["reading"] == "no room"
+
+    worker.stopped = None
+    await system.settle()
+    await system.check()
+    assert worker.health.reasons == {}

@@ -221,8 +221,9 @@ class KafkaSource:
             case _:
                 # Not "kafka": the brokers may well answer, and then waiting does not help.
                 self._reasons.set("fetch", f"records cannot be fetched: {type(error).__name__}")
+                if isinstance(error, OffsetOutOfRangeError) and self.assignment is not None:
+                    self.assignment = Assignment(self.assignment.places)
                 await self._patience.pause(1.0)
-                return Fetched(out_of_range=isinstance(error, OffsetOutOfRangeError))
         return Fetched()
 
     def read_from(self, offsets: Mapping[Place, int]) -> bool:
@@ -253,7 +254,8 @@ class KafkaSource:
     async def passed(self, places: Collection[Place]) -> dict[Place, int]:
         """See ``Source``."""
         try:
-            return {p: await self.consumer.position(TopicPartition(*p)) for p in places}
+            reading = [p for p in places if TopicPartition(*p) in self._next]
+            return {p: await self.consumer.position(TopicPartition(*p)) for p in reading}
         except IllegalStateError:
             return {}
 
