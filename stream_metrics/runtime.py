@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 
 from stream_metrics import ENGINE, __version__
 from stream_metrics.adapters.auth import read_users
-from stream_metrics.adapters.health import WATCHDOG, Health
+from stream_metrics.adapters.health import Guard, Health, run_together
 from stream_metrics.adapters.kafka.cluster import Cluster
 from stream_metrics.adapters.kafka.cluster import Group as Membership
 from stream_metrics.adapters.kafka.dead_letters import KafkaDeadLetters
@@ -55,10 +55,8 @@ from stream_metrics.worker.partition import StatePartition
 from stream_metrics.worker.patience import Part, Patience, Stopped
 from stream_metrics.worker.repartition import route
 from stream_metrics.worker.stored import stored_settings
-from stream_metrics.worker.watchdog import Watchdog
 
 WATCH_SECONDS = 2.0
-LOOK_SECONDS = 1.0
 WAITING = frozenset(
     {"redis", "kafka", "rights", "dead_letters", "output", "topics", NOT_READING}
 )  # reasons that end by themselves
@@ -183,10 +181,10 @@ class Runtime:
         self.settings = settings
         self.name = f"{socket.gethostname()}:{settings.web.port}"  # by which others call it
         self.registry = CollectorRegistry()
-        seconds = settings.web.watchdog_seconds if watchdog_seconds is None else watchdog_seconds
-        self._watchdog = Watchdog(seconds)
-        self._repartition_watchdog = Watchdog(seconds)
-        self.health = Health(seconds or math.inf)
+        if watchdog_seconds is None:
+            watchdog_seconds = settings.web.watchdog_seconds
+        self._watchdog_seconds = watchdog_seconds
+        self.health = Health(watchdog_seconds or math.inf)
         ProcessCollector(registry=self.registry)
         self.operations = Operations(
             self.registry,
@@ -356,11 +354,15 @@ class Runtime:
             outputs=outputs,
             upstream=upstream,
         )
+        parts: list[tuple[Loop | KafkaRepartition, frozenset[str]]] = [(self.loop, WAITING)]
+        if self._repartition is not None:
+            parts.append((self._repartition, REPARTITION_WAITING))
+        guard = Guard(self.health, self._watchdog_seconds, parts, self.operations.stuck)
         watchers: list[asyncio.Task[None]] = []
         try:
             watchers.append(asyncio.create_task(self._watch(store)))
-            watchers.append(asyncio.create_task(self._guard()))
-            await self._together()
+            watchers.append(asyncio.create_task(guard.run()))
+            await run_together([part.run() for part, _ in parts], self.stop)
         finally:
             for watcher in watchers:
                 watcher.cancel()
@@ -371,18 +373,6 @@ class Runtime:
                 await outputs.stop()
             if upstream is not None:
                 await upstream.stop()
-
-    async def _together(self) -> None:
-        """Read, and fill the internal topic if there is one; what ends one of the two ends both."""
-        parts = [part for part in (self.loop, self._repartition) if part is not None]
-        running = [asyncio.create_task(part.run()) for part in parts]
-        try:
-            await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            self.stop()
-            await asyncio.gather(*running, return_exceptions=True)
-        for ended in running:
-            ended.result()
 
     async def _watch(self, store: RedisStore) -> None:
         """Notice a Redis that is away also while there is nothing to write."""
@@ -399,32 +389,6 @@ class Runtime:
             self.operations.obstructed(self.health.obstacles())
             try:
                 await self.patience.pause(WATCH_SECONDS)
-            except Stopped:
-                return
-
-    async def _guard(self) -> None:
-        """Say on ``/healthz`` when nothing moves, until something does."""
-        assert self.loop is not None
-        while not self.patience.stopping:
-            waiting = WAITING & self.health.reasons.keys()
-            why = self._watchdog.look(time.monotonic(), self.loop.standing(waiting))
-            if self._watchdog.moved or waiting:
-                self.health.beat()  # a long batch, or a long wait, is no dead loop
-            if self._repartition is not None and why is None:
-                waiting = REPARTITION_WAITING & self.health.reasons.keys()
-                standing = self._repartition.standing(waiting)
-                why = self._repartition_watchdog.look(time.monotonic(), standing)
-            if why is not None and WATCHDOG not in self.health.reasons:
-                log.error("watchdog: no progress", reason=why)
-            if why is None and WATCHDOG in self.health.reasons:
-                log.warning("watchdog: progress again")
-            if why is not None:
-                self.health.set(WATCHDOG, why)
-            else:
-                self.health.clear(WATCHDOG)
-            self.operations.stuck(why is not None)
-            try:
-                await self.patience.pause(LOOK_SECONDS)
             except Stopped:
                 return
 

@@ -185,8 +185,7 @@ class Loop:
         try:
             await self._source.join()
             probing = asyncio.create_task(self.probe.run())
-            while not self._retry.stopping:
-                await self.turn()
+            await self._retry.rounds(self.turn)
         except Stopped:
             pass
         finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Protocol, TypeVar
 
 from stream_metrics.ports import StoreUnavailable, Unavailable
@@ -82,6 +83,12 @@ class Patience:
     def stopping(self) -> bool:
         """Whether the worker is to stop."""
         return self._stopping.is_set()
+
+    async def rounds(self, turn: Callable[[], Awaitable[object]]) -> None:
+        """Call ``turn`` again and again, until told to stop."""
+        with suppress(Stopped):
+            while not self.stopping:
+                await turn()
 
     async def __call__(self, call: Callable[[], Awaitable[T]]) -> T:
         """The result of ``call`` once what it needs is there."""

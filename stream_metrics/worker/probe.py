@@ -10,7 +10,7 @@ from stream_metrics.ports import Upstream
 from stream_metrics.worker.assigned import AssignedPartition
 from stream_metrics.worker.clock import Clock
 from stream_metrics.worker.lag import Gauges
-from stream_metrics.worker.patience import Patience, Reasons, Stopped
+from stream_metrics.worker.patience import Patience, Reasons
 from stream_metrics.worker.source import RightsMissing, Source, SourceUnavailable
 
 PROBE_SECONDS: Final = 3.0
@@ -49,21 +49,19 @@ class Probe:
 
     async def run(self) -> None:
         """Ask from time to time, until the worker is to stop."""
-        while not self._retry.stopping:
-            try:
-                async with asyncio.timeout(PROBE_SECONDS):
-                    await self.ask()
-            except (SourceUnavailable, TimeoutError) as error:
-                why = str(error) or "brokers do not answer: TimeoutError"
-                self._reasons.set("kafka", why)
-            except RightsMissing:
-                self._reasons.clear("kafka")  # they do answer; reading says what is lacking
-            else:
-                self._reasons.clear("kafka")
-            try:
-                await self._retry.pause(PROBE_SECONDS / 2)
-            except Stopped:
-                return
+        await self._retry.rounds(self._round)
+
+    async def _round(self) -> None:
+        try:
+            async with asyncio.timeout(PROBE_SECONDS):
+                await self.ask()
+        except (SourceUnavailable, TimeoutError) as error:
+            self._reasons.set("kafka", str(error) or "brokers do not answer: TimeoutError")
+        except RightsMissing:
+            self._reasons.clear("kafka")  # they do answer; reading says what is lacking
+        else:
+            self._reasons.clear("kafka")
+        await self._retry.pause(PROBE_SECONDS / 2)
 
     async def ask(self) -> None:
         """Ask once; raises ``Unavailable``."""

@@ -16,7 +16,7 @@ from stream_metrics.settings import KafkaSettings
 from stream_metrics.worker.clock import Clock
 from stream_metrics.worker.inputs import CommittedInputs, InputOptions
 from stream_metrics.worker.lag import Gauges
-from stream_metrics.worker.patience import Patience, Reasons, Stopped
+from stream_metrics.worker.patience import Patience, Reasons
 from stream_metrics.worker.repartition import Counts, Repartitioner, Route
 from stream_metrics.worker.watchdog import Standing
 
@@ -68,10 +68,7 @@ class KafkaRepartition:
     async def run(self) -> None:
         """Work until ``stop``; raises ``TopicsMissing`` if an input topic is not there."""
         try:
-            while not self._patience.stopping:
-                await self._repartitioner.turn()
-        except Stopped:
-            pass
+            await self._patience.rounds(self._repartitioner.turn)
         finally:
             await self._inputs.stop()
             await self._internal.stop()
