@@ -201,7 +201,8 @@ class CommittedInputs:
         """Find out from where to read what the group gave us, and read on."""
         places = sorted(assignment.places)
         counts = await self._retry(self.source.partition_counts)
-        self._all = [Place(topic, n) for topic, count in counts.items() for n in range(count)]
+        known = {Place(topic, n) for topic, count in counts.items() for n in range(count)}
+        self._all = sorted(known | assignment.places)
         commits = await self._commits(assignment)
         if commits is None:  # another member is about to say where the group begins
             await self._retry.pause(ASK_SECONDS)

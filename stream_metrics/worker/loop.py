@@ -202,12 +202,12 @@ class Loop:
     async def turn(self) -> None:
         """One round."""
         if self._changed:
-            await self._follow_group()
+            await self._follow_group()  # 1
         self._stop_or_go_on()
-        fetched = await self._source.poll()
+        fetched = await self._source.poll()  # 2
         self._halt_unreadable(fetched)
         for partition, records in self._new_records(fetched):
-            await self._process(partition, records)
+            await self._process(partition, records)  # 3
         for partition in self._active():
             if partition.gaps:
                 partition.on(Event.OTHER_RECORD)
@@ -219,11 +219,11 @@ class Loop:
         now = self._monotonic()
         if now > self._next_commit:
             self._next_commit = now + self._options.commit_interval_seconds
-            await self.commit()
+            await self.commit()  # 4
         if now > self._next_check:
             self._next_check = now + CHECK_SECONDS
-            await self.check()
-        await self.expire()
+            await self.check()  # 5
+        await self.expire()  # 6
 
     # -- 1. what the group has assigned ---------------------------------------------------------
 
