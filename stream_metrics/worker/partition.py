@@ -123,7 +123,7 @@ class StatePartition:
         self._schema = options.identity.schema_version  # by which it writes
         self._store = store
         self._dead_letters = dead_letters
-        self._cache = cache
+        self.cache = cache
         self._names = names
         self._telemetry = telemetry
         self._output = output
@@ -140,7 +140,7 @@ class StatePartition:
     def adopt(self, state: PartitionState) -> None:
         """Begin with what the store holds; raises ``OtherIdentity`` if it is not ours to go on."""
         check_identity(state.identity, self._options.identity, self.number)
-        self._cache.drop_partition(self.number)
+        self.cache.drop_partition(self.number)
         self._names.forget()
         self.positions = dict(state.positions)
         self.windows = Windows(self._options.windows)
@@ -214,7 +214,7 @@ class StatePartition:
         too_much = call.filled > 1 and (len(records) > 1 or call.size > HARD_CAP_BYTES)
         if too_much and refused is None:
             for work in works.values():
-                self._cache.drop(self.number, work.key)
+                self.cache.drop(self.number, work.key)
             if len(records) > 1:
                 return call.filled
             return await self._process(records, retry, TOO_MUCH_STATE, former=former)
@@ -236,7 +236,7 @@ class StatePartition:
         for work in works.values():
             if work.conversation is not None:
                 work.conversation.schema = max(self._schema, work.conversation.schema)
-                self._cache.put(self.number, work.key, work.conversation)
+                self.cache.put(self.number, work.key, work.conversation)
         telemetry = self._telemetry
         telemetry.observe(observations)
         telemetry.bad_records(Counter(letter.reason for letter in letters))
@@ -470,7 +470,7 @@ class StatePartition:
             observations = Observations()
             call = await self._expiry(loaded, horizon_ms, retry, observations)
         for key, conversation in loaded:
-            self._cache.drop(self.number, key)
+            self.cache.drop(self.number, key)
             turns = conversation.turns.values()
             observations.counts["labels_orphan"] += sum(map(waiting_labels, turns))
         await self._write(call.batch, retry)

@@ -220,7 +220,7 @@ DELIVERY: Final = (
     Mutation(
         "kept cache",
         "after a refused write, cached conversations are not reloaded",
-        (Edit(PARTITION, "        self._cache.drop_partition(self.number)\n", ""),),
+        (Edit(PARTITION, "        self.cache.drop_partition(self.number)\n", ""),),
         SIMULATION,
         "a conversation has no header",
     ),

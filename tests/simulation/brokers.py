@@ -142,11 +142,16 @@ class ScriptedConsumer:
         if self not in self._brokers.members or self._generation == self._brokers.generation:
             return
         assert self._listener is not None
-        self._listener.on_partitions_revoked(self._assigned)
+        self.revoke()
         self._assigned, self._generation = set(self.due), self._brokers.generation
         self._positions.clear()
         self._paused.clear()
         self._listener.on_partitions_assigned(self._assigned)
+
+    def revoke(self) -> None:
+        """Hear that the group is about to hand out partitions again."""
+        assert self._listener is not None
+        self._listener.on_partitions_revoked(self._assigned)
 
     def holds(self, number: int) -> bool:
         """Whether it believes to have this number for every topic."""

@@ -256,8 +256,8 @@ class Counting(Silent):
 
 async def test_a_forget_where_the_conversation_is_not_is_no_mismatch() -> None:
     """Only events that belong to one partition say that a producer hashes keys differently."""
-    fed = await Fed.new(partitioner=lambda _: 7)
-    fed.state._telemetry = counting = Counting()
+    counting = Counting()
+    fed = await Fed.new(partitioner=lambda _: 7, telemetry=counting)
 
     await fed.take((*forget(), NOON_S * 1000))
     assert counting.counts.get("partitioner_mismatches", 0) == 0

@@ -243,7 +243,7 @@ async def test_what_was_taken_back_during_a_look_is_not_copied() -> None:
 
     async def fails_once(places: Any) -> Any:
         client.end_offsets = ends
-        client._listener.on_partitions_revoked(set(places))
+        client.revoke()
         raise KafkaConnectionError
 
     client.end_offsets = fails_once

@@ -162,8 +162,8 @@ class Counted(Silent):
 
 async def test_events_of_an_expired_conversation_are_counted() -> None:
     """Its stub tells them from events of a new one, for another time to live; then it goes, too."""
-    fed, telemetry = await Fed.new(), Counted()
-    fed.state._telemetry = telemetry
+    telemetry = Counted()
+    fed = await Fed.new(telemetry=telemetry)
     horizon = NOON_S * 1000 + DAY_MS + 1
     await fed.take(search("c", 1, NOON_S, "a"), search("d", 1, NOON_S, "a"))
     await fed.state.expire(horizon, once)
