@@ -1,4 +1,7 @@
-"""One member of a consumer group, over scripted brokers."""
+"""One member of a consumer group over aiokafka, with a scripted client.
+
+``tests/contract/test_source.py`` has what every source does.
+"""
 
 from __future__ import annotations
 
@@ -127,47 +130,6 @@ async def test_joining_goes_on_until_the_brokers_answer() -> None:
     assert health.reasons.keys() == {"assignment"}
 
 
-async def test_a_rebalance_that_gives_the_same_again_is_another_assignment() -> None:
-    """Somebody else may have had the partitions meanwhile."""
-    brokers = Brokers(["events"], 1)
-    client = ScriptedConsumer(brokers)
-    source = await reading(client, brokers)
-    before = source.assignment
-
-    brokers.rebalance([client])
-
-    assert source.assignment is not None
-    assert before is not None
-    assert source.assignment.places == before.places
-    assert source.assignment is not before
-
-
-async def test_nothing_is_read_before_the_loop_says_from_where() -> None:
-    """After a rebalance, what the client has in its buffers is not returned."""
-    brokers = filled()
-    client = ScriptedConsumer(brokers)
-    source = await reading(client, brokers)
-    brokers.rebalance([client])
-
-    assert offsets(await source.poll()) == {}
-    source.read_from({FIRST: 1})
-    assert offsets(await source.poll()) == {FIRST: [1, 2]}
-
-
-async def test_a_member_of_an_older_generation_has_nothing_until_it_is_told() -> None:
-    """Neither does a commit confirm it, nor is anything taken to be its own afterwards."""
-    brokers = Brokers(["events"], 1)
-    client = ScriptedConsumer(brokers)
-    source = await reading(client, brokers)
-    brokers.rebalance([client], unaware=[client])
-
-    assert not await source.confirm(COMMITS)
-
-    assert source.assignment is None
-    client.notice()
-    assert await source.confirm(COMMITS)
-
-
 async def test_a_late_refusal_takes_no_later_assignment_back() -> None:
     """The group may have assigned again before the answer to a commit arrives."""
     brokers = Brokers(["events"], 1)
@@ -184,22 +146,6 @@ async def test_a_late_refusal_takes_no_later_assignment_back() -> None:
     assert not await confirmed
 
     assert assignment is not None
-    assert source.assignment is assignment
-
-
-async def test_what_is_its_own_no_longer_is_not_read() -> None:
-    """A take-over may end after the group has assigned again; that assignment stays."""
-    brokers = Brokers(["events"], 2)
-    client, other = ScriptedConsumer(brokers), ScriptedConsumer(brokers)
-    source = await reading(client, brokers)
-    await source_of(ScriptedCluster(brokers, other), Health()).join()
-    brokers.rebalance([client, other])
-    assignment = source.assignment
-
-    assert not source.read_from({SECOND: 0})
-
-    assert assignment is not None
-    assert assignment.places == {FIRST}
     assert source.assignment is assignment
 
 
