@@ -124,7 +124,8 @@ async def test_what_was_passed_includes_holes(make: Make) -> None:
 
 @EACH
 async def test_what_is_its_own_no_longer_is_not_read(make: Make) -> None:
-    """A take-over may end after the group has assigned again; that assignment stays."""
+    """A take-over may go on after the group has assigned again: it is not confirmed, and nothing is
+    read; that assignment stays."""
     brokers = filled()
     member, source = await joined(make, brokers)
     other, another = make(brokers)
@@ -132,6 +133,7 @@ async def test_what_is_its_own_no_longer_is_not_read(make: Make) -> None:
     brokers.rebalance([member, other])
     assignment = source.assignment
 
+    assert not await source.confirm({SECOND: Commit(0)})
     assert not source.read_from({SECOND: 0})
 
     assert assignment is not None

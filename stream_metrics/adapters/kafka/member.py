@@ -228,8 +228,8 @@ class KafkaSource:
 
     def read_from(self, offsets: Mapping[Place, int]) -> bool:
         """See ``Source``."""
-        if self.assignment is None or not self.assignment.places >= offsets.keys():
-            return False  # the group has assigned again, or is about to
+        if not self._holds(offsets):
+            return False
         try:
             for place, offset in offsets.items():
                 self.consumer.seek(TopicPartition(*place), offset)
@@ -240,6 +240,10 @@ class KafkaSource:
             self._revoked()  # the listener will say what is ours
             return False
         return True
+
+    def _holds(self, places: Collection[Place]) -> bool:
+        """Whether the group has assigned them; it may be about to assign again."""
+        return self.assignment is not None and self.assignment.places >= set(places)
 
     def stop_reading(self, places: Collection[Place]) -> None:
         """See ``Source``."""
@@ -349,6 +353,8 @@ class KafkaSource:
         that would make it begin again; the listener says when there is an assignment.
         """
         assignment = self.assignment
+        if not self._holds(commits):
+            return False
         try:
             await self._asked(self.consumer.commit(_offsets(commits)))
         except (CommitFailedError, IllegalStateError):
