@@ -29,6 +29,7 @@ from stream_metrics.adapters.kafka.output import KafkaOutputs
 from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
 from stream_metrics.adapters.kafka.records import record_of
 from stream_metrics.adapters.kafka.repartition import KafkaRepartition
+from stream_metrics.adapters.kafka.topics import equal_counts
 from stream_metrics.adapters.page.board import Board, Inputs
 from stream_metrics.adapters.page.group import Group, Owned, Source
 from stream_metrics.adapters.page.server import PageServer
@@ -327,7 +328,7 @@ class Runtime:
             kafka,
             cluster,
             Membership(kafka.group_id, kafka.state_topics, RangePartitionAssignor),
-            cluster.state_counts,
+            partial(equal_counts, kafka),
             partial(record_of, internal_topic=kafka.repartition_topic),
             self.patience,
             self.health,

@@ -15,7 +15,7 @@ from stream_metrics.adapters.kafka.noting import NotingAssignor
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.reading import reading, time_at
 from stream_metrics.adapters.kafka.rights import Right, check_rights, explain, lacking
-from stream_metrics.adapters.kafka.topics import check_state_topics, partition_counts
+from stream_metrics.adapters.kafka.topics import partition_counts
 from stream_metrics.settings import KafkaSettings
 from stream_metrics.worker.source import Extent
 
@@ -77,13 +77,6 @@ class Cluster:
     async def lacking(self) -> str:
         """See ``adapters.kafka.rights.lacking``."""
         return await lacking(self._settings, self.rights)
-
-    async def state_counts(self) -> dict[str, int]:
-        """Partition counts of the topics that state is built from; raises ``TopicsUnfit`` unless
-        they are equal."""
-        counts = await self.partition_counts(self._settings.state_topics)
-        check_state_topics(self._settings, counts)
-        return counts
 
     async def partition_counts(self, topics: Sequence[str]) -> dict[str, int]:
         """See ``adapters.kafka.topics.partition_counts``."""
