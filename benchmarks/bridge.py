@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from benchmarks.figures import Figure, figures_table
+from benchmarks.inprocess import once
 from stream_metrics.adapters.memory import MemoryDeadLetters
 from stream_metrics.adapters.otlp.payloads import Payloads, spans_of
 from stream_metrics.events import Limits
@@ -125,10 +126,6 @@ class _Memory:
         """Not counted."""
 
 
-async def _once(call: object) -> object:
-    return await call()  # type: ignore[operator]
-
-
 async def _bridged(log: Sequence[Record]) -> None:
     assemblies = Assemblies(Bounds())
     assemblies.begin({0: Place(0, 0)})
@@ -141,7 +138,7 @@ async def _bridged(log: Sequence[Record]) -> None:
         teller,
         memory,
         MemoryDeadLetters(),
-        _once,
+        once,
         memory,
         "traces",
     )

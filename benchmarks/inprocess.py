@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
 
 from prometheus_client import CollectorRegistry
 
@@ -16,12 +17,16 @@ from stream_metrics.runtime import identity
 from stream_metrics.settings import Settings
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.collecting import collect_seldom
-from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
+from stream_metrics.worker.names import SharedNames
+from stream_metrics.worker.options import PartitionOptions
+from stream_metrics.worker.partition import StatePartition
+
+T = TypeVar("T")
 
 TOKEN = b"benchmark"
 
 
-async def once(call: Callable[[], Awaitable[object]]) -> object:
+async def once(call: Callable[[], Awaitable[T]]) -> T:
     """Store calls without patience: a failure ends the measurement."""
     return await call()
 

@@ -41,7 +41,7 @@ class MemberMeter(Meter):
 
     def _on_assigned(self, count: int) -> None:
         self._assigned(count)
-        owned = self._runtime._owned().numbers
+        owned = [p.number for p in self._runtime.loop.partitions] if self._runtime.loop else []
         self._total = sum(self._sizes.get(number, 0) for number in owned)
 
     def _on_stage(self, name: str, seconds: float) -> None:

@@ -24,8 +24,7 @@ from mode import Service
 from mode.types import ServiceT
 from pydantic import ValidationError
 
-from stream_metrics.adapters.kafka.rights import KafkaRefused
-from stream_metrics.adapters.kafka.static import FencedInstance
+from stream_metrics.adapters.kafka.errors import FencedInstance, KafkaRefused
 from stream_metrics.adapters.kafka.topics import TopicsUnfit
 from stream_metrics.adapters.redis.errors import StoreRefused
 from stream_metrics.adapters.web import add_pages, guard, ssl_context

@@ -16,13 +16,14 @@ import uvloop
 from prometheus_client import CollectorRegistry, ProcessCollector
 
 from stream_metrics import __version__
-from stream_metrics.adapters.health import WATCHDOG, Health
+from stream_metrics.adapters.health import Guard, Health, run_together
 from stream_metrics.adapters.kafka.cluster import Cluster
 from stream_metrics.adapters.kafka.dead_letters import KafkaDeadLetters
+from stream_metrics.adapters.kafka.errors import KafkaRefused
 from stream_metrics.adapters.kafka.repartition import KafkaRepartition
-from stream_metrics.adapters.kafka.rights import KafkaRefused, bridge_rights
+from stream_metrics.adapters.kafka.rights import bridge_rights
 from stream_metrics.adapters.kafka.topics import TopicsUnfit
-from stream_metrics.adapters.kafka.traces import KafkaEvents, KafkaTraces
+from stream_metrics.adapters.kafka.traces import KafkaEvents, traces_source
 from stream_metrics.adapters.otlp.payloads import Payloads, route_by_trace
 from stream_metrics.adapters.otlp.protobuf import load_opentelemetry
 from stream_metrics.adapters.otlp.rows import bounds_of, mapping_of, options_of
@@ -36,12 +37,12 @@ from stream_metrics.telemetry import HELP, TwoScopes
 from stream_metrics.telemetry.teller import Teller, Telling
 from stream_metrics.worker.bridge import Assemblies, Bridge
 from stream_metrics.worker.clock import Clock
+from stream_metrics.worker.inputs import InputOptions
 from stream_metrics.worker.pace import is_labels
-from stream_metrics.worker.patience import Part, Patience, Stopped
-from stream_metrics.worker.watchdog import Watchdog
+from stream_metrics.worker.patience import Part, Patience
+from stream_metrics.worker.traces import TraceInputs
 
 REKEY: Final = "rekey"  # the part that fills the internal topic
-LOOK_SECONDS: Final = 1.0
 AGAIN_SECONDS: Final = 60.0  # between two logs of refusals of an agent with the same reason
 WAITING: Final = frozenset({"kafka", "rights", "dead_letters", "topic", "topics"})
 NOT_STARTED: Final = {"assignment": "the bridge has not joined the group yet"}
@@ -94,7 +95,6 @@ class BridgeRuntime:
         self.health = Health(settings.web.watchdog_seconds or math.inf, reasons=NOT_STARTED)
         self.pages = Pages(self.registry, self.health)
         self._patience = Patience(self.health, lambda: None)
-        self._watchdog = Watchdog(settings.web.watchdog_seconds)
         self._rekey: KafkaRepartition | None = None
 
     async def run(self) -> None:
@@ -104,16 +104,15 @@ class BridgeRuntime:
         teller = Teller(mapping_of(settings.otlp), options, settings.engine_config().limits)
         assemblies = Assemblies(bounds_of(settings))
         cluster = Cluster(traces, bridge_rights(traces, settings.kafka.topics))
-        inputs = KafkaTraces(
-            traces,
-            cluster,
+        inputs = TraceInputs(
+            traces_source(traces, cluster, settings.kafka.topics, self._patience, self.health),
+            InputOptions(traces.group_id, traces.on_offset_gap, traces.start, in_order=False),
             self._patience,
             self.health,
             self._metrics,
             clock,
             assemblies,
             teller,
-            settings.kafka.topics,
         )
         first, last = settings.kafka.topics[0], settings.kafka.topics[-1]
         events = KafkaEvents(settings.kafka, lambda value: last if is_labels(value) else first)
@@ -145,9 +144,15 @@ class BridgeRuntime:
             trace_max=settings.bridge.trace_max,
             rekey=settings.bridge.rekey,
         )
-        watcher = asyncio.create_task(self._watch(inputs))
+        running = [self._patience.rounds(bridge.turn)]
+        parts: list[tuple[TraceInputs | KafkaRepartition, frozenset[str]]] = [(inputs, WAITING)]
+        if self._rekey is not None:
+            running.append(self._rekey.run())
+            parts.append((self._rekey, frozenset(f"{REKEY}_{reason}" for reason in WAITING)))
+        guard = Guard(self.health, settings.web.watchdog_seconds, parts, self._tell)
+        watcher = asyncio.create_task(guard.run())
         try:
-            await self._together(bridge)
+            await run_together(running, self.stop)
         finally:
             watcher.cancel()
             await asyncio.gather(watcher, return_exceptions=True)
@@ -155,41 +160,8 @@ class BridgeRuntime:
             await events.stop()
             await letters.stop()
 
-    async def _together(self, bridge: Bridge) -> None:
-        """Read, and fill the internal topic if there is one; what ends one of the two ends both."""
-        running = [asyncio.create_task(self._turns(bridge))]
-        if self._rekey is not None:
-            running.append(asyncio.create_task(self._rekey.run()))
-        try:
-            await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            self.stop()
-            await asyncio.gather(*running, return_exceptions=True)
-        for ended in running:
-            ended.result()
-
-    async def _turns(self, bridge: Bridge) -> None:
-        try:
-            while not self._patience.stopping:
-                await bridge.turn()
-        except Stopped:
-            pass
-
-    async def _watch(self, inputs: KafkaTraces) -> None:
-        """Say on ``/healthz`` when nothing moves, until something does."""
-        while True:
-            waiting = WAITING & self.health.reasons.keys()
-            why = self._watchdog.look(time.monotonic(), inputs.standing(waiting))
-            if self._watchdog.moved or waiting:
-                self.health.beat()
-            if why is None:
-                self.health.clear(WATCHDOG)
-            else:
-                if WATCHDOG not in self.health.reasons:
-                    log.error("watchdog: no progress", reason=why)
-                self.health.set(WATCHDOG, why)
-            self._metrics.obstructed(self.health.obstacles())
-            await asyncio.sleep(LOOK_SECONDS)
+    def _tell(self, stuck: bool) -> None:
+        self._metrics.obstructed(self.health.obstacles())
 
     def stop(self) -> None:
         """Finish the round in hand and leave the group."""

@@ -280,7 +280,10 @@ class Upstream(Protocol):
     """What fills the topics that are read, where producers do not fill them themselves."""
 
     async def read_up_to_ms(self) -> int:
-        """Record time up to which everything lies in those topics; 0 if that is not known."""
+        """Record time up to which everything lies in those topics; 0 if that is not known.
+
+        Raises ``Unavailable``.
+        """
         ...
 
 

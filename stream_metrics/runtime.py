@@ -13,19 +13,23 @@ from dataclasses import replace
 from functools import partial
 
 import structlog
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from prometheus_client import CollectorRegistry, ProcessCollector
 
 from stream_metrics import ENGINE, __version__
 from stream_metrics.adapters.auth import read_users
-from stream_metrics.adapters.health import WATCHDOG, Health
+from stream_metrics.adapters.health import Guard, Health, run_together
 from stream_metrics.adapters.kafka.cluster import Cluster
-from stream_metrics.adapters.kafka.consumer import LiveConsumer
+from stream_metrics.adapters.kafka.cluster import Group as Membership
 from stream_metrics.adapters.kafka.dead_letters import KafkaDeadLetters
 from stream_metrics.adapters.kafka.internal import KafkaUpstream
+from stream_metrics.adapters.kafka.member import KafkaSource
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.output import KafkaOutputs
 from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
+from stream_metrics.adapters.kafka.records import record_of
 from stream_metrics.adapters.kafka.repartition import KafkaRepartition
+from stream_metrics.adapters.kafka.topics import equal_counts
 from stream_metrics.adapters.page.board import Board, Inputs
 from stream_metrics.adapters.page.group import Group, Owned, Source
 from stream_metrics.adapters.page.server import PageServer
@@ -44,16 +48,18 @@ from stream_metrics.settings import Settings, mask_url, read_secret
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.clock import Clock
 from stream_metrics.worker.collecting import collect_seldom
-from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
+from stream_metrics.worker.keying import KeyWatch
+from stream_metrics.worker.loop import NOT_READING, Loop, LoopOptions
+from stream_metrics.worker.names import SharedNames
+from stream_metrics.worker.options import PartitionOptions
+from stream_metrics.worker.partition import StatePartition
 from stream_metrics.worker.patience import Part, Patience, Stopped
 from stream_metrics.worker.repartition import route
 from stream_metrics.worker.stored import stored_settings
-from stream_metrics.worker.watchdog import Watchdog
 
 WATCH_SECONDS = 2.0
-LOOK_SECONDS = 1.0
 WAITING = frozenset(
-    {"redis", "kafka", "rights", "dead_letters", "output", "topics"}
+    {"redis", "kafka", "rights", "dead_letters", "output", "topics", NOT_READING}
 )  # reasons that end by themselves
 REPARTITION = "repartition"  # the part that fills the internal topic
 REPARTITION_WAITING = frozenset(
@@ -162,15 +168,24 @@ def _partitioner(ours: Identity) -> Callable[[bytes], int]:
 
 
 class Runtime:
-    """One live worker."""
+    """One live worker.
 
-    def __init__(self, settings: Settings) -> None:
+    ``source``, ``store`` and ``loop`` are there while it works.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock | None = None,
+        watchdog_seconds: float | None = None,  # instead of those of the settings
+    ) -> None:
         self.settings = settings
         self.name = f"{socket.gethostname()}:{settings.web.port}"  # by which others call it
         self.registry = CollectorRegistry()
-        self._watchdog = Watchdog(settings.web.watchdog_seconds)
-        self._repartition_watchdog = Watchdog(settings.web.watchdog_seconds)
-        self.health = Health(settings.web.watchdog_seconds or math.inf)
+        if watchdog_seconds is None:
+            watchdog_seconds = settings.web.watchdog_seconds
+        self._watchdog_seconds = watchdog_seconds
+        self.health = Health(watchdog_seconds or math.inf)
         ProcessCollector(registry=self.registry)
         self.operations = Operations(
             self.registry,
@@ -179,10 +194,12 @@ class Runtime:
         )
         self.patience = Patience(self.health, self.operations.redis_error)
         self.cache = ConversationCache(settings.state.cache_results)
-        self._consumer: LiveConsumer | None = None
+        self.source: KafkaSource | None = None
+        self.store: StateStore | None = None
+        self.loop: Loop | None = None
         self._repartition: KafkaRepartition | None = None
         self._source: Source | None = None
-        self._clock = Clock()
+        self._clock = clock or Clock()
         self._windows = WindowCollector(
             self._open_windows,
             self._now_us,
@@ -216,18 +233,18 @@ class Runtime:
         return 1000 * self._clock.now_ms()
 
     def _open_windows(self) -> list[Windows]:
-        consumer = self._consumer
-        return [] if consumer is None else [p.windows for p in consumer.partitions]
+        loop = self.loop
+        return [] if loop is None else [p.windows for p in loop.partitions]
 
     def _owned(self) -> Owned:
-        consumer = self._consumer
-        if consumer is None:
+        loop = self.loop
+        if loop is None:
             return Owned()
-        numbers = sorted(partition.number for partition in consumer.partitions)
-        return Owned(numbers, consumer.partition_total)
+        numbers = sorted(partition.number for partition in loop.partitions)
+        return Owned(numbers, loop.partition_total)
 
     def _partition_counts(self) -> Mapping[str, int]:
-        return {} if self._consumer is None else self._consumer.partition_counts
+        return {} if self.loop is None else self.loop.partition_counts
 
     async def run(self) -> None:
         """Work until ``stop``; raises where the worker must not start or go on."""
@@ -306,24 +323,47 @@ class Runtime:
                 outputs.of(number) if outputs else None,
             )
 
-        self._consumer = LiveConsumer(
-            settings.kafka,
+        kafka, self.store = settings.kafka, store
+        source = self.source = KafkaSource(
+            kafka,
             cluster,
+            Membership(kafka.group_id, kafka.state_topics, RangePartitionAssignor),
+            partial(equal_counts, kafka),
+            partial(record_of, internal_topic=kafka.repartition_topic),
+            self.patience,
+            self.health,
+            on_assigned=self.operations.rebalanced,
+            on_committed=partial(self.operations.stage, "commit"),
+        )
+        self.loop = Loop(
+            source,
             store,
+            LoopOptions(
+                kafka.state_topics,
+                kafka.on_offset_gap,
+                kafka.start,
+                kafka.commit_interval_seconds,
+                in_order=upstream is None,
+            ),
             lambda counts: identity(settings, counts),
             make_partition,
             self.patience,
             self.health,
             self.operations,
             self._clock,
-            outputs,
-            upstream,
+            KeyWatch(self.operations.keyed_differently, PARTITIONERS),
+            outputs=outputs,
+            upstream=upstream,
         )
+        parts: list[tuple[Loop | KafkaRepartition, frozenset[str]]] = [(self.loop, WAITING)]
+        if self._repartition is not None:
+            parts.append((self._repartition, REPARTITION_WAITING))
+        guard = Guard(self.health, self._watchdog_seconds, parts, self.operations.stuck)
         watchers: list[asyncio.Task[None]] = []
         try:
             watchers.append(asyncio.create_task(self._watch(store)))
-            watchers.append(asyncio.create_task(self._guard()))
-            await self._together()
+            watchers.append(asyncio.create_task(guard.run()))
+            await run_together([part.run() for part, _ in parts], self.stop)
         finally:
             for watcher in watchers:
                 watcher.cancel()
@@ -334,18 +374,6 @@ class Runtime:
                 await outputs.stop()
             if upstream is not None:
                 await upstream.stop()
-
-    async def _together(self) -> None:
-        """Read, and fill the internal topic if there is one; what ends one of the two ends both."""
-        parts = [part for part in (self._consumer, self._repartition) if part is not None]
-        running = [asyncio.create_task(part.run()) for part in parts]
-        try:
-            await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            self.stop()
-            await asyncio.gather(*running, return_exceptions=True)
-        for ended in running:
-            ended.result()
 
     async def _watch(self, store: RedisStore) -> None:
         """Notice a Redis that is away also while there is nothing to write."""
@@ -362,32 +390,6 @@ class Runtime:
             self.operations.obstructed(self.health.obstacles())
             try:
                 await self.patience.pause(WATCH_SECONDS)
-            except Stopped:
-                return
-
-    async def _guard(self) -> None:
-        """Say on ``/healthz`` when nothing moves, until something does."""
-        assert self._consumer is not None
-        while not self.patience.stopping:
-            waiting = WAITING & self.health.reasons.keys()
-            why = self._watchdog.look(time.monotonic(), self._consumer.standing(waiting))
-            if self._watchdog.moved or waiting:
-                self.health.beat()  # a long batch, or a long wait, is no dead loop
-            if self._repartition is not None and why is None:
-                waiting = REPARTITION_WAITING & self.health.reasons.keys()
-                standing = self._repartition.standing(waiting)
-                why = self._repartition_watchdog.look(time.monotonic(), standing)
-            if why is not None and WATCHDOG not in self.health.reasons:
-                log.error("watchdog: no progress", reason=why)
-            if why is None and WATCHDOG in self.health.reasons:
-                log.warning("watchdog: progress again")
-            if why is not None:
-                self.health.set(WATCHDOG, why)
-            else:
-                self.health.clear(WATCHDOG)
-            self.operations.stuck(why is not None)
-            try:
-                await self.patience.pause(LOOK_SECONDS)
             except Stopped:
                 return
 

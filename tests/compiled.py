@@ -15,7 +15,7 @@ from pathlib import Path
 from benchmarks.inprocess import InProcess
 from stream_metrics.engine import step
 from stream_metrics.ports import Record
-from stream_metrics.worker.partition import conversation_key
+from stream_metrics.worker.options import conversation_key
 
 
 async def digest(records: list[Record]) -> str:

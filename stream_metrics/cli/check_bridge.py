@@ -8,8 +8,8 @@ from typing import Final
 
 from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 
+from stream_metrics.adapters.kafka.errors import KafkaRefused
 from stream_metrics.adapters.kafka.rights import (
-    KafkaRefused,
     Right,
     bridge_rights,
     explain,

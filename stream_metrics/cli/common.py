@@ -13,7 +13,8 @@ from typing import Annotated, Final, Literal
 import typer
 from pydantic import ValidationError
 
-from stream_metrics.adapters.kafka.rights import KafkaRefused, explain
+from stream_metrics.adapters.kafka.errors import KafkaRefused
+from stream_metrics.adapters.kafka.rights import explain
 from stream_metrics.evaluation.estimates import Intervals
 from stream_metrics.events.decode import EARLIEST_US, LATEST_US
 from stream_metrics.events.times import parse_rfc3339

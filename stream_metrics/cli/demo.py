@@ -37,7 +37,9 @@ from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.windows import DEFAULT_WINDOWS, Windows
 from stream_metrics.ports import Identity, Position, Record
 from stream_metrics.worker.cache import ConversationCache
-from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
+from stream_metrics.worker.names import SharedNames
+from stream_metrics.worker.options import PartitionOptions
+from stream_metrics.worker.partition import StatePartition
 
 TICK_SECONDS = 0.1
 PAGE_SECONDS = 1.0

@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from stream_metrics.adapters.kafka.errors import KafkaRefused
 from stream_metrics.adapters.kafka.letters import (
     Forgotten,
     Letter,
@@ -32,7 +33,6 @@ from stream_metrics.adapters.kafka.letters import (
     resubmitted_mark,
 )
 from stream_metrics.adapters.kafka.produce import producing, send_all
-from stream_metrics.adapters.kafka.rights import KafkaRefused
 from stream_metrics.adapters.kafka.topics import partition_counts
 from stream_metrics.cli.common import (
     ConfigOption,

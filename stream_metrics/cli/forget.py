@@ -39,7 +39,7 @@ from stream_metrics.events.times import DAY_US
 from stream_metrics.ports import StateStore, StoreUnavailable
 from stream_metrics.runtime import redis_options
 from stream_metrics.settings import Settings, mask_url
-from stream_metrics.worker.partition import conversation_key
+from stream_metrics.worker.options import conversation_key
 
 AT_ONCE: Final = 1_000
 LONGEST: Final = 128

@@ -8,8 +8,9 @@ from typing import Final
 
 from aiokafka.errors import KafkaError
 
+from stream_metrics.adapters.kafka.errors import KafkaRefused
 from stream_metrics.adapters.kafka.key_samples import latest_keys
-from stream_metrics.adapters.kafka.rights import KafkaRefused, explain
+from stream_metrics.adapters.kafka.rights import explain
 from stream_metrics.cli.common import Finding
 from stream_metrics.settings import KafkaSettings
 from stream_metrics.worker.keying import FITTING_SHARE, Keying, KeySample, keyed_differently

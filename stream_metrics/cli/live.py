@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from stream_metrics.adapters.kafka.errors import KafkaRefused
 from stream_metrics.adapters.kafka.rights import (
-    KafkaRefused,
     Right,
     explain,
     missing_rights,

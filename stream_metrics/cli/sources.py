@@ -14,12 +14,11 @@ import typer
 from aiokafka.errors import KafkaError
 
 from stream_metrics.adapters.files import InputError, expand, numbered_records
+from stream_metrics.adapters.kafka.errors import KafkaRefused, UnreadableBatch
 from stream_metrics.adapters.kafka.reading import RecordsGone
-from stream_metrics.adapters.kafka.rights import KafkaRefused
 from stream_metrics.adapters.kafka.source import KafkaSource
 from stream_metrics.adapters.kafka.span import EARLIEST, END, Mark, parse_mark
 from stream_metrics.adapters.kafka.topics import TopicsMissing
-from stream_metrics.adapters.kafka.unpacking import UnreadableBatch
 from stream_metrics.adapters.otlp.following import Following, Part, Unreadable
 from stream_metrics.adapters.otlp.payloads import is_payload, other_signal
 from stream_metrics.adapters.otlp.rows import bounds_of, mapping_of, options_of

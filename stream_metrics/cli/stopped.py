@@ -11,11 +11,10 @@ import typer
 from aiokafka.errors import KafkaError
 from rich.console import Console
 
+from stream_metrics.adapters.kafka.errors import KafkaRefused, UnreadableBatch
 from stream_metrics.adapters.kafka.groups import members
 from stream_metrics.adapters.kafka.output import KafkaOutputs
-from stream_metrics.adapters.kafka.rights import KafkaRefused
 from stream_metrics.adapters.kafka.topics import TopicsUnfit
-from stream_metrics.adapters.kafka.unpacking import UnreadableBatch
 from stream_metrics.adapters.redis.connect import connect
 from stream_metrics.adapters.redis.errors import StoreRefused
 from stream_metrics.adapters.redis.store import RedisStore

@@ -11,7 +11,7 @@ import typer
 from aiokafka.errors import KafkaError
 from rich.console import Console
 
-from stream_metrics.adapters.kafka.rights import KafkaRefused
+from stream_metrics.adapters.kafka.errors import KafkaRefused
 from stream_metrics.adapters.kafka.topics import OF_TRACES, create_topics, partition_counts
 from stream_metrics.cli.common import ConfigOption, UsageError, kafka_reason, load_settings
 from stream_metrics.settings import KafkaSettings

@@ -14,7 +14,7 @@ from stream_metrics.events.decode import BadRecord, Event, decode
 from stream_metrics.events.limits import Limits
 from stream_metrics.events.wire import Forget
 from stream_metrics.ports import Identity, Record
-from stream_metrics.worker.takeover import Extent
+from stream_metrics.worker.source import Extent
 
 Place = tuple[str, int]  # topic and partition
 Partitioner = Callable[[bytes, int], int]

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Protocol
 
 from msgspec import structs
 
@@ -29,6 +29,7 @@ from stream_metrics.ports import DeadLetter, DeadLetters, Record
 from stream_metrics.telemetry import Event, Span, TwoScopes
 from stream_metrics.telemetry.assembly import Assembly, Bounds, Closed, Place
 from stream_metrics.telemetry.teller import Teller, Telling
+from stream_metrics.worker.patience import Retry
 
 CLOCK_MARGIN_MS: Final = 1_000
 """By how much the clocks of this machine and of the brokers may differ where a partition has been
@@ -46,8 +47,6 @@ TOO_LARGE: Final = (
 PENDING_EVENTS: Final = 1_000
 PENDING_BYTES: Final = 4 << 20
 SPANS_AT_ONCE: Final = 1_000
-
-Retry = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
 
 
 class Inputs(Protocol):

@@ -16,7 +16,9 @@ from stream_metrics.ports import DeadLetters, OnHold, Outputs, Record, StateStor
 from stream_metrics.worker.astray import Partitioner, Place, decoded, is_forget
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.move import Drafted, Move, WentBack
-from stream_metrics.worker.partition import Lost, PartitionOptions, SharedNames, StatePartition
+from stream_metrics.worker.names import SharedNames
+from stream_metrics.worker.options import PartitionOptions
+from stream_metrics.worker.partition import Lost, StatePartition
 from stream_metrics.worker.telemetry import Silent
 
 CACHED_RESULTS: Final = 100_000

@@ -18,13 +18,17 @@ judged after every key, in fewer than one of 10¹² cases.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Final
 
+import structlog
+
 from stream_metrics.ports import Record
 from stream_metrics.worker.astray import Partitioner
+
+log = structlog.get_logger(__name__)
 
 SAMPLE_KEYS: Final = 256
 LEAST_KEYS: Final = 8
@@ -151,3 +155,56 @@ class KeySample:
 def is_everywhere(record: Record) -> bool:
     """Whether the record may be a forget, which is sent to every partition."""
     return _MAY_BE_FORGET in (record.value or b"")
+
+
+class KeyWatch:
+    """Samples the keys that a worker reads, and notices when topics are keyed differently.
+
+    The sample of a topic takes the key of every record until it is full, then those of three
+    records of each batch: nothing that grows with the batch. ``told`` is called with the current
+    answer at each ``look``.
+    """
+
+    def __init__(
+        self, told: Callable[[bool], None], partitioners: Mapping[str, Partitioner]
+    ) -> None:
+        self._told = told
+        self._partitioners = partitioners
+        self._counts: Mapping[str, int] = {}
+        self._samples: dict[str, KeySample] = {}
+        self._filling = False
+        self._different = False
+
+    def note(self, records: Sequence[Record], counts: Mapping[str, int]) -> None:
+        """Take records of a batch into account; ``counts`` are the topics' partition counts."""
+        if len(counts) < 2 or not records:
+            return
+        if counts != self._counts:
+            self._counts = dict(counts)
+            self._samples = {
+                topic: KeySample(count, self._partitioners) for topic, count in counts.items()
+            }
+            self._filling = True
+        samples = self._samples
+        for record in records if self._filling else ():
+            if not samples[record.topic].full:
+                samples[record.topic].add(record)
+        for record in (records[0], records[len(records) // 2], records[-1]):
+            samples[record.topic].add(record)
+        self._filling = not all(sample.full for sample in samples.values())
+
+    def look(self) -> None:
+        """Judge the samples; log it when the answer changes."""
+        keyings = {topic: sample.keying for topic, sample in self._samples.items()}
+        different = keyed_differently(keyings)
+        self._told(different)
+        if different and not self._different:
+            log.warning(
+                "input topics are keyed by different partitioners: most conversations have their "
+                "searches and their labels on different partitions, so the labels never count; "
+                "`stream-metrics check --topics` says what to do",
+                partitioners={topic: sorted(k.fitting) for topic, k in keyings.items()},
+            )
+        elif self._different and not different:
+            log.info("input topics are no longer keyed by different partitioners")
+        self._different = different

@@ -35,7 +35,7 @@ from stream_metrics.worker.identity import (
     check_identity,
 )
 from stream_metrics.worker.move import Convert, Drafted, Move, Progress, Unmovable, draft, switch
-from stream_metrics.worker.partition import PartitionOptions
+from stream_metrics.worker.options import PartitionOptions
 from stream_metrics.worker.publish import publish, shut_out
 from stream_metrics.worker.stored import Stored, stored_state
 

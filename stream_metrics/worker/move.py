@@ -57,7 +57,8 @@ from stream_metrics.ports import (
     StoreUnavailable,
     Written,
 )
-from stream_metrics.worker.partition import PartitionOptions, SharedNames
+from stream_metrics.worker.names import SharedNames
+from stream_metrics.worker.options import PartitionOptions
 from stream_metrics.worker.pieces import Merge, Pieces
 
 PAGE: Final = 64  # conversations read at once

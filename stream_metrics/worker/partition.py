@@ -16,48 +16,33 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from stream_metrics.dedup.deduplicator import Deduplicator, Deduplicators
 from stream_metrics.engine.cells import conversation_cells
 from stream_metrics.engine.codec import (
-    add_fingerprints,
-    decode_conversation,
-    encode_changes,
     encode_stub,
 )
-from stream_metrics.engine.config import MAX_ROUTES, EngineConfig
 from stream_metrics.engine.state import Cell, Conversation
 from stream_metrics.engine.step import (
-    Changes,
     Observations,
-    Step,
-    needs_fingerprints,
     waiting_labels,
 )
-from stream_metrics.engine.taken import Intake, Taken
 from stream_metrics.engine.windows import (
-    Names,
     Touched,
-    Window,
     Windows,
     left_windows,
-    routes_of,
 )
 from stream_metrics.events.decode import BadRecord
-from stream_metrics.events.wire import Forget
 from stream_metrics.ports import (
     FORMER,
-    MAX_TIMESTAMP_MS,
     BatchWrite,
     ConversationKey,
     ConversationWrite,
     DeadLetter,
     DeadLetters,
     Fenced,
-    Identity,
     Moved,
     Output,
     OutputFenced,
@@ -66,7 +51,6 @@ from stream_metrics.ports import (
     Position,
     Record,
     StateStore,
-    StoredConversation,
 )
 from stream_metrics.worker.batches import (
     CALL_ARGUMENTS,
@@ -76,9 +60,12 @@ from stream_metrics.worker.batches import (
     estimate,
 )
 from stream_metrics.worker.cache import ConversationCache
-from stream_metrics.worker.identity import OtherIdentity, check_identity
-from stream_metrics.worker.output import message_after
-from stream_metrics.worker.telemetry import Telemetry
+from stream_metrics.worker.conversations import Conversations, Work
+from stream_metrics.worker.identity import check_identity
+from stream_metrics.worker.names import SharedNames, note_unnamed
+from stream_metrics.worker.options import PartitionOptions, record_digest
+from stream_metrics.worker.patience import Retry
+from stream_metrics.worker.telemetry import Telemetry, asked
 
 EXPIRE_AT_ONCE: Final = 200
 EXPIRE_LOADED: Final = 20  # conversations read at once, so that large ones are read one by few
@@ -88,7 +75,6 @@ TOO_MUCH_STATE: Final = BadRecord(
 )
 
 T = TypeVar("T")
-Retry = Callable[[Callable[[], Awaitable[T]]], Awaitable[T]]
 
 
 class Lost(Exception):
@@ -98,88 +84,6 @@ class Lost(Exception):
         super().__init__(f"state partition {partition}: {why}")
         self.partition = partition
         self.why = why
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionOptions:
-    """What all partitions of a worker share.
-
-    ``now_ms`` is the wall clock of a live worker: a record from the future moves record time no
-    further than that. ``latest_ms`` is the later of two clocks, where there are two: it bounds for
-    how long a record from the future keeps its conversation. ``partitioner`` says where Kafka's
-    default one puts a key. ``turn_scope`` is that of the rows on the output topic. ``worker`` is
-    the name under which heartbeats are sent; without one there are none.
-    """
-
-    identity: Identity
-    engine: EngineConfig
-    key_id: str
-    keys: dict[str, bytes]
-    windows: tuple[Window, ...]
-    agents: tuple[str, ...] = ()
-    routes: tuple[str, ...] = ()
-    ttl_ms: int = 86_400_000
-    batch_records: int = 500
-    require_key: bool = True
-    turn_scope: str = "last"
-    partitioner: Callable[[bytes], int] | None = None
-    now_ms: Callable[[], int] | None = None
-    latest_ms: Callable[[], int] | None = None
-    worker: str = ""
-    dedups: Deduplicators = field(default_factory=Deduplicators)
-
-
-def record_digest(record: Record, options: PartitionOptions) -> bytes:
-    """A record's digest by the key in force (``StatePartition.record_digest``)."""
-    state = hashlib.blake2b(digest_size=16, key=options.keys[options.key_id])
-    for part in (record.key, record.value):
-        state.update(b"-" if part is None else b"+%d:" % len(part) + part)
-    return state.digest()
-
-
-class SharedNames:
-    """The registries of agents (or releases) and routes, as far as this worker has seen them."""
-
-    def __init__(self, store: StateStore, options: PartitionOptions) -> None:
-        self._store = store
-        self._dimension = f"{options.engine.dimension}s"
-        self._configured = {self._dimension: options.agents, "routes": options.routes}
-        self._limits = {self._dimension: options.engine.max_names, "routes": MAX_ROUTES}
-        self._known = {kind: frozenset(names) for kind, names in self._configured.items()}
-
-    async def names(self, cells: Sequence[tuple[int, Cell]]) -> Names:
-        """The names in force once everyone in ``cells`` has asked for a place."""
-        agents = {cell.agent for _, cell in cells}
-        routes = routes_of(cell for _, cell in cells)
-        return Names(
-            await self._admit(self._dimension, agents), await self._admit("routes", routes)
-        )
-
-    async def _admit(self, kind: str, names: set[str]) -> frozenset[str]:
-        known = self._known[kind]
-        new = names - known
-        if new and len(known) < self._limits[kind]:
-            known = self._known[kind] = await self._store.admit(
-                kind, sorted(new), self._configured[kind], self._limits[kind]
-            )
-        return known
-
-    def forget(self) -> None:
-        """Ask again; the store may have gone back."""
-        self._known = {kind: frozenset(names) for kind, names in self._configured.items()}
-
-
-@dataclass(slots=True)
-class _Work:
-    """A conversation in a batch."""
-
-    key: ConversationKey
-    conversation_id: str
-    events: list[tuple[Taken, Record]] = field(default_factory=list)
-    conversation: Conversation | None = None
-    changes: Changes | None = None
-    message: OutputMessage | None = None
-    last_record_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,26 +97,6 @@ class _Call:
     size: int
     filled: float
     taken: Callable[[], None]
-
-
-def conversation_key(conversation_id: str) -> ConversationKey:
-    """The name of a conversation in the store: a digest, so that no key is built from input."""
-    return hashlib.blake2b(
-        conversation_id.encode(), digest_size=16, person=b"conversation"
-    ).digest()
-
-
-def _note_unnamed(cells: Iterable[tuple[int, Cell]], names: Names, seen: Observations) -> None:
-    """Count what becomes ``other`` because all places for names are taken."""
-    for sign, cell in cells:
-        if sign > 0 and names.agent(cell.agent) != cell.agent:
-            seen.counts["agents_beyond_limit"] += 1
-        if sign > 0 and not cell.routes <= names.routes:
-            seen.counts["routes_beyond_limit"] += 1
-
-
-def _bug(record: Record, error: Exception) -> DeadLetter:
-    return DeadLetter(record, "internal_error", f"a bug: {type(error).__name__}")
 
 
 class StatePartition:
@@ -239,23 +123,24 @@ class StatePartition:
         self._schema = options.identity.schema_version  # by which it writes
         self._store = store
         self._dead_letters = dead_letters
-        self._cache = cache
+        self.cache = cache
         self._names = names
         self._telemetry = telemetry
         self._output = output
-        self._dedups: dict[str, Deduplicator] = {}
-        self._step = Step(options.engine, self._dedup)
+        self.conversations = Conversations(
+            number, options, store, cache, telemetry, sends_rows=output is not None
+        )
         self._batches = 0
         self._begun = 0  # conversations that the records taken last have begun
         self._room = Room()
-        self.overdue = False  # whether more has expired than the last look has deleted
+        self.overdue = False  # whether there may be more to expire
 
     # -- ownership ------------------------------------------------------------------------------
 
     def adopt(self, state: PartitionState) -> None:
         """Begin with what the store holds; raises ``OtherIdentity`` if it is not ours to go on."""
         check_identity(state.identity, self._options.identity, self.number)
-        self._cache.drop_partition(self.number)
+        self.cache.drop_partition(self.number)
         self._names.forget()
         self.positions = dict(state.positions)
         self.windows = Windows(self._options.windows)
@@ -272,7 +157,7 @@ class StatePartition:
     # -- a batch --------------------------------------------------------------------------------
 
     async def process(
-        self, records: Sequence[Record], retry: Retry[object], *, former: bool = False
+        self, records: Sequence[Record], retry: Retry, *, former: bool = False
     ) -> int:
         """Take records in the order given (each topic's in its order); returns how many.
 
@@ -295,7 +180,7 @@ class StatePartition:
     async def _process(
         self,
         records: Sequence[Record],
-        retry: Retry[object],
+        retry: Retry,
         refused: BadRecord | None = None,
         *,
         former: bool = False,
@@ -310,17 +195,17 @@ class StatePartition:
         started = clock()
         observations = Observations()
         letters: list[DeadLetter] = []
-        works: dict[ConversationKey, _Work] = {}
+        works: dict[ConversationKey, Work] = {}
         if refused is None:
-            works = self._decode(records, letters)
+            works = self.conversations.decode(records, letters)
         else:
             letters = [DeadLetter(r, refused.reason, refused.message) for r in records]
         decoded = clock()
-        await self._open(works, observations, retry)
+        await self.conversations.open(works, observations, retry, self.record_time_ms)
         loaded = clock()
         for work in works.values():
-            await self._apply(work, observations, letters, retry)
-        writes = [self._write_of(work) for work in works.values()]
+            await self.conversations.apply(work, observations, letters, retry)
+        writes = [self.conversations.write_of(work) for work in works.values()]
         stepped = clock()
         positions = self._positions_after(records, works)
         if former:
@@ -329,7 +214,7 @@ class StatePartition:
         too_much = call.filled > 1 and (len(records) > 1 or call.size > HARD_CAP_BYTES)
         if too_much and refused is None:
             for work in works.values():
-                self._cache.drop(self.number, work.key)
+                self.cache.drop(self.number, work.key)
             if len(records) > 1:
                 return call.filled
             return await self._process(records, retry, TOO_MUCH_STATE, former=former)
@@ -351,7 +236,7 @@ class StatePartition:
         for work in works.values():
             if work.conversation is not None:
                 work.conversation.schema = max(self._schema, work.conversation.schema)
-                self._cache.put(self.number, work.key, work.conversation)
+                self.cache.put(self.number, work.key, work.conversation)
         telemetry = self._telemetry
         telemetry.observe(observations)
         telemetry.bad_records(Counter(letter.reason for letter in letters))
@@ -366,176 +251,12 @@ class StatePartition:
             telemetry.published(messages)
         return call.filled
 
-    def _decode(
-        self, records: Sequence[Record], letters: list[DeadLetter]
-    ) -> dict[ConversationKey, _Work]:
-        works: dict[ConversationKey, _Work] = {}
-        keys: dict[str, ConversationKey] = {}
-        intake = self._intake(self._options.key_id, require_key=self._options.require_key)
-        last_ms = self._last_ms()
-        for record in records:
-            try:
-                event = intake.take(record.value, key=record.key, timestamp_ms=record.timestamp_ms)
-            except MemoryError:
-                raise  # it says nothing about the record
-            except Exception as error:
-                letters.append(_bug(record, error))
-                continue
-            if isinstance(event, BadRecord):
-                letters.append(DeadLetter(record, event.reason, event.message))
-                continue
-            conversation_id = event.conversation_id
-            key = keys.get(conversation_id)
-            if key is None:
-                key = keys[conversation_id] = conversation_key(conversation_id)
-                works[key] = _Work(key, conversation_id)
-            work = works[key]
-            work.events.append((event, record))
-            stamp = last_ms(record)
-            if stamp > work.last_record_ms:
-                work.last_record_ms = stamp
-        return works
-
-    def _note_new(self, work: _Work, conversation: Conversation, seen: Observations) -> None:
-        """Count what is odd about a conversation that begins, or that begins afresh.
-
-        A forget comes on every partition, so that it says nothing about where a key belongs.
-        """
-        options = self._options
-        events = [event for event, _ in work.events if type(event.payload) is not Forget]
-        if not events:
-            return
-        if options.partitioner is not None:
-            expected = options.partitioner(work.conversation_id.encode())
-            if expected != self.number:
-                seen.counts["partitioner_mismatches"] += 1
-        expired_us = 1000 * (self.record_time_ms - options.ttl_ms)
-        late = [event for event in events if event.occurred_us < expired_us]
-        seen.counts["expired"] += len(events if conversation.expired else late)
-
-    async def _open(
-        self, works: dict[ConversationKey, _Work], seen: Observations, retry: Retry[object]
-    ) -> None:
-        """Bring every conversation of the batch into memory, by one round trip at most each way."""
-        missing: list[tuple[_Work, bool]] = []
-        without: list[_Work] = []
-        for work in works.values():
-            fingerprints = any(needs_fingerprints(event) for event, _ in work.events)
-            work.conversation = self._cache.get(self.number, work.key)
-            if work.conversation is None:
-                missing.append((work, fingerprints))
-            elif fingerprints and not work.conversation.has_fingerprints:
-                without.append(work)
-        seen.opened["cache"] += len(works) - len(missing) - len(without)
-        seen.opened["store"] += len(without)
-        if missing:
-            keys = [(work.key, fingerprints) for work, fingerprints in missing]
-            stored = await self._ask(lambda: self._store.load(self.number, keys), retry)
-            for (work, _), parts in zip(missing, stored, strict=True):
-                work.conversation = self._restore(work.conversation_id, parts)
-                where = "store" if work.conversation.schema else "nowhere"
-                seen.opened[where] += 1
-                if not work.conversation.schema:
-                    self._note_new(work, work.conversation, seen)
-        if without:
-            names = [work.key for work in without]
-            found = await self._ask(
-                lambda: self._store.load_fingerprints(self.number, names), retry
-            )
-            for work, fingerprints_of in zip(without, found, strict=True):
-                conversation = work.conversation
-                assert conversation is not None
-                dedup = self._dedup(conversation.key_id)
-                add_fingerprints(conversation, fingerprints_of, dedup)
-                self._step.restore(conversation)
-
-    def _restore(self, conversation_id: str, parts: StoredConversation) -> Conversation:
-        conversation = decode_conversation(conversation_id, parts.hot, self._options.key_id)
-        if not parts.hot:
-            return conversation
-        if parts.fingerprints is not None:
-            dedup = self._dedup(conversation.key_id)
-            add_fingerprints(conversation, parts.fingerprints, dedup)
-        self._step.restore(conversation)
-        return conversation
-
-    async def _apply(
-        self,
-        work: _Work,
-        observations: Observations,
-        letters: list[DeadLetter],
-        retry: Retry[object],
-    ) -> None:
-        assert work.conversation is not None
-        try:
-            events = [self._with_its_key(work, *event) for event in work.events]
-            self._take(work, events, observations)
-        except MemoryError:
-            raise
-        except Exception as error:
-            await self._isolate(work, error, observations, letters, retry)
-
-    def _with_its_key(self, work: _Work, event: Taken, record: Record) -> Taken:
-        """``event``, digested with the key that its conversation began with."""
-        assert work.conversation is not None
-        key_id = work.conversation.key_id
-        if key_id == event.key_id:
-            return event
-        again = self._intake(key_id).take(record.value, timestamp_ms=record.timestamp_ms)
-        assert isinstance(again, Taken)  # as it was the first time
-        return again
-
-    async def _isolate(
-        self,
-        work: _Work,
-        error: Exception,
-        observations: Observations,
-        letters: list[DeadLetter],
-        retry: Retry[object],
-    ) -> None:
-        """A bug: find the events that trigger it, set them aside, and go on without them."""
-        self._cache.drop(self.number, work.key)
-        parts = (await self._ask(lambda: self._store.load(self.number, [(work.key, True)]), retry))[
-            0
-        ]
-        good: list[Taken] = []
-        for sent, record in work.events:
-            trial = self._restore(work.conversation_id, parts)
-            try:
-                event = self._with_its_key(work, sent, record)
-                on_trial = _Work(work.key, work.conversation_id, conversation=trial)
-                self._take(on_trial, [*good, event], Observations())
-            except MemoryError:
-                raise
-            except Exception as found:
-                error = found
-                letters.append(_bug(record, error))
-            else:
-                good.append(event)
-        work.conversation = self._restore(work.conversation_id, parts)
-        self._take(work, good, observations)
-
-    def _take(self, work: _Work, events: Sequence[Taken], observations: Observations) -> None:
-        """Apply events to a conversation, and make the message that they are due."""
-        assert work.conversation is not None
-        work.changes = self._step.apply(work.conversation, events, observations)
-        if self._output is not None:
-            scope = self._options.turn_scope
-            work.message = message_after(work.conversation, work.changes, events, scope)
-
-    def _write_of(self, work: _Work) -> ConversationWrite:
-        assert work.conversation is not None
-        assert work.changes is not None
-        dedup = self._dedup(work.conversation.key_id)
-        hot, fingerprints = encode_changes(work.conversation, work.changes, dedup, self._schema)
-        return ConversationWrite(work.key, hot, fingerprints, work.last_record_ms)
-
     async def _call(
         self,
-        works: dict[ConversationKey, _Work],
+        works: dict[ConversationKey, Work],
         writes: list[ConversationWrite],
         positions: dict[str, Position],
-        retry: Retry[object],
+        retry: Retry,
         seen: Observations,
         expired: Sequence[Cell] = (),
     ) -> _Call:
@@ -554,7 +275,7 @@ class StatePartition:
         record_time_us = 1000 * max((p.record_time_ms for p in positions.values()), default=0)
         touched = self.windows.changes(cells, names, record_time_us)
         seen.late.update(self.windows.late(cells, record_time_us))
-        _note_unnamed(cells, names, seen)
+        note_unnamed(cells, names, seen)
         left: Touched = {}
         if staying or not self._left.empty:
             left = self._left.changes(staying, names, record_time_us)
@@ -582,7 +303,7 @@ class StatePartition:
         return _Call(batch, size, filled, taken)
 
     async def _publish(
-        self, output: Output, messages: Sequence[OutputMessage], retry: Retry[object]
+        self, output: Output, messages: Sequence[OutputMessage], retry: Retry
     ) -> None:
         """Produce ``messages`` as the owner; raises ``Lost`` instead once somebody else is."""
         sure = True  # a way that was begun before was begun by an owner, or before its claim
@@ -599,25 +320,22 @@ class StatePartition:
 
         while True:
             try:
-                return await retry(send)  # type: ignore[return-value]
+                return await retry(send)
             except OutputFenced:
                 await self.check(retry)
 
-    async def _write(self, batch: BatchWrite, retry: Retry[object]) -> None:
+    async def _write(self, batch: BatchWrite, retry: Retry) -> None:
         result = await self._ask(lambda: self._store.write(batch), retry)
         if type(result) is Fenced:
             raise Lost(self.number, "fenced")
         if type(result) is Moved:
             raise Lost(self.number, "moved")
 
-    async def _ask(self, call: Callable[[], Awaitable[T]], retry: Retry[object]) -> T:
-        started = time.perf_counter()
-        answer = await retry(call)
-        self._telemetry.redis(time.perf_counter() - started)
-        return answer  # type: ignore[return-value]
+    async def _ask(self, call: Callable[[], Awaitable[T]], retry: Retry) -> T:
+        return await asked(call, retry, self._telemetry)
 
     def _positions_after(
-        self, records: Sequence[Record], works: dict[ConversationKey, _Work]
+        self, records: Sequence[Record], works: dict[ConversationKey, Work]
     ) -> dict[str, Position]:
         positions = dict(self.positions)
         latest: dict[str, int] = {}
@@ -649,24 +367,6 @@ class StatePartition:
             )
         return positions
 
-    def _last_ms(self) -> Callable[[Record], int]:
-        """When a record was written, as far as expiry goes by it.
-
-        One without a timestamp counts as now, one from the far future as ``FAR_AHEAD_MS`` from now:
-        clocks may be behind. Where there is no clock, what has no timestamp is from the beginning.
-        """
-        clock = self._options.latest_ms or self._options.now_ms
-        now_ms = 0 if clock is None else clock()
-        most_ms = MAX_TIMESTAMP_MS if clock is None else now_ms + FAR_AHEAD_MS
-
-        def last_ms(record: Record) -> int:
-            stamp = record.timestamp_ms
-            if stamp is None or stamp < 0:
-                return now_ms
-            return stamp if stamp < most_ms else most_ms
-
-        return last_ms
-
     def _behind(self, passed: Mapping[str, Position]) -> dict[str, Position]:
         """The positions as they are, but for the times of what is read no more.
 
@@ -687,16 +387,18 @@ class StatePartition:
 
     # -- now and then -----------------------------------------------------------------------------
 
-    async def check(self, retry: Retry[object]) -> None:
+    async def check(self, retry: Retry) -> None:
         """Raise ``Lost`` if the store has another owner or other offsets; for idle partitions."""
         await self._ask(self._look, retry)
 
-    async def beat(self, retry: Retry[object], behind_ms: int | None) -> None:
+    async def beat(self, retry: Retry, behind_ms: int | None) -> None:
         """Send the heartbeat, which says how far the partition is behind; None: not known."""
         worker = self._options.worker
         if worker:
-            await self._ask(
-                lambda: self._store.heartbeat(self.number, self.token, worker, behind_ms), retry
+            await asked(
+                lambda: self._store.heartbeat(self.number, self.token, worker, behind_ms),
+                retry,
+                self._telemetry,
             )
 
     async def _look(self) -> None:
@@ -708,7 +410,7 @@ class StatePartition:
         }:
             raise Lost(self.number, "moved")
 
-    async def advance(self, offsets: Mapping[str, int], retry: Retry[object]) -> None:
+    async def advance(self, offsets: Mapping[str, int], retry: Retry) -> None:
         """Note offsets that were passed without a record, such as transaction markers."""
         positions = {
             topic: replace(position, offset=max(position.offset, offsets.get(topic, 0)))
@@ -717,7 +419,7 @@ class StatePartition:
         if positions != self.positions:
             await self.move(positions, retry)
 
-    async def move(self, positions: dict[str, Position], retry: Retry[object]) -> None:
+    async def move(self, positions: dict[str, Position], retry: Retry) -> None:
         """Go on from other positions; all else stays. Raises ``Lost``."""
         call = await self._call({}, [], positions, retry, Observations())
         await self._write(call.batch, retry)
@@ -725,7 +427,7 @@ class StatePartition:
 
     # -- expiry ---------------------------------------------------------------------------------
 
-    async def expire(self, horizon_ms: int, retry: Retry[object]) -> int:
+    async def expire(self, horizon_ms: int, retry: Retry) -> int:
         """Delete conversations whose last record is older than ``horizon_ms`` - ttl; how many.
 
         ``EXPIRE_AT_ONCE``, or four times as many as the records taken last have begun: no look
@@ -736,17 +438,17 @@ class StatePartition:
         most = max(EXPIRE_AT_ONCE, 4 * self._begun)
         done, self._begun, self.overdue = 0, 0, True
         while self.overdue and done < most:
-            keys = await self._ask(
-                lambda: self._store.idle(self.number, before_ms, EXPIRE_AT_ONCE), retry
+            keys = await asked(
+                lambda: self._store.idle(self.number, before_ms, EXPIRE_AT_ONCE),
+                retry,
+                self._telemetry,
             )
             expired = await self._expire(keys, horizon_ms, retry)
             self.overdue = expired < len(keys) or len(keys) == EXPIRE_AT_ONCE
             done += expired
         return done
 
-    async def _expire(
-        self, keys: Sequence[ConversationKey], horizon_ms: int, retry: Retry[object]
-    ) -> int:
+    async def _expire(self, keys: Sequence[ConversationKey], horizon_ms: int, retry: Retry) -> int:
         """Delete the first of these, as many as one step may; how many.
 
         What they added to the windows stays, and is noted beside them. Where a conversation was,
@@ -758,8 +460,8 @@ class StatePartition:
         size = 0
         while len(loaded) < len(keys) and size < CALL_BYTES:
             part = keys[len(loaded) : len(loaded) + EXPIRE_LOADED]
-            for key, parts in zip(part, await self._load(part, retry), strict=True):
-                loaded.append((key, self._restore("", parts)))
+            for key, parts in zip(part, await self.conversations.load(part, retry), strict=True):
+                loaded.append((key, self.conversations.restore("", parts)))
                 size += sum(map(len, parts.hot.values()))
         observations = Observations()
         call = await self._expiry(loaded, horizon_ms, retry, observations)
@@ -768,7 +470,7 @@ class StatePartition:
             observations = Observations()
             call = await self._expiry(loaded, horizon_ms, retry, observations)
         for key, conversation in loaded:
-            self._cache.drop(self.number, key)
+            self.cache.drop(self.number, key)
             turns = conversation.turns.values()
             observations.counts["labels_orphan"] += sum(map(waiting_labels, turns))
         await self._write(call.batch, retry)
@@ -780,7 +482,7 @@ class StatePartition:
         self,
         loaded: Sequence[tuple[ConversationKey, Conversation]],
         horizon_ms: int,
-        retry: Retry[object],
+        retry: Retry,
         seen: Observations,
     ) -> _Call:
         """The call that deletes these conversations."""
@@ -794,28 +496,3 @@ class StatePartition:
                     ConversationWrite(key, encode_stub(self._schema), last_record_ms=horizon_ms)
                 )
         return await self._call({}, writes, dict(self.positions), retry, seen, cells)
-
-    async def _load(
-        self, keys: Sequence[ConversationKey], retry: Retry[object]
-    ) -> list[StoredConversation]:
-        wanted = [(key, False) for key in keys]
-        return await self._ask(lambda: self._store.load(self.number, wanted), retry)
-
-    def _intake(self, key_id: str, *, require_key: bool = False) -> Intake:
-        engine = self._options.engine
-        return Intake(
-            self._dedup(key_id), key_id, engine.rules.tables, engine.limits, require_key=require_key
-        )
-
-    def _dedup(self, key_id: str) -> Deduplicator:
-        made = self._dedups.get(key_id)
-        if made is None:
-            key = self._options.keys.get(key_id)
-            if key is None:
-                raise OtherIdentity(
-                    f"a conversation was digested with key {key_id!r}, which is not configured; "
-                    "set `state.digest_key` to the original key of the namespace"
-                )
-            options = self._options
-            made = self._dedups[key_id] = options.dedups.of(options.engine.rules, key)
-        return made

@@ -5,11 +5,20 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Protocol, TypeVar
 
 from stream_metrics.ports import StoreUnavailable, Unavailable
 
 T = TypeVar("T")
+
+
+class Retry(Protocol):
+    """Repeats a call while what it needs is away."""
+
+    async def __call__(self, call: Callable[[], Awaitable[T]]) -> T:
+        """The result of ``call`` once it succeeds."""
+        ...
 
 
 class Reasons(Protocol):
@@ -74,6 +83,12 @@ class Patience:
     def stopping(self) -> bool:
         """Whether the worker is to stop."""
         return self._stopping.is_set()
+
+    async def rounds(self, turn: Callable[[], Awaitable[object]]) -> None:
+        """Call ``turn`` again and again, until told to stop."""
+        with suppress(Stopped):
+            while not self.stopping:
+                await turn()
 
     async def __call__(self, call: Callable[[], Awaitable[T]]) -> T:
         """The result of ``call`` once what it needs is there."""

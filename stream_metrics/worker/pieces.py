@@ -10,7 +10,7 @@ from stream_metrics.engine.merge import merge
 from stream_metrics.engine.state import Conversation
 from stream_metrics.engine.step import Step
 from stream_metrics.ports import StoredConversation
-from stream_metrics.worker.partition import PartitionOptions
+from stream_metrics.worker.options import PartitionOptions
 
 Merge = Callable[[str, StoredConversation, StoredConversation], StoredConversation]
 

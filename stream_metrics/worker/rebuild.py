@@ -26,9 +26,9 @@ from stream_metrics.ports import (
 from stream_metrics.worker.astray import Place
 from stream_metrics.worker.identity import OtherIdentity
 from stream_metrics.worker.move import Move, Unmovable, draft, switch
-from stream_metrics.worker.partition import PartitionOptions, record_digest
+from stream_metrics.worker.options import PartitionOptions, record_digest
+from stream_metrics.worker.source import Extent
 from stream_metrics.worker.stored import REPARTITION
-from stream_metrics.worker.takeover import Extent
 
 
 class Starts(Protocol):

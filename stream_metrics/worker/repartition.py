@@ -18,8 +18,8 @@ enough.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from msgspec import structs
 
@@ -27,8 +27,8 @@ from stream_metrics.events.decode import BadRecord
 from stream_metrics.events.key import key_of
 from stream_metrics.events.limits import Limits
 from stream_metrics.ports import DeadLetter, DeadLetters, Origin, Record
+from stream_metrics.worker.patience import Retry
 
-Retry = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
 Route = Callable[[Sequence[Record]], tuple[list[Record], list[DeadLetter]]]
 """Copies of the records, each under the key that it is to have, and the records without one."""
 

@@ -29,11 +29,12 @@ from stream_metrics.worker.astray import Astray, Partitioner, Place, find_astray
 from stream_metrics.worker.catch_up import CatchUp
 from stream_metrics.worker.identity import check_identity
 from stream_metrics.worker.move import Move, Progress, Unmovable, draft, switch
-from stream_metrics.worker.partition import PartitionOptions
+from stream_metrics.worker.options import PartitionOptions
 from stream_metrics.worker.pieces import Merge, Merged, Pieces, merging
 from stream_metrics.worker.publish import publish, publish_gone, shut_out
+from stream_metrics.worker.source import Extent
 from stream_metrics.worker.stored import REPARTITION, Stored, partitioner_in_use, stored_state
-from stream_metrics.worker.takeover import Extent, OffsetGap, Policy, behind, gaps_between
+from stream_metrics.worker.takeover import OffsetGap, Policy, behind, gaps_between
 
 COUNTED: Final = 10_000  # unread offsets up to which records are told from transaction markers
 LISTED: Final = 8

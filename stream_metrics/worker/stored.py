@@ -13,7 +13,7 @@ from stream_metrics.ports import Identity, Position, StateStore
 from stream_metrics.worker.astray import Partitioner, Place
 from stream_metrics.worker.identity import kept_settings
 from stream_metrics.worker.move import Unmovable, naming
-from stream_metrics.worker.takeover import Extent
+from stream_metrics.worker.source import Extent
 
 REPARTITION: Final = (
     "Let workers repartition, in a new group: set kafka.repartition_topic and another "

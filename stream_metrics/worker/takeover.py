@@ -19,7 +19,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Final, Literal
 
 from stream_metrics.ports import (
     Fenced,
@@ -29,30 +29,20 @@ from stream_metrics.ports import (
     Position,
     StateStore,
     Wiped,
+    of_topics,
 )
 from stream_metrics.worker.identity import check_identity
-from stream_metrics.worker.partition import Lost, Retry, StatePartition
+from stream_metrics.worker.partition import Lost, StatePartition
+from stream_metrics.worker.patience import Retry
+from stream_metrics.worker.source import Commit, Extent, Place, Source
 
 Policy = Literal["halt", "rebuild", "continue"]
 Start = Literal["earliest", "latest"]
 Positions = Mapping[str, Position]
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """One topic's log of a partition number, and what the group has committed there.
-
-    ``fresh``: the commit carries the note that nothing was written yet.
-    """
-
-    first: int
-    end: int
-    commit: int | None = None
-    fresh: bool = False
-
-    def nearest(self, offset: int) -> int:
-        """The offset itself if one can read from there, else the end that is next to it."""
-        return max(self.first, min(offset, self.end))
+FRESH: Final = "stream-metrics: nothing written yet"
+"""The note of a commit that says where to begin, and that no state was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +56,6 @@ class OffsetGap:
     offset: int
     message: str
     another: bool = False
-
-
-class Log(Protocol):
-    """What Kafka says of a partition number, by input topic."""
-
-    async def extents(self, number: int, *, commits: bool) -> Mapping[str, Extent]:
-        """Every topic's log; with ``commits`` also what the group has committed."""
-        ...
-
-    async def confirm(self, number: int, positions: Positions, *, fresh: bool) -> bool:
-        """Commit these offsets; True if that worked, so that the group holds us for the owner."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +75,7 @@ class Held:
 
 
 def beginnings(
-    extents: Mapping[str, Extent], start: Start
+    extents: Mapping[str, Extent], commits: Mapping[str, Commit], start: Start
 ) -> tuple[dict[str, Position], list[OffsetGap]]:
     """Where a partition begins that the store does not know, and what speaks against it.
 
@@ -106,16 +84,17 @@ def beginnings(
     positions: dict[str, Position] = {}
     gaps = []
     for topic, extent in extents.items():
-        if extent.commit is None:
+        commit = commits.get(topic)
+        if commit is None:
             positions[topic] = Position(extent.end if start == "latest" else extent.first)
             continue
-        positions[topic] = Position(extent.commit)
-        if not extent.fresh:
+        positions[topic] = Position(commit.offset)
+        if commit.note != FRESH:
             message = (
-                f"the group has committed offset {extent.commit} of {topic}, but the store "
+                f"the group has committed offset {commit.offset} of {topic}, but the store "
                 "has no state for it: the state is lost, or redis.namespace is wrong"
             )
-            gaps.append(OffsetGap(topic, extent.nearest(extent.commit), message))
+            gaps.append(OffsetGap(topic, extent.nearest(commit.offset), message))
     return positions, gaps
 
 
@@ -192,16 +171,18 @@ class TakeOver:
 
     def __init__(
         self,
-        log: Log,
+        source: Source,
+        topics: Sequence[str],
         store: StateStore,
         make_partition: Callable[[int, bytes, Identity], StatePartition],
-        retry: Retry[object],
+        retry: Retry,
         policy: Policy,
         start: Start,
         tell: Callable[[int, OffsetGap], None],
         step: Callable[[], None],
     ) -> None:
-        self._log = log
+        self._source = source
+        self._topics = tuple(topics)
         self._store = store
         self._make_partition = make_partition
         self._retry = retry
@@ -230,8 +211,9 @@ class TakeOver:
             stored = state.identity or await self._other(identity)
             if stored is not None:
                 identity = identity.after(stored)
-            extents = await self._log.extents(number, commits=not known)
-            positions, gaps = self._standing(state, extents, found)
+            extents = await self._extents(number)
+            commits = {} if known else await self._commits(number)
+            positions, gaps = self._stored(state, extents, commits, found)
             rebuild = bool(gaps) and self._policy == "rebuild"
             if rebuild:
                 identity = replace(identity, outgrown=_outgrown(identity, gaps))
@@ -248,7 +230,7 @@ class TakeOver:
             anew = rebuild or not known
             if anew:
                 await self._refuse_hold()
-            if not await self._log.confirm(number, aims, fresh=fresh):
+            if not await self._confirm(number, aims, FRESH if fresh else ""):
                 return None
             token = secrets.token_bytes(16)
             owner = token if state.frozen else state.token or token
@@ -266,13 +248,17 @@ class TakeOver:
                     continue
             return Ready(kept, extents)
 
-    def _standing(
-        self, state: PartitionState, extents: Mapping[str, Extent], found: Sequence[OffsetGap]
+    def _stored(
+        self,
+        state: PartitionState,
+        extents: Mapping[str, Extent],
+        commits: Mapping[str, Commit],
+        found: Sequence[OffsetGap],
     ) -> tuple[dict[str, Position], list[OffsetGap]]:
         """From where the partition would be read, and what speaks against it."""
         positions, gaps = state.positions, list[OffsetGap]()
         if state.identity is None:
-            positions, gaps = beginnings(extents, self._start)
+            positions, gaps = beginnings(extents, commits, self._start)
         told = {gap.topic for gap in gaps}
         gaps += [gap for gap in gaps_between(positions, extents) if gap.topic not in told]
         gaps += [
@@ -284,13 +270,33 @@ class TakeOver:
         ]
         return positions, gaps
 
+    async def _extents(self, number: int) -> dict[str, Extent]:
+        places = self._places(number)
+        found = await self._retry(lambda: self._source.extents(places))
+        return {place.topic: found[place] for place in places}
+
+    async def _commits(self, number: int) -> dict[str, Commit]:
+        places = self._places(number)
+        found = await self._retry(lambda: self._source.committed(places))
+        return {place.topic: commit for place, commit in found.items()}
+
+    async def _confirm(self, number: int, aims: Positions, note: str) -> bool:
+        """Whether the group holds us for the owner: a commit of these offsets succeeds."""
+        commits = {
+            Place(topic, number): Commit(position.offset, note)
+            for topic, position in of_topics(aims).items()
+        }
+        return await self._retry(lambda: self._source.confirm(commits))
+
+    def _places(self, number: int) -> list[Place]:
+        return [Place(topic, number) for topic in self._topics]
+
     async def _other(self, identity: Identity) -> Identity | None:
         """That of another partition, if there is one.
 
         A new partition must not stand beside those of other settings or partition counts.
         """
         numbers = await self._retry(self._store.partitions)
-        assert isinstance(numbers, list)
         if not numbers:
             return None
         other = await self._describe(numbers[0])
@@ -298,23 +304,18 @@ class TakeOver:
         return other.identity
 
     async def _describe(self, number: int) -> PartitionState:
-        found = await self._retry(lambda: self._store.describe(number))
-        assert isinstance(found, PartitionState)
-        return found
+        return await self._retry(lambda: self._store.describe(number))
 
     async def _refuse_hold(self) -> None:
         """Raise ``OnHold`` before a commit that says what a wipe or a claim would make true."""
         command = await self._retry(self._store.held_by)
         if command is not None:
-            assert isinstance(command, str)
             raise OnHold(command)
 
     async def _claim(
         self, number: int, token: bytes, identity: Identity, start: Positions
     ) -> PartitionState:
-        claimed = await self._retry(lambda: self._store.claim(number, token, identity, start))
-        assert isinstance(claimed, PartitionState)
-        return claimed
+        return await self._retry(lambda: self._store.claim(number, token, identity, start))
 
     async def _wiped(self, number: int, token: bytes) -> bool:
         """Wipe what is there; False if somebody else has become the owner. Raises ``OnHold``."""

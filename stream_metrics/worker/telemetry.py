@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Protocol, TypeVar
 
 from stream_metrics.engine.step import Observations
 from stream_metrics.ports import OutputMessage
+from stream_metrics.worker.lag import Gauges
+from stream_metrics.worker.patience import Retry
+
+T = TypeVar("T")
 
 
 class Telemetry(Protocol):
@@ -20,6 +25,17 @@ class Telemetry(Protocol):
     def state_written(self, sent_bytes: int) -> None: ...
     def redis(self, seconds: float) -> None: ...
     def redis_error(self) -> None: ...
+
+
+class LoopMetrics(Gauges, Protocol):
+    """Receives what the loop does; every method is cheap and never raises."""
+
+    def assigned(self, partitions: int) -> None: ...
+    def fenced(self) -> None: ...
+    def rewound(self) -> None: ...
+    def offset_holes(self, holes: int) -> None: ...
+    def counted(self, now_ms: int, stamps_ms: Iterable[int]) -> None: ...
+    def progressed(self, now: float) -> None: ...
 
 
 class Silent:
@@ -48,3 +64,11 @@ class Silent:
 
     def redis_error(self) -> None:
         """Ignore."""
+
+
+async def asked(call: Callable[[], Awaitable[T]], retry: Retry, telemetry: Telemetry) -> T:
+    """The store's answer; how long it took is told."""
+    started = time.perf_counter()
+    answer = await retry(call)
+    telemetry.redis(time.perf_counter() - started)
+    return answer

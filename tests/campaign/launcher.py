@@ -14,24 +14,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from stream_metrics.adapters.kafka.consumer import LiveConsumer
 from stream_metrics.adapters.kafka.dead_letters import KafkaDeadLetters
 from stream_metrics.adapters.kafka.output import KafkaOutput
 from stream_metrics.adapters.redis.store import RedisStore
 from stream_metrics.cli import main
 from stream_metrics.engine.windows import Windows
-from stream_metrics.worker.partition import StatePartition
+from stream_metrics.worker.conversations import Conversations
+from stream_metrics.worker.loop import Loop
 from tests.campaign.clock import Clock, obey_clock
 
 # The steps of worker/partition.py by their names there, and the claim before the first of them.
 STEPS: Final[dict[str, tuple[type, str]]] = {
     "claim": (RedisStore, "claim"),
-    "load": (StatePartition, "_open"),
-    "step": (StatePartition, "_apply"),
+    "load": (Conversations, "open"),
+    "step": (Conversations, "apply"),
     "dead": (KafkaDeadLetters, "send"),
     "output": (KafkaOutput, "send"),
-    "write": (StatePartition, "_write"),
-    "commit": (LiveConsumer, "_commit"),
+    "write": (RedisStore, "write"),
+    "commit": (Loop, "commit"),
     "export": (Windows, "install"),
 }
 # Those of a command that replaces state partitions (worker/move.py).

@@ -6,7 +6,8 @@ from stream_metrics.adapters.memory import MemoryDeadLetters
 from stream_metrics.cli.forget import located
 from stream_metrics.ports import Position, Record, StateStore
 from stream_metrics.worker.cache import ConversationCache
-from stream_metrics.worker.partition import SharedNames, StatePartition
+from stream_metrics.worker.names import SharedNames
+from stream_metrics.worker.partition import StatePartition
 from stream_metrics.worker.telemetry import Silent
 from tests.property.test_partition import IDENTITY, TOPIC, once, options
 from tests.unit.test_forget import forget

@@ -16,7 +16,9 @@ from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.ports import BatchWrite, ConversationWrite, Identity, Position, Record, Written
 from stream_metrics.worker.cache import ConversationCache
-from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
+from stream_metrics.worker.names import SharedNames
+from stream_metrics.worker.options import PartitionOptions
+from stream_metrics.worker.partition import StatePartition
 from stream_metrics.worker.telemetry import Silent
 from tests.property.test_partition import once
 

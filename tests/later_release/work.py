@@ -17,7 +17,8 @@ from stream_metrics.settings import Settings
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.export import export_state
 from stream_metrics.worker.identity import OtherIdentity
-from stream_metrics.worker.partition import SharedNames, StatePartition
+from stream_metrics.worker.names import SharedNames
+from stream_metrics.worker.partition import StatePartition
 from stream_metrics.worker.telemetry import Silent
 from tests.golden import TOPIC, dump, restored
 from tests.property.test_partition import once

@@ -7,13 +7,14 @@ from typing import Final
 from tests.mutations.mutation import Edit, Mutation
 
 CLUSTER: Final = "stream_metrics/adapters/kafka/cluster.py"
-CONSUMER: Final = "stream_metrics/adapters/kafka/consumer.py"
-FETCHING: Final = "stream_metrics/adapters/kafka/fetching.py"
-INPUTS: Final = "stream_metrics/adapters/kafka/inputs.py"
-LAG: Final = "stream_metrics/adapters/kafka/lag.py"
+MEMBER: Final = "stream_metrics/adapters/kafka/member.py"
 MEMORY: Final = "stream_metrics/adapters/memory.py"
 WRITE: Final = "stream_metrics/adapters/redis/scripts/write.lua"
+ASSIGNED: Final = "stream_metrics/worker/assigned.py"
 CLOCK: Final = "stream_metrics/worker/clock.py"
+INPUTS: Final = "stream_metrics/worker/inputs.py"
+LAG: Final = "stream_metrics/worker/lag.py"
+LOOP: Final = "stream_metrics/worker/loop.py"
 PARTITION: Final = "stream_metrics/worker/partition.py"
 TAKEOVER: Final = "stream_metrics/worker/takeover.py"
 
@@ -34,20 +35,16 @@ DELIVERY: Final = (
         "offsets are committed to Kafka before the state is written",
         (
             Edit(
-                CONSUMER,
+                LOOP,
                 """\
-            await partition.process(records, self._patience)
-            self._lag.read(records)
+            await owned.process(records, self._retry)
 """,
                 """\
-            await self._group.commit(
-                {
-                    TopicPartition(r.topic, number): OffsetAndMetadata(r.offset + 1, "")
-                    for r in records
-                }
+            last = records[-1]
+            await self._source.commit(
+                {p: Commit(last.offset + 1) for p in partition.logs if p.topic == last.topic}
             )
-            await partition.process(records, self._patience)
-            self._lag.read(records)
+            await owned.process(records, self._retry)
 """,
             ),
         ),
@@ -223,7 +220,7 @@ DELIVERY: Final = (
     Mutation(
         "kept cache",
         "after a refused write, cached conversations are not reloaded",
-        (Edit(PARTITION, "        self._cache.drop_partition(self.number)\n", ""),),
+        (Edit(PARTITION, "        self.cache.drop_partition(self.number)\n", ""),),
         SIMULATION,
         "a conversation has no header",
     ),
@@ -232,9 +229,13 @@ DELIVERY: Final = (
         "reading continues from Kafka's commit instead of the stored offsets",
         (
             Edit(
-                CONSUMER,
-                "consumer.seek(place, self._recognition.begin(place, position, first))",
-                "self._recognition.begin(place, position, first)",
+                LOOP,
+                "self._source.read_from(partition.starts(taken.extents))",
+                """\
+self._source.read_from(
+            partition.starts(taken.extents)
+            | {p: c.offset for p, c in (await self._source.committed(partition.logs)).items()}
+        )""",
             ),
         ),
         SIMULATION,
@@ -245,9 +246,9 @@ DELIVERY: Final = (
         "the periodic commit is one record ahead of the state",
         (
             Edit(
-                CONSUMER,
-                "            TopicPartition(topic, number): position.offset\n",
-                "            TopicPartition(topic, number): position.offset + 1\n",
+                LOOP,
+                "commits[place] = Commit(position.offset)",
+                "commits[place] = Commit(position.offset + 1)",
             ),
         ),
         SIMULATION,
@@ -260,10 +261,12 @@ DELIVERY: Final = (
             Edit(
                 TAKEOVER,
                 """\
-            if not await self._log.confirm(number, aims, fresh=fresh):
+            if not await self._confirm(number, aims, FRESH if fresh else ""):
                 return None
 """,
-                "            await self._log.confirm(number, aims, fresh=fresh)\n",
+                """\
+            await self._confirm(number, aims, FRESH if fresh else "")
+""",
             ),
         ),
         SIMULATION,
@@ -274,13 +277,13 @@ DELIVERY: Final = (
         "a partition starts although it is held for only some input topics",
         (
             Edit(
-                CONSUMER,
-                "topics >= set(self._settings.state_topics)}",
-                "topics}",
+                LOOP,
+                "if held[number] >= set(self._options.topics):",
+                "if held[number]:",
             ),
         ),
         "tests/property/test_delivery.py::test_a_number_held_for_some_topics_only_is_halted_alone",
-        "assert [partition.number for partition in worker.live.partitions] == [1]",
+        "assert [partition.number for partition in worker.loop.partitions] == [1]",
     ),
     Mutation(
         "read uncommitted",
@@ -293,7 +296,7 @@ DELIVERY: Final = (
     Mutation(
         "expiry by one topic",
         "conversations expire by the topic that has been read furthest",
-        (Edit(LAG, "return min(times, default=None)", "return max(times, default=None)"),),
+        (Edit(ASSIGNED, "return min(known, default=None)", "return max(known, default=None)"),),
         SIMULATION,
         WINDOWS,
     ),
@@ -305,11 +308,13 @@ DELIVERY: Final = (
                 LAG,
                 """\
         if passed:
-            marks[: len(passed)] = passed[-1:]
+            self._marks[: len(passed)] = passed[-1:]
 """,
                 """\
-        if marks:
-            return marks[-1].asked_ms
+        if self._marks:
+            return self._marks[-1].asked_ms
+        if passed:
+            self._marks[: len(passed)] = passed[-1:]
 """,
             ),
         ),
@@ -374,7 +379,7 @@ DELIVERY: Final = (
     Mutation(
         "no way back after an error",
         "after a client error, records taken from other partitions are not fetched again",
-        (Edit(FETCHING, "            self._seek_back()\n", ""),),
+        (Edit(MEMBER, "            self._seek_back()\n", ""),),
         "tests/unit/test_inputs.py::test_an_error_of_one_partition_loses_nothing_of_another",
         "assert brokers.commits[FIRST].offset <= len(worker.copied)",
     ),
@@ -384,8 +389,8 @@ DELIVERY: Final = (
         (
             Edit(
                 INPUTS,
-                "            offset = extent.first\n",
-                "            offset = extent.end\n",
+                "one.position = Position(extent.first)",
+                "one.position = Position(extent.end)",
             ),
         ),
         "tests/unit/test_inputs.py::test_added_partitions_are_copied_from_their_first_record",

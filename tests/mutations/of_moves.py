@@ -12,7 +12,7 @@ MOVE: Final = "stream_metrics/worker/move.py"
 REBUILD: Final = "stream_metrics/worker/rebuild.py"
 REPARTITION: Final = "stream_metrics/worker/repartition.py"
 RESHARD: Final = "stream_metrics/worker/reshard.py"
-UNPACKING: Final = "stream_metrics/adapters/kafka/unpacking.py"
+UNPACKING: Final = "stream_metrics/adapters/kafka/internals.py"
 
 RESHARDS: Final = "tests/property/test_reshard.py::test_a_reshard_in_the_middle_of_a_stream"
 MIGRATES: Final = "tests/unit/test_schemas.py::test_a_migration_leaves_nothing_of_other_schemas"

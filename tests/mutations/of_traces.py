@@ -8,7 +8,7 @@ from tests.mutations.mutation import Edit, Mutation
 
 ASSEMBLY: Final = "stream_metrics/telemetry/assembly.py"
 BRIDGE: Final = "stream_metrics/worker/bridge.py"
-TRACES: Final = "stream_metrics/adapters/kafka/traces.py"
+TRACES: Final = "stream_metrics/worker/traces.py"
 
 DIES: Final = "tests/property/test_bridge.py::test_whoever_dies_wherever_the_same_is_told"
 TELLS: Final = "assert set(world.produced) == world.expected()"
@@ -27,8 +27,8 @@ BRIDGES: Final = (
         (
             Edit(
                 TRACES,
-                "starts[place] = begin.offset if at is None else min(at.offset, begin.offset)",
-                "starts[place] = begin.offset",
+                "{p: min(found.get(p, begin.offset), begin.offset) for p, begin in begins.items()}",
+                "{p: begin.offset for p, begin in begins.items()}",
             ),
         ),
         DIES,

@@ -59,11 +59,11 @@ def test_whoever_dies_wherever_the_same_is_told(data: st.DataObject) -> None:
                     fuse = Fuse(data.draw(st.integers(0, 40), "lives"))
                     members = [BridgeMember(world, fuse)]
                     await members[0].inputs.fetch()
-                    world.brokers.rebalance([one.client for one in members])
+                    world.brokers.rebalance([one.source for one in members])
                 case "r":
                     members = [*members[-1:], BridgeMember(world)]
                     await members[-1].inputs.fetch()
-                    world.brokers.rebalance([one.client for one in members])
+                    world.brokers.rebalance([one.source for one in members])
                 case _:
                     world.refuses = data.draw(st.sampled_from([0, 0, 1]))
                     for one in list(members):
@@ -73,7 +73,7 @@ def test_whoever_dies_wherever_the_same_is_told(data: st.DataObject) -> None:
                             members.remove(one)
         last = BridgeMember(world)
         await last.inputs.fetch()
-        world.brokers.rebalance([last.client])
+        world.brokers.rebalance([last.source])
         world.now_ms += 10 * LONGEST_MS
         idle = 0
         while idle < 3:

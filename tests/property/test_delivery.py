@@ -12,9 +12,11 @@ import pytest
 from aiokafka import TopicPartition
 from msgspec import structs
 
-from stream_metrics.adapters.kafka import lag
+from stream_metrics.worker import lag
+from stream_metrics.worker.source import Place
 from tests.helpers import examples, rest_long
 from tests.simulation.schedule import DAY_MS, play, system_of
+from tests.simulation.sources import ScriptedSource
 from tests.simulation.system import System
 from tests.simulation.troubled import KINDS
 
@@ -58,7 +60,7 @@ async def test_a_number_held_for_some_topics_only_is_halted_alone() -> None:
 
     await system.act(worker, "read")
 
-    assert [partition.number for partition in worker.live.partitions] == [1]
+    assert [partition.number for partition in worker.loop.partitions] == [1]
     assert worker.health.reasons["partition-0"] == "held for some of the input topics only"
 
 
@@ -74,17 +76,16 @@ async def reading_a_backlog(*, wild: bool) -> System:
             log[at] = structs.replace(first, timestamp_ms=system.now_ms)
     worker = await system.start()
     system.rebalance()
-    client, places = worker.client, list(system.brokers.logs)
-    client.at_once = 0
+    source, places = worker.client, [Place(*place) for place in system.brokers.logs]
+    assert isinstance(source, ScriptedSource)
+    source.at_once = 0
     await system.act(worker, "read")  # takes over
     shortest = min(system.brokers.ends.values())
-    client.at_once = shortest // 4
-    for place in 3 * places:
-        client.pause(*places)
-        client.resume(place)
+    source.at_once = shortest // 4
+    for source.only in 3 * places:
         await system.act(worker, "read")
         await system.act(worker, "look after")
-    assert max([await client.position(place) for place in places]) < shortest
+    assert max((await source.passed(places)).values()) < shortest
     return system
 
 

@@ -19,7 +19,8 @@ from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.ports import Identity, Position, Record
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.export import Export, export_state
-from stream_metrics.worker.partition import SharedNames, StatePartition
+from stream_metrics.worker.names import SharedNames
+from stream_metrics.worker.partition import StatePartition
 from stream_metrics.worker.replay import Replay
 from stream_metrics.worker.telemetry import Silent
 from tests import oracle

@@ -25,7 +25,8 @@ from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.events.limits import Limits
 from stream_metrics.ports import Record, StoredConversation
 from stream_metrics.worker.audit import AuditOptions, audit
-from stream_metrics.worker.partition import StatePartition, conversation_key
+from stream_metrics.worker.options import conversation_key
+from stream_metrics.worker.partition import StatePartition
 from stream_metrics.worker.pieces import merging
 from tests.property.test_partition import IDENTITY, TOPIC, once, opened, options
 from tests.strategies import Draw, KeyedRecord

@@ -17,7 +17,7 @@ from stream_metrics.worker.audit import Audit, AuditOptions, audit
 from stream_metrics.worker.export import Export, export_state
 from stream_metrics.worker.migrate import Migrate
 from stream_metrics.worker.move import Unmovable, holding
-from stream_metrics.worker.partition import PartitionOptions
+from stream_metrics.worker.options import PartitionOptions
 from tests.property.test_partition import once
 from tests.property.test_reshard import Group, sound
 from tests.strategies import KeyedRecord, arrivals, streams

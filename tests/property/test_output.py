@@ -28,7 +28,8 @@ from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.ports import Identity, OutputMessage, Position, Record
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.export import export_state
-from stream_metrics.worker.partition import Lost, SharedNames, StatePartition
+from stream_metrics.worker.names import SharedNames
+from stream_metrics.worker.partition import Lost, StatePartition
 from stream_metrics.worker.replay import Replay
 from stream_metrics.worker.telemetry import Silent
 from tests.helpers import examples

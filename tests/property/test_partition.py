@@ -21,8 +21,10 @@ from stream_metrics.metrics.ranking.live import live_metrics
 from stream_metrics.ports import Identity, Output, Position, Record, StateStore
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.export import export_state
-from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
-from stream_metrics.worker.telemetry import Silent
+from stream_metrics.worker.names import SharedNames
+from stream_metrics.worker.options import PartitionOptions
+from stream_metrics.worker.partition import StatePartition
+from stream_metrics.worker.telemetry import Silent, Telemetry
 from tests import oracle
 from tests.helpers import examples
 from tests.oracle.retrieval import METRICS
@@ -50,6 +52,7 @@ async def opened(
     cache_results: int,
     output: Output | None = None,
     number: int = 0,
+    telemetry: Telemetry | None = None,
     **changes: Any,
 ) -> StatePartition:
     """A state partition that has just been claimed by a new owner."""
@@ -61,7 +64,7 @@ async def opened(
         letters,
         ConversationCache(cache_results),
         SharedNames(store, shared),
-        Silent(),
+        telemetry or Silent(),
         b"token",
         output,
     )

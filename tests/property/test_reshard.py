@@ -26,9 +26,12 @@ from stream_metrics.worker.audit import Audit, AuditOptions, audit
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.export import Export, export_state
 from stream_metrics.worker.move import holding
-from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
+from stream_metrics.worker.names import SharedNames
+from stream_metrics.worker.options import PartitionOptions
+from stream_metrics.worker.partition import StatePartition
 from stream_metrics.worker.reshard import Reshard
-from stream_metrics.worker.takeover import Extent, Policy
+from stream_metrics.worker.source import Extent
+from stream_metrics.worker.takeover import Policy
 from stream_metrics.worker.telemetry import Silent
 from tests import oracle
 from tests.property.test_forget import is_forget

@@ -60,12 +60,12 @@ async def working(system: LiveSystem, behind_seconds: int = 0) -> AsyncIterator[
                 "redis": {"url": system.redis.url},
                 "state": {"digest_key": "a secret of the tests", "batch_records": 100},
             }
-        )
+        ),
+        Clock(lambda: wall_ms() - 1000 * behind_seconds),
     )
-    runtime._clock = Clock(lambda: wall_ms() - 1000 * behind_seconds)
     work = asyncio.create_task(runtime.run())
     try:
-        await wait_until(lambda: runtime._consumer is not None, SOON, "the worker does not begin")
+        await wait_until(lambda: runtime.loop is not None, SOON, "the worker does not begin")
         yield runtime
     finally:
         runtime.stop()
@@ -76,8 +76,8 @@ class Steps:
     """Listens to a worker's writes: how many conversations each deleted."""
 
     def __init__(self, runtime: Runtime) -> None:
-        assert runtime._consumer is not None
-        store = runtime._consumer._store
+        store = runtime.store
+        assert store is not None
         self.steps: list[int] = []
         write = store.write
 

@@ -34,5 +34,5 @@ async def test_aborted_records_count_nowhere(kafka: Kafka, redis_server: RedisSe
             await sender.commit_transaction()
         await wait_until(lambda: offset(runtime) >= 3, SOON, "the records are not read")
 
-        assert runtime._consumer is not None
-        assert await runtime._consumer._store.count(0) == 1
+        assert runtime.store is not None
+        assert await runtime.store.count(0) == 1

@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka.errors import CorruptRecordException, RecordTooLargeError
+from aiokafka.errors import CorruptRecordException
 
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
 from stream_metrics.adapters.health import WATCHDOG
 from stream_metrics.runtime import Runtime
 from stream_metrics.settings import Settings
+from stream_metrics.worker.source import Commit, Place
 from tests.helpers import wait_until
 
 pytestmark = pytest.mark.service
@@ -46,9 +47,9 @@ async def working(
                 },
                 "redis": {"url": redis.url},
             }
-        )
+        ),
+        watchdog_seconds=seconds,
     )
-    runtime._watchdog.seconds = runtime.health.bound_seconds = seconds
     work = asyncio.create_task(runtime.run())
     try:
         await wait_until(lambda: not runtime.health.obstacles(), SOON, "the worker is not ready")
@@ -74,8 +75,8 @@ async def fetching(
     runtime: Runtime, fetch: Callable[[AIOKafkaConsumer], Awaitable[dict[Any, Any]]]
 ) -> AsyncIterator[None]:
     """The worker's client fetches in another way, of which the worker knows by now."""
-    assert runtime._consumer is not None
-    client = runtime._consumer._group.consumer
+    assert runtime.source is not None
+    client = runtime.source.consumer
     healthy = client.getmany
     asked = asyncio.Event()
 
@@ -93,8 +94,8 @@ async def fetching(
 
 def offset(runtime: Runtime) -> int:
     """How far the state is, as long as there is one partition with one topic."""
-    assert runtime._consumer is not None
-    return sum(p.offset for state in runtime._consumer.partitions for p in state.positions.values())
+    assert runtime.loop is not None
+    return sum(p.offset for state in runtime.loop.partitions for p in state.positions.values())
 
 
 async def stays_alive(runtime: Runtime, seconds: float) -> None:
@@ -154,36 +155,19 @@ async def test_records_that_cannot_be_fetched_are_noticed(
         assert offset(runtime) == 1
 
 
-async def test_a_record_that_the_client_passes_is_noticed(
-    kafka: Kafka, redis_server: RedisServer
-) -> None:
-    """Where the client goes past a record that is too large for it, the partition is held."""
-
-    async def passes(client: AIOKafkaConsumer) -> dict[Any, Any]:
-        [place] = client.assignment()
-        client.seek(place, 1)
-        raise RecordTooLargeError
-
-    async with working(kafka, redis_server, "stuck-large") as (runtime, _):
-        held = "partition-0"
-        async with fetching(runtime, passes):
-            await wait_until(lambda: held in runtime.health.reasons, SOON, "it is not held")
-        assert "max_partition_fetch_bytes" in runtime.health.reasons[held]
-
-
 async def test_a_batch_that_never_ends_is_noticed(kafka: Kafka, redis_server: RedisServer) -> None:
     """A call that hangs without an error makes the probe fail."""
     async with working(kafka, redis_server, "stuck-batch") as (runtime, topic):
-        assert runtime._consumer is not None
-        [state] = runtime._consumer.partitions
+        assert runtime.loop is not None
+        [state] = runtime.loop.partitions
         release = asyncio.Event()
-        healthy = state._dead_letters.send
+        healthy = state.process
 
-        async def hangs(letters: Any) -> None:
+        async def hangs(*arguments: Any) -> int:
             await release.wait()
-            await healthy(letters)
+            return await healthy(*arguments)
 
-        state._dead_letters.send = hangs  # type: ignore[method-assign]
+        state.process = hangs  # type: ignore[assignment, method-assign]
         async with producer(kafka) as sender:
             await sender.send_and_wait(topic, b"{}")
         await alarm(runtime)
@@ -197,17 +181,17 @@ async def test_a_take_over_that_never_ends_is_noticed(
 ) -> None:
     """If what the group handed out is not taken over, the probe fails, also without lag."""
     async with working(kafka, redis_server, "stuck-take-over") as (runtime, _):
-        live = runtime._consumer
-        assert live is not None
+        source = runtime.source
+        assert source is not None
         release = asyncio.Event()
-        healthy = live._cluster.partition_counts
+        healthy = source.partition_counts
 
-        async def hangs(topics: Sequence[str]) -> dict[str, int]:
+        async def hangs() -> dict[str, int]:
             await release.wait()
-            return await healthy(topics)
+            return await healthy()
 
-        live._cluster.partition_counts = hangs  # type: ignore[method-assign]
-        live._group.look_again()
+        source.partition_counts = hangs  # type: ignore[method-assign]
+        assign_again(runtime)
         await alarm(runtime)
 
         release.set()
@@ -228,8 +212,7 @@ async def test_markers_alone_are_no_lag(kafka: Kafka, redis_server: RedisServer)
                 end = 1 + 2 * number
                 await wait_until(lambda: offset(runtime) == end, SOON, "they are not passed")  # noqa: B023
                 # whoever takes over looks for the record before the offset, and there is a marker
-                assert runtime._consumer is not None
-                runtime._consumer._group.look_again()
+                assign_again(runtime)
         await stays_alive(runtime, 1.5 * MARKERS_SECONDS)
 
 
@@ -252,16 +235,22 @@ async def test_a_held_partition_is_no_alarm(kafka: Kafka, redis_server: RedisSer
         async with producer(kafka) as sender:
             await sender.send_and_wait(topic, b"{}")
             await wait_until(lambda: bool(committed(runtime)), SOON, "nothing is committed")
-            assert runtime._consumer is not None
-            store = runtime._consumer._store
-            await store.wipe(0)
+            assert runtime.store is not None
+            await runtime.store.wipe(0)
             held = "partition-0"
             await wait_until(lambda: held in runtime.health.reasons, SOON, "it is not held")
             await sender.send_and_wait(topic, b"{}")
         await stays_alive(runtime, 2 * SECONDS)
 
 
-def committed(runtime: Runtime) -> Mapping[Any, int]:
+def committed(runtime: Runtime) -> Mapping[Place, Commit]:
     """What the worker has committed."""
-    assert runtime._consumer is not None
-    return runtime._consumer._group.commits.committed
+    assert runtime.source is not None
+    return runtime.source.acknowledged
+
+
+def assign_again(runtime: Runtime) -> None:
+    """The client tells the worker of its assignment once more, as after a rebalance."""
+    assert runtime.source is not None
+    client = runtime.source.consumer
+    runtime.source.heard(client, client.assignment())

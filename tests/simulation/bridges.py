@@ -9,20 +9,21 @@ from typing import Any
 from aiokafka import TopicPartition
 
 from stream_metrics.adapters.health import Health
-from stream_metrics.adapters.kafka.traces import KafkaTraces
 from stream_metrics.adapters.memory import MemoryDeadLetters
 from stream_metrics.adapters.otlp.payloads import Payloads
 from stream_metrics.events import Limits
 from stream_metrics.ports import DeadLetter, InputTopicsUnavailable
-from stream_metrics.settings import KafkaSettings
 from stream_metrics.telemetry import Event, Options, mapping
 from stream_metrics.telemetry.assembly import Assembly, Bounds
 from stream_metrics.telemetry.teller import Teller, Telling
 from stream_metrics.worker.bridge import Assemblies, Bridge
 from stream_metrics.worker.clock import Clock
+from stream_metrics.worker.inputs import NOTE_SECONDS, InputOptions
+from stream_metrics.worker.traces import TraceInputs
 from tests.fuse import Fuse
 from tests.sessions import Sent
-from tests.simulation.brokers import Brokers, ScriptedCluster, ScriptedConsumer
+from tests.simulation.brokers import Brokers
+from tests.simulation.sources import ScriptedSource
 from tests.simulation.system import AtOnce
 
 TOPIC = "traces"
@@ -72,11 +73,10 @@ class World:
 class BridgeMember:
     """One bridge; its calls to the outside pass the fuse."""
 
-    def __init__(
-        self, world: World, fuse: Fuse | None = None, events: Sequence[str] = (), **settings: Any
-    ) -> None:
+    def __init__(self, world: World, fuse: Fuse | None = None, **settings: Any) -> None:
         self.world, self.fuse = world, fuse or Fuse()
-        self.client = ScriptedConsumer(world.brokers)
+        self.source = ScriptedSource(world.brokers)
+        self._seconds = 0.0
         self.health = Health(reasons={})
         self.late = self.gaps = 0
         self.complete_until_s = 0.0
@@ -84,16 +84,16 @@ class BridgeMember:
         patience = AtOnce(self.health, lambda: None)
         assemblies = Assemblies(world.bounds)
         self.teller = Teller(MAPPING, world.options, Limits())
-        self.inputs = KafkaTraces(
-            KafkaSettings(topics=(TOPIC,), group_id="bridge", **settings),
-            ScriptedCluster(world.brokers, self.client),
+        self.inputs = TraceInputs(
+            self.source,
+            InputOptions("bridge", in_order=False, **settings),
             patience,
             self.health,
             self,
             Clock(lambda: world.now_ms),
             assemblies,
             self.teller,
-            events,
+            monotonic=lambda: self._seconds,
         )
         self._bridge = Bridge(
             self, assemblies, Payloads(), self.teller, self, _Letters(self), patience, self, TOPIC
@@ -105,7 +105,7 @@ class BridgeMember:
 
     async def turn(self) -> int:
         """One round, in which the brokers are asked for the ends."""
-        self.inputs._next_ask = self.inputs._next_note = 0.0
+        self._seconds += NOTE_SECONDS
         return await self._bridge.turn()
 
     # -- worker.bridge.Inputs

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import (
     CommitFailedError,
+    CorruptRecordException,
     IllegalStateError,
     KafkaError,
     NoOffsetForPartitionError,
@@ -17,9 +18,27 @@ from aiokafka.structs import ConsumerRecord, OffsetAndMetadata, OffsetAndTimesta
 
 from stream_metrics.adapters.kafka.cluster import Cluster, Group
 from stream_metrics.ports import Record
-from stream_metrics.worker.takeover import Extent
+from stream_metrics.worker.source import Extent
 
 Commits = dict[TopicPartition, OffsetAndMetadata]
+
+
+class Member(Protocol):
+    """One member of the group, which hears of a rebalance when it is told to.
+
+    ``at_once`` records are in one answer.
+    """
+
+    due: set[TopicPartition]
+    at_once: int
+
+    def is_member_for(self, number: int) -> bool:
+        """Whether the group believes that it has this number for every topic."""
+        ...
+
+    def notice(self) -> None:
+        """Hear of the last rebalance."""
+        ...
 
 
 class Brokers:
@@ -40,7 +59,7 @@ class Brokers:
         self._coming: deque[tuple[TopicPartition, int]] = deque()  # and when it comes
         self.unreadable: dict[TopicPartition, tuple[int, KafkaError]] = {}
         self.commits: Commits = {}
-        self.members: list[ScriptedConsumer] = []
+        self.members: list[Member] = []
         self.generation = 0
         self.on_commit: Callable[[Commits], None] = lambda commits: None
 
@@ -71,10 +90,15 @@ class Brokers:
             self.logs[place], self.ends[place] = [], 0
         self.partitions += 1
 
+    def commit(self, commits: Commits) -> None:
+        """A member that the group knows has committed."""
+        self.commits |= commits
+        self.on_commit(commits)
+
     def rebalance(
         self,
-        members: Iterable[ScriptedConsumer],
-        unaware: Collection[ScriptedConsumer] = (),
+        members: Iterable[Member],
+        unaware: Collection[Member] = (),
         *,
         split: bool = False,
     ) -> None:
@@ -104,6 +128,7 @@ class ScriptedConsumer:
         self._listener: ConsumerRebalanceListener | None = None
         self._coordinator = self  # whose method the worker uses too
         self.at_once = 10  # records in one answer
+        self.fails_after: int | None = None  # records that the next answer loses, and raises
         self.due: set[TopicPartition] = set()
         self._assigned: set[TopicPartition] = set()
         self._paused: set[TopicPartition] = set()
@@ -117,11 +142,16 @@ class ScriptedConsumer:
         if self not in self._brokers.members or self._generation == self._brokers.generation:
             return
         assert self._listener is not None
-        self._listener.on_partitions_revoked(self._assigned)
+        self.revoke()
         self._assigned, self._generation = set(self.due), self._brokers.generation
         self._positions.clear()
         self._paused.clear()
         self._listener.on_partitions_assigned(self._assigned)
+
+    def revoke(self) -> None:
+        """Hear that the group is about to hand out partitions again."""
+        assert self._listener is not None
+        self._listener.on_partitions_revoked(self._assigned)
 
     def holds(self, number: int) -> bool:
         """Whether it believes to have this number for every topic."""
@@ -162,12 +192,17 @@ class ScriptedConsumer:
             place: o if isinstance(o, OffsetAndMetadata) else OffsetAndMetadata(o, "")
             for place, o in offsets.items()
         }
-        self._brokers.commits |= commits
-        self._brokers.on_commit(commits)
+        self._brokers.commit(commits)
 
-    async def fetch_committed_offsets(self, places: Iterable[TopicPartition]) -> Commits:
-        """What the group has committed."""
-        return {p: self._brokers.commits[p] for p in places if p in self._brokers.commits}
+    async def list_consumer_group_offsets(
+        self, group: str, coordinator: None, places: Iterable[TopicPartition]
+    ) -> Commits:
+        """What the group has committed, as an admin client tells it."""
+        none = OffsetAndMetadata(-1, "")
+        return {place: self._brokers.commits.get(place, none) for place in places}
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
 
     # -- reading
 
@@ -185,6 +220,10 @@ class ScriptedConsumer:
         """Go on from there."""
         self._need([place])
         self._positions[place] = offset
+
+    async def topics(self) -> set[str]:
+        """Those that there are."""
+        return set(self._brokers.topics)
 
     def partitions_for_topic(self, topic: str) -> set[int]:
         """The numbers that the topic has."""
@@ -241,6 +280,9 @@ class ScriptedConsumer:
             at, end = await self.position(place), self._brokers.ends[place]
             bad, error = self._brokers.unreadable.get(place, (None, None))
             while at < end and left:
+                if self.fails_after == sum(map(len, found.values())):
+                    self._positions[place], self.fails_after = at, None
+                    raise CorruptRecordException("CRC")
                 if at == bad:
                     self._positions[place] = at
                     raise error or KafkaError
@@ -267,6 +309,14 @@ class ScriptedCluster(Cluster):
     def consumer(self, group: Group) -> Any:
         """See ``Cluster``."""
         return self.client
+
+    def admin(self) -> Any:
+        """See ``Cluster``."""
+        return self.client
+
+    async def lacking(self) -> str:
+        """A script refuses nobody."""
+        return ""
 
     async def check_rights(self) -> None:
         """A script refuses nobody."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any, Final
 
+from tests.simulation.brokers import ScriptedConsumer
 from tests.simulation.system import TTL_MS, Process, System
 from tests.simulation.troubled import KINDS
 
@@ -37,6 +38,7 @@ def system_of(seed: int) -> tuple[System, list[Action]]:
         cache_results=rng.choice((0, 60, 1_000)),
         batch_records=rng.choice((1, 8, 100)),
         ttl_ms=rng.choice((TTL_MS, DAY_MS)),
+        over_kafka=seed % 3 == 0,
     )
     fast = rng.choice(("clock", "store's clock"))  # of two clocks one alone may be ahead
     drawn = rng.choices(list(WEIGHTS), list(WEIGHTS.values()), k=rng.randint(30, 90))
@@ -97,6 +99,8 @@ async def _happen_to(system: System, process: Process, what: str, rest: list[Any
     """One thing that one worker does or suffers."""
     if what == "read":
         process.client.at_once = rest[3]
+        if isinstance(process.client, ScriptedConsumer) and rest[2] == 0:
+            process.client.fails_after = rest[3] // 2
         await system.act(process, what, *rest[1:3])
     elif what in ("commit", "look after"):
         await system.act(process, what, *rest[1:])

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Collection
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from aiokafka import TopicPartition
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from prometheus_client import CollectorRegistry
 
 from stream_metrics.adapters.health import Health
-from stream_metrics.adapters.kafka.consumer import LiveConsumer
-from stream_metrics.adapters.kafka.log import FRESH
+from stream_metrics.adapters.kafka.cluster import Group
+from stream_metrics.adapters.kafka.member import KafkaSource
+from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
+from stream_metrics.adapters.kafka.records import record_of
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemorySnapshot, MemoryStore
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.engine.config import EngineConfig
@@ -28,11 +31,17 @@ from stream_metrics.worker.audit import AuditOptions, audit
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.clock import Clock
 from stream_metrics.worker.export import export_state
-from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
+from stream_metrics.worker.keying import KeyWatch
+from stream_metrics.worker.loop import Loop, LoopOptions
+from stream_metrics.worker.names import SharedNames
+from stream_metrics.worker.options import PartitionOptions
+from stream_metrics.worker.partition import StatePartition
 from stream_metrics.worker.patience import Patience
-from stream_metrics.worker.takeover import offsets
+from stream_metrics.worker.source import Source
+from stream_metrics.worker.takeover import FRESH, offsets
 from tests import oracle
 from tests.simulation.brokers import Brokers, Commits, ScriptedCluster, ScriptedConsumer
+from tests.simulation.sources import ScriptedSource
 from tests.simulation.troubled import Died, Kind, Trouble, Troubled
 
 TOPICS: Final = ("events", "labels")
@@ -40,6 +49,7 @@ PARTITIONS: Final = 2
 MARKED: Final = 7  # one record in so many ends a transaction
 TTL_MS: Final = 1_800_000
 ROUNDS: Final = 10  # that a worker needs at most to read all and let all expire
+AFTER_CONFIRMATION: Final = ("wipe", "claim")  # the group may change its mind then
 COUNTS: Final = dict.fromkeys(TOPICS, PARTITIONS)
 IDENTITY: Final = Identity("group", 1, "fingerprint", COUNTS)
 
@@ -51,23 +61,16 @@ class AtOnce(Patience):
         """Do not wait."""
 
 
-class ScriptedLive(LiveConsumer):
-    """The worker's loop; commits and the rest happen when told to."""
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(KafkaSettings(topics=TOPICS), *arguments)
-        self._next_commit = self._next_look = math.inf
-
-
 @dataclass(eq=False)
 class Process:
-    """One worker, and how far its clock is off."""
+    """One worker, its member of the group, and how far its clock is off."""
 
-    client: ScriptedConsumer
-    live: ScriptedLive
+    client: ScriptedSource | ScriptedConsumer
+    loop: Loop
     trouble: Trouble
     health: Health
     clock_off_ms: int = 0
+    stopped: str | None = None  # why nothing is to be read
 
 
 @lru_cache
@@ -115,13 +118,26 @@ def expected(seed: int) -> Outcome:
 
 
 @dataclass
+class Stored:
+    """What was last stored of a partition, by the answers of the store."""
+
+    owner: bytes
+    offsets: dict[str, int]
+    last_batch: bytes = b""
+
+
+@dataclass
 class System:
-    """A group and its processes; ``seed`` says what lies in the topics."""
+    """A group and its processes; ``seed`` says what lies in the topics.
+
+    ``over_kafka``: what workers read is that over aiokafka, with a scripted client.
+    """
 
     seed: int
     cache_results: int = 1_000
     batch_records: int = 8
     ttl_ms: int = TTL_MS
+    over_kafka: bool = False
     brokers: Brokers = field(default_factory=lambda: Brokers(TOPICS, PARTITIONS))
     store: MemoryStore = field(default_factory=MemoryStore)
     letters: MemoryDeadLetters = field(default_factory=MemoryDeadLetters)
@@ -131,12 +147,10 @@ class System:
         self.now_ms = traffic(self.seed)[0].timestamp_ms
         self.store_off_ms = 0
         self.breaches: list[str] = []  # rules that did not hold
-        self._owners: dict[int, bytes] = {}
+        self._stored: dict[int, Stored] = {}
         self._went_back: set[int] = set()  # partitions, since they were last claimed
-        self._offsets: dict[int, dict[str, int]] = {}  # as they are stored
-        self._last_batch: dict[int, bytes] = {}
         self.seen: Counter[str] = Counter()
-        self._past: MemorySnapshot | None = None
+        self._past: tuple[MemorySnapshot, dict[int, Stored]] | None = None
         self.store.clock = lambda: self.now_ms + self.store_off_ms
         self.brokers.on_commit = self._committed
         for number, record in enumerate(traffic(self.seed)):
@@ -154,8 +168,7 @@ class System:
 
     async def start(self) -> Process:
         """A worker more, which is no member yet."""
-        client, trouble = ScriptedConsumer(self.brokers), Trouble()
-        health = Health(reasons={})
+        trouble, health = Trouble(), Health(reasons={})
         clock = Clock(lambda: self.now_ms + process.clock_off_ms, lambda: self.now_ms / 1000)
         operations = Operations(CollectorRegistry(), TOPICS)
         options = PartitionOptions(
@@ -171,7 +184,10 @@ class System:
         )
 
         def seen(name: str, arguments: tuple[Any, ...], answer: Any) -> None:
-            self._answered(client, name, arguments, answer)
+            if name == "claim" and trouble.interrupted not in AFTER_CONFIRMATION:
+                is_member = client.is_member_for(arguments[0])
+                self._rule(is_member, "a claim without membership")
+            self._answered(name, arguments, answer)
 
         store: Any = Troubled(self.store, trouble, seen)
         letters: Any = Troubled(self.letters, trouble, seen)
@@ -181,20 +197,45 @@ class System:
             mine = replace(options, identity=ours)
             return StatePartition(number, mine, store, letters, cache, names, operations, token)
 
-        live = ScriptedLive(
-            ScriptedCluster(self.brokers, client),
+        patience = AtOnce(health, operations.redis_error)
+        client, source = self._reading(patience, health)
+        loop = Loop(
+            source,
             store,
+            LoopOptions(TOPICS),
             lambda counts: IDENTITY,
             make_partition,
-            AtOnce(health, operations.redis_error),
+            patience,
             health,
             operations,
             clock,
+            KeyWatch(operations.keyed_differently, PARTITIONERS),
+            may_read=lambda: process.stopped,
+            monotonic=lambda: 0.0,  # commits and the rest happen when they are told to
         )
-        process = Process(client, live, trouble, health)
-        await live._group.join()
+        await source.join()
+        process = Process(client, loop, trouble, health)
         self.processes.append(process)
         return process
+
+    def _reading(
+        self, patience: AtOnce, health: Health
+    ) -> tuple[ScriptedSource | ScriptedConsumer, Source]:
+        """A member of the group, and what a worker reads through it."""
+        if not self.over_kafka:
+            scripted = ScriptedSource(self.brokers)
+            return scripted, scripted
+        client = ScriptedConsumer(self.brokers)
+        cluster = ScriptedCluster(self.brokers, client)
+        group = Group("group", TOPICS, RangePartitionAssignor)
+        record = partial(record_of, internal_topic=None)
+
+        async def counts() -> dict[str, int]:
+            return dict(COUNTS)
+
+        return client, KafkaSource(
+            KafkaSettings(topics=TOPICS), cluster, group, counts, record, patience, health
+        )
 
     async def replace(self, process: Process) -> None:
         """One process is no more, and another one joins; the others do not know it yet."""
@@ -208,47 +249,48 @@ class System:
         members = [process.client for process in self.processes]
         self.brokers.rebalance(members, [process.client for process in unaware], split=split)
 
+    def swap(self) -> None:
+        """Share the partitions out so that each worker gets those of another."""
+        members = [process.client for process in self.processes]
+        self.brokers.rebalance([*members[1:], *members[:1]])
+
     async def act(self, process: Process, what: str, kind: Kind | None = None, at: int = 0) -> None:
         """Let a worker read, commit or look after its partitions, in trouble at the ``at``-th call.
 
         In place of a worker that dies another one is started.
         """
-        trouble, live = process.trouble, process.live
-        trouble.kind, trouble.at, trouble.interrupt = kind, at, self.rebalance
+        trouble, loop = process.trouble, process.loop
+        trouble.kind, trouble.at, trouble.interrupt = kind, at, self.swap
         try:
             if what == "read":
-                await live._turn()
+                await loop.turn()
             elif what == "commit":
-                await live._commit()
-            elif not live._group.changed:  # else a round begins with a take-over
-                await live._look_after()
-                self._probe(process)
-                live._overdue = set(live._active)
-                await live._expire()
+                await loop.commit()
+            else:
+                await loop.check()
+                await loop.probe.ask()
+                await loop.expire()
         except Died as death:
             self.seen[f"died at {death}"] += 1
             await self.replace(process)
         finally:
             if kind is not None and trouble.kind is None:
                 self.seen[kind] += 1
-            trouble.kind = None
+            trouble.kind, trouble.interrupted = None, ""
         assert not self.breaches, self.breaches
 
     def remember(self) -> None:
         """Keep the store's content, once all of it is there."""
-        if len(self.store._content.partitions) == PARTITIONS:
-            self._past = self.store.snapshot()
+        if len(self._stored) == PARTITIONS:
+            self._past = self.store.snapshot(), deepcopy(self._stored)
 
     def go_back(self) -> None:
         """The store fails over to what was remembered."""
         if self._past is not None:
-            self.store.restore(self._past)
+            self.store.restore(self._past[0])
+            self._stored = deepcopy(self._past[1])
             self._went_back = set(range(PARTITIONS))
             self.seen["store went back"] += 1
-            held = self.store._content.partitions
-            self._owners = {n: partition.token for n, partition in held.items()}
-            self._offsets = {n: partition.offsets for n, partition in held.items()}
-            self._last_batch = {n: partition.batch_id for n, partition in held.items()}
 
     async def settle(self) -> None:
         """All troubles end; one worker reads what is left."""
@@ -264,12 +306,6 @@ class System:
             await self.act(worker, "read")
             await self.act(worker, "look after")
 
-    def _probe(self, process: Process) -> None:
-        """Hear of the ends of the logs, as the worker does every other second."""
-        live = process.live
-        ends = {p: e for p, e in self.brokers.ends.items() if p.partition in live._active}
-        live._lag.heard(ends, live._clock.now_ms())
-
     # -- what must hold -------------------------------------------------------------------------
 
     def _rule(self, holds: bool, what: str) -> None:
@@ -277,14 +313,11 @@ class System:
         if not holds:
             self.breaches.append(what)
 
-    def _answered(
-        self, client: ScriptedConsumer, name: str, arguments: tuple[Any, ...], answer: Any
-    ) -> None:
+    def _answered(self, name: str, arguments: tuple[Any, ...], answer: Any) -> None:
         if name == "claim":
             number, token = arguments[:2]
-            self._rule(client.is_member_for(number), "a claim without membership")
-            self._owners[number] = token
-            self._offsets[number] = offsets(answer.positions)
+            stored = self._stored.setdefault(number, Stored(token, {}))
+            stored.owner, stored.offsets = token, offsets(answer.positions)
             self._went_back.discard(number)
             self.seen["claim"] += 1
         if name == "write":
@@ -294,28 +327,27 @@ class System:
         number = batch.partition
         self.seen[answer.__name__] += 1
         self.seen["expired"] += sum(write.delete for write in batch.conversations)
-        if self._owners.get(number) != batch.token:
+        stored = self._stored[number]
+        if stored.owner != batch.token:
             self._rule(answer is Fenced, "a write by somebody who is not the owner")
         elif number in self._went_back:
             self._rule(answer in (Written, Moved), "the owner was fenced")
         else:
             self._rule(answer is Written, "the owner's write was refused")
-        if answer is Written and self._last_batch.get(number) != batch.batch_id:
-            stored = self._offsets.setdefault(number, {})
-            same = batch.expected.items() <= stored.items()
+        if answer is Written and stored.last_batch != batch.batch_id:
+            same = batch.expected.items() <= stored.offsets.items()
             self._rule(same, "a write on other offsets than it expects")
-            stored |= offsets(batch.positions)
-            self._last_batch[number] = batch.batch_id
+            stored.offsets |= offsets(batch.positions)
+            stored.last_batch = batch.batch_id
 
     def _committed(self, commits: Commits) -> None:
-        held = self.store._content.partitions
         for place, commit in commits.items():
-            state = held.get(place.partition)
-            if state is None:
+            stored = self._stored.get(place.partition)
+            if stored is None:
                 self._rule(commit.metadata == FRESH, "a commit without state, and without the note")
             elif place.partition not in self._went_back:
-                stored = state.positions[place.topic].offset
-                self._rule(commit.offset <= stored, "a commit ahead of the stored offset")
+                ahead = commit.offset > stored.offsets[place.topic]
+                self._rule(not ahead, "a commit ahead of the stored offset")
 
     async def check(self) -> None:
         """Rows, windows and letters are the reference's, and the audit finds no difference.

@@ -24,11 +24,15 @@ class Died(Exception):
 
 @dataclass(slots=True)
 class Trouble:
-    """What happens at the ``at``-th call from now on; ``interrupt`` is what a rebalance does."""
+    """What happens at the ``at``-th call from now on; ``interrupt`` is what a rebalance does.
+
+    ``interrupted`` is the call just after which a rebalance came.
+    """
 
     kind: Kind | None = None
     at: int = 0
     interrupt: Callable[[], None] = lambda: None
+    interrupted: str = ""
 
     def due(self) -> Kind | None:
         """Whether it is this call's turn."""
@@ -60,6 +64,7 @@ class Troubled:
         async def call(*arguments: Any) -> Any:
             kind = self._trouble.due()
             if kind == "rebalance":
+                self._trouble.interrupted = name
                 self._trouble.interrupt()
             if kind == "dies before":
                 raise Died(name)

@@ -27,7 +27,8 @@ from stream_metrics.ports import (
 from stream_metrics.traffic import TrafficProfile, generate
 from stream_metrics.worker.audit import Audit, AuditOptions, audit
 from stream_metrics.worker.identity import OtherIdentity
-from stream_metrics.worker.partition import StatePartition, conversation_key
+from stream_metrics.worker.options import conversation_key
+from stream_metrics.worker.partition import StatePartition
 from tests.property.test_partition import IDENTITY, TOPIC, once, opened
 from tests.unit.test_state_partition import DAY_MS, NOON_S, search
 

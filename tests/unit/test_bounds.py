@@ -12,6 +12,7 @@ import pytest
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.events.limits import Limits
 from stream_metrics.ports import Record
+from stream_metrics.worker.options import conversation_key
 from stream_metrics.worker.replay import Replay
 from tests.unit.test_state_partition import NOON_S, Fed
 
@@ -198,7 +199,7 @@ async def test_whatever_a_conversation_holds_weighs_in_the_cache(kind: str) -> N
         body = json.dumps({**KINDS[kind], "conversation_id": name}).encode()
         await fed.take((name.encode(), body, NOON_S * 1000))
 
-    cache = fed.state._cache
+    cache = fed.state.cache
     assert 0 < len(cache) <= 10
     assert cache.results <= 1_000
 
@@ -211,7 +212,9 @@ async def test_a_conversation_larger_than_the_cache_leaves_the_others() -> None:
     await fed.take((b"small", small, NOON_S * 1000))
     await fed.take((b"large", large, NOON_S * 1000))
 
-    assert [entry[0].conversation_id for entry in fed.state._cache._entries.values()] == ["small"]
+    cache = fed.state.cache
+    assert len(cache) == 1
+    assert cache.get(0, conversation_key("small")) is not None
 
 
 SEQUENCES: dict[str, list[Body]] = {
@@ -232,11 +235,11 @@ async def test_what_the_cache_drops_is_freed_without_the_collector(kind: str) ->
         for body in bodies:
             value = json.dumps({**body, "conversation_id": name}).encode()
             await fed.take((name.encode(), value, NOON_S * 1000))
-    assert len(fed.state._cache) == 3
+    assert len(fed.state.cache) == 3
     gc.collect()
     gc.disable()
     try:
-        fed.state._cache.drop_partition(0)
+        fed.state.cache.drop_partition(0)
         assert gc.collect() == 0
     finally:
         gc.enable()

@@ -12,12 +12,17 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 
+from stream_metrics.adapters.health import Health
 from stream_metrics.adapters.kafka.topics import TopicsMissing
+from stream_metrics.adapters.kafka.traces import traces_source
+from stream_metrics.settings import KafkaSettings
 from stream_metrics.telemetry import TwoScopes
 from stream_metrics.telemetry.assembly import Assembly, Bounds
 from tests.otlp import RETRIEVER, Made, as_protobuf, documents
 from tests.sessions import Sent
 from tests.simulation.bridges import TOPIC, BridgeMember, World
+from tests.simulation.brokers import ScriptedCluster, ScriptedConsumer
+from tests.simulation.system import AtOnce
 from tests.telemetry import agent, search
 
 TURN = {"openinference.span.kind": "AGENT", "session.id": "s"}
@@ -42,8 +47,8 @@ async def rounds_of_others(world: World) -> int:
     """How often another task had the loop while a bridge told all that there is."""
     member = BridgeMember(world)
     await member.join()
-    world.brokers.rebalance([member.client])
-    while await member.turn() or not member.inputs.next_offsets():
+    world.brokers.rebalance([member.source])
+    while await member.turn() or not member.inputs.reading():
         pass
     world.now_ms += 10 * world.bounds.trace_max_ms
     rounds = 0
@@ -83,8 +88,8 @@ async def test_many_traces_that_are_closed_at_once_leave_the_loop_to_others() ->
 async def told(member: BridgeMember, world: World) -> set[str]:
     """Let a bridge read all there is; the traces it has told by now, by their sessions."""
     await member.join()
-    world.brokers.rebalance([member.client])
-    while await member.turn() or not member.inputs.next_offsets():
+    world.brokers.rebalance([member.source])
+    while await member.turn() or not member.inputs.reading():
         pass
     await member.turn()
     return {conversation for conversation, _ in world.produced}
@@ -189,12 +194,12 @@ async def test_batches_close_no_trace_where_times_are_in_disorder() -> None:
     world.send(sent([spans[1]]), 0)
     world.now_ms += 21_000
     member = BridgeMember(world)
-    member.client.at_once = 1_201
+    member.source.at_once = 1_201
     await member.join()
-    world.brokers.rebalance([member.client])
+    world.brokers.rebalance([member.source])
     while not await member.turn():
         pass
-    member.client.at_once = 1
+    member.source.at_once = 1
     await member.turn()
     await member.turn()
 
@@ -224,7 +229,7 @@ async def test_two_bridges_halt_where_each_tells_another_scope() -> None:
     members = [BridgeMember(world), BridgeMember(world)]
     for member in members:
         await member.join()
-    world.brokers.rebalance([member.client for member in members])
+    world.brokers.rebalance([member.source for member in members])
 
     async def rounds() -> None:
         for _ in range(10):
@@ -238,10 +243,13 @@ async def test_two_bridges_halt_where_each_tells_another_scope() -> None:
 
 async def test_a_bridge_does_not_start_without_the_topics_for_its_events() -> None:
     """It would seem ready until the first trace is told."""
-    member = BridgeMember(World(Bounds()), events=("events",))
+    brokers, health = World(Bounds()).brokers, Health()
+    cluster = ScriptedCluster(brokers, ScriptedConsumer(brokers))
+    settings = KafkaSettings(topics=(TOPIC,), group_id="bridge")
+    source = traces_source(settings, cluster, ["events"], AtOnce(health, lambda: None), health)
 
     with pytest.raises(TopicsMissing, match="input topics do not exist: events"):
-        await member.join()
+        await source.join()
 
 
 def test_memory_does_not_grow_with_traces_that_are_closed() -> None:

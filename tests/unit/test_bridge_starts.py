@@ -29,7 +29,7 @@ async def bridge(world: World) -> BridgeMember:
     """A bridge that has the partition and has read nothing."""
     member = BridgeMember(world)
     await member.join()
-    world.brokers.rebalance([member.client])
+    world.brokers.rebalance([member.source])
     return member
 
 
@@ -112,7 +112,7 @@ async def test_a_group_that_begins_at_the_end_tells_what_begins_there() -> None:
     world.send(sent(one[:2]), 0)
     member = BridgeMember(world, start="latest")
     await member.join()
-    world.brokers.rebalance([member.client])
+    world.brokers.rebalance([member.source])
     await member.turn()
     await member.turn()
     world.send(sent(one[2:]), 0, 1_000)
@@ -154,7 +154,7 @@ async def test_records_that_were_deleted_before_they_were_read_halt_the_partitio
     world.brokers.firsts[PLACE] = 1
     member = BridgeMember(world, on_offset_gap=policy)
     await member.join()
-    world.brokers.rebalance([member.client])
+    world.brokers.rebalance([member.source])
 
     await read(member)
 

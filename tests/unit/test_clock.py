@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 import pytest
-from aiokafka import TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client import CollectorRegistry
 
-from stream_metrics.adapters.kafka.lag import ENOUGH_STAMPS, Lag
-from stream_metrics.adapters.prometheus.operations import Operations
-from stream_metrics.ports import Position, Record
+from stream_metrics.ports import Position
+from stream_metrics.worker.assigned import AssignedPartition
 from stream_metrics.worker.clock import Clock
+from stream_metrics.worker.lag import ENOUGH_STAMPS
+from stream_metrics.worker.source import Place
 
 TRUE_MS = 1_718_020_800_000
 DAY_MS = 86_400_000
-EVENTS, LABELS = TopicPartition("events", 0), TopicPartition("labels", 0)
+EVENTS, LABELS = Place("events", 0), Place("labels", 0)
 
 
 class Clocks:
@@ -83,37 +82,38 @@ def test_a_store_that_has_caught_up_is_believed() -> None:
     assert abs(clocks.clock.now_ms() - clocks.true_ms) <= 1
 
 
-def lag() -> Lag:
-    """One that nobody reads."""
-    return Lag(Operations(CollectorRegistry(), ("events", "labels")), lambda: TRUE_MS)
-
-
 HOUR_MS = 3_600_000
 
 
-def read(events: int, labels: int) -> dict[str, Position]:
-    """Positions whose newest records are of this very moment."""
-    return {
-        "events": Position(events, record_time_ms=TRUE_MS),
-        "labels": Position(labels, record_time_ms=TRUE_MS),
-    }
+def partition() -> AssignedPartition:
+    """One of which nothing was read."""
+    return AssignedPartition(0, (EVENTS.topic, LABELS.topic))
 
 
-def records(place: TopicPartition, stamps_ms: Iterable[int]) -> list[Record]:
-    """Records of a log with these timestamps."""
-    return [
-        Record(b"", timestamp_ms=ms, topic=place.topic, partition=place.partition)
-        for ms in stamps_ms
-    ]
+def hear(made: AssignedPartition, ends: Mapping[Place, int], asked_ms: int) -> None:
+    """The brokers say where logs end."""
+    for place, end in ends.items():
+        made.logs[place].heard(end, asked_ms)
 
 
-def behind() -> Lag:
+def at(made: AssignedPartition, events: int, labels: int) -> AssignedPartition:
+    """It stands at these offsets, and its newest records are of this very moment."""
+    made.stand_at(
+        {
+            EVENTS.topic: Position(events, record_time_ms=TRUE_MS),
+            LABELS.topic: Position(labels, record_time_ms=TRUE_MS),
+        }
+    )
+    return made
+
+
+def behind() -> AssignedPartition:
     """One whose logs go on for long, and of which enough was read for times to be told."""
-    made = lag()
-    made.heard({EVENTS: 9_000, LABELS: 9_000}, TRUE_MS)
+    made = partition()
+    hear(made, {EVENTS: 9_000, LABELS: 9_000}, TRUE_MS)
     for place, hours in ((EVENTS, 60), (LABELS, 50)):
         first_ms = TRUE_MS - hours * HOUR_MS
-        made.read(records(place, range(first_ms, first_ms + ENOUGH_STAMPS)))
+        made.logs[place].read(range(first_ms, first_ms + ENOUGH_STAMPS), TRUE_MS)
     return made
 
 
@@ -121,21 +121,21 @@ def test_a_topic_that_is_behind_holds_record_time_back() -> None:
     """Conversations expire by the record time of the topic that is read least far."""
     made = behind()
 
-    assert made.read_up_to_ms(0, read(8_999, 8_999)) == TRUE_MS - 60 * HOUR_MS
-    assert made.read_up_to_ms(0, read(9_000, 8_999)) == TRUE_MS - 50 * HOUR_MS
-    assert made.read_up_to_ms(0, read(9_000, 9_000)) == TRUE_MS
+    assert at(made, 8_999, 8_999).read_up_to_ms() == TRUE_MS - 60 * HOUR_MS
+    assert at(made, 9_000, 8_999).read_up_to_ms() == TRUE_MS - 50 * HOUR_MS
+    assert at(made, 9_000, 9_000).read_up_to_ms() == TRUE_MS
 
 
 @pytest.mark.parametrize("ahead_hours", [1, 40, 60, 240])
 def test_a_wild_timestamp_in_a_backlog_moves_record_time_no_further(ahead_hours: int) -> None:
     """The producers' other records are older, and so may be those that are yet to be read."""
-    made = behind()
-    before = made.read_up_to_ms(0, read(1_000, 1_000))
+    made = at(behind(), 1_000, 1_000)
+    before = made.read_up_to_ms()
     assert before is not None
-    for place in (EVENTS, LABELS):
-        made.read(records(place, [before + ahead_hours * HOUR_MS]))
+    for log in made.logs.values():
+        log.read([before + ahead_hours * HOUR_MS], TRUE_MS)
 
-    after = made.read_up_to_ms(0, read(1_001, 1_001))
+    after = at(made, 1_001, 1_001).read_up_to_ms()
 
     assert after is not None
     assert before <= after <= before + 1
@@ -143,44 +143,44 @@ def test_a_wild_timestamp_in_a_backlog_moves_record_time_no_further(ahead_hours:
 
 def test_a_few_timestamps_tell_no_time() -> None:
     """They may all be of one producer whose clock is ahead."""
-    made = lag()
-    made.heard({EVENTS: 9_000, LABELS: 9_000}, TRUE_MS)
-    for place in (EVENTS, LABELS):
-        made.read(records(place, [TRUE_MS] * (ENOUGH_STAMPS - 1)))
+    made = partition()
+    hear(made, {EVENTS: 9_000, LABELS: 9_000}, TRUE_MS)
+    for log in made.logs.values():
+        log.read([TRUE_MS] * (ENOUGH_STAMPS - 1), TRUE_MS)
 
-    assert made.read_up_to_ms(0, read(999, 999)) == 0
+    assert at(made, 999, 999).read_up_to_ms() == 0
 
 
 def test_what_was_read_before_a_jump_back_tells_no_time() -> None:
     """After the store went back, times of records that are unread again do not count."""
     made = behind()
-    made.begin(EVENTS)
+    made.logs[EVENTS].begin()
 
-    assert made.read_up_to_ms(0, read(0, 1_000)) == 0
+    assert at(made, 0, 1_000).read_up_to_ms() == 0
 
 
 def test_an_end_heard_long_ago_says_nothing_about_now() -> None:
     """While the brokers are away, record time stands still: what they got meanwhile is unread."""
-    away = lag()
-    away.heard({EVENTS: 10, LABELS: 5}, TRUE_MS - 2 * DAY_MS)
+    away = partition()
+    hear(away, {EVENTS: 10, LABELS: 5}, TRUE_MS - 2 * DAY_MS)
 
-    assert away.read_up_to_ms(0, read(10, 5)) == TRUE_MS - 2 * DAY_MS
+    assert at(away, 10, 5).read_up_to_ms() == TRUE_MS - 2 * DAY_MS
 
 
 def test_without_an_end_nothing_expires() -> None:
     """Until the brokers have said where a topic ends, record time is not known."""
-    new = lag()
-    new.heard({EVENTS: 10}, TRUE_MS)
+    new = partition()
+    hear(new, {EVENTS: 10}, TRUE_MS)
 
-    assert new.read_up_to_ms(0, read(10, 5)) is None
+    assert at(new, 10, 5).read_up_to_ms() is None
 
 
 def test_how_far_a_worker_is_behind_grows_while_the_brokers_are_away() -> None:
     """It is told by the topic that is read least far, and not before every end was heard."""
-    made = lag()
-    made.heard({EVENTS: 10, LABELS: 5}, TRUE_MS - HOUR_MS)
+    made = partition()
+    hear(made, {EVENTS: 10, LABELS: 5}, TRUE_MS - HOUR_MS)
 
-    assert made.behind_ms(0, read(10, 5)) == HOUR_MS
-    assert made.behind_ms(0, read(10, 4)) is None
-    assert lag().behind_ms(0, read(10, 5)) is None
-    assert behind().behind_ms(0, read(9_000, 8_999)) == 50 * HOUR_MS
+    assert at(made, 10, 5).behind_ms(TRUE_MS) == HOUR_MS
+    assert at(made, 10, 4).behind_ms(TRUE_MS) is None
+    assert at(partition(), 10, 5).behind_ms(TRUE_MS) is None
+    assert at(behind(), 9_000, 8_999).behind_ms(TRUE_MS) == 50 * HOUR_MS

@@ -13,7 +13,7 @@ from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.events import Limits
 from stream_metrics.worker.audit import AuditOptions, audit
-from stream_metrics.worker.partition import conversation_key
+from stream_metrics.worker.options import conversation_key
 from stream_metrics.worker.telemetry import Silent
 from tests.property.test_forget import IDENTITY, PARTITIONS, TOPICS, Topics
 from tests.unit.test_audit import never
@@ -256,8 +256,8 @@ class Counting(Silent):
 
 async def test_a_forget_where_the_conversation_is_not_is_no_mismatch() -> None:
     """Only events that belong to one partition say that a producer hashes keys differently."""
-    fed = await Fed.new(partitioner=lambda _: 7)
-    fed.state._telemetry = counting = Counting()
+    counting = Counting()
+    fed = await Fed.new(partitioner=lambda _: 7, telemetry=counting)
 
     await fed.take((*forget(), NOON_S * 1000))
     assert counting.counts.get("partitioner_mismatches", 0) == 0

@@ -18,8 +18,8 @@ from aiokafka.errors import (
 from prometheus_client import CollectorRegistry
 
 from stream_metrics.adapters.health import Health
-from stream_metrics.adapters.kafka.inputs import KafkaInputs
-from stream_metrics.adapters.kafka.unpacking import UnreadableBatch
+from stream_metrics.adapters.kafka.errors import UnreadableBatch
+from stream_metrics.adapters.kafka.repartition import inputs_source
 from stream_metrics.adapters.memory import MemoryDeadLetters
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.events import Limits
@@ -27,6 +27,7 @@ from stream_metrics.ports import Record
 from stream_metrics.runtime import REPARTITION, REPARTITION_WAITING
 from stream_metrics.settings import KafkaSettings
 from stream_metrics.worker.clock import Clock
+from stream_metrics.worker.inputs import ASK_SECONDS, CommittedInputs, InputOptions
 from stream_metrics.worker.patience import Part
 from stream_metrics.worker.repartition import Repartitioner, route
 from stream_metrics.worker.watchdog import ROUNDS, Watchdog
@@ -48,13 +49,17 @@ class Copying:
         self.copied: list[tuple[int, int]] = []
         reasons = Part(REPARTITION, self.health)
         patience = AtOnce(reasons, lambda: None)
-        self.inputs = KafkaInputs(
-            KafkaSettings(topics=brokers.topics, repartition_topic="internal", **settings),
-            ScriptedCluster(brokers, self.client),
+        chosen = KafkaSettings(topics=brokers.topics, repartition_topic="internal", **settings)
+        cluster = ScriptedCluster(brokers, self.client)
+        self._seconds = 0.0
+        self.inputs = CommittedInputs(
+            inputs_source(chosen, cluster, patience, reasons),
+            InputOptions("internal", chosen.on_offset_gap, chosen.start),
             patience,
             reasons,
             Operations(CollectorRegistry(), brokers.topics),
             Clock(lambda: NOW_MS),
+            monotonic=lambda: self._seconds,
         )
         self._repartitioner = Repartitioner(
             self.inputs, self, MemoryDeadLetters(), partial(route, limits=Limits()), patience, self
@@ -63,7 +68,7 @@ class Copying:
     async def turn(self, rounds: int = 1) -> None:
         """Some rounds, with the brokers asked in each."""
         for _ in range(rounds):
-            self.inputs._next_ask = 0.0
+            self._seconds += ASK_SECONDS
             await self._repartitioner.turn()
 
     async def send(self, records: Sequence[Record]) -> None:
@@ -238,7 +243,7 @@ async def test_what_was_taken_back_during_a_look_is_not_copied() -> None:
 
     async def fails_once(places: Any) -> Any:
         client.end_offsets = ends
-        client._listener.on_partitions_revoked(set(places))
+        client.revoke()
         raise KafkaConnectionError
 
     client.end_offsets = fails_once

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from stream_metrics.adapters.kafka.key_samples import KeyWatch
 from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
 from stream_metrics.cli.keys import judged
 from stream_metrics.ports import Record
@@ -21,6 +20,7 @@ from stream_metrics.worker.keying import (
     SAMPLE_KEYS,
     Keying,
     KeySample,
+    KeyWatch,
     chance,
     keyed_differently,
 )
@@ -163,7 +163,7 @@ def test_a_key_counts_where_it_lies_now() -> None:
 def test_a_worker_says_once_that_topics_differ_and_once_that_they_agree_again() -> None:
     """However often it looks, and although labels are few."""
     told: list[bool] = []
-    watch = KeyWatch(told.append)
+    watch = KeyWatch(told.append, PARTITIONERS)
     counts = {"searches": 4, "labels": 4}
     with capture_logs() as logs:
         watch.look()
@@ -185,7 +185,7 @@ def test_a_worker_says_once_that_topics_differ_and_once_that_they_agree_again() 
 def test_a_single_topic_cannot_differ() -> None:
     """Such as the internal one of workers that repartition."""
     told: list[bool] = []
-    watch = KeyWatch(told.append)
+    watch = KeyWatch(told.append, PARTITIONERS)
     watch.note(placed("crc32", 4, keys(100)), {"searches": 4})
     watch.look()
 
@@ -195,7 +195,7 @@ def test_a_single_topic_cannot_differ() -> None:
 def test_more_partitions_begin_the_samples_anew() -> None:
     """What lies where fewer partitions put it would be taken for another partitioner's."""
     told: list[bool] = []
-    watch = KeyWatch(told.append)
+    watch = KeyWatch(told.append, PARTITIONERS)
     watch.note(placed("crc32", 4, keys(100)), {"searches": 4, "labels": 4})
     watch.note(placed("murmur2", 8, keys(100), "labels"), {"searches": 8, "labels": 8})
     watch.look()

@@ -19,7 +19,9 @@ from stream_metrics.engine.config import MAX_AGENTS, MAX_ROUTES, EngineConfig
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.ports import Identity, Position, Record
 from stream_metrics.worker.cache import ConversationCache
-from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
+from stream_metrics.worker.names import SharedNames
+from stream_metrics.worker.options import PartitionOptions
+from stream_metrics.worker.partition import StatePartition
 
 TOPIC = "events"
 IDENTITY = Identity("group", 1, "settings", {TOPIC: 1})

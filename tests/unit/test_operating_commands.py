@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from deploy.local.servers import RedisServer
-from stream_metrics.adapters.kafka.unpacking import UnreadableBatch
+from stream_metrics.adapters.kafka.errors import UnreadableBatch
 from stream_metrics.adapters.memory import MemoryDeadLetters
 from stream_metrics.adapters.redis.connect import RedisOptions, connect
 from stream_metrics.cli import app

@@ -16,7 +16,7 @@ from stream_metrics.engine.config import EngineConfig
 from stream_metrics.events import Limits
 from stream_metrics.ports import OnHold, Record
 from stream_metrics.worker.move import Unmovable
-from stream_metrics.worker.partition import conversation_key
+from stream_metrics.worker.options import conversation_key
 from stream_metrics.worker.pieces import merging
 from stream_metrics.worker.publish import Unsent, publish_gone
 from tests.fuse import Crash, Fuse, Fused

@@ -18,7 +18,7 @@ from stream_metrics.metrics.ranking.live import live_metrics
 from stream_metrics.metrics.ranking.names import MetricNameError
 from stream_metrics.ports import ConversationKey, Record, StoredConversation
 from stream_metrics.settings import Settings
-from stream_metrics.worker.partition import conversation_key
+from stream_metrics.worker.options import conversation_key
 from tests.property.test_migrate import OLD, Configured, settings_with
 from tests.property.test_partition import TOPIC, once, opened
 from tests.property.test_reshard import sound

@@ -15,7 +15,7 @@ from stream_metrics.worker.astray import Place
 from stream_metrics.worker.identity import OtherIdentity
 from stream_metrics.worker.move import Unmovable, holding
 from stream_metrics.worker.rebuild import Former, Reach, Rebuild
-from stream_metrics.worker.takeover import Extent
+from stream_metrics.worker.source import Extent
 from tests.fuse import Crash, Fuse, Fused
 from tests.property.test_migrate import Configured, settings_with
 from tests.unit.test_reshard import HALF, TRAFFIC

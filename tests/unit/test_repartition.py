@@ -10,20 +10,18 @@ from typing import Any
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.structs import OffsetAndMetadata
-from prometheus_client import CollectorRegistry
 from pydantic import ValidationError
 
 from stream_metrics.adapters.health import Health
-from stream_metrics.adapters.kafka.commits import note
 from stream_metrics.adapters.kafka.internal import filled_up_to_ms
-from stream_metrics.adapters.kafka.lag import Lag
 from stream_metrics.adapters.kafka.records import copy_headers, origin_of
 from stream_metrics.adapters.kafka.suitable import problems_of
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
-from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.events import BadRecord, Limits, decode
-from stream_metrics.ports import Headers, Origin, Position, Record, RepartitionUnavailable
+from stream_metrics.ports import Headers, Origin, Record, RepartitionUnavailable
 from stream_metrics.settings import KafkaSettings
+from stream_metrics.worker.inputs import note
+from stream_metrics.worker.lag import ENOUGH_STAMPS, LogLag
 from stream_metrics.worker.patience import Part, Patience
 from stream_metrics.worker.repartition import Repartitioner, route
 from tests.property.test_partition import TOPIC, once, opened
@@ -157,45 +155,36 @@ async def test_positions_move_when_all_is_stored() -> None:
 # --- how far it is --------------------------------------------------------------------------------
 
 
-def merged() -> Lag:
-    """The lag of a topic into which others were merged."""
-    return Lag(Operations(CollectorRegistry(), ("internal",)), lambda: NOW_MS, in_order=False)
-
-
-def read(lag: Lag, offset: int) -> int | None:
-    """Up to when it is read at that offset; the newest record read is of this very moment."""
-    return lag.read_up_to_ms(0, {"internal": Position(offset, record_time_ms=NOW_MS)})
-
-
 def test_a_new_record_says_nothing_about_older_ones() -> None:
     """In a merged topic, older records may lie behind the newest: only ends that were passed count,
     each for the time up to which everything lay before it."""
-    lag = merged()
-    assert read(lag, 0) is None
-    lag.heard({PLACE: 10}, NOW_MS - 3 * DAY_MS)
-    assert read(lag, 9) == 0
-    lag.heard({PLACE: 20}, NOW_MS - 2 * DAY_MS)
-    lag.heard({PLACE: 30}, NOW_MS - DAY_MS)
+    lag = LogLag(in_order=False)
+    assert lag.read_up_to_ms(0) is None
+    lag.heard(10, NOW_MS - 3 * DAY_MS)
+    lag.read([NOW_MS] * ENOUGH_STAMPS, NOW_MS)
+    assert lag.read_up_to_ms(9) == 0
+    lag.heard(20, NOW_MS - 2 * DAY_MS)
+    lag.heard(30, NOW_MS - DAY_MS)
 
-    assert read(lag, 9) == 0
-    assert read(lag, 29) == NOW_MS - 2 * DAY_MS
-    assert read(lag, 30) == NOW_MS - DAY_MS
+    assert lag.read_up_to_ms(9) == 0
+    assert lag.read_up_to_ms(29) == NOW_MS - 2 * DAY_MS
+    assert lag.read_up_to_ms(30) == NOW_MS - DAY_MS
 
 
 def test_an_end_is_reached_though_the_log_grows() -> None:
     """Ends that are heard faster than they are reached do not put off the one that comes next."""
-    lag = merged()
+    lag = LogLag(in_order=False)
     for number in range(1, 50):
-        lag.heard({PLACE: 10 * number}, NOW_MS + number)
-        assert read(lag, 10 * number - 5) == (NOW_MS + number - 1 if number > 1 else 0)
+        lag.heard(10 * number, NOW_MS + number)
+        assert lag.read_up_to_ms(10 * number - 5) == (NOW_MS + number - 1 if number > 1 else 0)
 
 
 def test_a_position_that_goes_back_is_believed() -> None:
     """After the store went back, an end that had been passed does not count any more."""
-    lag = merged()
-    lag.heard({PLACE: 10}, NOW_MS - DAY_MS)
-    assert read(lag, 10) == NOW_MS - DAY_MS
-    assert read(lag, 4) == 0
+    lag = LogLag(in_order=False)
+    lag.heard(10, NOW_MS - DAY_MS)
+    assert lag.read_up_to_ms(10) == NOW_MS - DAY_MS
+    assert lag.read_up_to_ms(4) == 0
 
 
 COMMITS = {

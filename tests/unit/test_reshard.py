@@ -30,10 +30,10 @@ from stream_metrics.traffic.partition import partition_for
 from stream_metrics.worker.astray import Astray, find_astray, outgrown
 from stream_metrics.worker.identity import OtherIdentity, check_identity
 from stream_metrics.worker.move import Unmovable, holding
-from stream_metrics.worker.partition import conversation_key
+from stream_metrics.worker.options import conversation_key
 from stream_metrics.worker.reshard import Reshard, resharding, unread
+from stream_metrics.worker.source import Extent
 from stream_metrics.worker.stored import InUse, Stored, partitioner_in_use, stored_state
-from stream_metrics.worker.takeover import Extent
 from tests.fuse import Crash, Fuse, Fused
 from tests.property.test_partition import IDENTITY
 from tests.property.test_reshard import Group, ScriptedLogs, partition_of, sound, whole

@@ -29,15 +29,10 @@ from stream_metrics.ports import (
 )
 from stream_metrics.worker.batches import CALL_ARGUMENTS, CALL_BYTES, Room, estimate
 from stream_metrics.worker.cache import CONVERSATION_WEIGHT, ConversationCache
+from stream_metrics.worker.conversations import FAR_AHEAD_MS
 from stream_metrics.worker.export import Export, NowTooEarly, export_state
-from stream_metrics.worker.partition import (
-    EXPIRE_AT_ONCE,
-    EXPIRE_LOADED,
-    FAR_AHEAD_MS,
-    Lost,
-    StatePartition,
-    conversation_key,
-)
+from stream_metrics.worker.options import conversation_key
+from stream_metrics.worker.partition import EXPIRE_AT_ONCE, EXPIRE_LOADED, Lost, StatePartition
 from stream_metrics.worker.replay import Replay
 from stream_metrics.worker.telemetry import Silent
 from tests.property.test_partition import IDENTITY, TOPIC, once, opened, options
@@ -167,8 +162,8 @@ class Counted(Silent):
 
 async def test_events_of_an_expired_conversation_are_counted() -> None:
     """Its stub tells them from events of a new one, for another time to live; then it goes, too."""
-    fed, telemetry = await Fed.new(), Counted()
-    fed.state._telemetry = telemetry
+    telemetry = Counted()
+    fed = await Fed.new(telemetry=telemetry)
     horizon = NOON_S * 1000 + DAY_MS + 1
     await fed.take(search("c", 1, NOON_S, "a"), search("d", 1, NOON_S, "a"))
     await fed.state.expire(horizon, once)
@@ -390,7 +385,7 @@ async def test_a_bug_sets_one_event_aside() -> None:
     """An event that the step fails on is a dead letter; its conversation stays as it was."""
     fed = await Fed.new()
     await fed.take(search("c", 1, NOON_S, "a"))
-    healthy = fed.state._step
+    healthy = fed.state.conversations.step
 
     def failing(conversation: Conversation, events: Iterable[Taken], seen: Observations) -> Changes:
         taken: list[Any] = list(events)
@@ -399,7 +394,7 @@ async def test_a_bug_sets_one_event_aside() -> None:
             raise ZeroDivisionError("a bug of the test's")
         return changes
 
-    fed.state._step = instead(healthy, failing)
+    fed.state.conversations.step = instead(healthy, failing)
     await fed.take(
         search("c", 2, NOON_S + 1, "a"),
         search("c", 3, NOON_S + 2, "a", "b"),
@@ -429,7 +424,7 @@ async def test_a_lack_of_memory_sets_no_event_aside(
     if place == "decode":
         monkeypatch.setattr(Intake, "take", failing)
     else:
-        fed.state._step = instead(fed.state._step, failing)
+        fed.state.conversations.step = instead(fed.state.conversations.step, failing)
     with pytest.raises(MemoryError):
         await fed.take(search("c", 1, NOON_S, "a"))
 
@@ -443,8 +438,8 @@ async def test_partitions_share_what_their_deduplicators_remember() -> None:
     one = await opened(store, letters, 0, dedups=shared.dedups)
     other = await opened(store, letters, 0, dedups=shared.dedups)
 
-    assert one._dedup("k") is other._dedup("k")
-    assert shared.dedups.of(shared.engine.rules, b"another key") is not one._dedup("k")
+    assert one.conversations.dedup("k") is other.conversations.dedup("k")
+    assert shared.dedups.of(shared.engine.rules, b"another key") is not one.conversations.dedup("k")
 
 
 def test_conversation_keys_are_digests() -> None:

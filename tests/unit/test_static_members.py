@@ -7,12 +7,9 @@ from typing import Any, NoReturn
 import pytest
 from pydantic import ValidationError
 
-from stream_metrics.adapters.health import Health
-from stream_metrics.adapters.kafka.static import FencedInstance
-from stream_metrics.adapters.kafka.waiting import KafkaPatience
+from stream_metrics.adapters.kafka.errors import FencedInstance
 from stream_metrics.settings import KafkaSettings
 from tests.simulation.brokers import Brokers
-from tests.simulation.system import AtOnce
 from tests.unit.test_inputs import Copying
 
 
@@ -52,14 +49,3 @@ async def test_whoever_is_fenced_fetches_no_more() -> None:
 
     with pytest.raises(FencedInstance, match=r"^another worker has joined group 'group' as"):
         await copying.turn()
-
-
-async def test_whoever_is_fenced_does_not_wait_for_brokers() -> None:
-    """They have answered, and will give no other answer."""
-    health = Health()
-    retry = KafkaPatience(KafkaSettings(), AtOnce(health, lambda: None), health)
-
-    with pytest.raises(FencedInstance):
-        await retry(fenced)
-
-    assert "kafka" not in health.reasons

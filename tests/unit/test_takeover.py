@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import count
@@ -32,17 +32,18 @@ from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.export import export_state
 from stream_metrics.worker.identity import OtherIdentity
-from stream_metrics.worker.partition import SharedNames, StatePartition
+from stream_metrics.worker.names import SharedNames
+from stream_metrics.worker.partition import StatePartition
+from stream_metrics.worker.patience import Retry
 from stream_metrics.worker.replay import Replay
+from stream_metrics.worker.source import Commit, Extent, Place
 from stream_metrics.worker.takeover import (
-    Extent,
     Held,
-    Log,
     OffsetGap,
     Policy,
-    Positions,
     Ready,
     TakeOver,
+    offsets,
     other_record,
 )
 from stream_metrics.worker.telemetry import Silent
@@ -117,23 +118,23 @@ class ScriptedLog:
     fuse: Fuse
     records: dict[str, list[Record]]
     first: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TOPICS, 0))
-    commits: dict[str, tuple[int, bool]] = field(default_factory=dict)
+    commits: dict[Place, Commit] = field(default_factory=dict)
     member: bool = True
 
-    async def extents(self, number: int, *, commits: bool) -> Mapping[str, Extent]:
-        """See ``Log``."""
+    async def extents(self, places: Collection[Place]) -> dict[Place, Extent]:
+        """See ``Source``."""
         self.fuse.passing("extents")
-        found = {}
-        for topic in TOPICS:
-            commit = self.commits.get(topic, (None, False)) if commits else (None, False)
-            found[topic] = Extent(self.first[topic], self.end(topic), *commit)
-        return found
+        return {place: Extent(self.first[place.topic], self.end(place.topic)) for place in places}
 
-    async def confirm(self, number: int, positions: Positions, *, fresh: bool) -> bool:
-        """See ``Log``."""
+    async def committed(self, places: Collection[Place]) -> dict[Place, Commit]:
+        """See ``Source``."""
+        return {place: self.commits[place] for place in places if place in self.commits}
+
+    async def confirm(self, commits: Mapping[Place, Commit]) -> bool:
+        """See ``Source``."""
         self.fuse.passing("before confirm")
         if self.member:
-            self.commits |= {topic: (p.offset, fresh) for topic, p in positions.items()}
+            self.commits |= commits
         self.fuse.passing("after confirm")
         return self.member
 
@@ -147,7 +148,7 @@ class ScriptedLog:
         self.first[topic] = first
         self.records[topic] = [r for r in self.records[topic] if r.offset >= first]
 
-    def after(self, positions: Positions) -> list[Record]:
+    def after(self, positions: Mapping[str, Position]) -> list[Record]:
         """What is to be read from there."""
         return [
             record
@@ -178,7 +179,7 @@ def traffic(seed: int) -> dict[str, list[Record]]:
     return records
 
 
-_read: list[tuple[MemorySnapshot, dict[str, tuple[int, bool]]]] = []  # made once
+_read: list[tuple[MemorySnapshot, dict[Place, Commit]]] = []  # made once
 
 
 @dataclass
@@ -203,7 +204,7 @@ class World:
         world.log.commits |= commits
         return world
 
-    def take_over(self, policy: Policy) -> TakeOver:
+    def take_over(self, policy: Policy, retry: Retry = once) -> TakeOver:
         """What a worker that was just started takes partitions over with."""
         shared = replace(options(), identity=IDENTITY)
 
@@ -214,12 +215,13 @@ class World:
                 number, shared, self.store, letters, cache, names, Silent(), token
             )
 
-        log: Log = self.log
+        source: Any = self.log  # all that a take-over asks of one
         return TakeOver(
-            log,
+            source,
+            TOPICS,
             self.store,
             make,
-            once,
+            retry,
             policy,
             "earliest",
             lambda _, gap: self.told.append(gap),
@@ -238,7 +240,8 @@ class World:
         records = self.log.after(partition.positions)
         for start in range(0, len(records), BATCH):
             await partition.process(records[start : start + BATCH], once)
-        await self.log.confirm(0, partition.positions, fresh=False)
+        read = offsets(partition.positions).items()
+        await self.log.confirm({Place(topic, 0): Commit(offset) for topic, offset in read})
 
     async def dies(self, policy: Policy, found: Sequence[OffsetGap], left: int) -> str:
         """Work until the fuse has been passed ``left`` times; where that was, or nothing."""
@@ -599,9 +602,9 @@ async def test_a_hold_just_before_a_wipe_is_respected() -> None:
     before = await world.shown()
     confirm = world.log.confirm
 
-    async def late(number: int, positions: Positions, *, fresh: bool) -> bool:
+    async def late(commits: Mapping[Place, Commit]) -> bool:
         await world.store.hold(b"mark", "migrate")
-        return await confirm(number, positions, fresh=fresh)
+        return await confirm(commits)
 
     world.log.confirm = late  # type: ignore[method-assign]
     with pytest.raises(OnHold, match="stream-metrics migrate"):
@@ -617,13 +620,13 @@ async def test_what_has_replaced_a_partition_is_looked_at_anew() -> None:
     store, extents = world.store, world.log.extents
     await store.hold(b"mark", "migrate")
 
-    async def late(number: int, *, commits: bool) -> Mapping[str, Extent]:
+    async def late(places: Collection[Place]) -> dict[Place, Extent]:
         if await store.held_by() is not None:
             starts = {topic: Position(world.log.first[topic]) for topic in TOPICS}
             await store.drafts(b"mark").claim(0, b"mark", IDENTITY, starts)
             await store.switch(b"mark", [0], [0])
             await store.release(b"mark")
-        return await extents(number, commits=commits)
+        return await extents(places)
 
     world.log.extents = late  # type: ignore[method-assign]
     wiped = list[WipeResult]()
@@ -656,7 +659,6 @@ async def test_an_outage_does_not_skip_a_step() -> None:
     """A wipe repeated by whoever waits for the store goes on where it was."""
     world = await World.that_has_read()
     deleted(world)
-    flaky = world.take_over("rebuild")
     failures = iter(range(100))
 
     async def patient(call: Any) -> Any:
@@ -668,8 +670,7 @@ async def test_an_outage_does_not_skip_a_step() -> None:
             except StoreUnavailable:
                 continue
 
-    flaky._retry = patient
-    ready = await flaky.take(0, IDENTITY)
+    ready = await world.take_over("rebuild", patient).take(0, IDENTITY)
 
     assert isinstance(ready, Ready)
     store: StateStore = world.store

@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 
+from stream_metrics.adapters.kafka.internals import StaticConsumer
 from stream_metrics.adapters.kafka.noting import NotingAssignor
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.reading import reading, time_at
-from stream_metrics.adapters.kafka.rights import Right, check_rights, explain
-from stream_metrics.adapters.kafka.static import StaticConsumer
+from stream_metrics.adapters.kafka.rights import Right, check_rights, explain, lacking
 from stream_metrics.adapters.kafka.topics import partition_counts
 from stream_metrics.settings import KafkaSettings
-from stream_metrics.worker.takeover import Extent
+from stream_metrics.worker.source import Extent
 
 MAX_POLL_INTERVAL_MS: Final = 900_000
 
@@ -65,9 +66,17 @@ class Cluster:
             max_poll_interval_ms=MAX_POLL_INTERVAL_MS,
         )
 
+    def admin(self) -> AIOKafkaAdminClient:
+        """A client that asks on a group's behalf, not started."""
+        return AIOKafkaAdminClient(**client_options(self._settings))
+
     async def check_rights(self) -> None:
         """Raise ``KafkaRefused`` unless the user has the rights."""
         await check_rights(self._settings, self.rights)
+
+    async def lacking(self) -> str:
+        """See ``adapters.kafka.rights.lacking``."""
+        return await lacking(self._settings, self.rights)
 
     async def partition_counts(self, topics: Sequence[str]) -> dict[str, int]:
         """See ``adapters.kafka.topics.partition_counts``."""

@@ -14,13 +14,15 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import InvalidTimestampError, KafkaError, MessageSizeTooLargeError
 from aiokafka.structs import OffsetAndMetadata
 
-from stream_metrics.adapters.kafka.commits import note_ms
 from stream_metrics.adapters.kafka.groups import PASSING
 from stream_metrics.adapters.kafka.keyed import Keyed, KeyedProducer
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.records import copy_headers
+from stream_metrics.adapters.kafka.rights import DENIED
 from stream_metrics.ports import Record, RepartitionUnavailable
 from stream_metrics.settings import KafkaSettings
+from stream_metrics.worker.inputs import note_ms
+from stream_metrics.worker.source import RightsMissing, SourceUnavailable
 
 
 class KafkaInternal:
@@ -68,10 +70,7 @@ class KafkaInternal:
 
 
 class KafkaUpstream:
-    """``ports.Upstream``: up to when the internal topic is filled, by its group's commits.
-
-    Raises aiokafka's errors.
-    """
+    """``ports.Upstream``: up to when the internal topic is filled, by its group's commits."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -80,17 +79,24 @@ class KafkaUpstream:
     async def read_up_to_ms(self) -> int:
         """See ``ports.Upstream``."""
         try:
-            if self._admin is None:
-                self._admin = AIOKafkaAdminClient(**client_options(self._settings))
-                await self._admin.start()
-            described = await self._admin.describe_topics(list(self._settings.topics))
-            group = self._settings.repartition_group
-            commits = await self._admin.list_consumer_group_offsets(group)
+            return await self._ask()
         except PASSING:
             return 0
-        except BaseException:
+        except BaseException as error:
             await self.stop()
+            if isinstance(error, DENIED):
+                raise RightsMissing(f"Kafka denies it: {type(error).__name__}") from error
+            if isinstance(error, (KafkaError, OSError)):
+                why = f"brokers do not answer: {type(error).__name__}"
+                raise SourceUnavailable(why) from error
             raise
+
+    async def _ask(self) -> int:
+        if self._admin is None:
+            self._admin = AIOKafkaAdminClient(**client_options(self._settings))
+            await self._admin.start()
+        described = await self._admin.describe_topics(list(self._settings.topics))
+        commits = await self._admin.list_consumer_group_offsets(self._settings.repartition_group)
         counts = {found["topic"]: len(found["partitions"]) for found in described}
         return filled_up_to_ms({t: counts.get(t, 0) for t in self._settings.topics}, commits)
 

@@ -9,9 +9,10 @@ from typing import Final, NamedTuple
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 
+from stream_metrics.adapters.kafka.internals import abandon
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
-from stream_metrics.adapters.kafka.produce import LARGEST_BYTES, abandon
+from stream_metrics.adapters.kafka.produce import LARGEST_BYTES
 from stream_metrics.ports import Headers
 from stream_metrics.settings import KafkaSettings
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from aiokafka.abc import AbstractTokenProvider
 
-from stream_metrics.adapters.kafka.unpacking import bound_batches
+from stream_metrics.adapters.kafka.internals import bound_batches
 from stream_metrics.adapters.tls import OwnCertificate, trusting
 from stream_metrics.settings import KafkaSettings, read_secret
 

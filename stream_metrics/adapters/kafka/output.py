@@ -19,9 +19,10 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError, ProducerFenced
 
 from stream_metrics.adapters.kafka.dead_letters import HEADER_PREFIX
+from stream_metrics.adapters.kafka.internals import abandon
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
-from stream_metrics.adapters.kafka.produce import LARGEST_BYTES, Outgoing, abandon
+from stream_metrics.adapters.kafka.produce import LARGEST_BYTES, Outgoing
 from stream_metrics.ports import OutputFenced, OutputMessage, OutputUnavailable
 from stream_metrics.settings import KafkaSettings
 

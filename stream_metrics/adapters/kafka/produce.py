@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError, ProducerClosed
+from aiokafka.errors import KafkaError
 
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.settings import KafkaSettings
 
-PUT_BACK_SECONDS: Final = 0.5  # the client's pause before it sends a batch again is 0.1
 LARGEST_BYTES: Final = 64 * 1024 * 1024  # the brokers' own limit is what counts
 
 
@@ -72,38 +71,3 @@ async def send_all(
             raise answer
         errors.append(answer if isinstance(answer, KafkaError) else None)
     return errors
-
-
-async def abandon(producer: AIOKafkaProducer, within_seconds: float) -> None:
-    """Stop a producer without waiting for brokers; what it had not sent is dropped.
-
-    Its own ``stop`` waits until everything is sent, which in a broken transaction is for ever.
-    """
-    sender = producer._sender.sender_task
-    if sender is not None:
-        sender.cancel()
-    await producer.client.close()
-    if sender is not None:
-        # A batch on its way is put back after a pause, for which it must not have failed yet.
-        await asyncio.wait({sender}, timeout=PUT_BACK_SECONDS)
-    accumulator = producer._message_accumulator
-    # And one that was put back is looked for among those on their way once it has failed.
-    accumulator._pending_batches.update(b for queue in accumulator._batches.values() for b in queue)
-    accumulator.fail_all(ProducerClosed())
-    if sender is not None:
-        await asyncio.wait({sender}, timeout=within_seconds)
-    with suppress(TimeoutError, KafkaError):
-        await asyncio.wait_for(producer.stop(), within_seconds)
-    _take_errors(producer)
-
-
-def _take_errors(producer: AIOKafkaProducer) -> None:
-    """Nobody waits for these any more; else each would be logged as an error that nobody took."""
-    accumulator = producer._message_accumulator
-    waiters = [batch._drain_waiter for batch in accumulator._pending_batches]
-    waiters += [batch._drain_waiter for queue in accumulator._batches.values() for batch in queue]
-    if producer._txn_manager is not None:
-        waiters.append(producer._txn_manager._transaction_waiter)
-    for waiter in waiters:
-        if waiter is not None and waiter.done() and not waiter.cancelled():
-            waiter.exception()

@@ -14,7 +14,7 @@ from stream_metrics.adapters.kafka.records import record_of
 from stream_metrics.adapters.kafka.topics import partition_counts
 from stream_metrics.ports import Record, bounded_timestamp
 from stream_metrics.settings import KafkaSettings
-from stream_metrics.worker.takeover import Extent
+from stream_metrics.worker.source import Extent
 
 Place = tuple[str, int]  # topic and partition
 WAIT_MS: Final = 500

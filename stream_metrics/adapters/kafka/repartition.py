@@ -4,16 +4,35 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from stream_metrics.adapters.kafka.cluster import Cluster
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+
+from stream_metrics.adapters.kafka.cluster import Cluster, Group
 from stream_metrics.adapters.kafka.dead_letters import KafkaDeadLetters
-from stream_metrics.adapters.kafka.inputs import KafkaInputs
 from stream_metrics.adapters.kafka.internal import KafkaInternal
-from stream_metrics.adapters.kafka.lag import Gauges
+from stream_metrics.adapters.kafka.member import KafkaSource
+from stream_metrics.adapters.kafka.records import record_to_pass_on
+from stream_metrics.adapters.kafka.topics import check_input_topics
 from stream_metrics.settings import KafkaSettings
 from stream_metrics.worker.clock import Clock
-from stream_metrics.worker.patience import Patience, Reasons, Stopped
+from stream_metrics.worker.inputs import CommittedInputs, InputOptions
+from stream_metrics.worker.lag import Gauges
+from stream_metrics.worker.patience import Patience, Reasons
 from stream_metrics.worker.repartition import Counts, Repartitioner, Route
 from stream_metrics.worker.watchdog import Standing
+
+
+def inputs_source(
+    settings: KafkaSettings, cluster: Cluster, patience: Patience, reasons: Reasons
+) -> KafkaSource:
+    """``kafka.topics``, as a member of the copying group reads them."""
+
+    async def counts() -> dict[str, int]:
+        found = await cluster.partition_counts(settings.topics)
+        check_input_topics(settings.topics, found)
+        return found
+
+    group = Group(settings.repartition_group, settings.topics, RoundRobinPartitionAssignor)
+    return KafkaSource(settings, cluster, group, counts, record_to_pass_on, patience, reasons)
 
 
 class Operations(Gauges, Counts, Protocol):
@@ -33,7 +52,9 @@ class KafkaRepartition:
         clock: Clock,
     ) -> None:
         self._patience = Patience(reasons, lambda: None)
-        self._inputs = KafkaInputs(settings, cluster, self._patience, reasons, operations, clock)
+        source = inputs_source(settings, cluster, self._patience, reasons)
+        options = InputOptions(settings.repartition_group, settings.on_offset_gap, settings.start)
+        self._inputs = CommittedInputs(source, options, self._patience, reasons, operations, clock)
         self._internal = KafkaInternal(settings)
         self._letters = KafkaDeadLetters(settings, clock.now_ms)
         self._repartitioner = Repartitioner(
@@ -47,10 +68,7 @@ class KafkaRepartition:
     async def run(self) -> None:
         """Work until ``stop``; raises ``TopicsMissing`` if an input topic is not there."""
         try:
-            while not self._patience.stopping:
-                await self._repartitioner.turn()
-        except Stopped:
-            pass
+            await self._patience.rounds(self._repartitioner.turn)
         finally:
             await self._inputs.stop()
             await self._internal.stop()

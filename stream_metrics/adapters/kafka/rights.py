@@ -25,6 +25,7 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.transaction import InitProducerIdRequest
 
+from stream_metrics.adapters.kafka.errors import KafkaRefused
 from stream_metrics.adapters.kafka.groups import AGAIN_SECONDS, PASSING
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.output import TRANSACTION_TIMEOUT_MS, transactional_prefix
@@ -36,10 +37,6 @@ DENIED: Final = (TopicAuthorizationFailedError, GroupAuthorizationFailedError)
 TRANSACTIONS: Final = "transactional-id"
 _BITS: Final = {"READ": 3, "WRITE": 4}
 _NOT_OF_A_CONNECTION: Final = ("bootstrap_servers", "metadata_max_age_ms")
-
-
-class KafkaRefused(Exception):
-    """Kafka turned the user away (password, rights); says what to grant, and never a secret."""
 
 
 class Right(NamedTuple):

@@ -7,15 +7,16 @@ from collections.abc import AsyncGenerator, Generator, Sequence
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
+from stream_metrics.adapters.kafka.errors import KafkaRefused
 from stream_metrics.adapters.kafka.merging import merged_between, partition_fetch_bytes
 from stream_metrics.adapters.kafka.reading import Place, extents, reading, time_at
 from stream_metrics.adapters.kafka.records import record_of
-from stream_metrics.adapters.kafka.rights import DENIED, KafkaRefused, Right, refusal
+from stream_metrics.adapters.kafka.rights import DENIED, Right, refusal
 from stream_metrics.adapters.kafka.span import EARLIEST, END, Mark, Span, spans
 from stream_metrics.adapters.kafka.topics import TopicsMissing, partition_counts
 from stream_metrics.ports import Record
 from stream_metrics.settings import KafkaSettings
-from stream_metrics.worker.takeover import Extent
+from stream_metrics.worker.source import Extent
 
 
 class KafkaSource:

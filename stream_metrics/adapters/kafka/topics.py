@@ -16,8 +16,9 @@ from aiokafka.errors import (
     for_code,
 )
 
+from stream_metrics.adapters.kafka.errors import KafkaRefused
 from stream_metrics.adapters.kafka.options import client_options
-from stream_metrics.adapters.kafka.rights import KafkaRefused, Right, refusal
+from stream_metrics.adapters.kafka.rights import Right, refusal
 from stream_metrics.settings import KafkaSettings
 
 MOST_COPIES: Final = 3

@@ -1,0 +1,227 @@
+"""What the worker's loop relies on, of every source: the simulation's, and that over aiokafka."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+
+from stream_metrics.adapters.health import Health
+from stream_metrics.adapters.kafka.cluster import Group
+from stream_metrics.adapters.kafka.member import KafkaSource
+from stream_metrics.adapters.kafka.records import record_of
+from stream_metrics.settings import KafkaSettings
+from stream_metrics.worker.inputs import CommittedSource
+from stream_metrics.worker.source import Commit, Extent, Fetched, Place
+from tests.simulation.brokers import Brokers, Member, ScriptedCluster, ScriptedConsumer
+from tests.simulation.sources import ScriptedSource
+from tests.simulation.system import AtOnce
+
+TOPIC = "events"
+FIRST, SECOND = Place(TOPIC, 0), Place(TOPIC, 1)
+NOW_MS = 1_718_020_800_000
+
+Make = Callable[[Brokers], tuple[Member, CommittedSource]]
+
+
+def scripted(brokers: Brokers) -> tuple[Member, CommittedSource]:
+    """That of the simulation."""
+    source = ScriptedSource(brokers)
+    return source, source
+
+
+def over_kafka(brokers: Brokers) -> tuple[Member, CommittedSource]:
+    """That over aiokafka, with a scripted client."""
+    client, health = ScriptedConsumer(brokers), Health()
+
+    async def counts() -> dict[str, int]:
+        return dict.fromkeys(brokers.topics, brokers.partitions)
+
+    return client, KafkaSource(
+        KafkaSettings(topics=(TOPIC,)),
+        ScriptedCluster(brokers, client),
+        Group("group", (TOPIC,), RangePartitionAssignor),
+        counts,
+        partial(record_of, internal_topic=None),
+        AtOnce(health, lambda: None),
+        health,
+    )
+
+
+EACH = pytest.mark.parametrize("make", [scripted, over_kafka])
+
+
+def filled(*, partitions: int = 2, records: int = 3) -> Brokers:
+    """Brokers with some records in each partition, and a marker behind them."""
+    brokers = Brokers([TOPIC], partitions)
+    for place in brokers.logs:
+        for number in range(records):
+            brokers.append(place, b"k", b"{}", NOW_MS + number)
+        brokers.mark(place, NOW_MS)
+    brokers.produce(partitions * (records + 1))
+    return brokers
+
+
+async def joined(make: Make, brokers: Brokers) -> tuple[Member, CommittedSource]:
+    """The only member of the group, which knows what is its own."""
+    member, source = make(brokers)
+    await source.join()
+    assert source.assignment is None
+    brokers.rebalance([member])
+    return member, source
+
+
+def offsets(fetched: Fetched) -> dict[Place, list[int]]:
+    """What was read."""
+    return {place: [r.offset for r in records] for place, records in fetched.records.items()}
+
+
+@EACH
+async def test_a_rebalance_that_gives_the_same_again_is_another_assignment(make: Make) -> None:
+    """Somebody else may have had the partitions meanwhile."""
+    brokers = filled()
+    member, source = await joined(make, brokers)
+    before = source.assignment
+
+    brokers.rebalance([member])
+
+    assert before is not None
+    assert source.assignment is not None
+    assert source.assignment.places == before.places == {FIRST, SECOND}
+    assert source.assignment is not before
+
+
+@EACH
+async def test_nothing_is_read_before_it_is_said_from_where(make: Make) -> None:
+    """Neither at first, nor after a rebalance, nor once reading was stopped."""
+    brokers = filled()
+    member, source = await joined(make, brokers)
+    assert offsets(await source.poll()) == {}
+
+    assert source.read_from({FIRST: 1, SECOND: 0})
+    source.stop_reading([SECOND])
+    assert offsets(await source.poll()) == {FIRST: [1, 2]}
+
+    brokers.rebalance([member])
+    assert offsets(await source.poll()) == {}
+    assert source.read_from({SECOND: 2})
+    assert offsets(await source.poll()) == {SECOND: [2]}
+
+
+@EACH
+async def test_what_was_passed_includes_holes(make: Make) -> None:
+    """A marker behind the last record is passed; where nothing is read nothing is told."""
+    _, source = await joined(make, filled())
+    source.read_from({FIRST: 0})
+
+    await source.poll()
+
+    assert await source.passed([FIRST, SECOND]) == {FIRST: 4}
+
+
+@EACH
+async def test_what_is_its_own_no_longer_is_not_read(make: Make) -> None:
+    """A take-over may go on after the group has assigned again: it is not confirmed, and nothing is
+    read; that assignment stays."""
+    brokers = filled()
+    member, source = await joined(make, brokers)
+    other, another = make(brokers)
+    await another.join()
+    brokers.rebalance([member, other])
+    assignment = source.assignment
+
+    assert not await source.confirm({SECOND: Commit(0)})
+    assert not source.read_from({SECOND: 0})
+
+    assert assignment is not None
+    assert assignment.places == {FIRST}
+    assert source.assignment is assignment
+    assert offsets(await source.poll()) == {}
+
+
+@EACH
+async def test_a_member_of_an_older_generation_has_nothing_until_it_is_told(make: Make) -> None:
+    """A commit does not confirm it, changes nothing, and leaves it without an assignment."""
+    brokers = filled()
+    member, source = await joined(make, brokers)
+    brokers.rebalance([member], unaware=[member])
+
+    assert not await source.confirm({FIRST: Commit(1)})
+    assert source.assignment is None
+    assert await source.committed([FIRST]) == {}
+
+    member.notice()
+    assert await source.confirm({FIRST: Commit(1)})
+
+
+@EACH
+async def test_commits_are_told_with_their_notes(make: Make) -> None:
+    """Also those of places that are nobody's; places without a commit are left out."""
+    _, source = await joined(make, filled())
+
+    await source.confirm({FIRST: Commit(2, "a note")})
+    await source.commit_for_all({SECOND: Commit(0)})
+
+    assert await source.committed([FIRST, SECOND, Place(TOPIC, 7)]) == {
+        FIRST: Commit(2, "a note"),
+        SECOND: Commit(0),
+    }
+
+
+@EACH
+async def test_a_commit_is_acknowledged_until_it_is_read_from_elsewhere(make: Make) -> None:
+    """So that the next one is sent, whatever was acknowledged before."""
+    _, source = await joined(make, filled())
+    source.read_from({FIRST: 0, SECOND: 0})
+
+    await source.commit({FIRST: Commit(1), SECOND: Commit(2)})
+    source.read_from({FIRST: 0})
+
+    assert source.acknowledged == {SECOND: Commit(2)}
+
+
+@EACH
+async def test_a_commit_that_is_refused_is_not_acknowledged(make: Make) -> None:
+    """It is a hint: nothing else happens."""
+    brokers = filled()
+    member, source = await joined(make, brokers)
+    brokers.rebalance([member], unaware=[member])
+    assignment = source.assignment
+
+    await source.commit({FIRST: Commit(1)})
+
+    assert source.acknowledged == {}
+    assert source.assignment is assignment
+
+
+@EACH
+async def test_logs_are_told_as_they_are(make: Make) -> None:
+    """Where they begin and end, from where on records are young enough, and the time there."""
+    brokers = filled()
+    brokers.firsts[TopicPartition(*FIRST)] = 1
+    _, source = await joined(make, brokers)
+
+    assert await source.partition_counts() == {TOPIC: 2}
+    assert await source.extents([FIRST, SECOND]) == {FIRST: Extent(1, 4), SECOND: Extent(0, 4)}
+    assert await source.ends([SECOND]) == {SECOND: 4}
+    assert await source.ends([]) == {}
+    since = {FIRST: NOW_MS + 2, SECOND: NOW_MS + 9}
+    assert await source.first_since(since) == {FIRST: 2}
+    assert await source.time_at(FIRST, Extent(1, 4)) == NOW_MS + 1
+    assert await source.time_at(FIRST, Extent(3, 4)) is None
+
+
+@EACH
+async def test_an_open_transaction_hides_what_is_behind_it(make: Make) -> None:
+    """Such a log does not show all that there is."""
+    brokers = filled()
+    _, source = await joined(make, brokers)
+    assert source.shows_all(FIRST)
+
+    brokers.append(TopicPartition(*FIRST), b"k", b"{}", NOW_MS)
+
+    assert not source.shows_all(FIRST)
+    assert source.shows_all(SECOND)

@@ -1,0 +1,160 @@
+"""What a worker's loop reads in a simulation: a member of the group of scripted brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from aiokafka import TopicPartition
+from aiokafka.structs import OffsetAndMetadata
+
+from stream_metrics.ports import Record
+from stream_metrics.worker.source import Assignment, Commit, Extent, Fetched, Place
+from tests.simulation.brokers import Brokers
+
+
+class ScriptedSource:
+    """``CommittedSource`` over scripted brokers; a rebalance is noticed when it is told to.
+
+    ``at_once`` records are in one answer, of the place ``only`` if one is named.
+    """
+
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+        self.at_once = 10
+        self.only: Place | None = None
+        self.due: set[TopicPartition] = set()
+        self.assignment: Assignment | None = None
+        self.acknowledged: dict[Place, Commit] = {}
+        self._next: dict[Place, int] = {}
+        self._generation = 0
+
+    # -- the group
+
+    def notice(self) -> None:
+        """Hear of the last rebalance."""
+        if self in self._brokers.members and self._generation != self._brokers.generation:
+            self._generation = self._brokers.generation
+            self.assignment = Assignment(frozenset(Place(*place) for place in self.due))
+            self._next.clear()
+
+    def _is_member(self) -> bool:
+        """Whether the group believes so."""
+        return self._generation == self._brokers.generation and self in self._brokers.members
+
+    def is_member_for(self, number: int) -> bool:
+        """Whether the group believes that it has this number for every topic."""
+        places = {Place(topic, number) for topic in self._brokers.topics}
+        return self._is_member() and self._holds(places)
+
+    def _holds(self, places: Collection[Place]) -> bool:
+        return self.assignment is not None and self.assignment.places >= set(places)
+
+    @property
+    def rebalancing(self) -> bool:
+        """See ``Source``."""
+        return self.assignment is None
+
+    async def join(self) -> None:
+        """Nothing to connect to."""
+
+    async def leave(self) -> None:
+        """Nothing to let go of."""
+
+    async def partition_counts(self) -> dict[str, int]:
+        """See ``Source``."""
+        return dict.fromkeys(self._brokers.topics, self._brokers.partitions)
+
+    async def confirm(self, commits: Mapping[Place, Commit]) -> bool:
+        """Refused unless the group holds it for a member of this generation."""
+        if not self._is_member():
+            self.assignment = None
+        if not self._holds(commits):
+            return False
+        await self.commit_for_all(commits)
+        return True
+
+    async def commit_for_all(self, commits: Mapping[Place, Commit]) -> None:
+        """See ``CommittedSource``."""
+        self._brokers.commit(
+            {TopicPartition(*p): OffsetAndMetadata(*commit) for p, commit in commits.items()}
+        )
+
+    async def commit(self, commits: Mapping[Place, Commit]) -> None:
+        """The same, but a refusal is taken for another failure."""
+        assignment = self.assignment
+        if await self.confirm(commits):
+            self.acknowledged |= commits
+        self.assignment = assignment
+
+    async def committed(self, places: Collection[Place]) -> dict[Place, Commit]:
+        """See ``Source``."""
+        found = {place: self._brokers.commits.get(TopicPartition(*place)) for place in places}
+        return {p: Commit(one.offset, one.metadata) for p, one in found.items() if one is not None}
+
+    # -- reading
+
+    def read_from(self, offsets: Mapping[Place, int]) -> bool:
+        """See ``Source``."""
+        if not self._holds(offsets):
+            return False
+        self._next |= offsets
+        for place in offsets:
+            self.acknowledged.pop(place, None)
+        return True
+
+    def stop_reading(self, places: Collection[Place]) -> None:
+        """See ``Source``."""
+        for place in places:
+            self._next.pop(place, None)
+
+    async def passed(self, places: Collection[Place]) -> dict[Place, int]:
+        """See ``Source``."""
+        return {place: self._next[place] for place in places if place in self._next}
+
+    async def extents(self, places: Collection[Place]) -> dict[Place, Extent]:
+        """See ``Source``."""
+        firsts, ends = self._brokers.firsts, await self.ends(places)
+        return {p: Extent(firsts.get(TopicPartition(*p), 0), ends[p]) for p in places}
+
+    async def ends(self, places: Collection[Place]) -> dict[Place, int]:
+        """See ``Source``."""
+        return {place: self._brokers.ends[TopicPartition(*place)] for place in places}
+
+    async def first_since(self, times_ms: Mapping[Place, int]) -> dict[Place, int]:
+        """See ``CommittedSource``."""
+        found = {}
+        for place, since_ms in times_ms.items():
+            for record in self._records(place, (await self.extents([place]))[place]):
+                if (record.timestamp_ms or 0) >= since_ms:
+                    found[place] = record.offset
+                    break
+        return found
+
+    async def time_at(self, place: Place, extent: Extent) -> int | None:
+        """See ``CommittedSource``."""
+        return next((record.timestamp_ms for record in self._records(place, extent)), None)
+
+    def shows_all(self, place: Place) -> bool:
+        """See ``CommittedSource``."""
+        at = TopicPartition(*place)
+        return len(self._brokers.logs[at]) == self._brokers.ends[at]
+
+    def _records(self, place: Place, extent: Extent) -> Iterator[Record]:
+        log = self._brokers.logs[TopicPartition(*place)]
+        return (record for record in log[extent.first : extent.end] if record is not None)
+
+    async def poll(self) -> Fetched:
+        """The next records, of all that is read; markers are passed."""
+        found: dict[Place, list[Record]] = {}
+        left = self.at_once
+        for place in sorted(self._next):
+            if self.only not in (None, place):
+                continue
+            log, end = self._brokers.logs[TopicPartition(*place)], await self.ends([place])
+            while self._next[place] < end[place] and left:
+                record = log[self._next[place]]
+                self._next[place] += 1
+                if record is not None:
+                    left -= 1
+                    found.setdefault(place, []).append(record)
+        return Fetched(found)

@@ -1,0 +1,79 @@
+"""What is said of a process whose parts work beside each other."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from stream_metrics.adapters.health import WATCHDOG, Guard, Health, run_together
+from stream_metrics.worker.watchdog import Standing
+
+SECONDS = 60.0
+
+
+class Part:
+    """A part that has more to read, and reads a record a look if it moves."""
+
+    def __init__(self, *, moves: bool) -> None:
+        self.moves, self.offset = moves, 0
+
+    def standing(self, waiting: frozenset[str]) -> Standing:
+        """See ``adapters.health.Part``."""
+        self.offset += self.moves
+        at = (0, "events")
+        return Standing({at: self.offset}, {at: 5}, waiting=waiting)
+
+
+@pytest.mark.parametrize("stuck", [0, 1])
+def test_a_part_that_is_stuck_beside_one_that_moves_is_told(stuck: int) -> None:
+    """Whichever it is, on ``/healthz`` and to the metrics, until it moves again."""
+    health, told, now = Health(reasons={}), list[bool](), [0.0]
+    parts = [Part(moves=number != stuck) for number in range(2)]
+    waiting = frozenset[str]()
+    guard = Guard(health, SECONDS, [(p, waiting) for p in parts], told.append, lambda: now[0])
+
+    guard.look()
+    now[0] = SECONDS + 1
+    guard.look()
+    assert "no progress" in health.failures()[WATCHDOG]
+    parts[stuck].moves = True
+    guard.look()
+
+    assert told == [False, True, False]
+    assert health.failures() == {}
+
+
+def test_a_part_that_waits_for_its_own_reason_is_not_stuck() -> None:
+    """The reasons of the other part are no excuse for it."""
+    health, told, now = Health(reasons={"kafka": "away"}), list[bool](), [0.0]
+    part = Part(moves=False)
+    guard = Guard(health, SECONDS, [(part, frozenset({"kafka"}))], told.append, lambda: now[0])
+    guard.look()
+    now[0] = SECONDS + 1
+    guard.look()
+    assert told[-1] is False
+
+    health.clear("kafka")
+    health.set("copying_kafka", "away")
+    guard.look()
+    now[0] += SECONDS + 1
+    guard.look()
+    assert told[-1] is True
+
+
+async def test_what_ends_one_part_stops_the_others() -> None:
+    """Its error is raised once all have ended."""
+    stopped, ended = asyncio.Event(), list[str]()
+
+    async def works() -> None:
+        await stopped.wait()
+        ended.append("works")
+
+    async def fails() -> None:
+        raise OSError("it cannot go on")
+
+    with pytest.raises(OSError, match="cannot go on"):
+        await run_together([works(), fails()], stopped.set)
+
+    assert ended == ["works"]

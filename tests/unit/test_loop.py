@@ -1,0 +1,158 @@
+"""The worker's loop over scripted brokers: what it keeps, gives up and holds."""
+
+from __future__ import annotations
+
+import pytest
+from aiokafka import TopicPartition
+from msgspec import structs
+
+from stream_metrics.adapters.kafka.errors import UnreadableBatch
+from tests.simulation.system import PARTITIONS, TOPICS, Process, System
+
+
+def numbers(process: Process) -> list[int]:
+    """The partitions whose windows a worker shows."""
+    return sorted(partition.number for partition in process.loop.partitions)
+
+
+async def taken_away() -> tuple[System, Process, Process]:
+    """A system, a worker that does not know yet that another has all, and that other."""
+    system = System(seed=3)
+    before = await system.start()
+    system.rebalance()
+    system.produce(20)
+    await system.act(before, "read")
+    owner = await system.start()
+    system.brokers.rebalance([owner.client], unaware=[before.client])
+    await system.act(owner, "read")
+    assert len(owner.loop.partitions) == PARTITIONS
+    return system, before, owner
+
+
+async def test_a_worker_that_was_fenced_shows_none_of_what_others_may_own() -> None:
+    """One refused write tells it that the group has gone on without it; its windows of the other
+    partitions are not exported a second time until the brokers have answered."""
+    system, before, owner = await taken_away()
+
+    for _ in range(50):
+        system.produce(1)
+        await before.loop.turn()
+        if len(before.loop.partitions) < PARTITIONS:
+            break
+
+    assert before.loop.partitions == []
+    assert len(owner.loop.partitions) == PARTITIONS
+    assert not system.breaches
+
+
+async def test_a_worker_that_was_fenced_goes_on_with_what_is_its_own() -> None:
+    """Once the brokers have answered it shows what it has, and reads on."""
+    system, before, owner = await taken_away()
+    system.produce(20)
+    await before.loop.turn()
+
+    system.rebalance()
+    for process in (before, owner, before, owner):
+        await system.act(process, "read")
+
+    shown = [number for process in (before, owner) for number in numbers(process)]
+    assert sorted(shown) == list(range(PARTITIONS))
+    assert numbers(before)
+    assert not system.breaches
+
+
+@pytest.mark.parametrize("over_kafka", [False, True])
+async def test_a_worker_that_may_not_read_keeps_and_shows_what_it_has(over_kafka: bool) -> None:
+    """It reads nothing, also of what it takes over meanwhile, and says why; it goes on where it
+    was, and its figures are those of one pass."""
+    system = System(seed=3, over_kafka=over_kafka)
+    worker = await system.start()
+    system.rebalance()
+    system.produce(100)
+    await system.act(worker, "read")
+    before = [partition.positions for partition in worker.loop.partitions]
+
+    worker.stopped = "no room"
+    await system.act(worker, "read")
+    await system.act(worker, "look after")
+    system.rebalance()
+    await system.act(worker, "read")
+    assert numbers(worker) == list(range(PARTITIONS))
+    assert [partition.positions for partition in worker.loop.partitions] == before
+    assert worker.health.reasons["reading"] == "no room"
+
+    worker.stopped = None
+    await system.settle()
+    await system.check()
+    assert worker.health.reasons == {}
+
+
+async def reading(*, over_kafka: bool = False) -> tuple[System, Process]:
+    """A worker that has read some records of every log."""
+    system = System(seed=3, over_kafka=over_kafka)
+    worker = await system.start()
+    system.rebalance()
+    system.produce(60)
+    for _ in range(10):
+        await system.act(worker, "read")
+    return system, worker
+
+
+async def test_a_batch_that_cannot_be_read_halts_its_partition_only() -> None:
+    """The reason says why; the others are read on, and a rebalance gives it another chance."""
+    system, worker = await reading(over_kafka=True)
+    place = TopicPartition(TOPICS[0], 0)
+    error = UnreadableBatch(place.topic, 0, system.brokers.ends[place], "is too large")
+    system.brokers.unreadable[place] = system.brokers.ends[place], error
+    system.produce(1_000)
+    worker.client.at_once = 1_000
+    for _ in range(3):
+        await system.act(worker, "read")
+        await system.act(worker, "look after")
+
+    assert numbers(worker) == [1]
+    assert worker.health.reasons == {"partition-0": error.message}
+    offsets = (await system.store.describe(1)).positions
+    assert all(offsets[t].offset == system.brokers.ends[TopicPartition(t, 1)] for t in TOPICS)
+
+    system.brokers.unreadable.clear()
+    await system.settle()
+    await system.check()
+    assert worker.health.reasons == {}
+
+
+@pytest.mark.parametrize("over_kafka", [False, True])
+async def test_another_record_where_one_was_read_holds_the_partition(over_kafka: bool) -> None:
+    """The topic was made anew with as many records: whoever takes over reads the last one again,
+    and nothing is changed until somebody decides."""
+    system, worker = await reading(over_kafka=over_kafka)
+    before = (await system.store.describe(0)).positions
+    [topic] = [topic for topic in TOPICS[:1] if before[topic].last_digest]
+    log = system.brokers.logs[TopicPartition(topic, 0)]
+    last = log[before[topic].offset - 1]
+    assert last is not None
+    log[before[topic].offset - 1] = structs.replace(last, value=b"{}")
+
+    system.rebalance()
+    for _ in range(3):
+        await system.act(worker, "read")
+        await system.act(worker, "look after")
+
+    assert numbers(worker) == [1]
+    assert "is not the one that was read there" in worker.health.reasons["partition-0"]
+    assert (await system.store.describe(0)).positions == before
+    assert not worker.loop.standing(frozenset()).behind.get((0, topic)), "it is held, not stuck"
+
+
+async def test_records_that_are_gone_hold_the_partition() -> None:
+    """The log begins behind what the state needs; the policy is to halt."""
+    system, worker = await reading()
+    system.produce(1_000)
+    place = TopicPartition(TOPICS[0], 0)
+    system.brokers.firsts[place] = system.brokers.ends[place]
+
+    system.rebalance()
+    await system.act(worker, "read")
+
+    assert numbers(worker) == [1]
+    assert "records were deleted before they were read" in worker.health.reasons["partition-0"]

@@ -1,0 +1,296 @@
+"""One member of a consumer group over aiokafka, with a scripted client.
+
+``tests/contract/test_source.py`` has what every source does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.errors import (
+    CorruptRecordException,
+    GroupAuthorizationFailedError,
+    KafkaConnectionError,
+    RecordTooLargeError,
+    TopicAuthorizationFailedError,
+)
+
+from stream_metrics.adapters.health import Health
+from stream_metrics.adapters.kafka.cluster import Cluster, Group
+from stream_metrics.adapters.kafka.errors import FencedInstance
+from stream_metrics.adapters.kafka.member import KafkaSource
+from stream_metrics.adapters.kafka.records import record_to_pass_on
+from stream_metrics.adapters.kafka.topics import TopicsMissing
+from stream_metrics.ports import Unavailable
+from stream_metrics.settings import KafkaSettings
+from stream_metrics.worker.source import (
+    Commit,
+    Fetched,
+    Place,
+    RightsMissing,
+    SourceUnavailable,
+    TopicsUnavailable,
+)
+from tests.simulation.brokers import Brokers, ScriptedCluster, ScriptedConsumer
+from tests.simulation.system import AtOnce
+
+FIRST, SECOND = Place("events", 0), Place("events", 1)
+COMMITS = {FIRST: Commit(1)}
+
+
+async def counts() -> dict[str, int]:
+    """The topics are as they should be."""
+    return {"events": 1}
+
+
+def source_of(cluster: Cluster, health: Health, ask: Any = counts) -> KafkaSource:
+    """A member that has not joined yet."""
+    group = Group("group", ("events",), RangePartitionAssignor)
+    patience = AtOnce(health, lambda: None)
+    return KafkaSource(KafkaSettings(), cluster, group, ask, record_to_pass_on, patience, health)
+
+
+class Slow(ScriptedConsumer):
+    """A client whose commits wait until they are told to go on."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        super().__init__(brokers)
+        self.begun, self.go_on = asyncio.Event(), asyncio.Event()
+        self.commits = 0
+
+    async def commit(self, offsets: Mapping[TopicPartition, Any]) -> None:
+        """Wait, then commit."""
+        self.commits += 1
+        self.begun.set()
+        await self.go_on.wait()
+        await super().commit(offsets)
+
+
+class Away(ScriptedCluster):
+    """Brokers that are away when they are first asked."""
+
+    reasons: Mapping[str, str]
+    seen = ""
+
+    async def check_rights(self) -> None:
+        """Fail once."""
+        if not self.seen:
+            raise KafkaConnectionError("nobody there")
+        self.seen = self.reasons["kafka"]
+
+    async def explain(self, error: Exception) -> str:
+        """The error, which is noted."""
+        self.seen = str(error)
+        return self.seen
+
+
+def filled(partitions: int = 1, records: int = 3) -> Brokers:
+    """Brokers with some records in each partition."""
+    brokers = Brokers(["events"], partitions)
+    for place in brokers.logs:
+        for _ in range(records):
+            brokers.append(place, b"k", b"{}", 0)
+    brokers.produce(partitions * records)
+    return brokers
+
+
+async def reading(client: ScriptedConsumer, brokers: Brokers) -> KafkaSource:
+    """A member that reads all partitions from their first records."""
+    source = source_of(ScriptedCluster(brokers, client), Health())
+    await source.join()
+    brokers.rebalance([client])
+    assert source.assignment is not None
+    assert source.read_from(dict.fromkeys(source.assignment.places, 0))
+    return source
+
+
+def offsets(fetched: Fetched) -> dict[Place, list[int]]:
+    """What was read."""
+    return {place: [r.offset for r in records] for place, records in fetched.records.items()}
+
+
+# -- the group
+
+
+async def test_joining_goes_on_until_the_brokers_answer() -> None:
+    """The reason says meanwhile why it takes so long."""
+    brokers, health = Brokers(["events"], 1), Health()
+    cluster = Away(brokers, ScriptedConsumer(brokers))
+    cluster.reasons = health.reasons
+
+    await source_of(cluster, health).join()
+
+    assert "cannot connect: " in cluster.seen
+    assert "nobody there" in cluster.seen
+    assert health.reasons.keys() == {"assignment"}
+
+
+async def test_a_late_refusal_takes_no_later_assignment_back() -> None:
+    """The group may have assigned again before the answer to a commit arrives."""
+    brokers = Brokers(["events"], 1)
+    client = Slow(brokers)
+    source = await reading(client, brokers)
+    brokers.rebalance([client], unaware=[client])
+    confirmed = asyncio.create_task(source.confirm(COMMITS))
+    await client.begun.wait()
+    client.notice()
+    assignment = source.assignment
+    brokers.generation += 1  # so that the commit is refused
+    client.go_on.set()
+
+    assert not await confirmed
+
+    assert assignment is not None
+    assert source.assignment is assignment
+
+
+async def test_a_client_that_was_left_is_not_heard() -> None:
+    """What it says of its partitions is nothing to those of the next client."""
+    brokers = Brokers(["events"], 1)
+    left, current = ScriptedConsumer(brokers), ScriptedConsumer(brokers)
+    cluster = ScriptedCluster(brokers, left)
+    source = source_of(cluster, Health())
+    await source.join()
+    cluster.client = current
+    await source.leave()
+    await source.join()
+    brokers.rebalance([current])
+    assignment = source.assignment
+
+    brokers.rebalance([left])
+
+    assert source.assignment is assignment
+
+
+# -- commits
+
+
+async def test_only_one_commit_is_on_its_way() -> None:
+    """While the brokers take their time another one is not sent, nor waited for."""
+    brokers = Brokers(["events"], 1)
+    client = Slow(brokers)
+    source = await reading(client, brokers)
+
+    first = asyncio.create_task(source.commit(COMMITS))
+    await client.begun.wait()
+    await source.commit(COMMITS)
+    assert client.commits == 1
+    assert source.acknowledged == {}
+
+    client.go_on.set()
+    await first
+    assert source.acknowledged == COMMITS
+
+
+async def test_leaving_gives_up_a_commit_that_gets_no_answer() -> None:
+    """It does not hold up the end."""
+    brokers = Brokers(["events"], 1)
+    client = Slow(brokers)
+    source = await reading(client, brokers)
+    commit = asyncio.create_task(source.commit(COMMITS))
+    await client.begun.wait()
+
+    await source.leave()
+    await commit
+
+    assert source.assignment is None
+    assert not brokers.commits
+
+
+async def test_a_commit_without_its_answer_is_not_taken_for_none() -> None:
+    """An error about the whole group leaves the partitions out; one without a commit is there."""
+    brokers = Brokers(["events"], 2)
+    client = ScriptedConsumer(brokers)
+    source = await reading(client, brokers)
+    await source.confirm({FIRST: Commit(7, "a note")})
+
+    assert await source.committed([FIRST, SECOND]) == {FIRST: Commit(7, "a note")}
+
+    async def nothing(*_: Any) -> dict[Any, Any]:
+        return {}
+
+    client.list_consumer_group_offsets = nothing  # type: ignore[assignment, method-assign]
+    with pytest.raises(SourceUnavailable, match="do not tell the commits"):
+        await source.committed([FIRST])
+
+
+# -- reading
+
+
+async def test_a_record_that_is_too_large_is_not_passed() -> None:
+    """The client goes past it; the source names its partition, and reads the others on."""
+    brokers = filled(2)
+    client = ScriptedConsumer(brokers)
+    error = RecordTooLargeError("%s=%s is too large for %s", TopicPartition(*SECOND), 1, 100)
+    brokers.unreadable[TopicPartition(*SECOND)] = 1, error
+    source = await reading(client, brokers)
+
+    [(place, why)] = (await source.poll()).unreadable.items()
+    source.stop_reading([place])
+
+    assert place == SECOND
+    assert "max_partition_fetch_bytes" in why
+    assert offsets(await source.poll()) == {FIRST: [0, 1, 2]}
+
+
+async def test_what_an_error_took_from_other_partitions_is_read_again() -> None:
+    """The client is sent back behind what was returned."""
+    brokers = filled(2)
+    client = ScriptedConsumer(brokers)
+    source = await reading(client, brokers)
+    client.at_once = 2
+    assert offsets(await source.poll()) == {FIRST: [0, 1]}
+    client.at_once = 10
+    brokers.unreadable[TopicPartition(*SECOND)] = 1, CorruptRecordException("CRC")
+
+    assert await source.poll() == Fetched()
+    brokers.unreadable.clear()
+
+    assert offsets(await source.poll()) == {FIRST: [2], SECOND: [0, 1, 2]}
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (KafkaConnectionError("away"), SourceUnavailable),
+        (OSError("away"), SourceUnavailable),
+        (TopicAuthorizationFailedError("events"), RightsMissing),
+        (GroupAuthorizationFailedError("group"), RightsMissing),
+        (FencedInstance("group", "worker-1"), FencedInstance),
+    ],
+    ids=lambda one: type(one).__name__ if isinstance(one, Exception) else "",
+)
+async def test_what_brokers_answer_is_told_apart(error: Exception, raised: type[Exception]) -> None:
+    """Silence and a lack of rights can be waited for; being replaced cannot."""
+    brokers = Brokers(["events"], 1)
+    client = ScriptedConsumer(brokers)
+    source = await reading(client, brokers)
+
+    async def fails(_: Any) -> Any:
+        raise error
+
+    client.end_offsets = fails  # type: ignore[assignment, method-assign]
+
+    with pytest.raises(raised) as found:
+        await source.ends([FIRST])
+    assert isinstance(found.value, Unavailable) == (raised is not FencedInstance)
+
+
+async def test_a_topic_that_is_gone_is_waited_for_once_the_worker_runs() -> None:
+    """At the start it is refused."""
+    brokers = Brokers(["events"], 1)
+
+    async def missing() -> dict[str, int]:
+        raise TopicsMissing("input topics do not exist: events")
+
+    source = source_of(ScriptedCluster(brokers, ScriptedConsumer(brokers)), Health(), missing)
+
+    with pytest.raises(TopicsMissing):
+        await source.join()
+    with pytest.raises(TopicsUnavailable, match="do not exist"):
+        await source.partition_counts()
