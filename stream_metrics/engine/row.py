@@ -8,10 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
-from stream_metrics.engine.cells import counts_of, gate_decision, source
+from stream_metrics.engine.cells import counts_of, rerank_of, source
 from stream_metrics.engine.config import DEFAULT_AGENT
 from stream_metrics.engine.state import Conversation, Turn
-from stream_metrics.engine.turn import rerank_of
 from stream_metrics.metrics.decisions import (
     GateCounts,
     Rerank,
@@ -105,11 +104,10 @@ def turn_row(conversation: Conversation, turn: Turn, reranked: RerankSums) -> Ro
 
 def origin_of(turn: Turn) -> tuple[str, str | None]:
     """Agent and release of the highest iteration with a search or an explicit gate."""
-    numbers = [n for n, it in turn.iterations.items() if it.searches or n in turn.gates]
-    if not numbers:
+    if not turn.iterations:
         return DEFAULT_AGENT, None
-    carrier = source(turn, turn.iterations[max(numbers)])[1]
-    return carrier.agent, carrier.release
+    _, agent, release = source(turn.iterations[max(turn.iterations)])
+    return agent, release
 
 
 _FIGURES = ("cg", "rg", "dcg", "drg", "rag", "drag", "sre", "srr")
@@ -144,7 +142,7 @@ def _totals(turn: Turn) -> Row:
     value = through(counts)._asdict()
     totals |= {name: value[name] for name in _FIGURES}
     totals["sre_upper"] = sre_upper(results, good, unique - labelled)
-    if turn.ground_truth is not None:
+    if turn.relevant is not None:
         needed, basis = turn.qrels, "qrels"
     else:
         needed, basis = last_good_iteration([one.good for one in counts]), "retrieved"
@@ -165,30 +163,25 @@ def _duplicates_of(turn: Turn) -> dict[str, str]:
 
 def gate_counts(turn: Turn) -> GateCounts:
     """The turn's gate decisions, one an iteration, and the cells of the labelled ones."""
-    tally = dict.fromkeys(GateCounts._fields, 0)
-    for number, iteration in turn.iterations.items():
-        decision = gate_decision(turn, iteration)
-        if decision is None:
-            continue
-        tally[decision] += 1
-        label = turn.gate_labels.get(number)
-        if label is not None and label[1] is not None:
-            tally[gate_cell(decision, label[1])] += 1
-    return GateCounts(**tally)
+    counts = dict.fromkeys(GateCounts._fields, 0)
+    for iteration in turn.iterations.values():
+        counts[iteration.decision] += 1
+        if iteration.needed is not None:
+            counts[gate_cell(iteration.decision, iteration.needed)] += 1
+    return GateCounts(**counts)
 
 
 def routing_counts(turn: Turn) -> tuple[dict[str, int], int, int]:
     """(searches by route, those with a label, those that took the best route)."""
     routes: dict[str, int] = {}
     labelled = correct = 0
-    for search_id, search in turn.searches.items():
+    for search in turn.order:
         if search.route is None:
             continue
         routes[search.route] = routes.get(search.route, 0) + 1
-        label = turn.routing_labels.get(search_id)
-        if label is not None and label[1] is not None:
+        if search.optimal is not None:
             labelled += 1
-            correct += label[1] == search.route
+            correct += search.optimal == search.route
     return routes, labelled, correct
 
 

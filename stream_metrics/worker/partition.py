@@ -22,6 +22,7 @@ from typing import Final, TypeVar
 
 from stream_metrics.dedup.deduplicator import Deduplicator, Deduplicators
 from stream_metrics.engine.cells import conversation_cells
+from stream_metrics.engine.changes import Changes, Observations
 from stream_metrics.engine.codec import (
     add_fingerprints,
     decode_conversation,
@@ -29,14 +30,10 @@ from stream_metrics.engine.codec import (
     encode_stub,
 )
 from stream_metrics.engine.config import MAX_ROUTES, EngineConfig
+from stream_metrics.engine.plan import waiting_labels
+from stream_metrics.engine.registers import FORGET
 from stream_metrics.engine.state import Cell, Conversation
-from stream_metrics.engine.step import (
-    Changes,
-    Observations,
-    Step,
-    needs_fingerprints,
-    waiting_labels,
-)
+from stream_metrics.engine.step import Step
 from stream_metrics.engine.taken import Intake, Taken
 from stream_metrics.engine.windows import (
     Names,
@@ -47,7 +44,6 @@ from stream_metrics.engine.windows import (
     routes_of,
 )
 from stream_metrics.events.decode import BadRecord
-from stream_metrics.events.wire import Forget
 from stream_metrics.ports import (
     FORMER,
     MAX_TIMESTAMP_MS,
@@ -402,7 +398,7 @@ class StatePartition:
         A forget comes on every partition, so that it says nothing about where a key belongs.
         """
         options = self._options
-        events = [event for event, _ in work.events if type(event.payload) is not Forget]
+        events = [event for event, _ in work.events if event.kind is not FORGET]
         if not events:
             return
         if options.partitioner is not None:
@@ -420,7 +416,7 @@ class StatePartition:
         missing: list[tuple[_Work, bool]] = []
         without: list[_Work] = []
         for work in works.values():
-            fingerprints = any(needs_fingerprints(event) for event, _ in work.events)
+            fingerprints = any(event.kind.needs_fingerprints for event, _ in work.events)
             work.conversation = self._cache.get(self.number, work.key)
             if work.conversation is None:
                 missing.append((work, fingerprints))

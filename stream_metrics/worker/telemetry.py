@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from stream_metrics.engine.step import Observations
+from stream_metrics.engine.changes import Observations
 from stream_metrics.ports import OutputMessage
 
 

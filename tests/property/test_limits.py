@@ -19,8 +19,10 @@ from hypothesis import strategies as st
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.engine.codec import add_fingerprints, decode_conversation, stored_header
 from stream_metrics.engine.config import EngineConfig
-from stream_metrics.engine.state import Conversation
-from stream_metrics.engine.step import Step, waiting_labels
+from stream_metrics.engine.plan import waiting_labels
+from stream_metrics.engine.registers import BY_CODE
+from stream_metrics.engine.state import SEARCH, Conversation
+from stream_metrics.engine.step import Step
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.events.limits import Limits
 from stream_metrics.ports import Record, StoredConversation
@@ -168,18 +170,22 @@ def check(conversation: Conversation, limits: Limits) -> None:
     assert sum(map(waiting_labels, turns)) <= limits.waiting_labels
     for turn in turns:
         assert len(turn.holders) == turn.results <= limits.results_per_turn
-        assert len(turn.searches) <= limits.searches_per_turn
+        assert len(turn.winners[SEARCH]) <= limits.searches_per_turn
         assert turn.extra_values <= limits.values_per_turn
         assert len(turn.iterations) <= limits.iterations_per_turn
-        ghosts = [] if turn.ghost is None else [turn.ghost]
-        versions = [c.version for c in conversation.carriers.values() if c.turn == turn.number]
-        assert versions or ghosts or turn.refused
+        events = [event for event in conversation.events.values() if event.turn == turn.number]
+        assert events or turn.refused
         if conversation.forgotten is not None:
-            assert all(version[:2] > conversation.forgotten[:2] for version in versions + ghosts)
-    assert not any(carrier.empty for carrier in conversation.carriers.values())
-    assert sum(len(carrier.labels) for carrier in conversation.carriers.values()) == sum(
-        len(turn.labels) for turn in turns
-    )
+            assert all(event.version[:2] > conversation.forgotten[:2] for event in events)
+        assert not any(event.empty and event is not turn.newest for event in events)
+        held = [
+            (register.at, key, event)
+            for event in events
+            for register in BY_CODE[event.kind].registers
+            for key in event.items[register.part]
+        ]
+        assert all(turn.winners[at][key] is event for at, key, event in held)
+        assert len(held) == sum(map(len, turn.winners))
 
 
 @given(st.data())

@@ -31,10 +31,10 @@ from stream_metrics.adapters.prometheus.catalogue import (
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.adapters.prometheus.windows import PREFIX, WindowCollector, select
 from stream_metrics.engine.cells import CODES, escape, split_code
+from stream_metrics.engine.changes import Observations
 from stream_metrics.engine.codec import encode_sums
 from stream_metrics.engine.config import MAX_RETRIEVAL, OTHER
 from stream_metrics.engine.state import Cell
-from stream_metrics.engine.step import Observations
 from stream_metrics.engine.windows import DEFAULT_WINDOWS, Names, Windows, window_rows
 from stream_metrics.events.decode import REASONS
 from stream_metrics.metrics.ranking.live import live_metrics

@@ -1,0 +1,430 @@
+"""Pass 1: what events say, entered into the registers of their conversation.
+
+Each event is decided by itself, in the order of the log, and by the registers alone: which items it
+wins, whom it replaces, what a limit turns away, what a ``forget`` erases. So nothing depends on
+where a batch is cut. What follows for documents, iterations and windows is for the passes after
+this one, which begin from the keys that have changed (``TurnPlan``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from stream_metrics.engine.changes import Changes, Observations
+from stream_metrics.engine.config import EngineConfig
+from stream_metrics.engine.registers import (
+    BY_CODE,
+    FORGET,
+    RELEVANCE_LABELS,
+    Items,
+    Register,
+    TakenSearch,
+)
+from stream_metrics.engine.state import (
+    GATE,
+    GATE_LABEL,
+    RESULT_LABEL,
+    ROUTE_LABEL,
+    SEARCH,
+    Conversation,
+    Search,
+    Turn,
+    Version,
+    WinningEvent,
+)
+from stream_metrics.engine.taken import Taken
+
+Waiting = tuple[WinningEvent, Register, Any]
+"""A label that names nothing its turn has: its event, its register and its key."""
+
+
+class TurnPlan:
+    """What a batch has changed in the registers of one turn.
+
+    ``changed`` has the keys, by register. ``rebuild``: a search that is placed was replaced or
+    erased, so that what follows from the registers is to be derived again. ``replaced`` are the
+    searches that took the place of another one.
+    """
+
+    __slots__ = ("changed", "iterations", "rebuild", "replaced", "turn")
+
+    def __init__(self, turn: Turn) -> None:
+        self.turn = turn
+        self.changed: tuple[dict[Any, Any], ...] = ({}, {}, {}, {}, {}, {})
+        self.rebuild = False
+        self.replaced: set[str] = set()
+        self.iterations: set[int] | None = None  # once needed: numbers with a search or a gate
+
+
+class Plan:
+    """Enters the events of a batch into the registers of one conversation.
+
+    ``turns`` are the plans of the turns that have changed; one that a ``forget`` has emptied is
+    among them, and no longer in the conversation.
+    """
+
+    def __init__(
+        self, conversation: Conversation, config: EngineConfig, seen: Observations, changes: Changes
+    ) -> None:
+        self.turns: list[TurnPlan] = []
+        self._by_number: dict[int, TurnPlan] = {}
+        self._conversation = conversation
+        self._limits = config.limits
+        self._retrieval = bool(config.retrieval)
+        self._seen = seen
+        self._changes = changes
+        self._waiting: dict[int, int] = {}  # waiting labels by turn, as far as they are counted
+        self._unplaced = False  # whether the event has taken something away that labels may name
+
+    def add(self, events: Iterable[Taken]) -> None:
+        """Enter ``events``, which are in the order of the log."""
+        for event in events:
+            kind = event.kind
+            if event.unknown:
+                self._seen.unknown_fields.update(event.unknown)
+            if event.says_nothing:
+                self._seen.counts["empty"] += 1
+            outcome = self._forget(event.version) if kind is FORGET else self._enter(event)
+            self._seen.events[kind.name, outcome] += 1
+
+    def _enter(self, event: Taken) -> str:
+        """Enter the items of an event; returns what became of it."""
+        conversation = self._conversation
+        if conversation.forgotten is not None and event.version[:2] <= conversation.forgotten[:2]:
+            return "forgotten"
+        if event.digest in conversation.events:
+            return "redelivered"
+        turn = conversation.turns.get(event.turn)
+        if (
+            len(conversation.turns) > (turn is not None)
+            and event.turn < conversation.last_turn
+        ):  # fmt: skip
+            self._seen.counts["stale"] += 1
+        searching = event.kind.in_iteration
+        begins = turn is None or (searching and not turn.exists)
+        if begins and self._full(existing=searching):
+            return "over_limit"
+        new = turn is None
+        if turn is None:
+            turn = conversation.turns[event.turn] = Turn(event.turn)
+        if begins and searching:
+            self._take_blame(turn)
+        won = self._win(turn, event)
+        if won.empty and turn.newest is not won:
+            if new and turn.empty and not turn.over_limit:
+                self._leave_out(turn)
+            return "superseded"
+        conversation.events[won.digest] = won
+        self._changes.dropped.discard(won.digest)
+        self._changes.written.add(won.digest)
+        return "superseded" if won.empty else "applied"
+
+    def _win(self, turn: Turn, event: Taken) -> WinningEvent:
+        """The event with the items that it wins."""
+        plan = self._plan_of(turn)
+        parts: tuple[Items, ...] = tuple([{} for _ in event.items])
+        won = WinningEvent(
+            event.kind.code,
+            turn.number,
+            event.version,
+            parts,
+            event.iteration,
+            event.agent,
+            event.release,
+        )
+        self._unplaced = False
+        self._waiting.pop(turn.number, None)
+        for register, sent, mine in zip(event.kind.registers, event.items, parts, strict=True):
+            if sent:
+                self._offer(plan, won, register, sent, mine)
+        if event.kind.in_iteration:
+            if parts[0]:
+                self._note_searches(won)
+            self._note_newest(turn, won)
+            if self._unplaced:
+                self._bound_waiting([turn])
+        elif event.kind is RELEVANCE_LABELS:
+            self._bound_waiting([turn], won)
+        return won
+
+    def _offer(
+        self, plan: TurnPlan, event: WinningEvent, register: Register, sent: Items, mine: Items
+    ) -> None:
+        """Enter the items of one kind; those that win are in ``mine`` afterwards."""
+        turn, at = plan.turn, register.at
+        winners = turn.winners[at]
+        lost = revised = 0
+        for key, value in sent.items():
+            incumbent = winners.get(key)
+            if incumbent is not None:
+                if not self._beats(incumbent, event):
+                    lost += 1
+                    continue
+                revised += 1
+            if at == SEARCH or at == GATE:  # noqa: PLR1714 - compiled, a tuple would cost more
+                if not self._room(plan, event, at, value, incumbent, key):
+                    self._refuse(turn)
+                    continue
+                if at == SEARCH:
+                    value = self._hold(turn, event, value)  # noqa: PLW2901
+            if incumbent is not None:
+                self._take_from(plan, incumbent, register, key)
+            winners[key] = event
+            mine[key] = value
+        plan.changed[at].update(mine)
+        if lost and register.superseded:
+            self._seen.counts[register.superseded] += lost
+        if revised and register.revised:
+            self._seen.counts[register.revised] += revised
+
+    def _beats(self, incumbent: WinningEvent, event: WinningEvent) -> bool:
+        if incumbent.occurred_us != event.occurred_us:
+            return event.occurred_us > incumbent.occurred_us
+        if incumbent.event_id == event.event_id:
+            self._seen.counts["version_conflicts"] += 1
+        return event.version > incumbent.version
+
+    # -- what is taken away ---------------------------------------------------------------------
+
+    def _take_from(
+        self, plan: TurnPlan, event: WinningEvent, register: Register, key: Any
+    ) -> None:
+        """Another event has won an item of ``event``."""
+        value = event.items[register.part].pop(key)
+        if register.at == SEARCH:
+            self._let_go(plan, event, value)
+            plan.replaced.add(key)
+        self._release(plan.turn, event)
+
+    def _hold(self, turn: Turn, event: WinningEvent, sent: TakenSearch) -> Search:
+        """The search that ``event`` has won, which counts for what the turn holds from now on."""
+        if sent.fingerprints.urls_unparsed:
+            self._seen.counts["urls_unparsed"] += sent.fingerprints.urls_unparsed
+        turn.results += len(sent.result_ids)
+        turn.extra_values += sent.fingerprints.extra_values
+        return Search(
+            event, sent.search_id, sent.ordinal, sent.position, sent.route, sent.result_ids,
+            sent.gains, sent.baseline, sent.types, sent.fingerprints,
+        )  # fmt: skip
+
+    def _let_go(self, plan: TurnPlan, event: WinningEvent, search: Search) -> None:
+        """A search was replaced or erased."""
+        turn = plan.turn
+        turn.results -= len(search.result_ids)
+        turn.extra_values -= _extra_values(search)
+        plan.rebuild = plan.rebuild or search.first >= 0
+        plan.iterations = None
+        self._unplaced = True
+        self._note_searches(event)
+
+    def _release(self, turn: Turn, event: WinningEvent) -> None:
+        """An item of ``event`` was taken away: write it again, or drop it with its last item."""
+        if turn.newest is event or not event.empty:
+            self._changes.written.add(event.digest)
+        else:
+            self._drop(event)
+
+    def _drop(self, event: WinningEvent) -> None:
+        """Nothing is left of ``event``."""
+        changes, digest = self._changes, event.digest
+        del self._conversation.events[digest]
+        changes.written.discard(digest)
+        changes.fingerprinted.discard(digest)
+        changes.dropped.add(digest)
+        if self._retrieval and BY_CODE[event.kind].in_iteration:
+            changes.identified.add(digest)
+
+    def _note_searches(self, event: WinningEvent) -> None:
+        """``event`` has other searches than before."""
+        self._changes.fingerprinted.add(event.digest)
+        if self._retrieval:
+            self._changes.identified.add(event.digest)
+
+    def _note_newest(self, turn: Turn, event: WinningEvent) -> None:
+        """Let the turn exist because of ``event``, unless it does because of a newer one."""
+        before = turn.newest
+        if before is not None:
+            if before.version > event.version:
+                return
+            if before.empty:
+                self._drop(before)
+        turn.newest = event
+
+    # -- turns ----------------------------------------------------------------------------------
+
+    def _plan_of(self, turn: Turn) -> TurnPlan:
+        plan = self._by_number.get(turn.number)
+        if plan is None:
+            plan = self._by_number[turn.number] = TurnPlan(turn)
+            self.turns.append(plan)
+        return plan
+
+    def _leave_out(self, turn: Turn) -> None:
+        """Drop a turn of which nothing is left; its plan stays, to take it out of the windows."""
+        del self._conversation.turns[turn.number]
+        self._by_number.pop(turn.number, None)
+        self._changes.turns.add(turn.number)
+
+    def _full(self, *, existing: bool) -> bool:
+        """Whether there are as many turns as may be, of those that exist or of those that wait."""
+        conversation = self._conversation
+        if conversation.count_turns(existing=existing) < self._limits.turns_per_conversation:
+            return False
+        self._refuse(conversation.latest_turn)
+        return True
+
+    def _take_blame(self, turn: Turn) -> None:
+        """Flag a turn that begins to exist if something was refused while it had no row."""
+        others = self._conversation.turns.values()
+        if any(other.over_limit for other in others if not other.exists):
+            turn.over_limit = True
+            self._changes.turns.add(turn.number)
+
+    # -- limits ---------------------------------------------------------------------------------
+
+    def _refuse(self, turn: Turn) -> None:
+        turn.over_limit = True
+        turn.refused += 1
+        self._changes.turns.add(turn.number)
+        self._seen.counts["over_limit"] += 1
+
+    def _room(
+        self,
+        plan: TurnPlan,
+        event: WinningEvent,
+        at: int,
+        sent: Any,
+        incumbent: WinningEvent | None,
+        key: Any,
+    ) -> bool:
+        """Whether the turn may hold a search or a gate decision, in the place of the incumbent."""
+        if at == SEARCH:
+            turn, limits = plan.turn, self._limits
+            searches = len(turn.winners[SEARCH]) + 1
+            results = turn.results + len(sent.result_ids)
+            values = turn.extra_values + sent.fingerprints.extra_values
+            if incumbent is not None:
+                replaced: Search = incumbent.items[0][key]
+                searches -= 1
+                results -= len(replaced.result_ids)
+                values -= _extra_values(replaced)
+            if (
+                results > limits.results_per_turn
+                or searches > limits.searches_per_turn
+                or values > limits.values_per_turn
+            ):
+                return False
+        return self._room_for_iteration(plan, event.iteration)
+
+    def _room_for_iteration(self, plan: TurnPlan, number: int) -> bool:
+        """Whether the turn may have an iteration of that number; if so, it counts from now on."""
+        turn, limit = plan.turn, self._limits.iterations_per_turn
+        searches, gates = turn.winners[SEARCH], turn.winners[GATE]
+        if len(searches) + len(gates) < limit:
+            return True
+        if plan.iterations is None:
+            plan.iterations = {event.iteration for event in searches.values()}
+            plan.iterations.update(gates)
+        if number not in plan.iterations and len(plan.iterations) >= limit:
+            return False
+        plan.iterations.add(number)
+        return True
+
+    def _bound_waiting(self, turns: list[Turn], labels: WinningEvent | None = None) -> None:
+        """Refuse labels while more wait in the conversation than may.
+
+        Those of the event ``labels``, the last first. Without one, something that labels name has
+        gone from ``turns``: then their labels of the highest version first.
+        """
+        most, all_turns = self._limits.waiting_labels, self._conversation.turns.values()
+        if sum([turn.labels for turn in all_turns]) <= most:
+            return  # even if all of them wait
+        for turn in all_turns:
+            if turn.number not in self._waiting:
+                self._waiting[turn.number] = waiting_labels(turn)
+        excess = sum([self._waiting[turn.number] for turn in all_turns]) - most
+        if excess <= 0:
+            return
+        found = [label for turn in turns for label in waiting(turn)]
+        if labels is None:
+            found.sort(key=lambda label: label[0].version)
+        else:
+            places = {
+                (register.at, key): place
+                for register in RELEVANCE_LABELS.registers
+                for place, key in enumerate(labels.items[register.part])
+            }
+            found = [label for label in found if label[0] is labels]
+            found.sort(key=lambda label: (label[1].at, places[label[1].at, label[2]]))
+        for event, register, key in found[-excess:]:
+            turn = self._conversation.turns[event.turn]
+            del turn.winners[register.at][key], event.items[register.part][key]
+            self._waiting[turn.number] -= 1
+            self._refuse(turn)
+            if event is not labels:
+                self._release(turn, event)
+
+    # -- forgetting -----------------------------------------------------------------------------
+
+    def _forget(self, version: Version) -> str:
+        """Erase every item of a version at or below this one; returns what became of the event."""
+        conversation = self._conversation
+        if conversation.forgotten is not None and version <= conversation.forgotten:
+            return "redelivered" if version == conversation.forgotten else "superseded"
+        conversation.forgotten = version
+        self._changes.header = True
+        self._waiting.clear()
+        for event in list(conversation.events.values()):
+            if event.version[:2] <= version[:2]:
+                self._erase(event)
+        for turn in list(conversation.turns.values()):
+            if turn.empty:  # also one that has only ever refused
+                self._leave_out(turn)
+        self._bound_waiting(list(conversation.turns.values()))
+        return "applied"
+
+    def _erase(self, event: WinningEvent) -> None:
+        turn = self._conversation.turns[event.turn]
+        plan = self._plan_of(turn)
+        plan.rebuild, plan.iterations = True, None
+        for register in BY_CODE[event.kind].registers:
+            held, winners = event.items[register.part], turn.winners[register.at]
+            for key in held:
+                del winners[key]
+            if register.at == SEARCH:
+                for search in held.values():
+                    self._let_go(plan, event, search)
+            held.clear()
+        if turn.newest is event:
+            turn.newest = None
+        self._drop(event)
+
+
+def _extra_values(search: Search) -> int:
+    assert search.fingerprints is not None  # whoever touches a search has loaded them
+    return search.fingerprints.extra_values
+
+
+def waiting_labels(turn: Turn) -> int:
+    """Labels of a turn that name nothing it has."""
+    return sum(1 for _ in waiting(turn))
+
+
+def waiting(turn: Turn) -> Iterator[Waiting]:
+    """Those labels."""
+    searches, gates = turn.winners[SEARCH], turn.winners[GATE]
+    for register in RELEVANCE_LABELS.registers:
+        winners = turn.winners[register.at]
+        if not winners:
+            continue
+        known: set[Any] = set()
+        if register.at == RESULT_LABEL:
+            known = known.union(*[search.result_ids for search in turn.searches()])
+        elif register.at == ROUTE_LABEL:
+            known = set(searches)
+        elif register.at == GATE_LABEL:
+            known = {event.iteration for event in searches.values()}.union(gates)
+        for key, event in winners.items():
+            if key not in known:
+                yield event, register, key
