@@ -145,7 +145,8 @@ class Plan:
             if self._unplaced:
                 self._bound_waiting([turn])
         elif event.kind is RELEVANCE_LABELS:
-            self._bound_waiting([turn], won)
+            if plan.rebuild or not _all_placed(turn, won):
+                self._bound_waiting([turn], won)
         return won
 
     def _offer(
@@ -399,6 +400,16 @@ class Plan:
         if turn.newest is event:
             turn.newest = None
         self._drop(event)
+
+
+def _all_placed(turn: Turn, labels: WinningEvent) -> bool:
+    """Whether all that ``labels`` name was there before the batch."""
+    results, routes, gates = labels.items
+    return (
+        results.keys() <= turn.handles.keys()
+        and routes.keys() <= turn.winners[SEARCH].keys()
+        and gates.keys() <= turn.iterations.keys()
+    )
 
 
 def _extra_values(search: Search) -> int:

@@ -17,7 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
-from stream_metrics.engine.codec import add_fingerprints, decode_conversation, stored_header
+from stream_metrics.engine.codec import (
+    add_fingerprints,
+    decode_conversation,
+    decode_sums,
+    stored_header,
+)
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.plan import waiting_labels
 from stream_metrics.engine.registers import BY_CODE
@@ -203,6 +208,32 @@ def test_forgets_under_tight_limits(data: st.DataObject) -> None:
             check(kept.read(name, await kept.stored(name)), limits)
         found = await audit(kept.store, AuditOptions(IDENTITY, kept.engine, DEFAULT_WINDOWS), never)
         assert (found.differences, found.unreadable) == ([], [])
+
+    asyncio.run(run())
+
+
+@given(crowded(), LIMITS, st.lists(st.integers(0, 14), max_size=4))
+def test_where_a_batch_is_cut_changes_nothing(
+    batches: list[list[KeyedRecord]], limits: Limits, cuts: list[int]
+) -> None:
+    """What limits turn away is decided event by event, in the order of the log."""
+    records = [record for batch in batches for record in batch]
+    bounds = sorted({0, len(records), *(cut for cut in cuts if cut < len(records))})
+    ways = [
+        [records],
+        [[record] for record in records],
+        [records[low:high] for low, high in pairwise(bounds)],
+    ]
+
+    async def run() -> None:
+        stored = []
+        for way in ways:
+            kept = Kept(limits)
+            await kept.take(way)
+            buckets = await kept.store.buckets(0)
+            sums = {at: decode_sums(data) for at, data in buckets.items()}
+            stored.append((await kept.stored("c1"), sums))
+        assert stored[1:] == stored[:-1]
 
     asyncio.run(run())
 
