@@ -25,8 +25,9 @@ from stream_metrics.engine.state import (
 from stream_metrics.events.times import round_scaled
 from stream_metrics.kernel import kernel
 from stream_metrics.metrics.decisions import NO_RELEASE, Rerank, rerank
-from stream_metrics.metrics.gain import Counts, last_good_iteration, ratios_through, settled
+from stream_metrics.metrics.gain import Through, settled
 from stream_metrics.metrics.ranking.names import RankedMetric
+from stream_metrics.metrics.registry import BASES, TURN_LABELS, WINDOWED
 
 NANO: Final = 10**9
 _RERANKED: Final[Callable[..., Any] | None] = None if kernel is None else kernel.reranked
@@ -48,10 +49,6 @@ class Series(NamedTuple):
 
 # What the labels of series can be. Routes are not here: input names them; nor are ranked metrics,
 # which settings name.
-TURN_METRICS: Final = (
-    "rg", "drg", "rag", "drag", "sre", "srr",
-    "iterations_for_all_good_results_qrels", "iterations_for_all_good_results_retrieved",
-)  # fmt: skip
 ITERATIONS: Final = ("1", "2", "3", "4", "5", "6", "7", "8", "9+")
 DUPLICATE_TYPES: Final = (*type_names(), OTHER)
 SPANS: Final = ("same_iteration", "earlier_iteration")
@@ -80,11 +77,11 @@ CODES: Final[dict[str, Series]] = {
     "sG": Series("settled_gain", help="Gain of settled iterations"),
     "ts": Series(
         "turn_metric_sum", ("metric",), _MACRO,
-        "Sum of a metric over turns, at their last iteration, in billionths", (TURN_METRICS,),
+        "Sum of a metric over turns, at their last iteration, in billionths", (TURN_LABELS,),
     ),
     "tc": Series(
         "turn_metric_count", ("metric",), _MACRO, "Turns for which the metric is defined",
-        (TURN_METRICS,),
+        (TURN_LABELS,),
     ),
     "ir": Series(
         "iteration_results", ("iteration",), _CURVE, "Results by the iteration that returned them",
@@ -143,8 +140,18 @@ _DUPLICATE_CODES: Final = {
     for evidence in EVIDENCE
     for same in (True, False)
 }
-# Those of ratios, in the order in which `turn_cell` works them out.
-_TURN_CODES: Final = tuple((f"ts|{name}", f"tc|{name}") for name in TURN_METRICS[:6])
+# Of each metric over turns: how it is computed, and by basis the codes of its sum and its count.
+_TURN_SUMS: Final = tuple(
+    (
+        metric.compute,
+        {
+            basis: (f"ts|{label}", f"tc|{label}")
+            for basis, label in zip(BASES, metric.labels * (len(BASES) // len(metric.labels)))
+        },
+    )
+    for metric in WINDOWED
+    if metric.compute is not None
+)
 
 
 def escape(label: str) -> str:
@@ -320,40 +327,41 @@ def _add_scores(
                     sums.pop(sum_code, None)
 
 
-def counts_of(iteration: Iteration) -> Counts:
-    """The integers that the metrics of 3.1 work on."""
-    return Counts(
+def through_turn(turn: Turn) -> Through:
+    """What the metrics of a turn are computed from, at its last counted iteration."""
+    through = begun(turn)
+    for iteration in turn.counted:
+        extend(through, iteration)
+    return through
+
+
+def begun(turn: Turn) -> Through:
+    """The same, with no iteration yet."""
+    return Through(ground_truth=turn.relevant is not None, qrels=turn.qrels)
+
+
+def extend(through: Through, iteration: Iteration) -> None:
+    """Take the next counted iteration in."""
+    through.add(
         iteration.results, iteration.unique, iteration.good, iteration.labelled, iteration.gain
     )
 
 
 def turn_cell(turn: Turn, config: EngineConfig) -> Cell | None:
     """What a turn adds at its last counted iteration; None without one."""
-    iterations = turn.counted
-    if not iterations:
+    if not turn.counted:
         return None
-    time_us, agent, release = source(iterations[-1])
-    good = [iteration.good for iteration in iterations]
-    rg, _, drg, rag, drag, sre, srr = ratios_through(
-        [iteration.results for iteration in iterations],
-        [iteration.unique for iteration in iterations],
-        good,
-        [iteration.gain for iteration in iterations],
-    )
+    time_us, agent, release = source(turn.counted[-1])
+    through = through_turn(turn)
     sums = {"t": 1}
-    values = [rg, drg, rag, drag, sre, srr]
-    for (sum_code, count_code), value in zip(_TURN_CODES, values, strict=True):
-        number = scaled(value)
-        if number:
-            sums[sum_code] = number
-        sums[count_code] = 1
-    if turn.relevant is not None:
-        basis, needed = "qrels", turn.qrels
-    else:
-        basis, needed = "retrieved", last_good_iteration(good)
-    if needed is not None:
-        sums[f"ts|iterations_for_all_good_results_{basis}"] = needed * NANO
-        sums[f"tc|iterations_for_all_good_results_{basis}"] = 1
+    for compute, codes in _TURN_SUMS:
+        value: Any = compute(through)
+        if value is not None:
+            sum_code, count_code = codes[through.basis]
+            number = scaled(value)
+            if number:
+                sums[sum_code] = number
+            sums[count_code] = 1
     return Cell(time_us, dimension_of(agent, release, config), sums)
 
 

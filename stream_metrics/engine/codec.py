@@ -75,6 +75,7 @@ _HEADER: Final = b"c"
 
 Parts = dict[bytes, bytes | None]
 
+
 class UnknownSchema(Exception):
     """The stored conversation was written by a release with another schema."""
 

@@ -6,7 +6,6 @@ iteration. What arrives out of order rebuilds the turn from its fingerprints, by
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import count
 from operator import ne
 from typing import Any, Final
@@ -30,7 +29,6 @@ from stream_metrics.engine.state import (
     Search,
     Turn,
 )
-from stream_metrics.kernel import kernel
 from stream_metrics.metrics.gain import ITERATIONS_CAP
 
 # In the label counts of a document, behind the numbers of results by label: the first of them.
@@ -118,7 +116,10 @@ class Derivation:
             iteration.needed = event.items[2][number]
 
     def _apply_route_label(self, turn: Turn, search_id: str) -> None:
-        event, holder = turn.winners[ROUTE_LABEL].get(search_id), turn.winners[SEARCH].get(search_id)
+        event, holder = (
+            turn.winners[ROUTE_LABEL].get(search_id),
+            turn.winners[SEARCH].get(search_id),
+        )
         if event is None or holder is None:
             return
         search: Search = holder.items[0][search_id]
@@ -223,9 +224,7 @@ class Derivation:
         """Add a search that comes behind all others of the turn in canonical order."""
         assert turn.index is not None
         assert search.fingerprints is not None
-        search.documents, search.evidence = turn.index.append(
-            search.fingerprints, self._seen.dedup
-        )
+        search.documents, search.evidence = turn.index.append(search.fingerprints, self._seen.dedup)
         self._place(turn, search)
 
     def _iteration(self, turn: Turn, number: int) -> Iteration:

@@ -41,9 +41,7 @@ def merge(step: Step, into: Conversation, other: Conversation) -> Changes:
     for _, turn in sorted(other.turns.items()):
         _merge_marks(into, turn, step.config.limits.turns_per_conversation)
     changes = step.restate(into)
-    changes.fingerprinted = {
-        digest for digest, event in into.events.items() if event.searches
-    }
+    changes.fingerprinted = {digest for digest, event in into.events.items() if event.searches}
     return changes
 
 

@@ -188,9 +188,7 @@ class Plan:
 
     # -- what is taken away ---------------------------------------------------------------------
 
-    def _take_from(
-        self, plan: TurnPlan, event: WinningEvent, register: Register, key: Any
-    ) -> None:
+    def _take_from(self, plan: TurnPlan, event: WinningEvent, register: Register, key: Any) -> None:
         """Another event has won an item of ``event``."""
         value = event.items[register.part].pop(key)
         if register.at == SEARCH:

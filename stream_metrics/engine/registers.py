@@ -105,9 +105,7 @@ def _take_searches(sent: SearchIteration, dedup: Deduplicator, tables: Tables) -
     return searches
 
 
-def _take_search(
-    sent: SentSearch, index: int, dedup: Deduplicator, tables: Tables
-) -> TakenSearch:
+def _take_search(sent: SentSearch, index: int, dedup: Deduplicator, tables: Tables) -> TakenSearch:
     results = sent.results or []
     gains = [result.gain for result in results]
     baseline = [result.baseline_rank for result in results]
@@ -335,7 +333,13 @@ TURN_COMPLETED: Final = EventType(
     3,
     (
         Register(
-            "end of a turn", END, 0, _take_end, dict[bytes, _Gain] | None, _pack_whole, _unpack_whole
+            "end of a turn",
+            END,
+            0,
+            _take_end,
+            dict[bytes, _Gain] | None,
+            _pack_whole,
+            _unpack_whole,
         ),
     ),
 )
