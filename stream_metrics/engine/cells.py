@@ -144,10 +144,7 @@ _DUPLICATE_CODES: Final = {
 _TURN_SUMS: Final = tuple(
     (
         metric.compute,
-        {
-            basis: (f"ts|{label}", f"tc|{label}")
-            for basis, label in zip(BASES, metric.labels * (len(BASES) // len(metric.labels)))
-        },
+        {basis: (f"ts|{metric.label(basis)}", f"tc|{metric.label(basis)}") for basis in BASES},
     )
     for metric in WINDOWED
     if metric.compute is not None

@@ -57,7 +57,7 @@ _HEAD: Final = msgspec.msgpack.Decoder(_Head)
 _TURN: Final = msgspec.msgpack.Decoder(_TurnPart)
 _EVENTS: Final[dict[int, msgspec.msgpack.Decoder[Any]]] = {
     kind.code: msgspec.msgpack.Decoder(
-        tuple.__class_getitem__(  # type: ignore[attr-defined]
+        tuple.__class_getitem__(
             (
                 int, Number, int, Id,
                 *((Number, str, str | None) if kind.in_iteration else ()),

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from stream_metrics.engine.changes import Changes, Observations
+from stream_metrics.engine.changes import Changes, Observations, Outcome
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.registers import (
     BY_CODE,
@@ -88,7 +88,7 @@ class Plan:
             outcome = self._forget(event.version) if kind is FORGET else self._enter(event)
             self._seen.events[kind.name, outcome] += 1
 
-    def _enter(self, event: Taken) -> str:
+    def _enter(self, event: Taken) -> Outcome:
         """Enter the items of an event; returns what became of it."""
         conversation = self._conversation
         if conversation.forgotten is not None and event.version[:2] <= conversation.forgotten[:2]:
@@ -145,8 +145,7 @@ class Plan:
             if self._unplaced:
                 self._bound_waiting([turn])
         elif event.kind is RELEVANCE_LABELS:
-            if plan.rebuild or not _all_placed(turn, won):
-                self._bound_waiting([turn], won)
+            self._bound_waiting([turn], won)
         return won
 
     def _offer(
@@ -163,12 +162,12 @@ class Plan:
                     lost += 1
                     continue
                 revised += 1
-            if at == SEARCH or at == GATE:  # noqa: PLR1714 - compiled, a tuple would cost more
+            if at <= GATE:  # what a label names
                 if not self._room(plan, event, at, value, incumbent, key):
                     self._refuse(turn)
                     continue
                 if at == SEARCH:
-                    value = self._hold(turn, event, value)  # noqa: PLW2901
+                    value = self._hold(turn, event, value)
             if incumbent is not None:
                 self._take_from(plan, incumbent, register, key)
             winners[key] = event
@@ -339,6 +338,8 @@ class Plan:
         most, all_turns = self._limits.waiting_labels, self._conversation.turns.values()
         if sum([turn.labels for turn in all_turns]) <= most:
             return  # even if all of them wait
+        if labels is not None and _all_placed(self._plan_of(turns[0]), labels):
+            return
         for turn in all_turns:
             if turn.number not in self._waiting:
                 self._waiting[turn.number] = waiting_labels(turn)
@@ -366,7 +367,7 @@ class Plan:
 
     # -- forgetting -----------------------------------------------------------------------------
 
-    def _forget(self, version: Version) -> str:
+    def _forget(self, version: Version) -> Outcome:
         """Erase every item of a version at or below this one; returns what became of the event."""
         conversation = self._conversation
         if conversation.forgotten is not None and version <= conversation.forgotten:
@@ -400,11 +401,12 @@ class Plan:
         self._drop(event)
 
 
-def _all_placed(turn: Turn, labels: WinningEvent) -> bool:
-    """Whether all that ``labels`` name was there before the batch."""
-    results, routes, gates = labels.items
+def _all_placed(plan: TurnPlan, labels: WinningEvent) -> bool:
+    """Whether all that ``labels`` name was there before the batch, and still is."""
+    turn, (results, routes, gates) = plan.turn, labels.items
     return (
-        results.keys() <= turn.handles.keys()
+        not plan.rebuild
+        and results.keys() <= turn.handles.keys()
         and routes.keys() <= turn.winners[SEARCH].keys()
         and gates.keys() <= turn.iterations.keys()
     )

@@ -74,7 +74,7 @@ def turn_row(conversation: Conversation, turn: Turn, reranked: RerankSums) -> Ro
     iterations: list[Row] = []
     for iteration in turn.counted:
         extend(through, iteration)
-        iterations.append(_iteration_row(iteration, through))
+        iterations.append(iteration_row(iteration, through))
     row: Row = {
         "conversation_id": conversation.conversation_id,
         "turn": turn.number,
@@ -82,7 +82,7 @@ def turn_row(conversation: Conversation, turn: Turn, reranked: RerankSums) -> Ro
         "release": release,
         "over_limit": turn.over_limit,
         "iterations": iterations,
-        **_totals(through),
+        **totals(through),
     }
     row["duplicates_of"] = _duplicates_of(turn)
     row["gate"] = gate_counts(turn).row()
@@ -99,7 +99,7 @@ def origin_of(turn: Turn) -> tuple[str, str | None]:
     return agent, release
 
 
-def _iteration_row(iteration: Iteration, through: Through) -> Row:
+def iteration_row(iteration: Iteration, through: Through) -> Row:
     """An iteration that searched, which is the last one that ``through`` has taken in."""
     return {
         "iteration": iteration.number,
@@ -124,7 +124,7 @@ _OF_TURNS: Final = (*THROUGH, *placed("turn"))
 _UNDEFINED: Final = {metric.key: None for metric in _OF_TURNS}
 
 
-def _totals(through: Through) -> Row:
+def totals(through: Through) -> Row:
     searched = through.n > 0
     return {
         "n": through.n,

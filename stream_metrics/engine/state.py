@@ -227,7 +227,7 @@ class Turn:
     are configured, as far as they are known. ``qrels`` is the number of iterations until all
     relevant documents were retrieved; it is stored, because it needs fingerprints.
 
-    ``cell`` is what the turn adds to the windows beside its iterations, None until it is worked out.
+    ``cell`` is what the turn adds to the windows beside its iterations, None until it is known.
     """
 
     __slots__ = (

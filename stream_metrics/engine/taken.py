@@ -81,7 +81,9 @@ def take(event: Event, dedup: Deduplicator, key_id: str, tables: Tables) -> Take
     """
     sent = event.payload
     kind = OF_PAYLOAD[type(sent)]
-    searching = isinstance(sent, SearchIteration)
+    iteration, agent, release = 0, DEFAULT_AGENT, None
+    if isinstance(sent, SearchIteration):
+        iteration, agent, release = sent.iteration, sent.agent or DEFAULT_AGENT, sent.release
     return Taken(
         event.occurred_us,
         event.event_id,
@@ -91,9 +93,9 @@ def take(event: Event, dedup: Deduplicator, key_id: str, tables: Tables) -> Take
         key_id,
         kind,
         tuple([register.take(sent, dedup, tables) for register in kind.registers]),
-        sent.iteration if searching else 0,
-        sent.agent or DEFAULT_AGENT if searching else DEFAULT_AGENT,
-        sent.release if searching else None,
+        iteration,
+        agent,
+        release,
         event.unknown,
         sent if isinstance(sent, TurnCompleted) else None,
     )

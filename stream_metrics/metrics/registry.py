@@ -18,8 +18,12 @@ OWN: Final = "This project's own; docs/reference/metrics.md has the worked examp
 NO_SEARCH: Final = "no iteration searched"
 NEVER: Final = "never"
 
+ITERATIONS: Final = "iterations_for_all_good_results"
 BASES: Final = ("qrels", "retrieved")
 """What all good documents of a turn can be counted against."""
+
+BLOCKS: Final = ("gate", "routing", "reranking")
+"""Parts of a row that have their counts by themselves."""
 
 Place = Literal["iteration", "through", "turn", "gate", "routing", "reranking"]
 Quotient = tuple[tuple[str, ...], tuple[str, ...]]
@@ -80,18 +84,27 @@ class Metric:
         return self.field or self.name
 
     @property
+    def reported(self) -> str:
+        """The key under which reports have it."""
+        return self.name if self.place in BLOCKS else self.key
+
+    @property
     def path(self) -> str:
         """Where a row has it, as one path."""
         if self.place in ("through", "turn"):
             return self.key
-        return f"iterations[].{self.key}" if self.place == "iteration" else f"{self.place}.{self.key}"
+        return (
+            f"iterations[].{self.key}" if self.place == "iteration" else f"{self.place}.{self.key}"
+        )
+
+    def label(self, basis: str = "") -> str:
+        """The value of the label ``metric`` of its window sums."""
+        return f"{self.name}_{basis}" if self.bases else self.name
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The values of the label ``metric`` of its window sums."""
-        if not self.windowed:
-            return ()
-        return tuple(f"{self.name}_{basis}" for basis in self.bases) or (self.name,)
+        """All values of that label; none if windows do not sum it."""
+        return tuple(map(self.label, self.bases or ("",))) if self.windowed else ()
 
 
 _DISCOUNT: Final = (
@@ -140,7 +153,7 @@ METRICS: Final[tuple[Metric, ...]] = (
            "What SRE would be if every unlabelled document were good.",
            "(GR@N + unlabelled unique documents) / R@N", "1", "higher",
            lambda t: (t.good + t.unlabelled) / t.results if t.results else 0.0, "turn", high=1.0),
-    Metric("iterations_for_all_good_results", "Iterations for all good results",
+    Metric(ITERATIONS, "Iterations for all good results",
            "Number of iterations until all good documents were retrieved, at most 100.",
            "min(k, 100), k the smallest i at which all are retrieved", "iterations", "lower",
            lambda t: t.until_all_good, "turn", whole=True, low=1.0, high=100.0, windowed=True,
@@ -181,7 +194,7 @@ METRICS: Final[tuple[Metric, ...]] = (
 
 LABELLED_SHARE: Final = Metric(
     "labelled_share", "Labelled share", "Share of unique documents that have a label.",
-    "labelled unique documents / unique documents", "1", "neither", high=1.0,
+    "labelled unique documents / unique documents", "1", "neither", field="labelled", high=1.0,
     quotient=(("labelled",), ("unique",)), series=("labelled_results", "unique_results"),
 )  # fmt: skip
 """How much the others may be trusted. It is of many turns, and in no row."""
@@ -210,6 +223,8 @@ def quotients(metrics: Iterable[Metric], counts: Any) -> dict[str, float | None]
 
 
 THROUGH: Final = placed("through")
+QUOTIENTS: Final = tuple(one for one in (*METRICS, LABELLED_SHARE) if one.quotient is not None)
+"""Metrics that are, over many rows, a quotient of sums."""
 WINDOWED: Final = tuple(metric for metric in METRICS if metric.windowed)
 TURN_LABELS: Final = tuple(label for metric in WINDOWED for label in metric.labels)
 """The values of the label ``metric`` of window sums over turns."""

@@ -32,7 +32,6 @@ from stream_metrics.adapters.prometheus.catalogue import (
     LATENCY_BOUNDS,
     MOST_FIELDS,
     OBSTACLES,
-    OUTCOMES,
     PREFIX,
     STAGE_BOUNDS,
     STAGES,
@@ -40,7 +39,7 @@ from stream_metrics.adapters.prometheus.catalogue import (
 from stream_metrics.adapters.prometheus.histogram import FastHistogram
 from stream_metrics.adapters.prometheus.reading import ReadingMetrics
 from stream_metrics.dedup.verify import VERDICTS
-from stream_metrics.engine.changes import Observations
+from stream_metrics.engine.changes import OUTCOMES, Observations
 from stream_metrics.engine.config import OTHER
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.events.decode import REASONS
