@@ -8,7 +8,6 @@ from typing import Final, Literal, get_args
 from stream_metrics.dedup.index import DedupCounts
 from stream_metrics.engine.state import Cell
 
-
 Outcome = Literal["applied", "redelivered", "superseded", "forgotten", "over_limit"]
 OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
 """What can become of an event."""
@@ -26,7 +25,7 @@ class Observations:
     __slots__ = ("counts", "dedup", "events", "label_delays_us", "late", "opened", "unknown_fields")
 
     def __init__(self) -> None:
-        self.events: defaultdict[tuple[str, Outcome], int] = defaultdict(int)
+        self.events: defaultdict[tuple[str, str], int] = defaultdict(int)
         self.counts: Counter[str] = Counter()
         self.dedup = DedupCounts()
         self.label_delays_us: dict[int, int] = {}

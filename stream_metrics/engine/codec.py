@@ -14,10 +14,16 @@ hot parts
 fingerprint parts
     digest           the packed fingerprints of that event's searches
 
-The bytes depend on the content and the schema alone, not on the order in which events came. Ids
-that are a UUID in its usual form (36 characters, small letters) are stored as its 16 bytes. The
-header names the latest schema that any part may have, so that a release that does not know it
-refuses the conversation.
+The bytes depend on the content and the schema alone, not on the order in which events came.
+
+schema 1
+    ids of events, searches and results are text
+schema 2
+    those that are a UUID in its usual form (36 characters, small letters) are its 16 bytes
+
+All schemas are read, and parts of several may be mixed in one conversation: they are told by the
+parts themselves. The header names the latest schema that any part may have, so that a release that
+does not know it refuses the conversation.
 """
 
 from __future__ import annotations
@@ -34,8 +40,9 @@ from stream_metrics.engine.registers import (
     EVENT_TYPES,
     Id,
     Number,
-    pack_id,
+    short_id,
     unpack_id,
+    whole_id,
 )
 from stream_metrics.engine.state import (
     Conversation,
@@ -45,7 +52,7 @@ from stream_metrics.engine.state import (
     WinningEvent,
 )
 
-SCHEMAS: Final = (1,)
+SCHEMAS: Final = (1, 2)
 
 _ENCODER = msgspec.msgpack.Encoder()
 
@@ -103,7 +110,7 @@ def encode_changes(
         hot[b"e" + digest] = None
         fingerprints[digest] = None
     for digest in changes.written:
-        hot[b"e" + digest] = _encode_event(conversation.events[digest])
+        hot[b"e" + digest] = _encode_event(conversation.events[digest], schema)
     for digest in changes.identified:
         hot[b"d" + digest] = _encode_doc_ids(conversation.events.get(digest))
     for digest in changes.fingerprinted:
@@ -122,14 +129,14 @@ def _encode_turn(turn: Turn | None) -> bytes | None:
     return _ENCODER.encode((turn.number, turn.over_limit, turn.refused, turn.qrels))
 
 
-def _encode_event(event: WinningEvent) -> bytes:
+def _encode_event(event: WinningEvent, schema: int) -> bytes:
     """One event's bytes; its digest is the name of the part."""
-    kind = BY_CODE[event.kind]
+    kind, pack_id = BY_CODE[event.kind], whole_id if schema == 1 else short_id
     parts: list[Any] = [event.kind, event.turn, event.occurred_us, pack_id(event.event_id)]
     if kind.in_iteration:
         parts += (event.iteration, event.agent, event.release)
     for register in kind.registers:
-        parts.append(register.pack(event, event.items[register.part]))
+        parts.append(register.pack(event, event.items[register.part], pack_id))
     return _ENCODER.encode(parts)
 
 

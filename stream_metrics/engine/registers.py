@@ -55,7 +55,7 @@ class Register(NamedTuple):
     part: int
     take: Callable[[Any, Deduplicator, Tables], Items]
     stored: Any
-    pack: Callable[[WinningEvent, Items], Any]
+    pack: Callable[[WinningEvent, Items, PackId], Any]
     unpack: Callable[[WinningEvent, Any], Items]
     revised: str = ""
     superseded: str = ""
@@ -175,15 +175,24 @@ _UUID_LENGTH: Final = 36
 _UUID_BYTES: Final = 16
 
 
-def pack_id(name: str) -> str | bytes:
-    """An id as it is stored."""
+PackId = Callable[[str], Id]
+"""How a schema stores an id."""
+
+
+def whole_id(name: str) -> Id:
+    """An id as schema 1 stores it."""
+    return name
+
+
+def short_id(name: str) -> Id:
+    """An id as schema 2 stores it."""
     if len(name) == _UUID_LENGTH and _UUID.fullmatch(name):
         return bytes.fromhex(name.replace("-", ""))
     return name
 
 
 def unpack_id(stored: object) -> str:
-    """The inverse of ``pack_id``; raises ``DamagedState``."""
+    """An id as any schema stored it; raises ``DamagedState``."""
     if type(stored) is str:
         return stored
     if type(stored) is not bytes or len(stored) != _UUID_BYTES:
@@ -207,11 +216,11 @@ _TYPES: Final = {OTHER: OTHER_CODE, **type_codes()}
 _TYPES_BACK: Final = {code: name for name, code in _TYPES.items()}
 
 
-def _pack_searches(_: WinningEvent, items: Items) -> Any:
-    return [_pack_search(search) for search in items.values()]
+def _pack_searches(_: WinningEvent, items: Items, pack_id: PackId) -> Any:
+    return [_pack_search(search, pack_id) for search in items.values()]
 
 
-def _pack_search(search: Search) -> tuple[Any, ...]:
+def _pack_search(search: Search, pack_id: PackId) -> tuple[Any, ...]:
     return (
         pack_id(search.search_id),
         search.ordinal,
@@ -259,7 +268,7 @@ def _unpack_search(event: WinningEvent, part: Any) -> Search:
     return search
 
 
-def _pack_gate(event: WinningEvent, items: Items) -> Any:
+def _pack_gate(event: WinningEvent, items: Items, _: PackId) -> Any:
     return items.get(event.iteration)
 
 
@@ -267,7 +276,7 @@ def _unpack_gate(event: WinningEvent, stored: Any) -> Items:
     return {} if stored is None else {event.iteration: stored}
 
 
-def _pack_named(_: WinningEvent, items: Items) -> Any:
+def _pack_named(_: WinningEvent, items: Items, pack_id: PackId) -> Any:
     return {pack_id(name): value for name, value in items.items()}
 
 
@@ -275,7 +284,7 @@ def _unpack_named(_: WinningEvent, stored: Any) -> Items:
     return {unpack_id(name): value for name, value in stored.items()}
 
 
-def _pack_plain(_: WinningEvent, items: Items) -> Any:
+def _pack_plain(_: WinningEvent, items: Items, __: PackId) -> Any:
     return items
 
 
@@ -283,7 +292,7 @@ def _unpack_plain(_: WinningEvent, stored: Any) -> Items:
     return dict(stored)
 
 
-def _pack_whole(_: WinningEvent, items: Items) -> Any:
+def _pack_whole(_: WinningEvent, items: Items, __: PackId) -> Any:
     return items[WHOLE_TURN]
 
 
