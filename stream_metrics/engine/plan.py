@@ -375,19 +375,21 @@ class Plan:
         conversation.forgotten = version
         self._changes.header = True
         self._waiting.clear()
-        for event in list(conversation.events.values()):
-            if event.version[:2] <= version[:2]:
-                self._erase(event)
+        erased = [e for e in conversation.events.values() if e.version[:2] <= version[:2]]
+        for event in erased:
+            self._erase(event)
         for turn in list(conversation.turns.values()):
             if turn.empty:  # also one that has only ever refused
                 self._leave_out(turn)
-        self._bound_waiting(list(conversation.turns.values()))
+        left = conversation.turns.keys() & {event.turn for event in erased}
+        self._bound_waiting([conversation.turns[number] for number in sorted(left)])
         return "applied"
 
     def _erase(self, event: WinningEvent) -> None:
         turn = self._conversation.turns[event.turn]
         plan = self._plan_of(turn)
-        plan.rebuild, plan.iterations = True, None
+        plan.rebuild = plan.rebuild or not event.empty
+        plan.iterations = None
         for register in BY_CODE[event.kind].registers:
             held, winners = event.items[register.part], turn.winners[register.at]
             for key in held:
