@@ -25,7 +25,14 @@ from stream_metrics.cli.ranked_docs import ranked_section
 from stream_metrics.engine.cells import CODES, Series
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.metrics.gain import Through
-from stream_metrics.metrics.registry import METRICS, NO_SEARCH, OWN, THROUGH, Metric
+from stream_metrics.metrics.registry import (
+    LABELLED_SHARE,
+    METRICS,
+    NO_SEARCH,
+    OWN,
+    THROUGH,
+    Metric,
+)
 from stream_metrics.settings import Settings
 from stream_metrics.worker.identity import MIGRATABLE
 
@@ -206,10 +213,14 @@ def _window_ratio(above: str, below: str, window: str = "5m") -> str:
 
 
 QUERIES: Final = (
-    ("SRR", _window_ratio("duplicate_results", "results")),
-    ("SRE, of settled iterations", _window_ratio("settled_good_results", "settled_results")),
-    ("Good gain per iteration", _window_ratio("settled_gain", "settled_iterations")),
-    ("Share of documents with a label", _window_ratio("labelled_results", "unique_results")),
+    *(
+        (
+            metric.title + (", of settled iterations" if "settled" in metric.series[1] else ""),
+            _window_ratio(*metric.series),
+        )
+        for metric in (*METRICS, LABELLED_SHARE)
+        if metric.series is not None
+    ),
     (
         "Mean SRR over turns",
         f'sum({PREFIX}turn_metric_sum{{metric="srr", window="1h"}}) / 1e9\n'

@@ -127,6 +127,9 @@ CODES: Final[dict[str, Series]] = {
     ),
 }  # fmt: skip
 
+BY_SERIES: Final = {series.name: code for code, series in CODES.items()}
+"""Series codes by the names of their families."""
+
 _CURVE_CODES: Final = tuple((f"ir|{n}", f"id|{n}", f"iG|{n}") for n in ("", *ITERATIONS))
 _NEEDED: Final = {None: "unknown", True: "yes", False: "no"}
 _GATE_CODES: Final = {
