@@ -42,7 +42,6 @@ from stream_metrics.engine.registers import (
     Number,
     short_id,
     unpack_id,
-    whole_id,
 )
 from stream_metrics.engine.state import (
     Conversation,
@@ -131,12 +130,13 @@ def _encode_turn(turn: Turn | None) -> bytes | None:
 
 def _encode_event(event: WinningEvent, schema: int) -> bytes:
     """One event's bytes; its digest is the name of the part."""
-    kind, pack_id = BY_CODE[event.kind], whole_id if schema == 1 else short_id
-    parts: list[Any] = [event.kind, event.turn, event.occurred_us, pack_id(event.event_id)]
+    kind, short = BY_CODE[event.kind], schema >= 2
+    event_id = short_id(event.event_id) if short else event.event_id
+    parts: list[Any] = [event.kind, event.turn, event.occurred_us, event_id]
     if kind.in_iteration:
         parts += (event.iteration, event.agent, event.release)
     for register in kind.registers:
-        parts.append(register.pack(event, event.items[register.part], pack_id))
+        parts.append(register.pack(event, event.items[register.part], short))
     return _ENCODER.encode(parts)
 
 
@@ -266,9 +266,12 @@ def _decode_event(conversation: Conversation, digest: bytes, value: bytes) -> No
     conversation.events[digest] = event
     turn = _turn(conversation, number)
     for register in kind.registers:
-        turn.winners[register.at].update(dict.fromkeys(event.items[register.part], event))
+        winners = turn.winners[register.at]
+        for key in event.items[register.part]:
+            winners[key] = event
     if kind.in_iteration:
-        turn.results += sum([len(search.result_ids) for search in event.searches])
+        for search in event.searches:
+            turn.results += len(search.result_ids)
         if turn.newest is None or event.version > turn.newest.version:
             turn.newest = event
 

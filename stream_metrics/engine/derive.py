@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from itertools import count
 from operator import ne
-from typing import Any, Final
+from typing import Final
 
 from stream_metrics.dedup.deduplicator import Deduplicator
 from stream_metrics.engine.cells import iteration_cell, turn_cell
 from stream_metrics.engine.changes import Changes, Observations
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.plan import TurnPlan
+from stream_metrics.engine.registers import RELEVANCE_LABELS, SEARCH_ITERATION
 from stream_metrics.engine.state import (
     END,
     GATE,
@@ -28,11 +29,15 @@ from stream_metrics.engine.state import (
     Iteration,
     Search,
     Turn,
+    WinningEvent,
 )
 from stream_metrics.metrics.gain import ITERATIONS_CAP
 
 # In the label counts of a document, behind the numbers of results by label: the first of them.
 FIRST: Final = 5
+
+_SEARCH_ITERATION: Final = SEARCH_ITERATION.code
+_RELEVANCE_LABELS: Final = RELEVANCE_LABELS.code
 
 
 class Derivation:
@@ -59,31 +64,43 @@ class Derivation:
 
     def apply(self, plan: TurnPlan, *, has_fingerprints: bool) -> None:
         """Bring the turn of ``plan`` up to date with what has changed in its registers."""
-        turn, changed = plan.turn, plan.changed
+        turn = plan.turn
         self.before = {}
         self.before_turn = turn_cell(turn, self._config) if turn.cell is None else turn.cell
         if turn.index is None and has_fingerprints:
             turn.index = self._dedup.index()
-        if changed[END] or plan.rebuild:
+        searching: list[WinningEvent] = []
+        labelling: list[WinningEvent] = []
+        ended = plan.rebuild
+        for event in plan.events:
+            if event.kind == _SEARCH_ITERATION:
+                searching.append(event)
+            elif event.kind == _RELEVANCE_LABELS:
+                labelling.append(event)
+            else:
+                ended = True
+        if ended:
             self._apply_end(turn)
-        new = _in_order(_unplaced(turn, changed[SEARCH])) if changed[SEARCH] else []
+        new = _in_order([search for event in searching for search in event.searches])
         rebuild = plan.rebuild or bool(new and turn.order and new[0].precedes(turn.order[-1]))
         if rebuild:
             self._rebuild(turn)
         else:
-            for number in changed[GATE]:
-                self._apply_gate(turn, number)
+            for event in searching:
+                self._apply_gate(turn, event)
             for search in new:
                 self._append(turn, search)
-            for search_id in changed[ROUTE_LABEL]:
-                self._apply_route_label(turn, search_id)
-            for number in changed[GATE_LABEL]:
-                self._apply_gate_label(turn, number)
-        if changed[RESULT_LABEL]:
-            self._apply_labels(turn, changed[RESULT_LABEL])
+        for event in labelling:
+            _, routes, gates = event.items
+            if event.items[0]:
+                self._apply_labels(turn, event)
+            if routes:
+                self._apply_route_labels(turn, routes)
+            if gates:
+                self._apply_gate_labels(turn, gates)
         if new:
-            self._observe_new(turn, new, plan)
-        if has_fingerprints and (new or rebuild or changed[END]):
+            self._observe_new(turn, new, labelling, plan.replaced)
+        if has_fingerprints and (new or rebuild or ended):
             qrels = self.qrels(turn)
             if qrels != turn.qrels:
                 turn.qrels = qrels
@@ -91,73 +108,75 @@ class Derivation:
 
     def _apply_end(self, turn: Turn) -> None:
         event = turn.winners[END].get(WHOLE_TURN)
-        relevant = None if event is None else event.items[0][WHOLE_TURN]
         if self._ranked:
             self._touch_all(turn)
             turn.scores.clear()
-        turn.relevant = relevant
+        turn.relevant = None if event is None else event.items[0][WHOLE_TURN]
 
-    def _apply_gate(self, turn: Turn, number: int) -> None:
-        event = turn.winners[GATE].get(number)
-        if event is None:
-            return
-        iteration = self._iteration(turn, number)
-        self._touch(turn, iteration)
-        iteration.gate, iteration.explicit = event, event.items[1][number]
-        if iteration.searches and iteration.explicit == "skip":
-            self._seen.counts["gate_conflicts"] += 1
-
-    def _apply_gate_label(self, turn: Turn, number: int) -> None:
-        event, iteration = turn.winners[GATE_LABEL].get(number), turn.iterations.get(number)
-        if event is None:
-            return
-        if iteration is not None:
+    def _apply_gate(self, turn: Turn, event: WinningEvent) -> None:
+        for number, decision in event.items[1].items():
+            iteration = self._iteration(turn, number)
             self._touch(turn, iteration)
-            iteration.needed = event.items[2][number]
+            iteration.gate, iteration.explicit = event, decision
+            if iteration.searches and decision == "skip":
+                self._seen.counts["gate_conflicts"] += 1
 
-    def _apply_route_label(self, turn: Turn, search_id: str) -> None:
-        event, holder = (
-            turn.winners[ROUTE_LABEL].get(search_id),
-            turn.winners[SEARCH].get(search_id),
-        )
-        if event is None or holder is None:
-            return
-        search: Search = holder.items[0][search_id]
-        self._touch(turn, turn.iterations[holder.iteration])
-        search.optimal = event.items[1][search_id]
-        if search.route is None:
-            self._seen.counts["routing_labels_unrouted"] += 1
+    def _apply_route_labels(self, turn: Turn, routes: dict[str, str | None]) -> None:
+        for search_id, optimal in routes.items():
+            holder = turn.winners[SEARCH].get(search_id)
+            if holder is not None:
+                search: Search = holder.items[0][search_id]
+                self._touch(turn, turn.iterations[search.iteration])
+                search.optimal = optimal
+                if search.route is None:
+                    self._seen.counts["routing_labels_unrouted"] += 1
 
-    def _apply_labels(self, turn: Turn, changed: dict[str, Any]) -> None:
-        """Give the results that labels of this batch name what they say."""
-        winners, handles, holders = turn.winners[RESULT_LABEL], turn.handles, turn.holders
-        held, delays, waiting = turn.result_labels, self._seen.label_delays_us, 0
-        for result_id in changed:
-            event = winners.get(result_id)
-            if event is None:
-                continue
+    def _apply_gate_labels(self, turn: Turn, gates: dict[int, bool | None]) -> None:
+        for number, needed in gates.items():
+            iteration = turn.iterations.get(number)
+            if iteration is not None:
+                self._touch(turn, iteration)
+                iteration.needed = needed
+
+    def _apply_labels(self, turn: Turn, event: WinningEvent) -> None:
+        """Give the results that an event labels what it says."""
+        labels: dict[str, int | None] = event.items[0]
+        handles, holders, held = turn.handles, turn.holders, turn.result_labels
+        waiting = since_us = times = 0
+        for result_id, gain in labels.items():
             position = handles.get(result_id)
             if position is None:
                 waiting += 1
                 continue
-            delay_us = event.occurred_us - holders[position].occurred_us
-            delays[delay_us] = delays.get(delay_us, 0) + 1
-            gain = event.items[0][result_id]
+            found_us = holders[position].occurred_us
+            if found_us != since_us:
+                self._note_delay(event.occurred_us - since_us, times)
+                since_us, times = found_us, 0
+            times += 1
             if held[position] != gain:
                 document = turn.documents[position]
                 before = labels_conflict(turn, document)
                 self._relabel(turn, position, gain)
                 if not before and labels_conflict(turn, document):
                     self._seen.counts["label_conflicts"] += 1
+        self._note_delay(event.occurred_us - since_us, times)
         if waiting:
             self._seen.counts["labels_waiting"] += waiting
 
-    def _observe_new(self, turn: Turn, new: list[Search], plan: TurnPlan) -> None:
+    def _note_delay(self, delay_us: int, times: int) -> None:
+        if times:
+            delays = self._seen.label_delays_us
+            delays[delay_us] = delays.get(delay_us, 0) + times
+
+    def _observe_new(
+        self, turn: Turn, new: list[Search], labelling: list[WinningEvent], replaced: set[str]
+    ) -> None:
         """Count labels that have waited for new searches, and what contradicts itself in them."""
-        counts, delays, handles = self._seen.counts, self._seen.label_delays_us, turn.handles
-        winners, changed, found = turn.winners[RESULT_LABEL], plan.changed[RESULT_LABEL], 0
+        counts, handles, found = self._seen.counts, turn.handles, 0
+        winners = turn.winners[RESULT_LABEL]
         conflicts = len(handles) < len(turn.holders)
-        waited = len(winners) > len(changed)
+        waited = len(winners) > sum([len(event.items[0]) for event in labelling])
+        now = {event.digest for event in labelling}
         for search in new:
             if conflicts:
                 held = map(handles.__getitem__, search.result_ids)
@@ -166,13 +185,12 @@ class Derivation:
                     counts["result_id_conflicts"] += twice
             if turn.iterations[search.iteration].explicit == "skip":
                 counts["gate_conflicts"] += 1
-            if not waited or search.search_id in plan.replaced:
+            if not waited or search.search_id in replaced:
                 continue
             for at, result_id in enumerate(search.result_ids, search.first):
                 event = winners.get(result_id)
-                if event is not None and result_id not in changed and handles[result_id] == at:
-                    delay_us = event.occurred_us - search.occurred_us
-                    delays[delay_us] = delays.get(delay_us, 0) + 1
+                if event is not None and event.digest not in now and handles[result_id] == at:
+                    self._note_delay(event.occurred_us - search.occurred_us, 1)
                     found += 1
         if found:
             counts["labels_found"] += found
@@ -427,18 +445,6 @@ def labels_conflict(turn: Turn, document: int) -> bool:
     """Whether results of one document carry different labels."""
     counts = turn.label_counts.get(document)
     return counts is not None and counts[:FIRST].count(0) < FIRST - 1
-
-
-def _unplaced(turn: Turn, search_ids: dict[str, Any]) -> list[Search]:
-    """Those of the searches that won and are not placed yet."""
-    winners, found = turn.winners[SEARCH], []
-    for search_id in search_ids:
-        event = winners.get(search_id)
-        if event is not None:
-            search: Search = event.items[0][search_id]
-            if search.first < 0:
-                found.append(search)
-    return found
 
 
 def _in_order(searches: list[Search]) -> list[Search]:

@@ -3,7 +3,7 @@
 Each event is decided by itself, in the order of the log, and by the registers alone: which items it
 wins, whom it replaces, what a limit turns away, what a ``forget`` erases. So nothing depends on
 where a batch is cut. What follows for documents, iterations and windows is for the passes after
-this one, which begin from the keys that have changed (``TurnPlan``).
+this one, which begin from the events that have won something (``TurnPlan``).
 """
 
 from __future__ import annotations
@@ -42,16 +42,17 @@ Waiting = tuple[WinningEvent, Register, Any]
 class TurnPlan:
     """What a batch has changed in the registers of one turn.
 
-    ``changed`` has the keys, by register. ``rebuild``: a search that is placed was replaced or
-    erased, so that what follows from the registers is to be derived again. ``replaced`` are the
-    searches that took the place of another one.
+    ``events`` are those that won items; what others have won back since is no longer among their
+    items. ``rebuild``: a search that is placed was replaced, or items were erased, so that what
+    follows from the registers is to be derived again. ``replaced`` are the searches that took the
+    place of another one.
     """
 
-    __slots__ = ("changed", "iterations", "rebuild", "replaced", "turn")
+    __slots__ = ("events", "iterations", "rebuild", "replaced", "turn")
 
     def __init__(self, turn: Turn) -> None:
         self.turn = turn
-        self.changed: tuple[dict[Any, Any], ...] = ({}, {}, {}, {}, {}, {})
+        self.events: list[WinningEvent] = []
         self.rebuild = False
         self.replaced: set[str] = set()
         self.iterations: set[int] | None = None  # once needed: numbers with a search or a gate
@@ -146,6 +147,8 @@ class Plan:
                 self._bound_waiting([turn])
         elif event.kind is RELEVANCE_LABELS:
             self._bound_waiting([turn], won)
+        if not won.empty:
+            plan.events.append(won)
         return won
 
     def _offer(
@@ -154,6 +157,10 @@ class Plan:
         """Enter the items of one kind; those that win are in ``mine`` afterwards."""
         turn, at = plan.turn, register.at
         winners = turn.winners[at]
+        if at > GATE and winners.keys().isdisjoint(sent):
+            mine.update(sent)
+            winners.update(dict.fromkeys(sent, event))
+            return
         lost = revised = 0
         for key, value in sent.items():
             incumbent = winners.get(key)
@@ -172,7 +179,6 @@ class Plan:
                 self._take_from(plan, incumbent, register, key)
             winners[key] = event
             mine[key] = value
-        plan.changed[at].update(mine)
         if lost and register.superseded:
             self._seen.counts[register.superseded] += lost
         if revised and register.revised:

@@ -41,38 +41,52 @@ Items = dict[Any, Any]
 """Values by key."""
 
 
-class Register(NamedTuple):
+class Register:
     """One kind of item.
 
     ``at`` is its place in ``Turn.winners``, ``part`` its place in ``WinningEvent.items``. ``take``
     gives the items of an event that was just decoded: of texts only digests. ``stored`` is the
-    msgspec type of what ``pack`` makes of an event's items and ``unpack`` reads. ``revised`` and
+    msgspec type of what ``pack`` makes of an event's items and ``unpack`` reads (``pack`` is told
+    whether ids that are UUIDs are shortened). ``revised`` and
     ``superseded`` name the counters of items that replaced another one, or lost against one.
     """
 
-    name: str
-    at: int
-    part: int
-    take: Callable[[Any, Deduplicator, Tables], Items]
-    stored: Any
-    pack: Callable[[WinningEvent, Items, PackId], Any]
-    unpack: Callable[[WinningEvent, Any], Items]
-    revised: str = ""
-    superseded: str = ""
+    def __init__(
+        self,
+        name: str,
+        at: int,
+        part: int,
+        take: Callable[[Any, Deduplicator, Tables], Items],
+        stored: Any,
+        pack: Callable[[WinningEvent, Items, bool], Any],
+        unpack: Callable[[WinningEvent, Any], Items],
+        revised: str = "",
+        superseded: str = "",
+    ) -> None:
+        self.name, self.at, self.part = name, at, part
+        self.take = take
+        self.stored, self.pack, self.unpack = stored, pack, unpack
+        self.revised, self.superseded = revised, superseded
 
 
-class EventType(NamedTuple):
+class EventType:
     """A type of events: its name as sent, its code as stored, and the registers of its items.
 
     ``in_iteration``: it has an iteration, an agent and a release, and makes its turn exist.
     ``needs_fingerprints``: it can only be applied with the conversation's fingerprints at hand.
     """
 
-    name: str
-    code: int
-    registers: tuple[Register, ...]
-    in_iteration: bool = False
-    needs_fingerprints: bool = True
+    def __init__(
+        self,
+        name: str,
+        code: int,
+        registers: tuple[Register, ...],
+        *,
+        in_iteration: bool = False,
+        needs_fingerprints: bool = True,
+    ) -> None:
+        self.name, self.code, self.registers = name, code, registers
+        self.in_iteration, self.needs_fingerprints = in_iteration, needs_fingerprints
 
 
 # -- items of events as they come ---------------------------------------------------------------
@@ -175,17 +189,8 @@ _UUID_LENGTH: Final = 36
 _UUID_BYTES: Final = 16
 
 
-PackId = Callable[[str], Id]
-"""How a schema stores an id."""
-
-
-def whole_id(name: str) -> Id:
-    """An id as schema 1 stores it."""
-    return name
-
-
 def short_id(name: str) -> Id:
-    """An id as schema 2 stores it."""
+    """An id as schema 2 stores it; schema 1 stores it as it is."""
     if len(name) == _UUID_LENGTH and _UUID.fullmatch(name):
         return bytes.fromhex(name.replace("-", ""))
     return name
@@ -216,17 +221,17 @@ _TYPES: Final = {OTHER: OTHER_CODE, **type_codes()}
 _TYPES_BACK: Final = {code: name for name, code in _TYPES.items()}
 
 
-def _pack_searches(_: WinningEvent, items: Items, pack_id: PackId) -> Any:
-    return [_pack_search(search, pack_id) for search in items.values()]
+def _pack_searches(_: WinningEvent, items: Items, short: bool) -> Any:
+    return [_pack_search(search, short) for search in items.values()]
 
 
-def _pack_search(search: Search, pack_id: PackId) -> tuple[Any, ...]:
+def _pack_search(search: Search, short: bool) -> tuple[Any, ...]:
     return (
-        pack_id(search.search_id),
+        short_id(search.search_id) if short else search.search_id,
         search.ordinal,
         search.index,
         search.route,
-        [pack_id(name) for name in search.result_ids],
+        [short_id(name) for name in search.result_ids] if short else search.result_ids,
         search.documents,
         "".join([_EVIDENCE[evidence] for evidence in search.evidence]),
         "".join([_TYPES[kind] for kind in search.types]),
@@ -243,19 +248,18 @@ def _unpack_searches(event: WinningEvent, stored: Any) -> Items:
     return found
 
 
-def _unpack_search(event: WinningEvent, part: Any) -> Search:
-    search_id, ordinal, index, route, names, documents, evidence, types, gains, baseline = part
+def _unpack_search(event: WinningEvent, part: _SearchPart) -> Search:
     search = Search(
-        event, unpack_id(search_id), ordinal, index, route, [unpack_id(name) for name in names],
-        gains, baseline, [],
+        event, unpack_id(part[0]), part[1], part[2], part[3], [unpack_id(name) for name in part[4]],
+        part[8], part[9], [],
     )  # fmt: skip
-    search.documents = documents
+    search.documents = part[5]
     try:
-        search.evidence = [_EVIDENCE_BACK[code] for code in evidence]
+        search.evidence = [_EVIDENCE_BACK[code] for code in part[6]]
     except KeyError:
         raise DamagedState("a search has results with unknown evidence") from None
     try:
-        search.types = [_TYPES_BACK[code] for code in types]
+        search.types = [_TYPES_BACK[code] for code in part[7]]
     except KeyError as error:
         raise DamagedState(
             f"a search has results of an entity type that is stored as {error.args[0]!r}, and this "
@@ -268,7 +272,7 @@ def _unpack_search(event: WinningEvent, part: Any) -> Search:
     return search
 
 
-def _pack_gate(event: WinningEvent, items: Items, _: PackId) -> Any:
+def _pack_gate(event: WinningEvent, items: Items, _short: bool) -> Any:
     return items.get(event.iteration)
 
 
@@ -276,15 +280,15 @@ def _unpack_gate(event: WinningEvent, stored: Any) -> Items:
     return {} if stored is None else {event.iteration: stored}
 
 
-def _pack_named(_: WinningEvent, items: Items, pack_id: PackId) -> Any:
-    return {pack_id(name): value for name, value in items.items()}
+def _pack_named(_: WinningEvent, items: Items, short: bool) -> Any:
+    return {short_id(name): value for name, value in items.items()} if short else items
 
 
 def _unpack_named(_: WinningEvent, stored: Any) -> Items:
     return {unpack_id(name): value for name, value in stored.items()}
 
 
-def _pack_plain(_: WinningEvent, items: Items, __: PackId) -> Any:
+def _pack_plain(_: WinningEvent, items: Items, _short: bool) -> Any:
     return items
 
 
@@ -292,7 +296,7 @@ def _unpack_plain(_: WinningEvent, stored: Any) -> Items:
     return dict(stored)
 
 
-def _pack_whole(_: WinningEvent, items: Items, __: PackId) -> Any:
+def _pack_whole(_: WinningEvent, items: Items, _short: bool) -> Any:
     return items[WHOLE_TURN]
 
 

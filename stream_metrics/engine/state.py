@@ -136,7 +136,9 @@ class Search:
         types: list[str],
         fingerprints: Fingerprints | None = None,
     ) -> None:
-        self.occurred_us, self.event_id, self.digest = event.version
+        self.occurred_us = event.occurred_us
+        self.event_id = event.event_id
+        self.digest = event.digest
         self.iteration = event.iteration
         self.agent = event.agent
         self.release = event.release

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from math import fsum
 from typing import Any, Final, Literal
 
+from stream_metrics.metrics.gain import Through
+
 RETRIEVED_GOOD_GAIN: Final = "Retrieved good gain: gain of new good documents per search iteration"
 ROUTING_AND_GATING: Final = "Routing accuracy, gate efficiency and reranking improvement"
 
@@ -40,9 +42,8 @@ class Metric:
         formula: In plain text; i is the compact number of an iteration, N the last.
         unit: ``1`` (a ratio or a score), ``results``, ``gain``, ``iterations``.
         better: Whether a higher or a lower value is better, or neither.
-        compute: Its value, None where it is not defined. What it is computed from goes by
-            ``place``: ``gain.Through`` for the first three, else the counts of ``decisions``. None
-            for families that are computed in another way.
+        compute: Its value from what a turn holds, None where that is not defined. None for
+            families that are computed in another way.
         place: Where a row has it: ``iteration`` (of one iteration by itself), ``through`` (in each
             iteration, of all up to it, and at the last one for the turn), ``turn`` (for the turn
             only), or the block of that name.
@@ -64,7 +65,7 @@ class Metric:
     formula: str
     unit: str
     better: Literal["higher", "lower", "neither"]
-    compute: Callable[[Any], float | None] | None = None
+    compute: Callable[[Through], float | None] | None = None
     place: Place = "through"
     field: str = ""
     whole: bool = False
@@ -207,9 +208,9 @@ def placed(*places: Place) -> tuple[Metric, ...]:
     return tuple(metric for metric in METRICS if metric.place in places)
 
 
-def values(metrics: Iterable[Metric], counts: Any) -> dict[str, float | None]:
-    """What metrics are by ``counts``, by their keys."""
-    return {one.key: None if one.compute is None else one.compute(counts) for one in metrics}
+def values(metrics: Iterable[Metric], through: Through) -> dict[str, float | None]:
+    """What metrics of a turn are, by their keys."""
+    return {one.key: None if one.compute is None else one.compute(through) for one in metrics}
 
 
 def quotients(metrics: Iterable[Metric], counts: Any) -> dict[str, float | None]:
