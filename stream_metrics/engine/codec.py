@@ -39,6 +39,7 @@ from stream_metrics.engine.registers import (
     BY_CODE,
     EVENT_TYPES,
     Id,
+    Items,
     Number,
     short_id,
     unpack_id,
@@ -255,20 +256,21 @@ def _decode_event(conversation: Conversation, digest: bytes, value: bytes) -> No
     decoder = _EVENTS.get(mark[0]) if mark else None
     if decoder is None:
         raise DamagedState("an event has an unknown type")
-    code, number, occurred_us, event_id, *parts = _read(decoder, value, "an event")
-    kind = BY_CODE[code]
-    event = WinningEvent(code, number, (occurred_us, unpack_id(event_id), digest), ())
+    stored = _read(decoder, value, "an event")
+    kind, number, first = BY_CODE[stored[0]], stored[1], 4
+    event = WinningEvent(kind.code, number, (stored[2], unpack_id(stored[3]), digest), ())
     if kind.in_iteration:
-        event.iteration, event.agent, event.release, *parts = parts
-    event.items = tuple(
-        [register.unpack(event, part) for register, part in zip(kind.registers, parts, strict=True)]
-    )
+        event.iteration, event.agent, event.release, first = stored[4], stored[5], stored[6], 7
     conversation.events[digest] = event
     turn = _turn(conversation, number)
+    items: list[Items] = []
     for register in kind.registers:
+        found = register.unpack(event, stored[first + register.part])
         winners = turn.winners[register.at]
-        for key in event.items[register.part]:
+        for key in found:
             winners[key] = event
+        items.append(found)
+    event.items = tuple(items)
     if kind.in_iteration:
         for search in event.searches:
             turn.results += len(search.result_ids)

@@ -17,6 +17,7 @@ from stream_metrics.engine.registers import (
     BY_CODE,
     FORGET,
     RELEVANCE_LABELS,
+    EventType,
     Items,
     Register,
     TakenSearch,
@@ -81,115 +82,122 @@ class Plan:
     def add(self, events: Iterable[Taken]) -> None:
         """Enter ``events``, which are in the order of the log."""
         for event in events:
-            kind = event.kind
+            kind: EventType = event.kind
             if event.unknown:
                 self._seen.unknown_fields.update(event.unknown)
             if event.says_nothing:
                 self._seen.counts["empty"] += 1
-            outcome = self._forget(event.version) if kind is FORGET else self._enter(event)
+            outcome = self._forget(event.version) if kind is FORGET else self._enter(event, kind)
             self._seen.events[kind.name, outcome] += 1
 
-    def _enter(self, event: Taken) -> Outcome:
+    def _enter(self, event: Taken, kind: EventType) -> Outcome:
         """Enter the items of an event; returns what became of it."""
-        conversation = self._conversation
-        if conversation.forgotten is not None and event.version[:2] <= conversation.forgotten[:2]:
+        conversation, digest, number = self._conversation, event.digest, event.turn
+        version = (event.occurred_us, event.event_id, digest)
+        if conversation.forgotten is not None and version[:2] <= conversation.forgotten[:2]:
             return "forgotten"
-        if event.digest in conversation.events:
+        if digest in conversation.events:
             return "redelivered"
-        turn = conversation.turns.get(event.turn)
-        if (
-            len(conversation.turns) > (turn is not None)
-            and event.turn < conversation.last_turn
-        ):  # fmt: skip
+        turn = conversation.turns.get(number)
+        if len(conversation.turns) > (turn is not None) and number < conversation.last_turn:
             self._seen.counts["stale"] += 1
-        searching = event.kind.in_iteration
-        begins = turn is None or (searching and not turn.exists)
-        if begins and self._full(existing=searching):
+        begins = turn is None or (kind.in_iteration and turn.newest is None)
+        if begins and self._full(existing=kind.in_iteration):
             return "over_limit"
         new = turn is None
         if turn is None:
-            turn = conversation.turns[event.turn] = Turn(event.turn)
-        if begins and searching:
+            turn = conversation.turns[number] = Turn(number)
+        if begins and kind.in_iteration:
             self._take_blame(turn)
-        won = self._win(turn, event)
+        won = WinningEvent(
+            kind.code, number, version, (), event.iteration, event.agent, event.release
+        )
+        self._win(self._plan_of(turn), won, kind, event.items)
         if won.empty and turn.newest is not won:
             if new and turn.empty and not turn.over_limit:
                 self._leave_out(turn)
             return "superseded"
-        conversation.events[won.digest] = won
-        self._changes.dropped.discard(won.digest)
-        self._changes.written.add(won.digest)
+        conversation.events[digest] = won
+        self._changes.dropped.discard(digest)
+        self._changes.written.add(digest)
         return "superseded" if won.empty else "applied"
 
-    def _win(self, turn: Turn, event: Taken) -> WinningEvent:
-        """The event with the items that it wins."""
-        plan = self._plan_of(turn)
-        parts: tuple[Items, ...] = tuple([{} for _ in event.items])
-        won = WinningEvent(
-            event.kind.code,
-            turn.number,
-            event.version,
-            parts,
-            event.iteration,
-            event.agent,
-            event.release,
-        )
+    def _win(
+        self, plan: TurnPlan, event: WinningEvent, kind: EventType, sent: tuple[Items, ...]
+    ) -> None:
+        """Give ``event`` those of the items sent that it wins."""
+        turn = plan.turn
         self._unplaced = False
         self._waiting.pop(turn.number, None)
-        for register, sent, mine in zip(event.kind.registers, event.items, parts, strict=True):
-            if sent:
-                self._offer(plan, won, register, sent, mine)
-        if event.kind.in_iteration:
-            if parts[0]:
-                self._note_searches(won)
-            self._note_newest(turn, won)
+        won: list[Items] = []
+        for register in kind.registers:
+            items = sent[register.part]
+            if not items:
+                won.append({})
+            elif register.at <= GATE:  # what labels name
+                won.append(self._offer_within_limits(plan, event, register, items))
+            else:
+                won.append(self._offer(plan, event, register, items))
+        event.items = tuple(won)
+        if kind.in_iteration:
+            if won[0]:
+                self._note_searches(event)
+            self._note_newest(turn, event)
             if self._unplaced:
                 self._bound_waiting([turn])
-        elif event.kind is RELEVANCE_LABELS:
-            self._bound_waiting([turn], won)
-        if not won.empty:
-            plan.events.append(won)
-        return won
+        elif kind is RELEVANCE_LABELS:
+            self._bound_waiting([turn], event)
+        if not event.empty:
+            plan.events.append(event)
 
-    def _offer(
-        self, plan: TurnPlan, event: WinningEvent, register: Register, sent: Items, mine: Items
-    ) -> None:
-        """Enter the items of one kind; those that win are in ``mine`` afterwards."""
-        turn, at = plan.turn, register.at
-        winners = turn.winners[at]
-        if at > GATE and winners.keys().isdisjoint(sent):
-            mine.update(sent)
-            winners.update(dict.fromkeys(sent, event))
-            return
+    def _offer(self, plan: TurnPlan, event: WinningEvent, register: Register, sent: Items) -> Items:
+        """Enter items of one kind; returns those that win."""
+        winners, won = plan.turn.winners[register.at], dict(sent)
         lost = revised = 0
-        for key, value in sent.items():
-            incumbent = winners.get(key)
-            if incumbent is not None:
-                if not self._beats(incumbent, event):
-                    lost += 1
-                    continue
-                revised += 1
-            if at <= GATE:  # what a label names
-                if not self._room(plan, event, at, value, incumbent, key):
-                    self._refuse(turn)
-                    continue
-                if at == SEARCH:
-                    value = self._hold(turn, event, value)
-            if incumbent is not None:
+        for key in sent:
+            incumbent = winners.setdefault(key, event)
+            if incumbent is event:
+                continue
+            if self._beats(incumbent, event):
                 self._take_from(plan, incumbent, register, key)
-            winners[key] = event
-            mine[key] = value
+                winners[key] = event
+                revised += 1
+            else:
+                del won[key]
+                lost += 1
         if lost and register.superseded:
             self._seen.counts[register.superseded] += lost
         if revised and register.revised:
             self._seen.counts[register.revised] += revised
+        return won
+
+    def _offer_within_limits(
+        self, plan: TurnPlan, event: WinningEvent, register: Register, sent: Items
+    ) -> Items:
+        """The same for searches and gate decisions, of which a turn may hold so many."""
+        turn, searching = plan.turn, register.at == SEARCH
+        winners: dict[Any, WinningEvent] = turn.winners[register.at]
+        won: Items = {}
+        for key, value in sent.items():
+            incumbent = winners.get(key)
+            if incumbent is not None and not self._beats(incumbent, event):
+                continue
+            if searching and not self._room(turn, value, incumbent):
+                self._refuse(turn)
+                continue
+            if not self._room_for_iteration(plan, event.iteration):
+                self._refuse(turn)
+                continue
+            if incumbent is not None:
+                self._take_from(plan, incumbent, register, key)
+            winners[key] = event
+            won[key] = self._hold(turn, event, value) if searching else value
+        return won
 
     def _beats(self, incumbent: WinningEvent, event: WinningEvent) -> bool:
-        if incumbent.occurred_us != event.occurred_us:
-            return event.occurred_us > incumbent.occurred_us
-        if incumbent.event_id == event.event_id:
+        if incumbent.occurred_us == event.occurred_us and incumbent.event_id == event.event_id:
             self._seen.counts["version_conflicts"] += 1
-        return event.version > incumbent.version
+        return _later(event, incumbent)
 
     # -- what is taken away ---------------------------------------------------------------------
 
@@ -249,7 +257,7 @@ class Plan:
         """Let the turn exist because of ``event``, unless it does because of a newer one."""
         before = turn.newest
         if before is not None:
-            if before.version > event.version:
+            if _later(before, event):
                 return
             if before.empty:
                 self._drop(before)
@@ -293,33 +301,22 @@ class Plan:
         self._changes.turns.add(turn.number)
         self._seen.counts["over_limit"] += 1
 
-    def _room(
-        self,
-        plan: TurnPlan,
-        event: WinningEvent,
-        at: int,
-        sent: Any,
-        incumbent: WinningEvent | None,
-        key: Any,
-    ) -> bool:
-        """Whether the turn may hold a search or a gate decision, in the place of the incumbent."""
-        if at == SEARCH:
-            turn, limits = plan.turn, self._limits
-            searches = len(turn.winners[SEARCH]) + 1
-            results = turn.results + len(sent.result_ids)
-            values = turn.extra_values + sent.fingerprints.extra_values
-            if incumbent is not None:
-                replaced: Search = incumbent.items[0][key]
-                searches -= 1
-                results -= len(replaced.result_ids)
-                values -= _extra_values(replaced)
-            if (
-                results > limits.results_per_turn
-                or searches > limits.searches_per_turn
-                or values > limits.values_per_turn
-            ):
-                return False
-        return self._room_for_iteration(plan, event.iteration)
+    def _room(self, turn: Turn, sent: TakenSearch, incumbent: WinningEvent | None) -> bool:
+        """Whether the turn may hold a search, in the place of the one that the incumbent has."""
+        limits = self._limits
+        searches = len(turn.winners[SEARCH]) + 1
+        results = turn.results + len(sent.result_ids)
+        values = turn.extra_values + sent.fingerprints.extra_values
+        if incumbent is not None:
+            replaced: Search = incumbent.items[0][sent.search_id]
+            searches -= 1
+            results -= len(replaced.result_ids)
+            values -= _extra_values(replaced)
+        return (
+            results <= limits.results_per_turn
+            and searches <= limits.searches_per_turn
+            and values <= limits.values_per_turn
+        )
 
     def _room_for_iteration(self, plan: TurnPlan, number: int) -> bool:
         """Whether the turn may have an iteration of that number; if so, it counts from now on."""
@@ -342,7 +339,10 @@ class Plan:
         gone from ``turns``: then their labels of the highest version first.
         """
         most, all_turns = self._limits.waiting_labels, self._conversation.turns.values()
-        if sum([turn.labels for turn in all_turns]) <= most:
+        labelled = 0
+        for turn in all_turns:
+            labelled += turn.labels
+        if labelled <= most:
             return  # even if all of them wait
         if labels is not None and _all_placed(self._plan_of(turns[0]), labels):
             return
@@ -407,6 +407,13 @@ class Plan:
         if turn.newest is event:
             turn.newest = None
         self._drop(event)
+
+
+def _later(one: WinningEvent, other: WinningEvent) -> bool:
+    """Whether the version of ``one`` is the higher one."""
+    if one.occurred_us != other.occurred_us:
+        return one.occurred_us > other.occurred_us
+    return one.version > other.version
 
 
 def _all_placed(plan: TurnPlan, labels: WinningEvent) -> bool:

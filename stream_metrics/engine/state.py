@@ -27,8 +27,6 @@ RESULT_LABEL: Final = 2
 ROUTE_LABEL: Final = 3
 GATE_LABEL: Final = 4
 END: Final = 5
-REGISTERS: Final = 6
-LABELS: Final = (RESULT_LABEL, ROUTE_LABEL, GATE_LABEL)
 
 WHOLE_TURN: Final = ""
 """The key of an item of which a turn has one at most."""
@@ -282,8 +280,8 @@ class Turn:
     @property
     def labels(self) -> int:
         """How many labels the turn has, of all kinds."""
-        _, _, results, routes, gates, _ = self.winners
-        return len(results) + len(routes) + len(gates)
+        winners = self.winners
+        return len(winners[RESULT_LABEL]) + len(winners[ROUTE_LABEL]) + len(winners[GATE_LABEL])
 
     def searches(self) -> list[Search]:
         """The searches that won, in no particular order."""
