@@ -195,5 +195,8 @@ class Intake:
             self._key_id,
             RELEVANCE_LABELS,
             (results, cut_routes(routes) if routes else routes, gates),
-            unknown=unknown,
+            0,
+            DEFAULT_AGENT,
+            None,
+            unknown,
         )
