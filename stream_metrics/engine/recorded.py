@@ -45,7 +45,7 @@ class Recorded:
         }
 
     def end_of(self, turn: Turn) -> TurnCompleted | None:
-        """The standing end of a turn; None if it has none. Raises ``MissingEvent``."""
+        """The end of a turn, as the event that won says; None if it has none. Raises ``MissingEvent``."""
         event = turn.winners[END].get(WHOLE_TURN)
         if event is None:
             return None
@@ -54,14 +54,14 @@ class Recorded:
         return end
 
     def search_of(self, turn: Turn, search: Search) -> SentSearch:
-        """A standing search as it was sent. Raises ``MissingEvent``."""
+        """A search that won, as it was sent. Raises ``MissingEvent``."""
         sent = self._payload(turn, search)
         assert isinstance(sent, SearchIteration)
         assert sent.searches is not None
         return sent.searches[search.index]
 
     def results_of(self, turn: Turn, search: Search) -> list[Result]:
-        """The results of a standing search, by rank. Raises ``MissingEvent``."""
+        """The results of a search that won, by rank. Raises ``MissingEvent``."""
         return self.search_of(turn, search).results or []
 
     def _payload(self, turn: Turn, won: Search | WinningEvent) -> Any:
