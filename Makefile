@@ -266,7 +266,7 @@ panels: services ## Check each Grafana panel against a live system; a minute
 	@$(BIN)/python -m tests.shown
 
 docs: setup ## Generate the reference pages
-	@$(BIN)/python -m stream_metrics.events.schema docs/reference
+	@$(BIN)/python -m stream_metrics.contract docs/reference
 	@$(BIN)/python -m stream_metrics.cli.docs docs/reference
 	@$(BIN)/python -m tests.mutations --page docs/evidence
 

@@ -21,17 +21,21 @@ ROOT = HERE.parent
 NAME = "stream_metrics_compiled"
 MODULES = (
     "engine.cells",
+    "engine.changes",
     "engine.codec",
+    "engine.derive",
+    "engine.plan",
     "engine.ranked",
+    "engine.registers",
     "engine.row",
     "engine.state",
     "engine.step",
     "engine.taken",
-    "engine.turn",
     "engine.windows",
     "metrics.decisions",
     "metrics.exact",
     "metrics.gain",
+    "metrics.registry",
 )
 """What costs a worker most, by the profile (``make profile``); nothing that checks types itself."""
 

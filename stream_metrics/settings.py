@@ -35,8 +35,9 @@ from stream_metrics.dedup.tables import (
     Tables,
     newest,
     published,
+    tables_text,
 )
-from stream_metrics.engine.codec import SCHEMAS, tables_text
+from stream_metrics.engine.codec import SCHEMAS
 from stream_metrics.engine.config import (
     MAX_AGENTS,
     MAX_RELEASES,

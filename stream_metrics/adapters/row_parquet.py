@@ -1,7 +1,7 @@
 """The rows of a report as Parquet, for those who look at them with a data frame or a database.
 
-The columns are those of the published row (``events/rows.py``): iterations are a list of structs,
-what is by a name is a map. pyarrow, which does the work, is the extra ``parquet``.
+The columns are those of the published row (``engine/published.py``): iterations are a list of
+structs, what is by a name is a map. pyarrow, which does the work, is the extra ``parquet``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from stream_metrics.adapters.parquet import load_pyarrow
 from stream_metrics.adapters.reports import ROWS
 from stream_metrics.adapters.whole import replacing
-from stream_metrics.events.rows import Row
+from stream_metrics.engine.published import Row
 
 PARQUET: Final = "conversations.parquet"
 GROUP_ROWS: Final = 5_000

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from stream_metrics.cli.common import ConfigOption, load_settings
-from stream_metrics.events.schema import rendered
+from stream_metrics.contract import rendered
 from stream_metrics.settings import masked
 
 

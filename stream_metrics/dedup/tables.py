@@ -239,6 +239,11 @@ def published() -> Mapping[int, Tables]:
     return MappingProxyType(_PUBLISHED)
 
 
+def tables_text() -> str:
+    """The numbers of the tables that this release has, for messages."""
+    return " and ".join(map(str, _PUBLISHED))
+
+
 def newest() -> Tables:
     """The tables that new state is built under."""
     return _PUBLISHED[len(_PUBLISHED)]

@@ -23,7 +23,7 @@ def answered_turns(
 ) -> Iterator[AnsweredTurn]:
     """The turns of a conversation that have a row, with their texts, in order.
 
-    A turn without a standing ``turn_completed`` has no answer. Of each document there is the text
+    A turn whose end nobody has told has no answer. Of each document there is the text
     of its first occurrence: its title, and its content or else its snippet. The dimensions are
     those of the turn, its release, and the routes that its searches took, together.
 

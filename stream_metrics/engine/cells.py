@@ -6,21 +6,31 @@ A series code is short because it is stored: ``CODES`` says what it stands for.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from stream_metrics.dedup.tables import type_names
 from stream_metrics.dedup.verify import EVIDENCE
 from stream_metrics.engine.config import OTHER, EngineConfig
 from stream_metrics.engine.ranked import scores_of
-from stream_metrics.engine.state import NO_ROUTES, Carrier, Cell, Conversation, Iteration, Turn
-from stream_metrics.engine.turn import ndcg_of
+from stream_metrics.engine.state import (
+    NO_ROUTES,
+    Cell,
+    Conversation,
+    Iteration,
+    Search,
+    Turn,
+)
 from stream_metrics.events.times import round_scaled
-from stream_metrics.metrics.decisions import NO_RELEASE
-from stream_metrics.metrics.gain import Counts, last_good_iteration, ratios_through, settled
+from stream_metrics.kernel import kernel
+from stream_metrics.metrics.decisions import NO_RELEASE, Rerank, rerank
+from stream_metrics.metrics.gain import Through, settled
 from stream_metrics.metrics.ranking.names import RankedMetric
+from stream_metrics.metrics.registry import BASES, TURN_LABELS, WINDOWED
 
 NANO: Final = 10**9
+_RERANKED: Final[Callable[..., Any] | None] = None if kernel is None else kernel.reranked
 
 
 class Series(NamedTuple):
@@ -39,10 +49,6 @@ class Series(NamedTuple):
 
 # What the labels of series can be. Routes are not here: input names them; nor are ranked metrics,
 # which settings name.
-TURN_METRICS: Final = (
-    "rg", "drg", "rag", "drag", "sre", "srr",
-    "iterations_for_all_good_results_qrels", "iterations_for_all_good_results_retrieved",
-)  # fmt: skip
 ITERATIONS: Final = ("1", "2", "3", "4", "5", "6", "7", "8", "9+")
 DUPLICATE_TYPES: Final = (*type_names(), OTHER)
 SPANS: Final = ("same_iteration", "earlier_iteration")
@@ -71,11 +77,11 @@ CODES: Final[dict[str, Series]] = {
     "sG": Series("settled_gain", help="Gain of settled iterations"),
     "ts": Series(
         "turn_metric_sum", ("metric",), _MACRO,
-        "Sum of a metric over turns, at their last iteration, in billionths", (TURN_METRICS,),
+        "Sum of a metric over turns, at their last iteration, in billionths", (TURN_LABELS,),
     ),
     "tc": Series(
         "turn_metric_count", ("metric",), _MACRO, "Turns for which the metric is defined",
-        (TURN_METRICS,),
+        (TURN_LABELS,),
     ),
     "ir": Series(
         "iteration_results", ("iteration",), _CURVE, "Results by the iteration that returned them",
@@ -121,6 +127,9 @@ CODES: Final[dict[str, Series]] = {
     ),
 }  # fmt: skip
 
+BY_SERIES: Final = {series.name: code for code, series in CODES.items()}
+"""Series codes by the names of their families."""
+
 _CURVE_CODES: Final = tuple((f"ir|{n}", f"id|{n}", f"iG|{n}") for n in ("", *ITERATIONS))
 _NEEDED: Final = {None: "unknown", True: "yes", False: "no"}
 _GATE_CODES: Final = {
@@ -134,8 +143,15 @@ _DUPLICATE_CODES: Final = {
     for evidence in EVIDENCE
     for same in (True, False)
 }
-# Those of ratios, in the order in which `turn_cell` works them out.
-_TURN_CODES: Final = tuple((f"ts|{name}", f"tc|{name}") for name in TURN_METRICS[:6])
+# Of each metric over turns: how it is computed, and by basis the codes of its sum and its count.
+_TURN_SUMS: Final = tuple(
+    (
+        metric.compute,
+        {basis: (f"ts|{metric.label(basis)}", f"tc|{metric.label(basis)}") for basis in BASES},
+    )
+    for metric in WINDOWED
+    if metric.compute is not None
+)
 
 
 def escape(label: str) -> str:
@@ -180,38 +196,26 @@ def scaled(value: float) -> int:
     return round_scaled(value, NANO)
 
 
-def source(turn: Turn, iteration: Iteration) -> tuple[int, Carrier]:
-    """An iteration's time in microseconds, and the carrier whose agent and release it has."""
+def source(iteration: Iteration) -> tuple[int, str, str | None]:
+    """An iteration's time in microseconds, and its agent and release."""
     if not iteration.searches:
-        gate = turn.gates[iteration.number]
-        return gate.occurred_us, gate
-    latest = iteration.searches[0].carrier
+        gate = iteration.gate
+        assert gate is not None  # or there would be no iteration
+        return gate.occurred_us, gate.agent, gate.release
+    latest = iteration.searches[0]
     time_us = latest.occurred_us
     for search in iteration.searches:
-        carrier = search.carrier
-        if carrier is not latest:
-            time_us = min(time_us, carrier.occurred_us)
-            if carrier.version > latest.version:
-                latest = carrier
-    return time_us, latest
-
-
-def gate_decision(turn: Turn, iteration: Iteration) -> str | None:
-    """The explicit decision, else ``search`` if a search was made, else None."""
-    gate = turn.gates.get(iteration.number)
-    if gate is not None:
-        return gate.gate
-    return "search" if iteration.searches else None
+        if search.digest is not latest.digest:
+            time_us = min(time_us, search.occurred_us)
+            if search.version > latest.version:
+                latest = search
+    return time_us, latest.agent, latest.release
 
 
 def iteration_cell(turn: Turn, iteration: Iteration, config: EngineConfig) -> Cell:
     """What one iteration adds."""
-    time_us, carrier = source(turn, iteration)
-    sums: dict[str, int] = {}
-    decision = gate_decision(turn, iteration)
-    if decision is not None:
-        label = turn.gate_labels.get(iteration.number)
-        sums[_GATE_CODES[decision, None if label is None else label[1]]] = 1
+    time_us, agent, release = source(iteration)
+    sums: dict[str, int] = {_GATE_CODES[iteration.decision, iteration.needed]: 1}
     routes: list[str] = []
     if iteration.searches:
         _add_counts(sums, iteration, config)
@@ -220,7 +224,7 @@ def iteration_cell(turn: Turn, iteration: Iteration, config: EngineConfig) -> Ce
         for search in iteration.searches:
             if search.route is not None:
                 routes.append(search.route)
-                code = _route_code(turn, search.search_id, search.route)
+                code = _route_code(search.route, search.optimal)
                 sums[code] = sums.get(code, 0) + 1
             if search.baseline is not None and (value := ndcg_of(turn, search)) is not None:
                 shown, baseline = value
@@ -230,12 +234,12 @@ def iteration_cell(turn: Turn, iteration: Iteration, config: EngineConfig) -> Ce
                 if baseline:
                     sums["ks|baseline"] = sums.get("ks|baseline", 0) + scaled(baseline)
     known = frozenset(routes) if routes else NO_ROUTES
-    return Cell(time_us, dimension_of(carrier, config), sums, known)
+    return Cell(time_us, dimension_of(agent, release, config), sums, known)
 
 
-def dimension_of(carrier: Carrier, config: EngineConfig) -> str:
+def dimension_of(agent: str, release: str | None, config: EngineConfig) -> str:
     """What the windows keep an iteration by: its agent, or its release."""
-    return carrier.agent if config.dimension == "agent" else carrier.release or NO_RELEASE
+    return agent if config.dimension == "agent" else release or NO_RELEASE
 
 
 @lru_cache(maxsize=1_024)
@@ -245,12 +249,36 @@ def _route_codes(route: str) -> tuple[str, str, str]:
     return f"R|{name}|yes", f"R|{name}|no", f"R|{name}|unknown"
 
 
-def _route_code(turn: Turn, search_id: str, route: str) -> str:
+def _route_code(route: str, optimal: str | None) -> str:
     yes, no, unknown = _route_codes(route)
-    label = turn.routing_labels.get(search_id)
-    if label is None or label[1] is None:
+    if optimal is None:
         return unknown
-    return yes if label[1] == route else no
+    return yes if optimal == route else no
+
+
+def rerank_of(turn: Turn, search: Search) -> Rerank | None:
+    """The reranking comparison of one search, None if it does not take part."""
+    found = ndcg_of(turn, search)
+    return None if found is None else Rerank(*found)
+
+
+def ndcg_of(turn: Turn, search: Search) -> tuple[float, float] | None:
+    """The NDCG of the order shown, and of the one before; the kernel gives them without names."""
+    baseline = search.baseline
+    if baseline is None:
+        return None
+    if _RERANKED is not None:
+        found: tuple[float, float] | None = _RERANKED(search.documents, baseline, turn.credited)
+        return found
+    documents: list[int] = []
+    gains: list[int | None] = []
+    ranks: list[int] = []
+    for document, rank in zip(search.documents, baseline, strict=True):
+        if rank is not None:
+            documents.append(document)
+            gains.append(turn.credited[document])
+            ranks.append(rank)
+    return rerank(documents, gains, ranks)
 
 
 def _add_counts(sums: dict[str, int], iteration: Iteration, config: EngineConfig) -> None:
@@ -299,51 +327,94 @@ def _add_scores(
                     sums.pop(sum_code, None)
 
 
-def counts_of(iteration: Iteration) -> Counts:
-    """The integers that the metrics of 3.1 work on."""
-    return Counts(
+def through_turn(turn: Turn) -> Through:
+    """What the metrics of a turn are computed from, at its last counted iteration."""
+    through = begun(turn)
+    for iteration in turn.counted:
+        extend(through, iteration)
+    return through
+
+
+def begun(turn: Turn) -> Through:
+    """The same, with no iteration yet."""
+    return Through(ground_truth=turn.relevant is not None, qrels=turn.qrels)
+
+
+def extend(through: Through, iteration: Iteration) -> None:
+    """Take the next counted iteration in."""
+    through.add(
         iteration.results, iteration.unique, iteration.good, iteration.labelled, iteration.gain
     )
 
 
 def turn_cell(turn: Turn, config: EngineConfig) -> Cell | None:
     """What a turn adds at its last counted iteration; None without one."""
-    iterations = turn.counted
-    if not iterations:
+    if not turn.counted:
         return None
-    time_us, carrier = source(turn, iterations[-1])
-    good = [iteration.good for iteration in iterations]
-    rg, _, drg, rag, drag, sre, srr = ratios_through(
-        [iteration.results for iteration in iterations],
-        [iteration.unique for iteration in iterations],
-        good,
-        [iteration.gain for iteration in iterations],
-    )
+    time_us, agent, release = source(turn.counted[-1])
+    through = through_turn(turn)
     sums = {"t": 1}
-    values = [rg, drg, rag, drag, sre, srr]
-    for (sum_code, count_code), value in zip(_TURN_CODES, values, strict=True):
-        number = scaled(value)
-        if number:
-            sums[sum_code] = number
-        sums[count_code] = 1
-    if turn.ground_truth is not None:
-        basis, needed = "qrels", turn.qrels
-    else:
-        basis, needed = "retrieved", last_good_iteration(good)
-    if needed is not None:
-        sums[f"ts|iterations_for_all_good_results_{basis}"] = needed * NANO
-        sums[f"tc|iterations_for_all_good_results_{basis}"] = 1
-    return Cell(time_us, dimension_of(carrier, config), sums)
+    for compute, codes in _TURN_SUMS:
+        value: Any = compute(through)
+        if value is not None:
+            sum_code, count_code = codes[through.basis]
+            number = scaled(value)
+            if number:
+                sums[sum_code] = number
+            sums[count_code] = 1
+    return Cell(time_us, dimension_of(agent, release, config), sums)
 
 
 def conversation_cells(conversation: Conversation, config: EngineConfig) -> list[Cell]:
     """Everything that a conversation adds to the windows, from its state as it stands."""
     cells: list[Cell] = []
     for turn in conversation.turns.values():
-        for number, iteration in turn.iterations.items():
-            if iteration.searches or number in turn.gates:
-                cells.append(iteration_cell(turn, iteration, config))
+        cells += [iteration_cell(turn, one, config) for one in turn.iterations.values()]
         whole = turn_cell(turn, config)
         if whole is not None:
             cells.append(whole)
     return cells
+
+
+def exchanged(
+    turn: Turn, before: dict[int, Cell | None], before_turn: Cell | None, config: EngineConfig
+) -> list[tuple[int, Cell]]:
+    """Pass 3: what windows lose (-1) and gain (+1) by what has changed in a turn.
+
+    ``before`` has the cells that the iterations concerned had, None for one that was not there.
+    """
+    cells: list[tuple[int, Cell]] = []
+    for number, old in before.items():
+        iteration = turn.iterations.get(number)
+        new = None
+        if iteration is not None:
+            new = iteration.cell = iteration_cell(turn, iteration, config)
+        _exchange(old, new, cells)
+    turn.cell = turn_cell(turn, config)
+    _exchange(before_turn, turn.cell, cells)
+    return cells
+
+
+def _exchange(old: Cell | None, new: Cell | None, cells: list[tuple[int, Cell]]) -> None:
+    """Windows are to have ``new`` in place of ``old``: only what differs is passed on."""
+    if old is None or new is None or old.time_us != new.time_us or old.agent != new.agent:
+        if old is not None:
+            cells.append((-1, old))
+        if new is not None:
+            cells.append((1, new))
+    elif old.sums != new.sums:
+        sums = _difference(old.sums, new.sums)
+        cells.append((1, Cell(new.time_us, new.agent, sums, old.routes | new.routes)))
+
+
+def _difference(old: dict[str, int], new: dict[str, int]) -> dict[str, int]:
+    """What is to be added to ``old`` to give ``new``."""
+    found: dict[str, int] = {}
+    for code, value in new.items():
+        more = value - old.get(code, 0)
+        if more:
+            found[code] = more
+    for code, value in old.items():
+        if code not in new:
+            found[code] = -value
+    return found

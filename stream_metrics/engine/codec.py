@@ -1,4 +1,4 @@
-"""Conversations as bytes and back: the stored format, in every schema that was ever written.
+"""Conversations as bytes and back: the stored format.
 
 A conversation is two maps of small parts, so that an event writes what it changed and no more.
 
@@ -7,11 +7,12 @@ hot parts
                      the id is empty in a tombstone (a conversation that was forgotten, all of it)
                      and in a stub (one that has expired)
     ``t`` + number   header of a turn, where it says more than nothing
-    ``e`` + digest   one carrier: an event with the items of it that stand
+    ``e`` + digest   one event and the items of it that won: code of its type, turn, time, id; of a
+                     search iteration its number, agent and release; then a part for each register
     ``d`` + digest   where ranked metrics are configured: the digests under which ground truth names
-                     the results of that carrier's searches
+                     the results of that event's searches
 fingerprint parts
-    digest           the packed fingerprints of that carrier's searches
+    digest           the packed fingerprints of that event's searches
 
 The bytes depend on the content and the schema alone, not on the order in which events came.
 
@@ -27,74 +28,59 @@ does not know it refuses the conversation.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
 from stream_metrics.dedup.deduplicator import Deduplicator, Fingerprints
-from stream_metrics.dedup.tables import OTHER_CODE, published, type_codes
-from stream_metrics.engine.config import OTHER
+from stream_metrics.engine.changes import Changes
+from stream_metrics.engine.registers import (
+    BY_CODE,
+    EVENT_TYPES,
+    Id,
+    Items,
+    Number,
+    short_id,
+    unpack_id,
+)
 from stream_metrics.engine.state import (
-    COMPLETED,
-    LABELS,
-    SEARCHES,
-    Carrier,
-    Completed,
     Conversation,
     DamagedState,
-    Search,
     Turn,
     Version,
+    WinningEvent,
 )
-from stream_metrics.engine.step import Changes
 
 SCHEMAS: Final = (1, 2)
 
 _ENCODER = msgspec.msgpack.Encoder()
 
-# What each part holds; the order is that of ``encode_carrier`` and its neighbours.
-_Version = tuple[int, str, bytes]
-_Number = Annotated[int, msgspec.Meta(ge=1)]
-_Gain = Annotated[int, msgspec.Meta(ge=0, le=4)]
-_Head = tuple[int, str, str, _Version | None]
-_TurnPart = tuple[_Number, bool, int, _Version | None, int | None]
-_Id = Any  # a text, or 16 bytes: ``_whole``
-_SearchPart = tuple[
-    _Id, int, int, str | None, list[_Id], list[int], str, str,
-    list[_Gain | None] | None, list[_Number | None] | None,
-]  # fmt: skip
-_Searches = tuple[int, _Number, int, _Id, int, str, str | None, str | None, list[_SearchPart]]
-_Labels = tuple[
-    int, _Number, int, _Id,
-    dict[_Id, _Gain | None], dict[_Id, str | None], dict[int, bool | None],
-]  # fmt: skip
-_Completed = tuple[int, _Number, int, _Id, dict[bytes, _Gain] | None]
+_Head = tuple[int, str, str, Version | None]
+_TurnPart = tuple[Number, bool, int, int | None]
 _DocIds = list[list[bytes | None]]
 
 _HEAD: Final = msgspec.msgpack.Decoder(_Head)
 _TURN: Final = msgspec.msgpack.Decoder(_TurnPart)
-_CARRIERS: Final[dict[int, msgspec.msgpack.Decoder[Any]]] = {
-    SEARCHES: msgspec.msgpack.Decoder(_Searches),
-    LABELS: msgspec.msgpack.Decoder(_Labels),
-    COMPLETED: msgspec.msgpack.Decoder(_Completed),
-}
+_EVENTS: Final[dict[int, msgspec.msgpack.Decoder[Any]]] = {
+    kind.code: msgspec.msgpack.Decoder(
+        tuple.__class_getitem__(
+            (
+                int, Number, int, Id,
+                *((Number, str, str | None) if kind.in_iteration else ()),
+                *(register.stored for register in kind.registers),
+            )
+        )
+    )
+    for kind in EVENT_TYPES
+}  # fmt: skip
 _DOC_IDS: Final = msgspec.msgpack.Decoder(_DocIds)
 _SUMS: Final = msgspec.msgpack.Decoder(dict[str, int])
 _ANY: Final = msgspec.msgpack.Decoder()
 
 _HEADER: Final = b"c"
-_EVIDENCE: Final = {"": "-", "id": "i", "url": "u", "text": "t", "fields": "f"}
-_EVIDENCE_BACK: Final = {code: name for name, code in _EVIDENCE.items()}
-_TYPES: Final = {OTHER: OTHER_CODE, **type_codes()}
-_TYPES_BACK: Final = {code: name for name, code in _TYPES.items()}
 
 Parts = dict[bytes, bytes | None]
-
-_UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_UUID_LENGTH: Final = 36
-_UUID_BYTES: Final = 16
 
 
 class UnknownSchema(Exception):
@@ -124,13 +110,11 @@ def encode_changes(
         hot[b"e" + digest] = None
         fingerprints[digest] = None
     for digest in changes.written:
-        carrier = conversation.carriers[digest]
-        hot[b"e" + digest] = _encode_carrier(conversation, carrier, schema)
+        hot[b"e" + digest] = _encode_event(conversation.events[digest], schema)
     for digest in changes.identified:
-        hot[b"d" + digest] = _encode_doc_ids(conversation, digest)
+        hot[b"d" + digest] = _encode_doc_ids(conversation.events.get(digest))
     for digest in changes.fingerprinted:
-        carrier = conversation.carriers[digest]
-        fingerprints[digest] = _encode_fingerprints(conversation, carrier, dedup)
+        fingerprints[digest] = _encode_fingerprints(conversation.events[digest], dedup)
     return hot, fingerprints
 
 
@@ -140,73 +124,34 @@ def encode_stub(schema: int) -> Parts:
 
 
 def _encode_turn(turn: Turn | None) -> bytes | None:
-    if turn is None or not (turn.over_limit or turn.refused or turn.ghost or turn.qrels):
+    if turn is None or not (turn.over_limit or turn.refused or turn.qrels):
         return None
-    return _ENCODER.encode((turn.number, turn.over_limit, turn.refused, turn.ghost, turn.qrels))
+    return _ENCODER.encode((turn.number, turn.over_limit, turn.refused, turn.qrels))
 
 
-def _encode_carrier(conversation: Conversation, carrier: Carrier, schema: int) -> bytes:
-    """One carrier's bytes; its digest is the name of the part."""
-    short = schema >= 2
-    event_id = _short(carrier.event_id) if short else carrier.event_id
-    head = (carrier.kind, carrier.turn, carrier.occurred_us, event_id)
-    if carrier.kind == SEARCHES:
-        found = _searches(conversation, carrier)
-        searches = tuple([_search_tuple(search, short=short) for search in found])
-        return _ENCODER.encode(
-            (*head, carrier.iteration, carrier.agent, carrier.release, carrier.gate, searches)
-        )
-    if carrier.kind == LABELS:
-        labels: Mapping[Any, Any] = carrier.labels
-        routing: Mapping[Any, Any] = carrier.routing_labels
-        if short:
-            labels = {_short(name): gain for name, gain in labels.items()}
-            routing = {_short(name): route for name, route in routing.items()}
-        return _ENCODER.encode((*head, labels, routing, carrier.gate_labels))
-    completed = conversation.turns[carrier.turn].completed if carrier.completed else None
-    return _ENCODER.encode((*head, completed.relevant if completed is not None else None))
+def _encode_event(event: WinningEvent, schema: int) -> bytes:
+    """One event's bytes; its digest is the name of the part."""
+    kind, short = BY_CODE[event.kind], schema >= 2
+    event_id = short_id(event.event_id) if short else event.event_id
+    parts: list[Any] = [event.kind, event.turn, event.occurred_us, event_id]
+    if kind.in_iteration:
+        parts += (event.iteration, event.agent, event.release)
+    for register in kind.registers:
+        parts.append(register.pack(event, event.items[register.part], short))
+    return _ENCODER.encode(parts)
 
 
-def _searches(conversation: Conversation, carrier: Carrier) -> list[Search]:
-    """A carrier's searches, in the order of its event."""
-    if not carrier.searches:
-        return []
-    found = conversation.turns[carrier.turn].searches
-    return [found[search_id] for search_id in carrier.searches]
-
-
-def _search_tuple(search: Search, *, short: bool) -> tuple[Any, ...]:
-    return (
-        _short(search.search_id) if short else search.search_id,
-        search.ordinal,
-        search.index,
-        search.route,
-        [_short(name) for name in search.result_ids] if short else search.result_ids,
-        search.documents,
-        "".join([_EVIDENCE[evidence] for evidence in search.evidence]),
-        "".join([_TYPES[kind] for kind in search.types]),
-        search.gains,
-        search.baseline,
-    )
-
-
-def _encode_fingerprints(
-    conversation: Conversation, carrier: Carrier, dedup: Deduplicator
-) -> bytes | None:
-    if not carrier.searches:
-        return None
+def _encode_fingerprints(event: WinningEvent, dedup: Deduplicator) -> bytes | None:
     searches: list[Fingerprints] = []
-    for search in _searches(conversation, carrier):
+    for search in event.searches:
         assert search.fingerprints is not None  # whoever replaces a search has loaded them
         searches.append(search.fingerprints)
-    return dedup.pack(searches)
+    return dedup.pack(searches) if searches else None
 
 
-def _encode_doc_ids(conversation: Conversation, digest: bytes) -> bytes | None:
-    carrier = conversation.carriers.get(digest)
-    if carrier is None or not carrier.searches:
-        return None
-    return _ENCODER.encode([search.doc_ids for search in _searches(conversation, carrier)])
+def _encode_doc_ids(event: WinningEvent | None) -> bytes | None:
+    searches = [] if event is None else event.searches
+    return _ENCODER.encode([search.doc_ids for search in searches]) if searches else None
 
 
 def decode_conversation(
@@ -230,13 +175,13 @@ def decode_conversation(
     doc_ids: dict[bytes, bytes] = {}
     for name, value in hot.items():
         if name[:1] == b"e":
-            _decode_carrier(conversation, name[1:], value)
+            _decode_event(conversation, name[1:], value)
         elif name[:1] == b"t":
             number, *rest = _read(_TURN, value, "a turn's header")
             if name != turn_field(number):
                 raise DamagedState(f"the header of turn {number} is stored under another name")
             turn = _turn(conversation, number)
-            turn.over_limit, turn.refused, turn.ghost, turn.qrels = rest
+            turn.over_limit, turn.refused, turn.qrels = rest
         elif name[:1] == b"d":
             doc_ids[name[1:]] = value
     for digest, value in doc_ids.items():
@@ -294,31 +239,9 @@ def _known_schema(header: _Header) -> _Header:
     return header
 
 
-def tables_text() -> str:
-    """The numbers of the deduplication tables that this release has, for messages."""
-    return " and ".join(map(str, published()))
-
-
 def schemas_text() -> str:
     """The schemas that this release reads, for messages."""
     return " and ".join(map(str, SCHEMAS))
-
-
-def _short(name: str) -> str | bytes:
-    """An id as schema 2 stores it."""
-    if len(name) == _UUID_LENGTH and _UUID.fullmatch(name):
-        return bytes.fromhex(name.replace("-", ""))
-    return name
-
-
-def _whole(stored: object) -> str:
-    """An id as any schema stored it; raises ``DamagedState``."""
-    if type(stored) is str:
-        return stored
-    if type(stored) is not bytes or len(stored) != _UUID_BYTES:
-        raise DamagedState("an id is neither text nor a UUID")
-    digits = stored.hex()
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def _turn(conversation: Conversation, number: int) -> Turn:
@@ -328,41 +251,36 @@ def _turn(conversation: Conversation, number: int) -> Turn:
     return turn
 
 
-def _decode_carrier(conversation: Conversation, digest: bytes, value: bytes) -> None:
-    mark = value[1:2]  # a carrier is a short array that begins with its kind, a small number
-    decoder = _CARRIERS.get(mark[0]) if mark else None
+def _decode_event(conversation: Conversation, digest: bytes, value: bytes) -> None:
+    mark = value[1:2]  # an event is a short array that begins with its type, a small number
+    decoder = _EVENTS.get(mark[0]) if mark else None
     if decoder is None:
-        raise DamagedState("an event has an unknown kind")
+        raise DamagedState("an event has an unknown type")
     stored = _read(decoder, value, "an event")
-    kind, number, occurred_us, event_id = stored[:4]
-    carrier = Carrier(kind, number, (occurred_us, _whole(event_id), digest))
-    conversation.carriers[digest] = carrier
+    kind, number, first = BY_CODE[stored[0]], stored[1], 4
+    event = WinningEvent(kind.code, number, (stored[2], unpack_id(stored[3]), digest), ())
+    if kind.in_iteration:
+        event.iteration, event.agent, event.release, first = stored[4], stored[5], stored[6], 7
+    conversation.events[digest] = event
     turn = _turn(conversation, number)
-    if kind == SEARCHES:
-        _, _, _, _, carrier.iteration, carrier.agent, carrier.release, carrier.gate, found = stored
-        if carrier.gate is not None:
-            turn.gates[carrier.iteration] = carrier
-        for parts in found:
-            search = _decode_search(carrier, parts)
-            carrier.searches.append(search.search_id)
-            turn.searches[search.search_id] = search
+    items: list[Items] = []
+    for register in kind.registers:
+        found = register.unpack(event, stored[first + register.part])
+        winners = turn.winners[register.at]
+        for key in found:
+            winners[key] = event
+        items.append(found)
+    event.items = tuple(items)
+    if kind.in_iteration:
+        for search in event.searches:
             turn.results += len(search.result_ids)
-    elif kind == LABELS:
-        _, _, _, _, labels, routing_labels, carrier.gate_labels = stored
-        carrier.labels = {_whole(name): gain for name, gain in labels.items()}
-        carrier.routing_labels = {_whole(name): route for name, route in routing_labels.items()}
-        turn.labels.update(dict.fromkeys(carrier.labels, carrier))
-        for search_id, route in carrier.routing_labels.items():
-            turn.routing_labels[search_id] = (carrier, route)
-        for iteration, needed in carrier.gate_labels.items():
-            turn.gate_labels[iteration] = (carrier, needed)
-    elif kind == COMPLETED:
-        carrier.completed, turn.completed = True, Completed(carrier, stored[4])
+        if turn.newest is None or event.version > turn.newest.version:
+            turn.newest = event
 
 
 def _add_doc_ids(conversation: Conversation, digest: bytes, value: bytes) -> None:
-    carrier = conversation.carriers.get(digest)
-    searches = [] if carrier is None else _searches(conversation, carrier)
+    event = conversation.events.get(digest)
+    searches = [] if event is None else event.searches
     found = _read(_DOC_IDS, value, "the document ids of an event")
     if [len(its) for its in found] != [len(search.result_ids) for search in searches]:
         raise DamagedState("an event's document ids are not those of its results")
@@ -370,42 +288,19 @@ def _add_doc_ids(conversation: Conversation, digest: bytes, value: bytes) -> Non
         search.doc_ids = its
 
 
-def _decode_search(carrier: Carrier, parts: _SearchPart) -> Search:
-    search = Search(carrier, _whole(parts[0]), parts[1], parts[2])
-    search.route, search.documents = parts[3], parts[5]
-    search.result_ids = [_whole(name) for name in parts[4]]
-    try:
-        search.evidence = [_EVIDENCE_BACK[code] for code in parts[6]]
-    except KeyError:
-        raise DamagedState("a search has results with unknown evidence") from None
-    try:
-        search.types = [_TYPES_BACK[code] for code in parts[7]]
-    except KeyError as error:
-        raise DamagedState(
-            f"a search has results of an entity type that is stored as {error.args[0]!r}, and this "
-            f"release has none with that code (it has dedup.tables {tables_text()}). A newer "
-            "release wrote it: take that release, or a later one"
-        ) from None
-    search.gains, search.baseline = parts[8], parts[9]
-    results = len(search.result_ids)
-    if any(len(part) != results for part in parts[5:] if part is not None):
-        raise DamagedState("a search's results are incomplete")
-    return search
-
-
 def add_fingerprints(
     conversation: Conversation, fingerprints: Mapping[bytes, bytes], dedup: Deduplicator
 ) -> None:
     """Attach stored fingerprints to a decoded conversation's searches; raises ``DamagedState``."""
-    for digest, carrier in conversation.carriers.items():
-        if carrier.searches:
+    for digest, event in conversation.events.items():
+        searches = event.searches
+        if searches:
             found = _unpacked(fingerprints.get(digest), dedup)
-            searches = _searches(conversation, carrier)
             if [len(its.types) for its in found] != [len(s.result_ids) for s in searches]:
                 raise DamagedState("an event's fingerprints are not those of its results")
             for search, its in zip(searches, found, strict=True):
                 search.fingerprints = its
-                conversation.turns[carrier.turn].extra_values += its.extra_values
+                conversation.turns[event.turn].extra_values += its.extra_values
     conversation.has_fingerprints = True
 
 

@@ -9,21 +9,18 @@ what a limit turns away.
 
 from __future__ import annotations
 
-from stream_metrics.engine.config import DEFAULT_AGENT
+from stream_metrics.engine.changes import Changes, Observations
+from stream_metrics.engine.registers import BY_CODE, FORGET, Items, TakenSearch
 from stream_metrics.engine.state import (
-    COMPLETED,
-    SEARCHES,
-    Carrier,
-    Completed,
     Conversation,
     DamagedState,
     Search,
     Turn,
     Version,
+    WinningEvent,
 )
-from stream_metrics.engine.step import Changes, Observations, Step
-from stream_metrics.engine.taken import Taken, TakenIteration, TakenLabels, TakenSearch
-from stream_metrics.events.wire import Forget, TurnCompleted
+from stream_metrics.engine.step import Step
+from stream_metrics.engine.taken import Taken
 
 
 def merge(step: Step, into: Conversation, other: Conversation) -> Changes:
@@ -43,11 +40,8 @@ def merge(step: Step, into: Conversation, other: Conversation) -> Changes:
     step.apply(into, _events(into, other), Observations())
     for _, turn in sorted(other.turns.items()):
         _merge_marks(into, turn, step.config.limits.turns_per_conversation)
-        _merge_ground_truth(into, turn)
     changes = step.restate(into)
-    changes.fingerprinted = {
-        digest for digest, carrier in into.carriers.items() if carrier.searches
-    }
+    changes.fingerprinted = {digest for digest, event in into.events.items() if event.searches}
     return changes
 
 
@@ -55,7 +49,7 @@ def _forget(step: Step, piece: Conversation, version: Version | None) -> None:
     """Let ``piece`` forget what the other one has forgotten."""
     if version is not None:
         name = piece.conversation_id
-        event = Taken(*version, name, 1, piece.key_id, Forget(name, version[1]))
+        event = Taken(*version, name, 1, piece.key_id, FORGET)
         step.apply(piece, [event], Observations())
 
 
@@ -76,46 +70,31 @@ def _merge_marks(into: Conversation, other: Turn, most: int) -> None:
     mine.refused += other.refused
 
 
-def _merge_ground_truth(into: Conversation, other: Turn) -> None:
-    mine = into.turns.get(other.number)
-    if (
-        mine is not None
-        and mine.completed is not None
-        and other.completed is not None
-        and mine.completed.carrier.digest == other.completed.carrier.digest
-    ):
-        mine.completed = Completed(mine.completed.carrier, other.completed.relevant)
-
-
 def _events(into: Conversation, piece: Conversation) -> list[Taken]:
-    """Events that bring the items of ``piece``; ends of turns are without their ground truth.
-
-    Of a search iteration none of whose items stands there is one without any.
-    """
+    """The events of ``piece`` with the items that they still hold."""
     name, key_id = into.conversation_id, into.key_id
     events = [
-        Taken(*carrier.version, name, carrier.turn, key_id, _payload(name, piece, carrier))
-        for carrier in piece.carriers.values()
+        Taken(
+            *event.version,
+            name,
+            event.turn,
+            key_id,
+            BY_CODE[event.kind],
+            _taken_items(event),
+            event.iteration,
+            event.agent,
+            event.release,
+        )
+        for event in piece.events.values()
     ]
-    nothing = TakenIteration(0, DEFAULT_AGENT, None, None, [])
-    for turn in piece.turns.values():
-        if turn.ghost is not None:
-            events.append(Taken(*turn.ghost, name, turn.number, key_id, nothing))
     return sorted(events, key=lambda event: event.version)
 
 
-def _payload(
-    name: str, piece: Conversation, carrier: Carrier
-) -> TakenIteration | TakenLabels | TurnCompleted:
-    if carrier.kind == SEARCHES:
-        found = piece.turns[carrier.turn].searches
-        searches = [_taken(found[search_id]) for search_id in carrier.searches]
-        return TakenIteration(
-            carrier.iteration, carrier.agent, carrier.release, carrier.gate, searches
-        )
-    if carrier.kind == COMPLETED:
-        return TurnCompleted(name, carrier.event_id, carrier.turn)
-    return TakenLabels(carrier.labels, carrier.routing_labels, carrier.gate_labels)
+def _taken_items(event: WinningEvent) -> tuple[Items, ...]:
+    if not event.searches:
+        return event.items
+    searches = {search.search_id: _taken(search) for search in event.searches}
+    return (searches, *event.items[1:])
 
 
 def _taken(search: Search) -> TakenSearch:

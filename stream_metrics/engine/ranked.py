@@ -50,7 +50,7 @@ def queries_of(turn: Turn, searches: Iterable[Search]) -> Iterator[Query]:
 
 def _relevant(turn: Turn) -> dict[str, float] | None:
     """The ground truth; document ids are the texts of their digests."""
-    relevant = turn.ground_truth
+    relevant = turn.relevant
     return None if relevant is None else {doc.hex(): grade for doc, grade in relevant.items()}
 
 

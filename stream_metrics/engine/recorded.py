@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from stream_metrics.engine.state import Carrier, Conversation, Search, Turn, Version
+from stream_metrics.engine.state import (
+    END,
+    WHOLE_TURN,
+    Conversation,
+    Search,
+    Turn,
+    Version,
+    WinningEvent,
+)
 from stream_metrics.events.decode import Event
 from stream_metrics.events.turns import turn_text
 from stream_metrics.events.wire import Result, SearchIteration, TurnCompleted
@@ -37,31 +45,32 @@ class Recorded:
         }
 
     def end_of(self, turn: Turn) -> TurnCompleted | None:
-        """The standing end of a turn; None if it has none. Raises ``MissingEvent``."""
-        if turn.completed is None:
+        """The event that ended a turn; None if it has none. Raises ``MissingEvent``."""
+        event = turn.winners[END].get(WHOLE_TURN)
+        if event is None:
             return None
-        end = self._payload(turn, turn.completed.carrier)
+        end = self._payload(turn, event)
         assert isinstance(end, TurnCompleted)
         return end
 
     def search_of(self, turn: Turn, search: Search) -> SentSearch:
-        """A standing search as it was sent. Raises ``MissingEvent``."""
-        sent = self._payload(turn, search.carrier)
+        """A search that won, as it was sent. Raises ``MissingEvent``."""
+        sent = self._payload(turn, search)
         assert isinstance(sent, SearchIteration)
         assert sent.searches is not None
         return sent.searches[search.index]
 
     def results_of(self, turn: Turn, search: Search) -> list[Result]:
-        """The results of a standing search, by rank. Raises ``MissingEvent``."""
+        """The results of a search that won, by rank. Raises ``MissingEvent``."""
         return self.search_of(turn, search).results or []
 
-    def _payload(self, turn: Turn, carrier: Carrier) -> Any:
-        event = self._events.get((turn.number, carrier.version))
+    def _payload(self, turn: Turn, won: Search | WinningEvent) -> Any:
+        event = self._events.get((turn.number, won.version))
         if event is None:
             raise MissingEvent(
                 f"conversation {self._conversation.conversation_id!r}, turn "
                 f"{turn_text(turn.number)}: "
-                f"event {carrier.event_id!r} is missing; read all events of the conversation"
+                f"event {won.event_id!r} is missing; read all events of the conversation"
             )
         return event.payload
 

@@ -8,18 +8,18 @@ from typing import Any, Final
 
 import msgspec
 
-from stream_metrics.engine.cells import counts_of, gate_decision, source
+from stream_metrics.engine.cells import begun, extend, rerank_of, source
 from stream_metrics.engine.config import DEFAULT_AGENT
-from stream_metrics.engine.state import Conversation, Turn
-from stream_metrics.engine.turn import rerank_of
+from stream_metrics.engine.state import Conversation, Iteration, Turn
 from stream_metrics.metrics.decisions import (
     GateCounts,
     Rerank,
     RerankSums,
+    RoutingCounts,
     gate_cell,
-    routing_row,
 )
-from stream_metrics.metrics.gain import last_good_iteration, sre_upper, through
+from stream_metrics.metrics.gain import Through
+from stream_metrics.metrics.registry import THROUGH, placed, values
 
 Row = dict[str, Any]
 
@@ -70,87 +70,74 @@ def conversation_rows(conversation: Conversation, turn_scope: str = "last") -> l
 def turn_row(conversation: Conversation, turn: Turn, reranked: RerankSums) -> Row:
     """One turn's row; ``reranked`` are the sums of its ``reranks``."""
     agent, release = origin_of(turn)
-    iterations = turn.counted
-    counts = [counts_of(iteration) for iteration in iterations]
+    through = begun(turn)
+    iterations: list[Row] = []
+    for iteration in turn.counted:
+        extend(through, iteration)
+        iterations.append(iteration_row(iteration, through))
     row: Row = {
         "conversation_id": conversation.conversation_id,
         "turn": turn.number,
         "agent": agent,
         "release": release,
         "over_limit": turn.over_limit,
-        "iterations": [],
+        "iterations": iterations,
+        **totals(through),
     }
-    for i, (iteration, count) in enumerate(zip(iterations, counts, strict=True), 1):
-        row["iterations"].append(
-            {
-                "iteration": iteration.number,
-                "i": i,
-                "results": count.results,
-                "unique": count.unique,
-                "good_unique": count.good,
-                "duplicates": count.duplicates,
-                "labelled": count.labelled,
-                "gain": count.gain,
-                "avg_gain": count.avg_gain,
-                **through(counts[:i])._asdict(),
-            }
-        )
-    row |= _totals(turn)
     row["duplicates_of"] = _duplicates_of(turn)
     row["gate"] = gate_counts(turn).row()
-    row["routing"] = routing_row(*routing_counts(turn))
+    row["routing"] = routing_counts(turn).row()
     row["reranking"] = reranked.row()
     return row
 
 
 def origin_of(turn: Turn) -> tuple[str, str | None]:
     """Agent and release of the highest iteration with a search or an explicit gate."""
-    numbers = [n for n, it in turn.iterations.items() if it.searches or n in turn.gates]
-    if not numbers:
+    if not turn.iterations:
         return DEFAULT_AGENT, None
-    carrier = source(turn, turn.iterations[max(numbers)])[1]
-    return carrier.agent, carrier.release
+    _, agent, release = source(turn.iterations[max(turn.iterations)])
+    return agent, release
 
 
-_FIGURES = ("cg", "rg", "dcg", "drg", "rag", "drag", "sre", "srr")
-
-
-def _totals(turn: Turn) -> Row:
-    counts = [counts_of(iteration) for iteration in turn.counted]
-    results, unique, good, labelled, gain = (
-        sum(column) for column in (zip(*counts, strict=True) if counts else ((),) * 5)
-    )
-    totals: Row = {
-        "n": len(counts),
-        "results": results,
-        "unique": unique,
-        "good_unique": good,
-        "duplicates": results - unique,
-        "labelled": labelled,
-        "unlabelled": unique - labelled,
-        "gain": gain if counts else None,
+def iteration_row(iteration: Iteration, through: Through) -> Row:
+    """An iteration that searched, which is the last one that ``through`` has taken in."""
+    return {
+        "iteration": iteration.number,
+        "i": through.n,
+        "results": iteration.results,
+        "unique": iteration.unique,
+        "good_unique": iteration.good,
+        "duplicates": iteration.results - iteration.unique,
+        "labelled": iteration.labelled,
+        "gain": iteration.gain,
+        **values(_OF_ITERATIONS, through),
+        "r_at": through.results,
+        "ur_at": through.unique,
+        "gr_at": through.good,
+        "dup_at": through.duplicates,
+        **values(THROUGH, through),
     }
-    if not counts:
-        nothing = dict.fromkeys(_FIGURES)
-        return (
-            totals
-            | nothing
-            | {
-                "sre_upper": None,
-                "iterations_for_all_good_results": None,
-                "all_good_basis": None,
-            }
-        )
-    value = through(counts)._asdict()
-    totals |= {name: value[name] for name in _FIGURES}
-    totals["sre_upper"] = sre_upper(results, good, unique - labelled)
-    if turn.ground_truth is not None:
-        needed, basis = turn.qrels, "qrels"
-    else:
-        needed, basis = last_good_iteration([one.good for one in counts]), "retrieved"
-    totals["iterations_for_all_good_results"] = needed
-    totals["all_good_basis"] = basis
-    return totals
+
+
+_OF_ITERATIONS: Final = placed("iteration")
+_OF_TURNS: Final = (*THROUGH, *placed("turn"))
+_UNDEFINED: Final = {metric.key: None for metric in _OF_TURNS}
+
+
+def totals(through: Through) -> Row:
+    searched = through.n > 0
+    return {
+        "n": through.n,
+        "results": through.results,
+        "unique": through.unique,
+        "good_unique": through.good,
+        "duplicates": through.duplicates,
+        "labelled": through.labelled,
+        "unlabelled": through.unlabelled,
+        "gain": through.gain if searched else None,
+        **(values(_OF_TURNS, through) if searched else _UNDEFINED),
+        "all_good_basis": through.basis if searched else None,
+    }
 
 
 def _duplicates_of(turn: Turn) -> dict[str, str]:
@@ -165,31 +152,26 @@ def _duplicates_of(turn: Turn) -> dict[str, str]:
 
 def gate_counts(turn: Turn) -> GateCounts:
     """The turn's gate decisions, one an iteration, and the cells of the labelled ones."""
-    tally = dict.fromkeys(GateCounts._fields, 0)
-    for number, iteration in turn.iterations.items():
-        decision = gate_decision(turn, iteration)
-        if decision is None:
-            continue
-        tally[decision] += 1
-        label = turn.gate_labels.get(number)
-        if label is not None and label[1] is not None:
-            tally[gate_cell(decision, label[1])] += 1
-    return GateCounts(**tally)
+    counts = dict.fromkeys(GateCounts._fields, 0)
+    for iteration in turn.iterations.values():
+        counts[iteration.decision] += 1
+        if iteration.needed is not None:
+            counts[gate_cell(iteration.decision, iteration.needed)] += 1
+    return GateCounts(**counts)
 
 
-def routing_counts(turn: Turn) -> tuple[dict[str, int], int, int]:
-    """(searches by route, those with a label, those that took the best route)."""
+def routing_counts(turn: Turn) -> RoutingCounts:
+    """The turn's searches by route, and how many took the best one."""
     routes: dict[str, int] = {}
     labelled = correct = 0
-    for search_id, search in turn.searches.items():
+    for search in turn.order:
         if search.route is None:
             continue
         routes[search.route] = routes.get(search.route, 0) + 1
-        label = turn.routing_labels.get(search_id)
-        if label is not None and label[1] is not None:
+        if search.optimal is not None:
             labelled += 1
-            correct += label[1] == search.route
-    return routes, labelled, correct
+            correct += search.optimal == search.route
+    return RoutingCounts(routes, labelled, correct)
 
 
 def reranks(turn: Turn) -> list[Rerank]:

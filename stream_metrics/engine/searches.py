@@ -68,7 +68,7 @@ def recorded_searches(
                 conversation.conversation_id,
                 turn.number,
                 search.search_id,
-                search.carrier.agent,
+                search.agent,
                 dimensions,
                 query,
             )
@@ -76,8 +76,8 @@ def recorded_searches(
 
 def _facts(search: Search) -> dict[str, str]:
     facts = {}
-    if search.carrier.release is not None:
-        facts["release"] = search.carrier.release
+    if search.release is not None:
+        facts["release"] = search.release
     if search.route is not None:
         facts["route"] = search.route
     return facts

@@ -10,13 +10,22 @@ refuse one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
-from stream_metrics.dedup.deduplicator import Deduplicator, Fingerprints
+from stream_metrics.dedup.deduplicator import Deduplicator
 from stream_metrics.dedup.tables import Tables
 from stream_metrics.engine.config import DEFAULT_AGENT, OTHER
+from stream_metrics.engine.registers import (
+    OF_PAYLOAD,
+    RELEVANCE_LABELS,
+    SEARCH_ITERATION,
+    EventType,
+    Items,
+    TakenSearch,
+    cut_routes,
+)
 from stream_metrics.engine.state import Version
 from stream_metrics.events.decode import (
     EARLIEST_US,
@@ -27,52 +36,17 @@ from stream_metrics.events.decode import (
     latest_us,
 )
 from stream_metrics.events.limits import Limits
-from stream_metrics.events.wire import (
-    Forget,
-    RelevanceLabels,
-    Search,
-    SearchIteration,
-    TurnCompleted,
-)
+from stream_metrics.events.wire import SearchIteration, TurnCompleted
 from stream_metrics.kernel import kernel
-
-
-class TakenSearch(NamedTuple):
-    """A search, ``position`` among those of its event; its results as parallel lists, by rank."""
-
-    search_id: str
-    ordinal: int
-    position: int
-    route: str | None
-    result_ids: list[str]
-    gains: list[int | None] | None
-    baseline: list[int | None] | None
-    fingerprints: Fingerprints
-    types: list[str]
-
-
-class TakenIteration(NamedTuple):
-    """A search iteration; of searches with one id the first."""
-
-    iteration: int
-    agent: str
-    release: str | None
-    gate: str | None
-    searches: list[TakenSearch]
-
-
-class TakenLabels(NamedTuple):
-    """Labels by what they name: results, searches and iterations; of several the first."""
-
-    results: dict[str, int | None]
-    routing: dict[str, str | None]
-    gate: dict[int, bool | None]
 
 
 class Taken(msgspec.Struct, gc=False, frozen=True):
     """A valid event as ``Step`` applies it.
 
-    ``key_id`` names the key of its digests; ``unknown`` is that of ``Event``.
+    ``items`` has what it says, by the registers of its type: for each key the first entry.
+    ``iteration``, ``agent`` and ``release`` are those of a search iteration. ``key_id`` names the
+    key of its digests; ``unknown`` is that of ``Event``. ``end`` is the end of a turn as it was
+    sent, with its texts.
     """
 
     occurred_us: int
@@ -81,8 +55,13 @@ class Taken(msgspec.Struct, gc=False, frozen=True):
     conversation_id: str
     turn: int
     key_id: str
-    payload: TakenIteration | TakenLabels | TurnCompleted | Forget
+    kind: EventType
+    items: tuple[Items, ...] = ()
+    iteration: int = 0
+    agent: str = DEFAULT_AGENT
+    release: str | None = None
     unknown: tuple[str, ...] = ()
+    end: TurnCompleted | None = None
 
     @property
     def version(self) -> Version:
@@ -92,10 +71,7 @@ class Taken(msgspec.Struct, gc=False, frozen=True):
     @property
     def says_nothing(self) -> bool:
         """Whether it has neither searches nor a gate decision, or no label at all."""
-        payload = self.payload
-        if type(payload) is TakenIteration:
-            return not payload.searches and payload.gate is None
-        return type(payload) is TakenLabels and not any(payload)
+        return bool(self.items) and not any(self.items)
 
 
 def take(event: Event, dedup: Deduplicator, key_id: str, tables: Tables) -> Taken:
@@ -104,13 +80,10 @@ def take(event: Event, dedup: Deduplicator, key_id: str, tables: Tables) -> Take
     ``tables`` are those of its rules.
     """
     sent = event.payload
-    payload: TakenIteration | TakenLabels | TurnCompleted | Forget
+    kind = OF_PAYLOAD[type(sent)]
+    iteration, agent, release = 0, DEFAULT_AGENT, None
     if isinstance(sent, SearchIteration):
-        payload = _iteration(sent, dedup, tables)
-    elif isinstance(sent, RelevanceLabels):
-        payload = _labels(sent)
-    else:
-        payload = sent
+        iteration, agent, release = sent.iteration, sent.agent or DEFAULT_AGENT, sent.release
     return Taken(
         event.occurred_us,
         event.event_id,
@@ -118,8 +91,13 @@ def take(event: Event, dedup: Deduplicator, key_id: str, tables: Tables) -> Take
         event.conversation_id,
         event.turn,
         key_id,
-        payload,
+        kind,
+        tuple([register.take(sent, dedup, tables) for register in kind.registers]),
+        iteration,
+        agent,
+        release,
         event.unknown,
+        sent if isinstance(sent, TurnCompleted) else None,
     )
 
 
@@ -180,6 +158,7 @@ class Intake:
         ) = found  # fmt: skip
         if not EARLIEST_US <= occurred_us <= latest_us(timestamp_ms):
             return None
+        taken = {search[0]: TakenSearch._make(search) for search in searches}
         return Taken(
             occurred_us,
             event_id,
@@ -187,13 +166,11 @@ class Intake:
             conversation_id,
             turn,
             self._key_id,
-            TakenIteration(
-                iteration,
-                agent or DEFAULT_AGENT,
-                release,
-                gate,
-                [TakenSearch._make(search) for search in searches],
-            ),
+            SEARCH_ITERATION,
+            (taken, {} if gate is None else {iteration: gate}),
+            iteration,
+            agent or DEFAULT_AGENT,
+            release,
             unknown,
         )
 
@@ -204,55 +181,22 @@ class Intake:
         found = self._certain_labels(value, key, self._bounds)
         if found is None:
             return None
-        occurred_us, event_id, digest, conversation_id, turn, results, routing, gate, unknown = (
+        occurred_us, event_id, digest, conversation_id, turn, results, routes, gates, unknown = (
             found
         )
         if not EARLIEST_US <= occurred_us <= latest_us(timestamp_ms):
             return None
-        labels = TakenLabels(results, routing, gate)
         return Taken(
-            occurred_us, event_id, digest, conversation_id, turn, self._key_id, labels, unknown
+            occurred_us,
+            event_id,
+            digest,
+            conversation_id,
+            turn,
+            self._key_id,
+            RELEVANCE_LABELS,
+            (results, cut_routes(routes) if routes else routes, gates),
+            0,
+            DEFAULT_AGENT,
+            None,
+            unknown,
         )
-
-
-def _iteration(sent: SearchIteration, dedup: Deduplicator, tables: Tables) -> TakenIteration:
-    searches: dict[str, TakenSearch] = {}
-    for index, search in enumerate(sent.searches or ()):
-        if search.search_id not in searches:
-            searches[search.search_id] = _search(search, index, dedup, tables)
-    return TakenIteration(
-        sent.iteration,
-        sent.agent or DEFAULT_AGENT,
-        sent.release,
-        None if sent.gate is None else sent.gate.decision,
-        list(searches.values()),
-    )
-
-
-def _labels(sent: RelevanceLabels) -> TakenLabels:
-    taken = TakenLabels({}, {}, {})
-    for label in sent.labels or ():
-        taken.results.setdefault(label.result_id, label.gain)
-    for routing in sent.routing or ():
-        taken.routing.setdefault(routing.search_id, routing.optimal)
-    for gate in sent.gate or ():
-        taken.gate.setdefault(gate.iteration, gate.search_needed)
-    return taken
-
-
-def _search(sent: Search, index: int, dedup: Deduplicator, tables: Tables) -> TakenSearch:
-    results = sent.results or []
-    gains = [result.gain for result in results]
-    baseline = [result.baseline_rank for result in results]
-    fingerprints = dedup.fingerprints(results)
-    return TakenSearch(
-        sent.search_id,
-        sent.ordinal or 0,
-        index,
-        None if sent.routing is None else sent.routing.selected,
-        [result.result_id for result in results],
-        gains if gains.count(None) < len(gains) else None,
-        baseline if baseline.count(None) < len(baseline) else None,
-        fingerprints,
-        [tables.labels.get(name, OTHER) for name in fingerprints.types],
-    )

@@ -143,7 +143,7 @@ def pairs_of(conversation: Conversation, scope: Scope, config: EngineConfig) -> 
                         turn.number,
                         iteration.number,
                         search.result_ids[at],
-                        holder.carrier.iteration,
+                        holder.iteration,
                         holder.result_ids[first - holder.first],
                         evidence,
                         search.types[at],
@@ -156,8 +156,8 @@ def _in_scope(
     """Iterations that searched, with their time and what the windows keep them by."""
     for _, turn in sorted(conversation.turns.items()):
         for iteration in turn.counted:
-            time_us, carrier = source(turn, iteration)
-            agent = dimension_of(carrier, config)
+            time_us, agent, release = source(iteration)
+            agent = dimension_of(agent, release, config)
             if scope.from_us <= time_us < scope.to_us and scope.admits(agent):
                 yield turn, iteration, time_us, agent
 

@@ -5,21 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from stream_metrics.evaluation.observed import BASES, ITERATIONS, MACRO, MEAN, of_labels
+from stream_metrics.evaluation.observed import MACRO, MEAN, of_labels
 from stream_metrics.metrics.generation import BY_NAME as ANSWERS
 from stream_metrics.metrics.labelled import nothing_labelled
+from stream_metrics.metrics.registry import BASES, BLOCKS, ITERATIONS, QUOTIENTS, placed
 
 SCHEMA_VERSION: Final = 1
 """Of ``report.json``."""
 PARTS: Final = ("value", "n", "sd", "ci_low", "ci_high")
-MICRO: Final = {
-    "srr": "srr",
-    "sre": "sre",
-    "avg_gain": "avg_gain",
-    "rg": "rg",
-    "labelled_share": "labelled",
-}
+MICRO: Final = {one.name: one.reported for one in QUOTIENTS if one.place not in BLOCKS}
 """Quotients of sums over all rows, and their keys in a report."""
+DECISIONS: Final = placed("gate", "routing", "reranking")
 COUNTS: Final = (
     "events", "invalid", "stale", "forgotten", "conversations", "turns", "iterations", "results",
     "unique", "duplicates", "good_unique", "labelled", "unlabelled", "orphan_labels",
@@ -28,23 +24,11 @@ REPLAY_FIGURES: Final = (
     *MICRO,
     *(name + MEAN if name in MICRO else name for name in MACRO),
     *(f"{ITERATIONS}.{basis}" for basis in BASES),
-    "gate_efficiency",
-    "gate_accuracy",
-    "skip_precision",
-    "skip_recall",
-    "routing_accuracy",
-    "reranking_improvement",
+    *(metric.name for metric in DECISIONS),
     *(f"counts.{name}" for name in COUNTS),
     *ANSWERS,
 )
 """What the report of a replay has, whatever was replayed."""
-
-_GATE: Final = {
-    "gate_efficiency": "efficiency",
-    "gate_accuracy": "accuracy",
-    "skip_precision": "skip_precision",
-    "skip_recall": "skip_recall",
-}
 
 
 def figures_of_report(report: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
@@ -77,11 +61,9 @@ def _replayed(report: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
         found[name + MEAN if name in found else name] = _parts(one, "mean")
     for basis, one in aggregate[ITERATIONS].items():
         found[f"{ITERATIONS}.{basis}"] = _parts(one, "mean")
-    gate, routing, reranking = (report.get(name) or {} for name in ("gate", "routing", "reranking"))
-    decided = {name: gate.get(key) for name, key in _GATE.items()}
-    for name, value in {**decided, "routing_accuracy": routing.get("accuracy")}.items():
+    for metric in DECISIONS:
+        name, value = metric.name, (report.get(metric.place) or {}).get(metric.key)
         found[name] = {**_parts(intervals.get(name) or {}, "value"), "value": value}
-    found["reranking_improvement"] = _parts(reranking, "improvement")
     if without_labels(report):
         found |= {name: _parts({}, "value") for name in found if of_labels(name)}
     for name, count in (report.get("counts") or {}).items():

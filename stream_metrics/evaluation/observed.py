@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import reduce
 from math import isfinite
+from operator import add
 from typing import Any, Final, Literal, NamedTuple
 
 from stream_metrics.evaluation.estimates import split_by
@@ -15,7 +17,16 @@ from stream_metrics.metrics.labelled import OF_LABELS, nothing_labelled
 from stream_metrics.metrics.ranking.names import MetricNameError, meant_by
 from stream_metrics.metrics.ranking.registry import BY_NAME as RANKED
 from stream_metrics.metrics.ranking.registry import parse as parse_ranked
-from stream_metrics.metrics.registry import BY_NAME, Metric
+from stream_metrics.metrics.registry import (
+    BASES,
+    BLOCKS,
+    BY_NAME,
+    ITERATIONS,
+    LABELLED_SHARE,
+    QUOTIENTS,
+    THROUGH,
+    Metric,
+)
 from stream_metrics.statistics.units import Units
 
 Kind = Literal["conversations", "queries", "turns"]
@@ -23,13 +34,9 @@ Better = Literal["higher", "lower", "neither"]
 Value = float | tuple[float, float] | None
 """A value whose mean is taken; or numerator and denominator of a quotient of sums."""
 
-MACRO: Final = ("cg", "rg", "dcg", "drg", "rag", "drag", "sre", "srr")
+MACRO: Final = tuple(metric.name for metric in THROUGH)
 MEAN: Final = ".macro"
 """Ends the name of a mean over rows where a quotient of sums has the plain name."""
-ITERATIONS: Final = "iterations_for_all_good_results"
-GATE: Final = ("gate_efficiency", "gate_accuracy", "skip_precision", "skip_recall")
-BASES: Final = ("qrels", "retrieved")
-LABELLED: Final = "labelled_share"
 
 _FAMILY: Final = re.compile(r"\(|@|_at_")
 """Ends the name of a ranked metric, before options and cut-off."""
@@ -84,7 +91,7 @@ class Observations(NamedTuple):
     @property
     def nothing_labelled(self) -> bool:
         """Whether documents were found and none has a label; False for rows without documents."""
-        shares = [row.values.get(LABELLED) for row in self.rows]
+        shares = [row.values.get(LABELLED_SHARE.name) for row in self.rows]
         counts = [share for share in shares if isinstance(share, tuple)]
         return nothing_labelled(sum(of for _, of in counts), sum(part for part, _ in counts))
 
@@ -131,40 +138,31 @@ def of_conversation(row: Mapping[str, Any]) -> Observation:
     >>> of_conversation(row).values["srr"], of_conversation(row).values["srr.macro"]
     ((1, 4), 0.5)
     """
-    gain = row["gain"] or 0
-    values: dict[str, Value] = {
-        "srr": (row["duplicates"], row["results"]),
-        "sre": (row["good_unique"], row["results"]),
-        "avg_gain": (gain, row["results"]),
-        "rg": (gain, row["n"]),
-    }
+    values: dict[str, Value] = {metric.name: _quotient(metric, row) for metric in QUOTIENTS}
     for name in MACRO:
         values[name + MEAN if name in values else name] = row[name]
     for basis in BASES:
         known = row[ITERATIONS] if row["all_good_basis"] == basis else None
         values[f"{ITERATIONS}.{basis}"] = known
-    values |= _gate(row["gate"])
-    routing = row["routing"]
-    route = routes_together(routing.get("routes", ()))
-    values["routing_accuracy"] = (routing.get("correct", 0), routing.get("labelled", 0))
-    values[LABELLED] = (row["labelled"], row["unique"])
+    route = routes_together(row["routing"].get("routes", ()))
     release = row["release"] or NO_RELEASE
     facts = dict(zip(FACTS, (row["agent"], release, route), strict=True))
     dimensions = {name: value for name, value in facts.items() if value is not None}
     return _checked(Observation(row["conversation_id"], dimensions, values))
 
 
-def _gate(gate: Mapping[str, Any]) -> dict[str, Value]:
-    skip, search, missed, wasted = (
-        gate.get(name, 0) for name in ("correct_skip", "correct_search", "missed", "wasted")
+def _quotient(metric: Metric, row: Mapping[str, Any]) -> tuple[float, float]:
+    """Both sides of a quotient of sums; a block of decisions may be empty."""
+    assert metric.quotient is not None
+    above, below = (
+        reduce(add, (_count(row, metric.place, name) for name in names))
+        for names in metric.quotient
     )
-    labelled = skip + search + missed + wasted
-    return {
-        "gate_efficiency": (skip, labelled),
-        "gate_accuracy": (skip + search, labelled),
-        "skip_precision": (skip, skip + missed),
-        "skip_recall": (skip, skip + wasted),
-    }
+    return above, below
+
+
+def _count(row: Mapping[str, Any], place: str, name: str) -> Any:
+    return row[place].get(name, 0) if place in BLOCKS else row[name] or 0
 
 
 def of_scores(row: Mapping[str, Any]) -> Observation:
@@ -241,8 +239,6 @@ def title_of(name: str) -> str:
     if plain.startswith(ITERATIONS + "."):
         basis = plain.removeprefix(ITERATIONS + ".")
         return f"{BY_NAME[ITERATIONS].title} ({basis})"
-    if plain == LABELLED:
-        return "Labelled share"
     described = _described(plain)
     return (plain if described is None else described.title) + mean
 
@@ -260,7 +256,7 @@ def _described(name: str) -> Metric | None:
     """The description of a figure that has one name only, unlike those of rankings."""
     if name in ANSWERS:
         return ANSWERS[name].metric
-    return BY_NAME.get(name)
+    return LABELLED_SHARE if name == LABELLED_SHARE.name else BY_NAME.get(name)
 
 
 def canonical_name(text: str, known: Sequence[str]) -> str:

@@ -7,7 +7,6 @@ from typing import Any, Final, NamedTuple, TypedDict
 
 from stream_metrics.evaluation.estimates import Intervals, UnknownDimension, estimated
 from stream_metrics.evaluation.observed import (
-    GATE,
     MEAN,
     READ,
     Better,
@@ -28,6 +27,7 @@ from stream_metrics.evaluation.remarks import (
     without_labels,
 )
 from stream_metrics.metrics.decisions import FACTS
+from stream_metrics.metrics.registry import placed
 from stream_metrics.statistics.comparison import TEST_RESAMPLES, Comparison, Test, compare
 from stream_metrics.statistics.resampling import SEED
 from stream_metrics.statistics.several import ALPHA, Correction, adjusted
@@ -35,6 +35,8 @@ from stream_metrics.statistics.units import Units
 from stream_metrics.statistics.unpaired import UnpairedTest, compare_unpaired
 
 Block = dict[str, Any]
+
+GATE: Final = tuple(metric.name for metric in placed("gate"))
 
 NOT_TESTED: Final = "neither higher nor lower is better: not tested"
 OF_MEANS: Final = "the test is of the units' own means, not of the figure"

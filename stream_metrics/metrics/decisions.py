@@ -5,13 +5,17 @@ A ratio without a denominator is None.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import fsum
 from operator import truediv
 from typing import Final, NamedTuple
 
 from stream_metrics.metrics.exact import exact_sum, rounded
 from stream_metrics.metrics.gain import discounts
+from stream_metrics.metrics.registry import placed, quotients
+
+_OF_GATES: Final = placed("gate")
+_OF_ROUTING: Final = placed("routing")
 
 NO_RELEASE: Final = "none"
 """What stands for the release of a search that names none."""
@@ -45,19 +49,15 @@ class GateCounts(NamedTuple):
         >>> GateCounts(2, 2, 1, 1, 1, 1).row()["efficiency"]
         0.25
         """
-        labelled = self.labelled
         return {
             "search": self.search,
             "skip": self.skip,
-            "labelled": labelled,
+            "labelled": self.labelled,
             "correct_skip": self.correct_skip,
             "missed": self.missed,
             "correct_search": self.correct_search,
             "wasted": self.wasted,
-            "efficiency": ratio(self.correct_skip, labelled),
-            "accuracy": ratio(self.correct_skip + self.correct_search, labelled),
-            "skip_precision": ratio(self.correct_skip, self.correct_skip + self.missed),
-            "skip_recall": ratio(self.correct_skip, self.correct_skip + self.wasted),
+            **quotients(_OF_GATES, self),
         }
 
 
@@ -68,15 +68,22 @@ def gate_cell(decision: str, needed: bool) -> str:
     return "correct_search" if needed else "wasted"
 
 
-def routing_row(routes: dict[str, int], labelled: int, correct: int) -> dict[str, object]:
-    """The block ``routing`` of a row: shares of routes, and accuracy over labelled searches."""
-    return {
-        "routed": sum(routes.values()),
-        "routes": dict(sorted(routes.items())),
-        "labelled": labelled,
-        "correct": correct,
-        "accuracy": ratio(correct, labelled),
-    }
+class RoutingCounts(NamedTuple):
+    """Searches by route; those with a label, and those of them that took the best route."""
+
+    routes: Mapping[str, int]
+    labelled: int
+    correct: int
+
+    def row(self) -> dict[str, object]:
+        """The block ``routing`` of a row."""
+        return {
+            "routed": sum(self.routes.values()),
+            "routes": dict(sorted(self.routes.items())),
+            "labelled": self.labelled,
+            "correct": self.correct,
+            **quotients(_OF_ROUTING, self),
+        }
 
 
 class Rerank(NamedTuple):

@@ -3,60 +3,17 @@
 An iteration counts if search was invoked in it; the counted ones are numbered 1..N. ``G_i`` is the
 summed gain of the good documents that iteration i was the first to return, ``R_i`` all its results.
 
-Discount of iteration k: 1 / log2(k + 1). Sums of quotients are taken with ``math.fsum``, so that
-the value does not depend on the order of summation.
+Discount of iteration k: 1 / log2(k + 1).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import fsum, log2
-from typing import Final, NamedTuple
+from math import log2
+from typing import Final
 
 ITERATIONS_CAP: Final = 100
 
 _LOG2: Final[list[float]] = [log2(k + 1) for k in range(1, 513)]
-
-
-class Counts(NamedTuple):
-    """The integers of one counted iteration.
-
-    ``unique``: documents seen for the first time; ``good`` and ``labelled``: those of them that
-    are good, or labelled at all; ``gain``: summed over the good ones.
-    """
-
-    results: int
-    unique: int
-    good: int
-    labelled: int
-    gain: int
-
-    @property
-    def duplicates(self) -> int:
-        """Results whose document the turn had returned before."""
-        return self.results - self.unique
-
-    @property
-    def avg_gain(self) -> float:
-        """Good gain per result, in [0, 4]; 0.0 for an iteration without results."""
-        return self.gain / self.results if self.results else 0.0
-
-
-class Cumulative(NamedTuple):
-    """The values through iteration i; ratios with R@i = 0 are 0.0."""
-
-    r_at: int
-    ur_at: int
-    gr_at: int
-    dup_at: int
-    cg: int
-    rg: float
-    dcg: float
-    drg: float
-    rag: float
-    drag: float
-    sre: float
-    srr: float
 
 
 def discounts(count: int) -> list[float]:
@@ -66,73 +23,83 @@ def discounts(count: int) -> list[float]:
     return _LOG2
 
 
-def through(iterations: Sequence[Counts]) -> Cumulative:
-    """The cumulative values at the last of ``iterations`` (one at least).
+class Through:
+    """What a turn holds from its first counted iteration through the last one that was added.
 
-    >>> turn = [Counts(2, 2, 2, 2, 5), Counts(3, 2, 1, 2, 4), Counts(3, 1, 1, 1, 2)]
-    >>> value = through(turn)
-    >>> value.cg, round(value.rg, 4), round(value.dcg, 4), round(value.drag, 4)
-    (11, 3.6667, 8.5237, 1.2249)
-    >>> value.sre, value.srr
-    (0.5, 0.375)
+    The metrics of a turn (``registry``) are computed from it. ``n`` iterations were added;
+    ``results``, ``unique``, ``good``, ``labelled`` and ``gain`` are sums over them, ``averages``
+    the gain per result of each. What ends in ``discounted`` counts later iterations less.
+    ``last_good`` is the last one with a good document, 0 without one.
+
+    ``ground_truth`` says that somebody told which documents are relevant; ``qrels`` is then the
+    number of iterations until all of them had been retrieved, None where that is not defined.
+
+    >>> turn = Through()
+    >>> for counts in [(2, 2, 2, 2, 5), (3, 2, 1, 2, 4), (3, 1, 1, 1, 2)]:
+    ...     turn.add(*counts)
+    >>> turn.n, turn.results, turn.unique, turn.good, turn.gain, turn.last_good
+    (3, 8, 5, 4, 11, 3)
     """
-    results, unique, good, _, gain = map(list, zip(*iterations, strict=True))
-    r_at, ur_at = sum(results), sum(unique)
-    ratios = ratios_through(results, unique, good, gain)
-    return Cumulative(r_at, ur_at, sum(good), r_at - ur_at, sum(gain), *ratios)
 
+    __slots__ = (
+        "averages", "averages_discounted", "gain", "gains_discounted", "good", "ground_truth",
+        "labelled", "last_good", "n", "qrels", "results", "unique",
+    )  # fmt: skip
 
-def ratios_through(
-    results: list[int], unique: list[int], good: list[int], gain: list[int]
-) -> tuple[float, float, float, float, float, float, float]:
-    """``Cumulative`` from ``rg`` on, of iterations as parallel lists, which cost less than objects.
+    def __init__(self, *, ground_truth: bool = False, qrels: int | None = None) -> None:
+        self.ground_truth = ground_truth
+        self.qrels = qrels
+        self.n = self.results = self.unique = self.good = self.labelled = self.gain = 0
+        self.last_good = 0
+        self.averages: list[float] = []
+        self.gains_discounted: list[float] = []
+        self.averages_discounted: list[float] = []
 
-    >>> ratios_through([2, 3, 3], [2, 2, 1], [2, 1, 1], [5, 4, 2])[-2:]
-    (0.5, 0.375)
-    """
-    n = len(results)
-    logs = discounts(n)
-    r_at = ur_at = gr_at = cg = 0
-    averages: list[float] = []
-    discounted: list[float] = []
-    discounted_averages: list[float] = []
-    for k in range(n):
-        r, gain_k, log = results[k], gain[k], logs[k]
-        r_at += r
-        ur_at += unique[k]
-        gr_at += good[k]
-        cg += gain_k
-        average = gain_k / r if r else 0.0
-        averages.append(average)
-        discounted.append(gain_k / log)
-        discounted_averages.append(average / log)
-    dcg = fsum(discounted)
-    return (
-        cg / n,
-        dcg,
-        dcg / n,
-        fsum(averages) / n,
-        fsum(discounted_averages) / n,
-        gr_at / r_at if r_at else 0.0,
-        (r_at - ur_at) / r_at if r_at else 0.0,
-    )
+    def add(self, results: int, unique: int, good: int, labelled: int, gain: int) -> None:
+        """Add the integers of the next iteration.
 
+        Args:
+            results: All results that it returned.
+            unique: Documents that it was the first to return.
+            good: Those of them that are good.
+            labelled: Those of them that have a label.
+            gain: Summed over the good ones.
+        """
+        n = self.n = self.n + 1
+        self.results += results
+        self.unique += unique
+        self.good += good
+        self.labelled += labelled
+        self.gain += gain
+        if good:
+            self.last_good = n
+        log = discounts(n)[n - 1]
+        average = gain / results if results else 0.0
+        self.averages.append(average)
+        self.gains_discounted.append(gain / log)
+        self.averages_discounted.append(average / log)
 
-def last_good_iteration(good: Sequence[int]) -> int | None:
-    """Iterations until all good documents that the turn retrieved were there; None without one.
+    @property
+    def duplicates(self) -> int:
+        """Results whose document the turn had returned before."""
+        return self.results - self.unique
 
-    >>> last_good_iteration([2, 0, 1, 0])
-    3
-    """
-    for i in range(len(good), 0, -1):
-        if good[i - 1]:
-            return min(i, ITERATIONS_CAP)
-    return None
+    @property
+    def unlabelled(self) -> int:
+        """Unique documents without a label."""
+        return self.unique - self.labelled
 
+    @property
+    def basis(self) -> str:
+        """What "all good documents" are counted against: ``qrels`` or ``retrieved``."""
+        return "qrels" if self.ground_truth else "retrieved"
 
-def sre_upper(results: int, good: int, unlabelled: int) -> float:
-    """Where SRE can still rise to: every unlabelled document could prove good."""
-    return (good + unlabelled) / results if results else 0.0
+    @property
+    def until_all_good(self) -> int | None:
+        """Iterations until all good documents were retrieved, None where that is not defined."""
+        if self.ground_truth:
+            return self.qrels
+        return min(self.last_good, ITERATIONS_CAP) if self.last_good else None
 
 
 def settled(unique: int, labelled: int, percent: int = 90) -> bool:

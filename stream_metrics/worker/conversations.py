@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from stream_metrics.dedup.deduplicator import Deduplicator
+from stream_metrics.engine.changes import Changes, Observations
 from stream_metrics.engine.codec import add_fingerprints, decode_conversation, encode_changes
+from stream_metrics.engine.registers import FORGET
 from stream_metrics.engine.state import Conversation
-from stream_metrics.engine.step import Changes, Observations, Step, needs_fingerprints
+from stream_metrics.engine.step import Step
 from stream_metrics.engine.taken import Intake, Taken
 from stream_metrics.events.decode import BadRecord
-from stream_metrics.events.wire import Forget
 from stream_metrics.ports import (
     MAX_TIMESTAMP_MS,
     ConversationKey,
@@ -113,7 +114,7 @@ class Conversations:
         A forget comes on every partition, so that it says nothing about where a key belongs.
         """
         options = self._options
-        events = [event for event, _ in work.events if type(event.payload) is not Forget]
+        events = [event for event, _ in work.events if event.kind is not FORGET]
         if not events:
             return
         if options.partitioner is not None:
@@ -138,7 +139,7 @@ class Conversations:
         missing: list[tuple[Work, bool]] = []
         without: list[Work] = []
         for work in works.values():
-            fingerprints = any(needs_fingerprints(event) for event, _ in work.events)
+            fingerprints = any(event.kind.needs_fingerprints for event, _ in work.events)
             work.conversation = self._cache.get(self._number, work.key)
             if work.conversation is None:
                 missing.append((work, fingerprints))

@@ -6,8 +6,8 @@ import json
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from stream_metrics.dedup.tables import published
-from stream_metrics.engine.codec import SCHEMAS, schemas_text, tables_text
+from stream_metrics.dedup.tables import published, tables_text
+from stream_metrics.engine.codec import SCHEMAS, schemas_text
 from stream_metrics.ports import Identity
 
 TABLES: Final = "dedup.tables"

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from stream_metrics.engine.changes import Changes
+from stream_metrics.engine.registers import FORGET
 from stream_metrics.engine.row import Row, canonical, conversation_rows
 from stream_metrics.engine.state import Conversation
-from stream_metrics.engine.step import Changes
 from stream_metrics.engine.taken import Taken
-from stream_metrics.events.wire import Forget
 from stream_metrics.ports import OutputMessage
 
 
@@ -53,5 +53,5 @@ def _late_for_a_forgotten(conversation: Conversation, events: Iterable[Taken]) -
     return (
         conversation.forgotten is not None
         and not conversation.last_turn
-        and any(type(event.payload) is not Forget for event in events)
+        and any(event.kind is not FORGET for event in events)
     )

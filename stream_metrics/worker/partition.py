@@ -21,14 +21,12 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from stream_metrics.engine.cells import conversation_cells
+from stream_metrics.engine.changes import Observations
 from stream_metrics.engine.codec import (
     encode_stub,
 )
+from stream_metrics.engine.plan import waiting_labels
 from stream_metrics.engine.state import Cell, Conversation
-from stream_metrics.engine.step import (
-    Observations,
-    waiting_labels,
-)
 from stream_metrics.engine.windows import (
     Touched,
     Windows,

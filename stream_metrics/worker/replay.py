@@ -9,12 +9,14 @@ from typing import Any
 
 from stream_metrics.dedup.deduplicator import deduplicator
 from stream_metrics.engine.cells import conversation_cells
+from stream_metrics.engine.changes import Observations
 from stream_metrics.engine.config import MAX_ROUTES, EngineConfig
 from stream_metrics.engine.history import History
+from stream_metrics.engine.registers import FORGET, SEARCH_ITERATION, TURN_COMPLETED
 from stream_metrics.engine.row import Row, reranks, shown_turns, turn_row
-from stream_metrics.engine.state import Conversation
-from stream_metrics.engine.step import Observations, Step
-from stream_metrics.engine.taken import Intake, Taken, TakenIteration
+from stream_metrics.engine.state import RESULT_LABEL, Conversation
+from stream_metrics.engine.step import Step
+from stream_metrics.engine.taken import Intake, Taken
 from stream_metrics.engine.windows import (
     DEFAULT_WINDOWS,
     Window,
@@ -23,14 +25,14 @@ from stream_metrics.engine.windows import (
     windows_document,
 )
 from stream_metrics.events.decode import BadRecord
-from stream_metrics.events.wire import Forget, TurnCompleted
+from stream_metrics.events.wire import TurnCompleted
 from stream_metrics.metrics.decisions import RerankSums
 from stream_metrics.ports import Record
 from stream_metrics.worker.outcome import REJECTED_LISTED, Options, Outcome, Rejected
 
 CHUNK = 2_000
 
-_TELLING = (TakenIteration, TurnCompleted)
+_TELLING = (SEARCH_ITERATION, TURN_COMPLETED)
 
 
 @dataclass(slots=True)
@@ -130,15 +132,15 @@ class Replay:
         seen = self._seen.get(event.conversation_id)
         if seen is None:
             seen = self._seen[event.conversation_id] = _Seen()
-        if isinstance(event.payload, _TELLING):
+        if event.kind in _TELLING:
             self.telling.setdefault(event.conversation_id, {})[event.digest] = place
-        if type(event.payload) is Forget:
+        if event.kind is FORGET:
             version = event.version[:2]
             seen.forget = version if seen.forget is None else max(seen.forget, version)
         else:
             seen.any_event = True
-            if type(event.payload) is TurnCompleted:
-                self._note_texts(event.conversation_id, event.payload)
+            if event.end is not None:
+                self._note_texts(event.conversation_id, event.end)
             seen.events.add((event.event_id, event.occurred_us, event.turn))
 
     def _note_texts(self, conversation_id: str, end: TurnCompleted) -> None:
@@ -198,7 +200,7 @@ class Replay:
         orphans = 0
         for conversation in self._conversations.values():
             for turn in shown_turns(conversation, self.options.turn_scope):
-                orphans += sum(1 for name in turn.labels if name not in turn.handles)
+                orphans += len(turn.winners[RESULT_LABEL].keys() - turn.handles.keys())
                 if self._reranked is None:
                     reranked = reranked.plus(RerankSums.of(reranks(turn)))
             cells = conversation_cells(conversation, self.config)

@@ -18,45 +18,54 @@ from stream_metrics.evaluation.headline import SCHEMA_VERSION
 from stream_metrics.metrics.decisions import (
     NO_RELEASE,
     GateCounts,
+    RoutingCounts,
     ratio,
     routes_together,
-    routing_row,
 )
 from stream_metrics.metrics.gain import ITERATIONS_CAP
+from stream_metrics.metrics.registry import (
+    BASES,
+    ITERATIONS,
+    QUOTIENTS,
+    THROUGH,
+    Quotient,
+    placed,
+)
 from stream_metrics.statistics.intervals import Estimate
 from stream_metrics.statistics.several import spread_of_strata, stratum_note
 from stream_metrics.statistics.units import Integers, Units
 from stream_metrics.worker.outcome import Outcome
 
-MACRO: Final = ("cg", "rg", "dcg", "drg", "rag", "drag", "sre", "srr")
-_DECIDED: Final = ("correct_skip", "missed", "correct_search", "wasted")
-MICRO: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
-    "srr": (("duplicates",), ("results",)),
-    "sre": (("good_unique",), ("results",)),
-    "avg_gain": (("gain",), ("results",)),
-    "rg": (("gain",), ("n",)),
-    "labelled": (("labelled",), ("unique",)),
-    "gate_efficiency": (("correct_skip",), _DECIDED),
-    "gate_accuracy": (("correct_skip", "correct_search"), _DECIDED),
-    "skip_precision": (("correct_skip",), ("correct_skip", "missed")),
-    "skip_recall": (("correct_skip",), ("correct_skip", "wasted")),
-    "routing_accuracy": (("routing_correct",), ("routing_labelled",)),
+ROUTING: Final = "routing_"
+"""Begins the columns of the block ``routing``, whose names other columns have too."""
+
+
+def _columns(quotient: Quotient, place: str) -> Quotient:
+    """The columns that the counts of a quotient are in."""
+    above, below = quotient
+    prefix = ROUTING if place == "routing" else ""
+    return tuple(prefix + name for name in above), tuple(prefix + name for name in below)
+
+
+MACRO: Final = tuple(metric.name for metric in THROUGH)
+MICRO: Final[Mapping[str, Quotient]] = {
+    metric.reported: _columns(metric.quotient, metric.place)
+    for metric in QUOTIENTS
+    if metric.quotient is not None
 }
-"""Figures that are a quotient of two sums over the rows: which counts make each of the two."""
+"""Figures that are a quotient of two sums over the rows: which columns make each of the two."""
 
 _MICRO: Final = "micro "
 _ITERATIONS: Final = "iterations "
-BASES: Final = ("qrels", "retrieved")
-"""What all good results are counted against, for a row's iterations until it had them."""
 _WITHOUT: Final = -1
 PLAIN_MICRO: Final = ("srr", "sre", "avg_gain")
 STRATA: Final = ("agent", "release", "route")
 """What a row itself can be told apart by."""
 _SUMMED: Final = ("results", "unique", "duplicates", "good_unique", "labelled", "unlabelled")
 _OF_ROWS: Final = ("n", *_SUMMED, "gain")
-_OF_GATES: Final = ("search", "skip", *_DECIDED)
+_OF_GATES: Final = GateCounts._fields
 _OF_ROUTING: Final = ("labelled", "correct")
-_COUNTED: Final = (*_OF_ROWS, *_OF_GATES, *(f"routing_{name}" for name in _OF_ROUTING))
+_COUNTED: Final = (*_OF_ROWS, *_OF_GATES, *(ROUTING + name for name in _OF_ROUTING))
 
 
 class Gate(msgspec.Struct, gc=False, frozen=True):
@@ -93,18 +102,19 @@ class Figures(msgspec.Struct, gc=False, frozen=True):
     labelled: int
     unlabelled: int
     gain: int | None
-    cg: float | None
-    rg: float | None
-    dcg: float | None
-    drg: float | None
-    rag: float | None
-    drag: float | None
-    sre: float | None
-    srr: float | None
-    iterations_for_all_good_results: int | None
     all_good_basis: str | None
     gate: Gate
     routing: Routing
+
+
+READ: Final[type[Figures]] = msgspec.defstruct(  # type: ignore[assignment]
+    "Read",
+    [(metric.key, float | None) for metric in placed("through", "turn")],
+    bases=(Figures,),
+    gc=False,
+    frozen=True,
+)
+"""The same with the value of each metric, under its key."""
 
 
 class Report:
@@ -180,13 +190,13 @@ class Report:
         for name in _OF_GATES:
             self._counts[name].append(getattr(row.gate, name))
         for name in _OF_ROUTING:
-            self._counts[f"routing_{name}"].append(getattr(row.routing, name))
+            self._counts[ROUTING + name].append(getattr(row.routing, name))
         for name in self._stratify:
             if name in STRATA:
                 self._put(name, _value(row, name))
         for basis, iterations in self._iterations.items():
-            known = row.iterations_for_all_good_results if row.all_good_basis == basis else None
-            iterations.append(known or 0)
+            known = getattr(row, ITERATIONS) if row.all_good_basis == basis else None
+            iterations.append(int(known or 0))
         self._routes.update(row.routing.routes)
 
     def document(
@@ -221,9 +231,9 @@ class Report:
             "aggregate": self._aggregate(totals, found),
             "strata": {name: self._stratified(name) for name in self._split},
             "gate": GateCounts(**{name: totals[name] for name in _OF_GATES}).row(),
-            "routing": routing_row(
-                dict(self._routes), totals["routing_labelled"], totals["routing_correct"]
-            ),
+            "routing": RoutingCounts(
+                self._routes, *(totals[ROUTING + name] for name in _OF_ROUTING)
+            ).row(),
             "reranking": outcome.reranks.row(),
             "retrieval": None,
             "generation": generation,

@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-from stream_metrics.engine.step import Observations
+from stream_metrics.engine.changes import Observations
 from stream_metrics.ports import OutputMessage
 from stream_metrics.worker.lag import Gauges
 from stream_metrics.worker.patience import Retry

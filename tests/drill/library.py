@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from stream_metrics.dedup.deduplicator import deduplicator
 from stream_metrics.engine.cells import CODES
+from stream_metrics.engine.changes import Observations
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.state import Conversation
-from stream_metrics.engine.step import Observations, Step
+from stream_metrics.engine.step import Step
 from stream_metrics.engine.taken import Intake, Taken
 from stream_metrics.traffic import Incident, TrafficProfile, generate
 from stream_metrics.traffic.profile import IncidentKind

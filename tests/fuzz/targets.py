@@ -28,9 +28,10 @@ from stream_metrics.engine.codec import (
     decode_sums,
 )
 from stream_metrics.engine.config import EngineConfig
+from stream_metrics.engine.registers import SEARCH_ITERATION
 from stream_metrics.engine.state import DamagedState
 from stream_metrics.engine.step import Step
-from stream_metrics.engine.taken import Intake, Taken, TakenIteration, take
+from stream_metrics.engine.taken import Intake, Taken, take
 from stream_metrics.events.canonical import content_digest, decode_json
 from stream_metrics.events.decode import BadRecord, Event, decode_slow
 from stream_metrics.events.limits import Limits
@@ -93,13 +94,13 @@ def _is_refusal(bad: BadRecord) -> None:
 
 def _seen(taken: Taken | BadRecord, dedup: Deduplicator) -> str:
     """All of it as a text in which ``1``, ``1.0`` and ``True`` are different."""
-    if isinstance(taken, BadRecord) or not isinstance(taken.payload, TakenIteration):
+    if isinstance(taken, BadRecord) or taken.kind is not SEARCH_ITERATION:
         return repr(taken)
-    each = [search.fingerprints for search in taken.payload.searches]
+    sent, gate = taken.items
+    each = [search.fingerprints for search in sent.values()]
     digests = [(f.types, f.documents, f.extra_values, f.urls_unparsed) for f in each]
-    searches: list[Any] = [s._replace(fingerprints=None) for s in taken.payload.searches]  # type: ignore[arg-type]
-    payload = taken.payload._replace(searches=searches)
-    return repr((msgspec.structs.replace(taken, payload=payload), digests, dedup.pack(each)))
+    items = ({name: search._replace(fingerprints=None) for name, search in sent.items()}, gate)
+    return repr((msgspec.structs.replace(taken, items=items), digests, dedup.pack(each)))
 
 
 def json_text(data: bytes) -> None:

@@ -6,8 +6,9 @@ from typing import Final
 
 from tests.mutations.mutation import Edit, Mutation
 
-STEP: Final = "stream_metrics/engine/step.py"
-TURN: Final = "stream_metrics/engine/turn.py"
+PLAN: Final = "stream_metrics/engine/plan.py"
+DERIVE: Final = "stream_metrics/engine/derive.py"
+CELLS: Final = "stream_metrics/engine/cells.py"
 WINDOWS: Final = "stream_metrics/engine/windows.py"
 DECODE: Final = "stream_metrics/events/decode.py"
 
@@ -31,9 +32,8 @@ FIGURES: Final = (
         "the first occurrence of a document is the one that arrived first",
         (
             Edit(
-                STEP,
-                "        if pending and turn.order and pending[0].precedes(turn.order[-1]):\n"
-                "            work.rebuild = True\n",
+                DERIVE,
+                " or bool(new and turn.order and new[0].precedes(turn.order[-1]))",
                 "",
             ),
         ),
@@ -45,13 +45,9 @@ FIGURES: Final = (
         "the label of a result that arrived last counts",
         (
             Edit(
-                STEP,
-                "                if not self._beats(standing, carrier.version):\n"
-                '                    self._seen.counts["labels_superseded"] += 1\n'
-                "                    del mine[result_id]\n"
-                "                    continue\n"
-                '                self._seen.counts["labels_revised"] += 1\n',
-                '                self._seen.counts["labels_revised"] += 1\n',
+                PLAN,
+                "            if self._beats(incumbent, event):\n",
+                "            if register.at == RESULT_LABEL or self._beats(incumbent, event):\n",
             ),
         ),
         RIVALS,
@@ -62,11 +58,9 @@ FIGURES: Final = (
         "the gate label of an iteration that arrived last counts",
         (
             Edit(
-                STEP,
-                "            if not self._beats(standing_gate and standing_gate[0], "
-                "carrier.version):\n"
-                "                continue\n",
-                "",
+                PLAN,
+                "            if self._beats(incumbent, event):\n",
+                "            if register.at == GATE_LABEL or self._beats(incumbent, event):\n",
             ),
         ),
         RIVALS,
@@ -77,7 +71,7 @@ FIGURES: Final = (
         "the gain of the previous label is not removed",
         (
             Edit(
-                TURN,
+                DERIVE,
                 "            self._count_gain(iteration, credited, -1)\n",
                 "            pass\n",
             ),
@@ -90,7 +84,7 @@ FIGURES: Final = (
         "a late label does not change the scores of the turn's searches",
         (
             Edit(
-                TURN,
+                DERIVE,
                 "        turn.credited[document] = label\n        _forget_scores(turn)\n",
                 "        turn.credited[document] = label\n",
             ),
@@ -103,9 +97,9 @@ FIGURES: Final = (
         "a label does not change the sums of the turn's other iterations",
         (
             Edit(
-                STEP,
-                "        if self._retrieval and turn.ground_truth is None:\n"
-                "            self._touch_ranked(turn, work)\n",
+                DERIVE,
+                "        if self._ranked and turn.relevant is None:\n"
+                "            self._touch_all(turn)\n",
                 "",
             ),
         ),
@@ -131,9 +125,10 @@ FIGURES: Final = (
         "a forgotten iteration stays in the windows",
         (
             Edit(
-                STEP,
-                "        for gone in before.values():\n            self._exchange(gone, None)\n",
-                "",
+                CELLS,
+                "        _exchange(old, new, cells)\n    turn.cell",
+                "        if new is not None:\n"
+                "            _exchange(old, new, cells)\n    turn.cell",
             ),
         ),
         FORGOTTEN,
@@ -144,8 +139,8 @@ FIGURES: Final = (
         "repeated events of a forgotten conversation are accepted",
         (
             Edit(
-                STEP,
-                "        if conversation.forgotten is not None and event.version[:2] <= "
+                PLAN,
+                "        if conversation.forgotten is not None and version[:2] <= "
                 "conversation.forgotten[:2]:\n",
                 "        if False:\n",
             ),

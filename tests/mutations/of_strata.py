@@ -7,6 +7,7 @@ from typing import Final
 from tests.mutations.mutation import Edit, Mutation
 
 ESTIMATES: Final = "stream_metrics/evaluation/estimates.py"
+REGISTRY: Final = "stream_metrics/metrics/registry.py"
 REPORT: Final = "stream_metrics/worker/report.py"
 SEVERAL: Final = "stream_metrics/statistics/several.py"
 MERGE: Final = "stream_metrics/adapters/replay/merge.py"
@@ -45,9 +46,9 @@ STRATA: Final = (
         "the interval of gate accuracy is that of gate efficiency",
         (
             Edit(
-                REPORT,
-                '    "gate_accuracy": (("correct_skip", "correct_search"), _DECIDED),\n',
-                '    "gate_accuracy": (("correct_skip",), _DECIDED),\n',
+                REGISTRY,
+                'quotient=(("correct_skip", "correct_search"), _DECIDED)',
+                'quotient=(("correct_skip",), _DECIDED)',
             ),
         ),
         TEST,

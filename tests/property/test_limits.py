@@ -17,10 +17,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
-from stream_metrics.engine.codec import add_fingerprints, decode_conversation, stored_header
+from stream_metrics.engine.codec import (
+    add_fingerprints,
+    decode_conversation,
+    decode_sums,
+    stored_header,
+)
 from stream_metrics.engine.config import EngineConfig
-from stream_metrics.engine.state import Conversation
-from stream_metrics.engine.step import Step, waiting_labels
+from stream_metrics.engine.plan import waiting_labels
+from stream_metrics.engine.registers import BY_CODE
+from stream_metrics.engine.state import SEARCH, Conversation
+from stream_metrics.engine.step import Step
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.events.limits import Limits
 from stream_metrics.ports import Record, StoredConversation
@@ -169,18 +176,22 @@ def check(conversation: Conversation, limits: Limits) -> None:
     assert sum(map(waiting_labels, turns)) <= limits.waiting_labels
     for turn in turns:
         assert len(turn.holders) == turn.results <= limits.results_per_turn
-        assert len(turn.searches) <= limits.searches_per_turn
+        assert len(turn.winners[SEARCH]) <= limits.searches_per_turn
         assert turn.extra_values <= limits.values_per_turn
         assert len(turn.iterations) <= limits.iterations_per_turn
-        ghosts = [] if turn.ghost is None else [turn.ghost]
-        versions = [c.version for c in conversation.carriers.values() if c.turn == turn.number]
-        assert versions or ghosts or turn.refused
+        events = [event for event in conversation.events.values() if event.turn == turn.number]
+        assert events or turn.refused
         if conversation.forgotten is not None:
-            assert all(version[:2] > conversation.forgotten[:2] for version in versions + ghosts)
-    assert not any(carrier.empty for carrier in conversation.carriers.values())
-    assert sum(len(carrier.labels) for carrier in conversation.carriers.values()) == sum(
-        len(turn.labels) for turn in turns
-    )
+            assert all(event.version[:2] > conversation.forgotten[:2] for event in events)
+        assert not any(event.empty and event is not turn.newest for event in events)
+        held = [
+            (register.at, key, event)
+            for event in events
+            for register in BY_CODE[event.kind].registers
+            for key in event.items[register.part]
+        ]
+        assert all(turn.winners[at][key] is event for at, key, event in held)
+        assert len(held) == sum(map(len, turn.winners))
 
 
 @given(st.data())
@@ -198,6 +209,32 @@ def test_forgets_under_tight_limits(data: st.DataObject) -> None:
             check(kept.read(name, await kept.stored(name)), limits)
         found = await audit(kept.store, AuditOptions(IDENTITY, kept.engine, DEFAULT_WINDOWS), never)
         assert (found.differences, found.unreadable) == ([], [])
+
+    asyncio.run(run())
+
+
+@given(crowded(), LIMITS, st.lists(st.integers(0, 14), max_size=4))
+def test_where_a_batch_is_cut_changes_nothing(
+    batches: list[list[KeyedRecord]], limits: Limits, cuts: list[int]
+) -> None:
+    """What limits turn away is decided event by event, in the order of the log."""
+    records = [record for batch in batches for record in batch]
+    bounds = sorted({0, len(records), *(cut for cut in cuts if cut < len(records))})
+    ways = [
+        [records],
+        [[record] for record in records],
+        [records[low:high] for low, high in pairwise(bounds)],
+    ]
+
+    async def run() -> None:
+        stored = []
+        for way in ways:
+            kept = Kept(limits)
+            await kept.take(way)
+            buckets = await kept.store.buckets(0)
+            sums = {at: decode_sums(data) for at, data in buckets.items()}
+            stored.append((await kept.stored("c1"), sums))
+        assert stored[1:] == stored[:-1]
 
     asyncio.run(run())
 

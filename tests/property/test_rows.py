@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from stream_metrics.adapters.memory import MemoryStore, MemoryTopic
+from stream_metrics.contract import row_schema
 from stream_metrics.engine.config import EngineConfig
+from stream_metrics.engine.published import Row
 from stream_metrics.engine.row import canonical, canonical_line
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.events.rows import Row
-from stream_metrics.events.schema import row_schema
 from stream_metrics.worker.export import export_state
 from tests.property.test_output import Worker, World, any_events, logs_of
 

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from stream_metrics.dedup.deduplicator import deduplicator
 from stream_metrics.engine.answers import answered_turns
+from stream_metrics.engine.changes import Observations
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.recorded import MissingEvent
 from stream_metrics.engine.state import Conversation
-from stream_metrics.engine.step import Observations, Step
+from stream_metrics.engine.step import Step
 from stream_metrics.engine.taken import take
 from stream_metrics.events.decode import Event, decode
 from stream_metrics.metrics.generation import AnsweredTurn

@@ -13,12 +13,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pydantic import BaseModel
 
-from stream_metrics.events import REASONS, BadRecord, Limits, decode
-from stream_metrics.events.models import EVENT, MODELS, read
-from stream_metrics.events.rejections import REJECTIONS, rejections
-from stream_metrics.events.rows import EXAMPLE as ROW_EXAMPLE
-from stream_metrics.events.rows import Row, RowGate, RowIteration, RowReranking, RowRouting
-from stream_metrics.events.schema import (
+from stream_metrics.contract import (
     DEAD_LETTER_HEADERS,
     EXAMPLES,
     asyncapi,
@@ -26,6 +21,11 @@ from stream_metrics.events.schema import (
     rendered,
     row_schema,
 )
+from stream_metrics.engine.published import EXAMPLE as ROW_EXAMPLE
+from stream_metrics.engine.published import Row, RowGate, RowIteration, RowReranking, RowRouting
+from stream_metrics.events import REASONS, BadRecord, Limits, decode
+from stream_metrics.events.models import EVENT, MODELS, read
+from stream_metrics.events.rejections import REJECTIONS, rejections
 from stream_metrics.ports import Record
 from stream_metrics.traffic import TrafficProfile, generate
 from stream_metrics.worker.replay import Replay
@@ -191,7 +191,7 @@ DOCUMENTS = ["events.schema.json", "row.schema.json", "asyncapi.json"]
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_committed_documents_are_current(name: str) -> None:
-    """`python -m stream_metrics.events.schema docs/reference` would change nothing."""
+    """`python -m stream_metrics.contract docs/reference` would change nothing."""
     assert list(rendered()) == DOCUMENTS
     assert (ROOT / "docs" / "reference" / "contract" / name).read_text(
         encoding="utf-8"

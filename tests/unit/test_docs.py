@@ -24,7 +24,6 @@ from stream_metrics.adapters.prometheus.windows import WindowCollector
 from stream_metrics.cli import app
 from stream_metrics.cli.docs import (
     EXAMPLE,
-    IN_ROW,
     QUERIES,
     metrics_page,
     pages,
@@ -484,7 +483,7 @@ def test_metrics_stand_in_rows_where_the_page_says() -> None:
     row = rows_of(ROOT / "README.md")["c-1"]
     for metric in METRICS:
         place: Any = row
-        for part in IN_ROW.get(metric.name, metric.name).split("."):
+        for part in metric.path.split("."):
             assert part.removesuffix("[]") in place
             place = place[part.removesuffix("[]")]
             place = place[0] if part.endswith("[]") else place

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.dedup.deduplicator import deduplicator
 from stream_metrics.engine.cells import scaled
+from stream_metrics.engine.changes import Observations
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.state import Cell, Conversation
-from stream_metrics.engine.step import Observations, Step
+from stream_metrics.engine.step import Step
 from stream_metrics.engine.taken import Intake, Taken, take
 from stream_metrics.engine.windows import (
     DEFAULT_WINDOWS,

@@ -15,7 +15,8 @@ from benchmarks.workload import traffic
 from stream_metrics.dedup.deduplicator import Deduplicator, PlainDeduplicator
 from stream_metrics.dedup.digests import KNOWN_NAMES
 from stream_metrics.dedup.tables import newest
-from stream_metrics.engine.taken import Intake, Taken, TakenIteration, TakenLabels, take
+from stream_metrics.engine.registers import LONGEST_ROUTE, RELEVANCE_LABELS, SEARCH_ITERATION
+from stream_metrics.engine.taken import Intake, Taken, take
 from stream_metrics.events import BadRecord, Limits
 from stream_metrics.events.decode import decode_slow
 from stream_metrics.events.wire import Result
@@ -46,13 +47,13 @@ ANY_PAIR = st.sampled_from(PAIRS)
 
 def seen(taken: Taken | BadRecord, dedup: Deduplicator) -> str:
     """All of it, as a text in which ``1``, ``1.0`` and ``True`` are different."""
-    if isinstance(taken, BadRecord) or not isinstance(taken.payload, TakenIteration):
+    if isinstance(taken, BadRecord) or taken.kind is not SEARCH_ITERATION:
         return repr(taken)
-    iteration = taken.payload
-    each = [search.fingerprints for search in iteration.searches]
+    sent, gate = taken.items
+    each = [search.fingerprints for search in sent.values()]
     digests = [(f.types, f.documents, f.extra_values, f.urls_unparsed) for f in each]
-    searches = [search._replace(fingerprints=None) for search in iteration.searches]  # type: ignore[arg-type]
-    rest = msgspec.structs.replace(taken, payload=iteration._replace(searches=searches))
+    searches = {name: search._replace(fingerprints=None) for name, search in sent.items()}
+    rest = msgspec.structs.replace(taken, items=(searches, gate))
     return repr((rest, digests, dedup.pack(each)))
 
 
@@ -79,7 +80,7 @@ def both(
 
 def is_frequent(taken: Taken | BadRecord) -> bool:
     """Whether the slow ways take a search iteration or labels."""
-    return isinstance(taken, Taken) and isinstance(taken.payload, TakenIteration | TakenLabels)
+    return isinstance(taken, Taken) and taken.kind in (SEARCH_ITERATION, RELEVANCE_LABELS)
 
 
 # --- search iterations ----------------------------------------------------------------------------
@@ -261,8 +262,9 @@ def test_usual_labels_are_taken(
     }
     fast, _ = both(pair, data.draw(spelled(st.just(document), names_as_they_are=True)))
     assert fast is not None
-    assert isinstance(fast.payload, TakenLabels)
-    assert fast.payload == (gains, routes, needed)
+    assert fast.kind is RELEVANCE_LABELS
+    cut = {name: route and route[:LONGEST_ROUTE] for name, route in routes.items()}
+    assert fast.items == (gains, cut, needed)
 
 
 @PATIENT
@@ -325,8 +327,7 @@ def test_results_of_either_kind_share_what_is_remembered(
         compiled.fingerprints(sent)
     fast, _ = both(pair, searching(*results))
     assert fast is not None
-    assert isinstance(fast.payload, TakenIteration)
-    (search,) = fast.payload.searches
+    (search,) = fast.items[0].values()
     assert compiled.pack([search.fingerprints]) == compiled.pack([compiled.fingerprints(sent)])
 
 

@@ -22,10 +22,11 @@ from stream_metrics.evaluation.estimates import Intervals
 from stream_metrics.evaluation.generation import Generation
 from stream_metrics.evaluation.report import Retrieval
 from stream_metrics.events.limits import Limits
+from stream_metrics.metrics.registry import ITERATIONS, placed
 from stream_metrics.ports import Record
 from stream_metrics.statistics import resampling
 from stream_metrics.worker.outcome import Outcome
-from stream_metrics.worker.report import Figures, Gate, Report, Routing
+from stream_metrics.worker.report import READ, Figures, Gate, Report, Routing
 from tests.replays import METRICS, Told, task
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "guides" / "replay.md"
@@ -100,10 +101,10 @@ def test_a_row_takes_what_the_docs_say(bytes_each: BytesEach) -> None:
 def row(number: int) -> Figures:
     """What a report needs of the only row of a conversation."""
     value = number % 7 / 7
-    return Figures(
+    figures: dict[str, Any] = {metric.key: value for metric in placed("through", "turn")}
+    return READ(
         f"conversation-{number:012}", 1, ("bot", "desk")[number % 2], None, 2, 8, 5, 4, 3, 5, 0, 9,
-        value, value, value, value, value, value, value, value, 3, "qrels",
-        Gate(0, 0, 0, 0, 0, 0), Routing({}, 0, 0),
+        "qrels", Gate(0, 0, 0, 0, 0, 0), Routing({}, 0, 0), **figures | {ITERATIONS: 3},
     )  # fmt: skip
 
 

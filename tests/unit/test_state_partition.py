@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.engine.changes import Changes, Observations
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.state import Conversation
-from stream_metrics.engine.step import Changes, Observations, Step
+from stream_metrics.engine.step import Step
 from stream_metrics.engine.taken import Intake, Taken
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.ports import (

@@ -7,6 +7,8 @@ from typing import Final
 from deploy.dashboards.boards.common import AGENT, turn_mean
 from deploy.dashboards.panels import Board, Panel, Query, Row
 from deploy.dashboards.promql import ratio, window
+from stream_metrics.metrics.registry import BY_NAME
+from stream_metrics.metrics.registry import ITERATIONS as ALL_GOOD
 
 CURVE_WINDOWS: Final = ("1h", "24h")
 
@@ -18,7 +20,7 @@ def _by_iteration(name: str) -> str:
 _SRR_BY_ITERATION: Final = Query(
     ratio(_by_iteration("duplicate_results"), _by_iteration("results")), "iteration {{iteration}}"
 )
-_LAST_GOOD: Final = "iterations_for_all_good_results_"
+_LAST_GOOD: Final = BY_NAME[ALL_GOOD]
 
 ITERATIONS = Board(
     "stream-metrics-iterations",
@@ -77,20 +79,12 @@ ITERATIONS = Board(
                     "Iterations for all good results (in qrels)",
                     "Mean number of iterations until a turn had found all good documents in its "
                     "qrels, over turns that found them all.",
-                    [turn_mean(_LAST_GOOD + "qrels", "$window")], "short", decimals=2,
+                    [turn_mean(_LAST_GOOD.label("qrels"), "$window")], "short", decimals=2,
                 ),
                 Panel(
                     "Iterations for all good results (retrieved)",
                     "Mean number of iterations until a turn's last good document.",
-                    [turn_mean(_LAST_GOOD + "retrieved", "$window")], "short", decimals=2,
-                ),
-                Panel(
-                    "RG", "Good gain per iteration, averaged over turns.",
-                    [turn_mean("rg", "$window")], "short", width=12,
-                ),
-                Panel(
-                    "DRG", "RG in which later iterations count less, averaged over turns.",
-                    [turn_mean("drg", "$window")], "short", width=12,
+                    [turn_mean(_LAST_GOOD.label("retrieved"), "$window")], "short", decimals=2,
                 ),
             ],
         ),

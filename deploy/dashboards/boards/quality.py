@@ -13,6 +13,7 @@ from stream_metrics.adapters.page.thresholds import (
     SRR_CRITICAL,
     SRR_WARNING,
 )
+from stream_metrics.metrics.registry import WINDOWED, Metric
 
 ALL_WINDOWS: Final = ("5m", "1m", "30m", "1h", "6h", "24h")
 METRIC: Final = "{{metric}}"
@@ -45,8 +46,12 @@ def _search_mean(by: str, legend: str, metrics: str) -> Query:
     return Query(mean, legend)
 
 
-def _macro(metric: str, title: str, description: str, unit: str = "short") -> Panel:
-    return Panel(title, description, [turn_mean(metric, TURNS_LENGTH)], unit, width=6)
+def _of_turns(metric: Metric) -> Panel:
+    """A metric at the end of turns, as the registry describes it."""
+    unit = "percentunit" if metric.unit == "1" else "short"
+    description = f"{metric.help} Mean over turns of the last hour, all with the same weight."
+    mean = turn_mean(metric.name, TURNS_LENGTH)
+    return Panel(f"{metric.title} of a turn", description, [mean], unit, width=8)
 
 
 SRR = "Share of results whose document the turn had already returned (search result redundancy)."
@@ -140,24 +145,7 @@ QUALITY = Board(
         ),
         Row(
             "Whole turns of the last hour, by agent",
-            [
-                _macro(
-                    "srr", "SRR of a turn",
-                    "Mean over turns of the last hour; every turn has the same weight.",
-                    "percentunit",
-                ),
-                _macro(
-                    "sre", "SRE of a turn",
-                    "Mean over turns of the last hour; every turn has the same weight.",
-                    "percentunit",
-                ),
-                _macro(
-                    "rag", "RAG",
-                    "Good gain per result, averaged over iterations and then over turns of the "
-                    "last hour.",
-                ),
-                _macro("drag", "DRAG", "RAG in which later iterations count less."),
-            ],
+            [_of_turns(metric) for metric in WINDOWED if not metric.bases],
         ),
         Row(
             "Order of results, last hour, by agent",

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from stream_metrics.adapters.page.thresholds import BASELINE, RECENT
-from stream_metrics.engine.cells import CODES, split_code
+from stream_metrics.engine.cells import BY_SERIES, CODES, split_code
 from stream_metrics.engine.codec import decode_sums
 from stream_metrics.engine.config import WINDOW_BUCKETS
 from stream_metrics.engine.windows import Sums, Window, Windows, add
 from stream_metrics.metrics.decisions import ratio
 from stream_metrics.metrics.labelled import nothing_labelled
+from stream_metrics.metrics.registry import BY_NAME, LABELLED_SHARE, Metric
 
 SMOOTHED: Final = 5  # buckets that a point of a series is over: a twelfth of the window
 ROUTES_SHOWN: Final = 6
@@ -46,29 +47,22 @@ def day_before(sums: Mapping[str, Sums], window: str = RECENT) -> Sums:
     return day
 
 
-def srr(sums: Mapping[str, int]) -> Figure:
-    """Duplicate results of all results."""
-    return figure(sums.get("d", 0), sums.get("r", 0))
-
-
 def found(sums: Mapping[str, int]) -> Figure:
     """Results by search; a search that finds nothing counts."""
     return figure(sums.get("r", 0), sums.get("s", 0))
 
 
-def sre(sums: Mapping[str, int]) -> Figure:
-    """Good new results of all results, of settled iterations."""
-    return figure(sums.get("sg", 0), sums.get("sr", 0))
+def _over_windows(metric: Metric) -> Callable[[Mapping[str, int]], Figure]:
+    """A metric from the window series that the registry says it is the quotient of."""
+    assert metric.series is not None
+    above, below = (BY_SERIES[name] for name in metric.series)
+    return lambda sums: figure(sums.get(above, 0), sums.get(below, 0))
 
 
-def gain(sums: Mapping[str, int]) -> Figure:
-    """Good gain per iteration, of settled iterations."""
-    return figure(sums.get("sG", 0), sums.get("si", 0))
-
-
-def coverage(sums: Mapping[str, int]) -> Figure:
-    """Labelled documents of all unique ones."""
-    return figure(sums.get("l", 0), sums.get("u", 0))
+srr: Final = _over_windows(BY_NAME["srr"])
+sre: Final = _over_windows(BY_NAME["sre"])
+gain: Final = _over_windows(BY_NAME["rg"])
+coverage: Final = _over_windows(LABELLED_SHARE)
 
 
 def known(of: Callable[[Mapping[str, int]], Figure]) -> Callable[[Mapping[str, int]], Figure]:

@@ -8,7 +8,6 @@ from stream_metrics.dedup.tables import type_names
 from stream_metrics.engine.config import OTHER
 
 PREFIX: Final = "streammetrics_"
-OUTCOMES: Final = ("applied", "redelivered", "superseded", "forgotten", "over_limit")
 KEY_KINDS: Final = ("id", "doc_id", "url", "snippet", "content", "title")
 STAGES: Final = ("decode", "load", "step", "dead_letters", "output", "state", "commit")
 ENTITY_TYPES: Final = (*type_names(), OTHER)

@@ -32,7 +32,6 @@ from stream_metrics.adapters.prometheus.catalogue import (
     LATENCY_BOUNDS,
     MOST_FIELDS,
     OBSTACLES,
-    OUTCOMES,
     PREFIX,
     STAGE_BOUNDS,
     STAGES,
@@ -40,10 +39,11 @@ from stream_metrics.adapters.prometheus.catalogue import (
 from stream_metrics.adapters.prometheus.histogram import FastHistogram
 from stream_metrics.adapters.prometheus.reading import ReadingMetrics
 from stream_metrics.dedup.verify import VERDICTS
+from stream_metrics.engine.changes import OUTCOMES, Observations
 from stream_metrics.engine.config import OTHER
-from stream_metrics.engine.step import EVENT_TYPES, Observations
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.events.decode import REASONS
+from stream_metrics.events.wire import PAYLOADS
 from stream_metrics.kernel import kernel
 from stream_metrics.ports import OutputMessage
 
@@ -83,7 +83,7 @@ class Operations(ReadingMetrics):
         counter = self._counter
         events = counter("events", "Valid events read, by outcome.", "type", "outcome")
         self._events = {
-            pair: events.labels(*pair) for pair in product(EVENT_TYPES.values(), (*OUTCOMES, OTHER))
+            pair: events.labels(*pair) for pair in product(PAYLOADS, (*OUTCOMES, OTHER))
         }
         dead = counter("dead_letters", "Records rejected as dead letters, by reason.", "reason")
         self._dead = {reason: dead.labels(reason) for reason in (*REASONS, OTHER)}

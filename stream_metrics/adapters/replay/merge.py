@@ -28,7 +28,7 @@ from stream_metrics.engine.windows import Sums, add
 from stream_metrics.evaluation.gathered import Queries
 from stream_metrics.evaluation.generation import Generation
 from stream_metrics.evaluation.report import Retrieval
-from stream_metrics.worker.report import Figures, Report
+from stream_metrics.worker.report import READ, Figures, Report
 
 FAN_IN: Final = 256
 MERGING: Final = ".merging"
@@ -38,7 +38,7 @@ BUFFER_BYTES: Final = 64 << 10
 Bucket = tuple[int, str, Sums]
 """Number, agent and sums."""
 
-_ROW: Final = msgspec.json.Decoder(Figures)
+_ROW: Final = msgspec.json.Decoder(READ)
 _Row = tuple[str, int, int, Figures, str]
 
 

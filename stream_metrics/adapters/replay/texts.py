@@ -15,8 +15,9 @@ from typing import Any, Final, NamedTuple, Protocol, Self
 import msgspec
 
 from stream_metrics.adapters.replay.spool import Piece, read_one, read_spool, spool_path
+from stream_metrics.engine.registers import BY_CODE
 from stream_metrics.engine.row import shown_turns
-from stream_metrics.engine.state import Conversation
+from stream_metrics.engine.state import END, Conversation
 from stream_metrics.events.canonical import decode_json
 from stream_metrics.events.decode import Event
 from stream_metrics.events.fields import convert
@@ -122,14 +123,14 @@ def _standing(
     """The events, read again; what others have replaced, or a ``forget`` erased, is not."""
     name = conversation.conversation_id
     for turn in shown_turns(conversation, engine.options.turn_scope):
-        carriers = {search.carrier.digest: search.carrier for search in turn.order}
-        if turn.completed is not None:
-            carriers[turn.completed.carrier.digest] = turn.completed.carrier
-        for digest, carrier in carriers.items():
-            kind = "turn_completed" if carrier.completed else "search_iteration"
+        digests = {search.digest: None for search in turn.order}
+        digests |= {end.digest: None for end in turn.winners[END].values()}
+        for digest in digests:
+            event = conversation.events[digest]
+            kind = BY_CODE[event.kind].name
             record = records.at(engine.telling[name][digest])
             payload = payload_again(record.value or b"", kind, decode)
-            yield Event(*carrier.version, name, turn.number, payload)
+            yield Event(*event.version, name, turn.number, payload)
 
 
 _WHOLE: Final[_Decoders] = {

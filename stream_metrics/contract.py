@@ -1,7 +1,7 @@
 """The contract as documents: JSON Schemas, AsyncAPI 3, and the table of rejections.
 
-All of them are generated from ``models``, ``rows`` and ``decode``. The committed copies in
-``docs/reference`` are written by ``make docs``; a test compares them.
+All of them are generated from ``events.models``, ``engine.published`` and ``events.decode``. The
+committed copies in ``docs/reference`` are written by ``make docs``; a test compares them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
-from stream_metrics.events import rows
+from stream_metrics.engine import published
 from stream_metrics.events.decode import SCHEMA_VERSION
 from stream_metrics.events.models import EVENT, MODELS
 from stream_metrics.events.rejections import rejections
@@ -158,7 +158,7 @@ def json_schema() -> dict[str, Any]:
 
 def row_schema() -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of what a record of the output topic holds."""
-    generated = TypeAdapter(rows.Row).json_schema(
+    generated = TypeAdapter(published.Row).json_schema(
         schema_generator=_Generator, ref_template="#/$defs/{model}"
     )
     definitions = generated.pop("$defs") | {"Row": generated}
@@ -170,7 +170,7 @@ def row_schema() -> dict[str, Any]:
             "title": "stream-metrics rows",
             "description": _ABOUT_ROWS,
             "oneOf": [row, {"type": "array", "items": row}, {"type": "null"}],
-            "examples": [rows.EXAMPLE],
+            "examples": [published.EXAMPLE],
             "$defs": dict(sorted(definitions.items())),
         }
     )
@@ -274,7 +274,7 @@ def _output_messages() -> dict[str, Any]:
             "summary": "The conversation as it is now; the list with metrics.turn_scope all.",
             "payload": {"oneOf": [row, {"type": "array", "items": row}]},
             **common,
-            "examples": [{"name": "row", "payload": rows.EXAMPLE}],
+            "examples": [{"name": "row", "payload": published.EXAMPLE}],
         },
         "conversation_forgotten": {
             "name": "conversation_forgotten",
