@@ -38,7 +38,7 @@ COMPILED_SOURCES := compiled/setup.py compiled/pyproject.toml stream_metrics/ker
 PIN := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --no-config --quiet --custom-compile-command "make lock"
 
-.PHONY: help setup demo build test test-all test-fast test-unit test-services test-client check format stack collector agent bench bench-replay bounds bridge-campaign peers profile services \
+.PHONY: help setup demo build test test-all test-fast test-unit test-services test-client check format stack collector agent bench bench-replay bounds bridge-campaign peers profile services size \
 	tools kernel dashboards panels docs docs-site lock clean campaign mutations conformance fuzz drill calibration
 
 help: ## Show the targets
@@ -255,6 +255,11 @@ fuzz: kernel .venv/.fuzz ## Fuzz the decoders, guided by coverage
 
 bench-replay: setup ## Replay a million events with 1 and 2 processes, killed and resumed; long
 	@$(BIN)/python -m benchmarks replay
+
+# COMMITS are commits or folders with a checkout; SIZE has options, such as SIZE="--way --names".
+COMMITS ?= HEAD
+size: setup ## Count the lines of code by floor and language, and private names in tests
+	@$(BIN)/python -m benchmarks.size $(COMMITS) $(SIZE)
 
 profile: services ## Profile the benchmarks
 	@$(BIN)/python -m benchmarks profile
