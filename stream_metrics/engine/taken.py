@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from stream_metrics.compiled import kernel
 from stream_metrics.dedup.deduplicator import Deduplicator, Fingerprints
 from stream_metrics.dedup.tables import Tables
 from stream_metrics.engine.config import DEFAULT_AGENT, OTHER
@@ -34,7 +35,6 @@ from stream_metrics.events.wire import (
     SearchIteration,
     TurnCompleted,
 )
-from stream_metrics.kernel import kernel
 
 
 class TakenSearch(NamedTuple):

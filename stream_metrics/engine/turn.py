@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from stream_metrics.compiled import kernel
 from stream_metrics.dedup.deduplicator import Deduplicator
 from stream_metrics.dedup.index import DedupCounts
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.state import Iteration, Search, Turn
-from stream_metrics.kernel import kernel
 from stream_metrics.metrics.decisions import Rerank, rerank
 from stream_metrics.metrics.gain import ITERATIONS_CAP
 

@@ -376,7 +376,7 @@ def test_every_setting_that_is_named_exists() -> None:
     """A dotted setting or an environment variable is one of the settings."""
     known = {name for name, _ in settings()}
     variables = {variable(name) for name in known}
-    variables |= {"STREAM_METRICS_CONFIG", "STREAM_METRICS_KERNEL"}
+    variables |= {"STREAM_METRICS_CONFIG", "STREAM_METRICS_KERNEL", "STREAM_METRICS_MYPYC"}
     texts = [document.read_text(encoding="utf-8") for document in DOCUMENTS]
     named = {m.text for m in mentions(_SETTING, whole=True) if not _PATH.fullmatch(m.text)}
 
