@@ -275,7 +275,7 @@ panels: services ## Check each Grafana panel against a live system; a minute
 
 docs: setup ## Generate the reference pages
 	@$(BIN)/python -m stream_metrics.events.schema docs/reference
-	@$(BIN)/python -m stream_metrics.cli.docs docs/reference
+	@$(BIN)/python -m docs.pages docs/reference
 	@$(BIN)/python -m tests.mutations --page docs/evidence
 
 # The site has an environment of its own. The variable silences an advertisement of its theme.
