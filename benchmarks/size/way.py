@@ -2,8 +2,8 @@
 
 A worker runs on real servers, as Python, with a recorder in it. A *way* is what is called from the
 moment at which a record is produced until ``/metrics`` counts it and was scraped once more. Timers
-may fire in between, so that each way is gone several times, and only what was called every time is
-counted.
+may fire in between, so each way is recorded several times, and only functions that were called
+every time are counted.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class _Walk:
         self._sent = 0
 
     async def ways(self) -> Ways:
-        """Go each way ``TIMES`` times."""
+        """Record each way ``TIMES`` times."""
         await self._go(TOPIC, search("warm-up", 1))  # what happens once in a process
         await self._go(LABELS, label("warm-up"))
         events, labels = [], []
