@@ -85,9 +85,9 @@ def checkout(commit: str, repository: Path) -> Iterator[Path]:
     """The folder with the files of ``commit``, which may also be a folder with a checkout.
 
     Raises:
-        ValueError: It is neither a folder nor a commit of the repository.
+        ValueError: It is neither a checkout nor a commit of the repository.
     """
-    if Path(commit).is_dir():
+    if (Path(commit) / "pyproject.toml").is_file():
         yield Path(commit).resolve()
         return
     made = subprocess.run(
@@ -95,7 +95,7 @@ def checkout(commit: str, repository: Path) -> Iterator[Path]:
     )
     if made.returncode:
         raise ValueError(
-            f"{commit} is neither a folder nor a commit: {made.stderr.decode().strip()}"
+            f"{commit} is neither a checkout nor a commit: {made.stderr.decode().strip()}"
         )
     with TemporaryDirectory(prefix="size-") as folder:
         with tarfile.open(fileobj=io.BytesIO(made.stdout)) as archive:

@@ -139,10 +139,13 @@ def git(root: Path, *arguments: str) -> None:
     subprocess.run(["git", *author, *arguments], cwd=root, check=True, capture_output=True)
 
 
-def test_a_commit_is_measured_as_it_was(tmp_path: Path) -> None:
-    """Not as the working tree is; a folder is taken as it is."""
+def test_a_commit_is_measured_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not as the working tree is; a folder with a checkout is taken as it is."""
     (tmp_path / "a.py").write_text("x = 1\n")
-    git(tmp_path, "init", "--quiet")
+    (tmp_path / "pyproject.toml").touch()
+    git(tmp_path, "init", "--quiet", "--initial-branch", "build")
+    (tmp_path / "build").mkdir()
+    monkeypatch.chdir(tmp_path)
     git(tmp_path, "add", ".")
     git(tmp_path, "commit", "--quiet", "--message", "one")
     (tmp_path / "a.py").write_text("x = 2\n")
@@ -151,7 +154,9 @@ def test_a_commit_is_measured_as_it_was(tmp_path: Path) -> None:
         assert (root / "a.py").read_text() == "x = 1\n"
     with checkout(str(tmp_path), tmp_path) as root:
         assert (root / "a.py").read_text() == "x = 2\n"
-    with pytest.raises(ValueError, match="no-such-commit is neither a folder nor a commit"):
+    with checkout("build", tmp_path) as root:
+        assert (root / "a.py").read_text() == "x = 1\n", "a branch, not the folder of that name"
+    with pytest.raises(ValueError, match="no-such-commit is neither a checkout nor a commit"):
         checkout("no-such-commit", tmp_path).__enter__()
 
 
