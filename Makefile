@@ -20,7 +20,7 @@ RUNTIME := .venv/.runtime
 READY := .venv/.ready
 PYTEST := $(BIN)/python -m pytest
 PLAIN := tests/property $(addprefix tests/unit/test_, bad_input.py contract.py examples.py regressions.py)
-CODE := stream_metrics client deploy docs examples tests kernel compiled $(wildcard benchmarks)
+CODE := setup.py stream_metrics client deploy docs examples tests kernel $(wildcard benchmarks)
 
 # The compiled kernel: the stamp of its last installation, and what it is made from. maturin comes
 # from .venv; cargo from PATH, or from where rustup puts it.
@@ -29,16 +29,19 @@ KERNEL_SOURCES := $(shell find kernel/src -name '*.rs') $(addprefix kernel/, \
 	Cargo.toml Cargo.lock pyproject.toml stream_metrics_kernel.pyi)
 TOOLS := env PATH="$(CURDIR)/$(BIN):$(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin"
 
-# Modules compiled as they stand: the stamp of their last installation, and all that they are made
-# from, which is what they import, too: the compiler copies constants out of it.
+# The wheel as it is shipped, with modules compiled by mypyc, in a folder of its own: the stamp of its
+# last installation, and what it is made from. The sources of the tree run wherever that folder is
+# not on the path. What starts with RUN has it on the path, if it could be built, and so have its
+# child processes: PYTHONSAFEPATH keeps their working directory from coming first.
 COMPILED := .venv/.compiled
-COMPILED_SOURCES := compiled/setup.py compiled/pyproject.toml stream_metrics/kernel.py \
-	$(shell find stream_metrics/dedup stream_metrics/engine stream_metrics/events stream_metrics/metrics -name '*.py')
+COMPILED_SOURCES := setup.py pyproject.toml $(shell find stream_metrics -type f -not -name '*.pyc')
+RUN := env PYTHONSAFEPATH=1 PYTHONPATH="$(CURDIR)/.venv/compiled:$(CURDIR):$(CURDIR)/client/src" $(BIN)/python
+TEST := $(RUN) -m pytest --override-ini "pythonpath=.venv/compiled . client/src"
 
 PIN := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --no-config --quiet --custom-compile-command "make lock"
 
-.PHONY: help setup demo build test test-all test-fast test-unit test-services test-client check format stack collector agent bench bench-replay bounds bridge-campaign peers profile services \
+.PHONY: help setup demo build test test-all test-fast test-unit test-services test-client check format stack collector agent bench bench-replay bounds bridge-campaign peers profile services size \
 	tools kernel dashboards panels docs docs-site lock clean campaign mutations conformance fuzz drill calibration
 
 help: ## Show the targets
@@ -83,9 +86,9 @@ kernel: $(READY) ## Compile the kernel and the engine; install missing compilers
 build: $(READY)
 	@if $(MAKE) --question $(COMPILED); then :; \
 	elif ! command -v $${CC:-cc} >/dev/null; then \
-		echo "no C compiler found: modules run as Python, not compiled"; \
+		rm -rf .venv/compiled; echo "no C compiler found: modules run as Python, not compiled"; \
 	elif $(MAKE) $(COMPILED); then :; \
-	else echo "compilation of modules failed: they run as Python"; fi
+	else rm -rf .venv/compiled; echo "compilation of modules failed: they run as Python"; fi
 	@if $(MAKE) --question $(KERNEL); then exit; fi; \
 	if ! $(TOOLS) sh -c 'command -v cargo' >/dev/null; then \
 		echo "no Rust compiler found: Python code runs instead of the compiled kernel (make kernel installs a compiler)"; \
@@ -96,17 +99,17 @@ build: $(READY)
 	fi
 
 # What measures, or runs a live system, uses all that can be compiled.
-stack bench bench-replay bounds calibration campaign drill mutations panels profile: build
+stack bench bench-replay bounds calibration campaign drill mutations panels profile bridge-campaign test-services: build
 
 $(COMPILED): $(COMPILED_SOURCES) | $(READY)
 	@echo "compiling modules (a minute)"
-	@rm -rf compiled/build
-	@$(TOOLS) python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
-		--wheel-dir compiled/build/wheels ./compiled >.venv/compiled.log 2>&1 || { \
+	@rm -rf build .venv/compiled .venv/wheels
+	@STREAM_METRICS_MYPYC=1 $(TOOLS) python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+		--wheel-dir .venv/wheels . >.venv/compiled.log 2>&1 || { \
 		tail -n 30 .venv/compiled.log >&2; exit 1; \
 	}
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-index --no-deps --force-reinstall \
-		compiled/build/wheels/*.whl
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-index --no-deps --target .venv/compiled \
+		.venv/wheels/*.whl
 	@touch $@
 
 $(KERNEL): $(KERNEL_SOURCES) | $(READY)
@@ -138,17 +141,17 @@ test-fast: $(READY) ## Run lint and the quick tests, without compilers and serve
 test: kernel tools check test-unit test-services ## Run checks, unit tests, and each claim on real servers once
 
 test-unit: kernel ## Run the tests that need no server
-	@NEED_COMPILED=yes $(PYTEST) -m "not service and not long" -n auto --dist worksteal
+	@NEED_COMPILED=yes $(TEST) -m "not service and not long" -n auto --dist worksteal
 
 # Tests on servers wait more than they compute, so there is a process more than there are cores.
 test-services: tools ## Run the tests on real servers, each process with servers of its own
-	@$(PYTEST) -m "service and not long" -n 3 --dist loadfile --no-loadscope-reorder --durations 15
+	@$(TEST) -m "service and not long" -n 3 --dist loadfile --no-loadscope-reorder --durations 15
 
 test-all: kernel tools agent test-client ## Run what `test` leaves out: longer properties, without the kernel, more cases on servers
-	@NEED_COMPILED=yes HYPOTHESIS_PROFILE=long $(PYTEST) -m "not service and (long or hypothesis)" -n auto --dist worksteal
-	@echo "without the kernel:"
+	@NEED_COMPILED=yes HYPOTHESIS_PROFILE=long $(TEST) -m "not service and (long or hypothesis)" -n auto --dist worksteal
+	@echo "as Python:"
 	@STREAM_METRICS_KERNEL=python $(PYTEST) -m "not service and not long" -n auto --dist worksteal --quiet $(PLAIN)
-	@$(PYTEST) -m "service and long" -n 3 --dist loadfile --no-loadscope-reorder --durations 15
+	@$(TEST) -m "service and long" -n 3 --dist loadfile --no-loadscope-reorder --durations 15
 
 # The client as it is installed, beside the frameworks that its handlers are for.
 .venv/client/.ready: client/pyproject.toml client/README.md client/tests/requirements.txt $(shell find client/src -name '*.py') | $(READY)
@@ -187,7 +190,7 @@ format: setup ## Format the code, and fix what the linter can fix
 # OpenTelemetry Collector and the bridge.
 TRAFFIC ?= generated
 stack: services $(if $(filter otel,$(TRAFFIC)),collector agent) ## Run the whole live system as local processes until Ctrl-C
-	@$(BIN)/python -m deploy.local stack --traffic $(TRAFFIC)
+	@$(RUN) -m deploy.local stack --traffic $(TRAFFIC)
 
 collector: setup ## Build the OpenTelemetry Collector if it is missing; some minutes
 	@$(BIN)/python -m deploy.local install --traces
@@ -211,7 +214,7 @@ agent: .venv/agent/.ready ## Install the agent of examples/langgraph, in .venv/a
 peers: .venv/peers/.ready ## Install the tools that the benchmarks compare with, in .venv/peers
 
 bench: services peers collector agent ## Run the benchmarks; print machine, versions, n, median and spread
-	@$(BIN)/python -m benchmarks
+	@$(RUN) -m benchmarks
 
 # SEED is the first seed, ROUNDS how many follow; CAMPAIGN has further options, such as
 # CAMPAIGN="--only zombie --events 20000 --conversations 4000 --report out/campaign".
@@ -219,19 +222,19 @@ SEED ?= 1
 ROUNDS ?= 1
 campaign: services ## Inject seeded faults into a live system under load; some minutes a seed
 	@$(BIN)/python -m deploy.local faketime
-	@$(BIN)/python -m tests.campaign --seed $(SEED) --rounds $(ROUNDS) $(CAMPAIGN)
+	@$(RUN) -m tests.campaign --seed $(SEED) --rounds $(ROUNDS) $(CAMPAIGN)
 
 # BRIDGE has options, such as BRIDGE="--traces 500 --kills 4" for a look in a minute.
 bridge-campaign: services ## Kill bridges and workers while traces arrive; compare with a replay
-	@$(BIN)/python -m tests.bridge_campaign --seed $(SEED) --rounds $(ROUNDS) $(BRIDGE)
+	@$(RUN) -m tests.bridge_campaign --seed $(SEED) --rounds $(ROUNDS) $(BRIDGE)
 
 # DRILL has options, such as DRILL="--tuning 1 --held-out --agents 5 --days 4" for a look in minutes.
 drill: services ## Test the alert rules on simulated weeks of traffic and incidents; long
-	@$(BIN)/python -m tests.drill --out docs/evidence/alerts-run.md $(DRILL)
+	@$(RUN) -m tests.drill --out docs/evidence/alerts-run.md $(DRILL)
 
 # CALIBRATION has options, such as CALIBRATION="--simulations 1000 --draws 1000" for a look in a minute.
 calibration: setup ## Measure the coverage of intervals and the power of tests by simulation; long
-	@$(BIN)/python -m tests.calibration --out docs/evidence/calibration.md $(CALIBRATION)
+	@$(RUN) -m tests.calibration --out docs/evidence/calibration.md $(CALIBRATION)
 
 # MUTATIONS names the builds; without it all are made.
 mutations: services ## Break the source on purpose, and check that tests notice; some minutes
@@ -242,7 +245,7 @@ conformance: setup ## Run agents of real frameworks under real instrumentations;
 	@$(BIN)/python -m tests.conformance $(or $(PROGRAMS),--page docs/evidence/conformance.md)
 
 bounds: services ## Check one worker's memory over a million conversations; 10 minutes
-	@$(BIN)/python -m benchmarks bounds
+	@$(RUN) -m benchmarks bounds
 
 # FUZZ_SECONDS for each target; TARGETS are some of those in tests/fuzz/targets.py, by default all.
 FUZZ_SECONDS ?= 30
@@ -254,20 +257,25 @@ fuzz: kernel .venv/.fuzz ## Fuzz the decoders, guided by coverage
 	@touch $@
 
 bench-replay: setup ## Replay a million events with 1 and 2 processes, killed and resumed; long
-	@$(BIN)/python -m benchmarks replay
+	@$(RUN) -m benchmarks replay
+
+# COMMITS are commits or folders with a checkout; SIZE has options, such as SIZE="--way --names".
+COMMITS ?= HEAD
+size: setup ## Count the lines of code by floor and language, and private names in tests
+	@$(BIN)/python -m benchmarks.size $(COMMITS) $(SIZE)
 
 profile: services ## Profile the benchmarks
-	@$(BIN)/python -m benchmarks profile
+	@$(RUN) -m benchmarks profile
 
 dashboards: setup ## Generate the Grafana dashboards
 	@$(BIN)/python -m deploy.dashboards
 
 panels: services ## Check each Grafana panel against a live system; a minute
-	@$(BIN)/python -m tests.shown
+	@$(RUN) -m tests.shown
 
 docs: setup ## Generate the reference pages
 	@$(BIN)/python -m stream_metrics.contract docs/reference
-	@$(BIN)/python -m stream_metrics.cli.docs docs/reference
+	@$(BIN)/python -m docs.pages docs/reference
 	@$(BIN)/python -m tests.mutations --page docs/evidence
 
 # The site has an environment of its own. The variable silences an advertisement of its theme.
@@ -298,5 +306,5 @@ lock: setup ## Pin the newest versions that pyproject.toml allows, with hashes
 		--output-file deploy/docker/build-requirements.txt -
 
 clean: ## Remove .venv and all build output
-	rm -rf .venv kernel/target compiled/build build out .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
+	rm -rf .venv kernel/target build out .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -10,12 +10,11 @@ from pathlib import Path
 
 from deploy.local.install import JAVA, REDIS
 from deploy.local.kafka.jars import kafka_version
-from stream_metrics import ENGINE
-from stream_metrics.kernel import kernel
+from stream_metrics.compiled import ENGINE, KERNEL
 
 ROOT = Path(__file__).resolve().parent.parent
 LIBRARIES = ("aiokafka", "msgspec", "redis", "hiredis", "uvloop", "faust-streaming")
-MEASURED = ("benchmarks", "compiled", "deploy", "kernel", "stream_metrics")
+MEASURED = ("benchmarks", "deploy", "kernel", "stream_metrics")
 """Folders that a figure may depend on."""
 
 
@@ -30,7 +29,7 @@ def describe() -> str:
         f"versions  Python {platform.python_version()}, {libraries}\n"
         f"servers   Kafka {kafka_version()} on Java {_word(JAVA.find(), '-version', 2)}, "
         f"Redis {_word(REDIS.find(), '--version', 2).removeprefix('v=')}\n"
-        f"code      kernel {'compiled' if kernel is not None else 'python'}, engine {ENGINE}\n"
+        f"code      kernel {KERNEL}, engine {ENGINE}\n"
         f"commit    {commit()}\n"
     )
 

@@ -16,7 +16,7 @@ import structlog
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from prometheus_client import CollectorRegistry, ProcessCollector
 
-from stream_metrics import ENGINE, __version__
+from stream_metrics import __version__
 from stream_metrics.adapters.auth import read_users
 from stream_metrics.adapters.health import Guard, Health, run_together
 from stream_metrics.adapters.kafka.cluster import Cluster
@@ -41,8 +41,8 @@ from stream_metrics.adapters.redis.connect import RedisOptions, connect, make_cl
 from stream_metrics.adapters.redis.errors import StoreRefused
 from stream_metrics.adapters.redis.store import RedisStore
 from stream_metrics.adapters.web import Pages, WebOptions, ssl_context
+from stream_metrics.compiled import ENGINE, KERNEL
 from stream_metrics.engine.windows import Windows
-from stream_metrics.kernel import kernel
 from stream_metrics.ports import Identity, StateStore, StoreUnavailable
 from stream_metrics.settings import Settings, mask_url, read_secret
 from stream_metrics.worker.cache import ConversationCache
@@ -260,7 +260,7 @@ class Runtime:
             group=settings.kafka.group_id,
             kafka=settings.kafka.bootstrap_servers,
             redis=mask_url(settings.redis.url),
-            kernel="compiled" if kernel is not None else "python",
+            kernel=KERNEL,
             engine=ENGINE,
         )
         if not settings.state.key():

@@ -21,8 +21,8 @@ $pip install --quiet --require-hashes -r deploy/docker/requirements.txt
 wheels=$(mktemp -d)
 PATH="$prefix.tools/bin:$PATH" maturin build --quiet --release --locked --auditwheel skip \
 	--manifest-path kernel/Cargo.toml --interpreter "$prefix/bin/python" --out "$wheels"
-"$prefix.tools/bin/python" -m pip --disable-pip-version-check wheel --quiet --no-deps \
-	--no-build-isolation --wheel-dir "$wheels" . ./compiled
+STREAM_METRICS_MYPYC=1 "$prefix.tools/bin/python" -m pip --disable-pip-version-check wheel --quiet \
+	--no-deps --no-build-isolation --wheel-dir "$wheels" .
 
 $pip install --quiet --no-index --no-deps "$wheels"/*.whl
 "$prefix/bin/python" -m pip uninstall --quiet --yes pip setuptools

@@ -70,6 +70,16 @@ def _reserve(port: int) -> None:
     fcntl.lockf(_register_fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
 
 
+def import_path(root: Path) -> str:
+    """``PYTHONPATH`` of a child that imports what lies in ``root``.
+
+    What this process was given comes first: it may be an installed wheel, which the child then runs
+    as well.
+    """
+    given = os.environ.get("PYTHONPATH")
+    return os.pathsep.join([given, str(root)] if given else [str(root)])
+
+
 def blocking(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end on a loop of its own, also where another loop is running."""
     with ThreadPoolExecutor(max_workers=1) as thread:

@@ -18,7 +18,7 @@ mod times;
 mod wire;
 mod words;
 
-/// Raised with every change that the Python side must know of; see `stream_metrics.kernel`.
+/// Raised with every change that the Python side must know of; see `stream_metrics.compiled`.
 const INTERFACE: u32 = 4;
 
 #[pymodule]

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 PREFIX: Final = "STREAM_METRICS_"
-NO_SETTINGS: Final = ("config", "kernel")
+NO_SETTINGS: Final = ("config", "kernel", "mypyc")
 
 
 def variable(name: str) -> str:

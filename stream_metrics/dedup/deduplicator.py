@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from stream_metrics import compiled
 from stream_metrics.dedup.digests import Digester
 from stream_metrics.dedup.fingerprint import Fingerprint, Fingerprinter
 from stream_metrics.dedup.index import DedupCounts, PlainIndex
 from stream_metrics.dedup.pack import Packer, Unpacker
 from stream_metrics.dedup.tables import DedupRules
 from stream_metrics.events.wire import Result
-from stream_metrics.kernel import kernel
 
 
 class Fingerprints(Protocol):
@@ -151,7 +151,5 @@ class Deduplicators:
 
 def deduplicator(rules: DedupRules, key: bytes) -> Deduplicator:
     """A deduplicator; an empty key digests without one, for offline replay."""
-    if kernel is not None:
-        compiled: Deduplicator = kernel.Deduplicator(rules, key)
-        return compiled
-    return PlainDeduplicator(rules, key)
+    made: Deduplicator | None = compiled.Deduplicator(rules, key)
+    return PlainDeduplicator(rules, key) if made is None else made

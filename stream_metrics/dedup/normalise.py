@@ -20,13 +20,13 @@ MAX_URL_PARAMETERS: Final = 500
 SHORT_URL: Final = 512  # longer ones are not remembered
 
 IDENTITY_PARAMETERS: Final = frozenset(("id", "itemid", "version", "sourcedoc", "docid", "v", "p"))
-_DROPPED_PARAMETERS: Final = frozenset(
+DROPPED_PARAMETERS: Final = frozenset(
     (
         "web", "preview", "auth", "token", "session", "gclid", "fbclid", "msclkid",
         "srsltid", "mc_cid", "mc_eid", "igshid", "ref", "ref_src",
     )
 )  # fmt: skip
-_DROPPED_UNLESS_ALONE: Final = frozenset(("view", "action"))
+DROPPED_UNLESS_ALONE: Final = frozenset(("view", "action"))
 
 _UUID_FORM = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _PERCENT_TRIPLET = re.compile(r"%[0-9a-fA-F]{2}")
@@ -112,9 +112,9 @@ def _normal_triplet(match: re.Match[str]) -> str:
 
 
 def _kept_parameters(pairs: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    kept = [p for p in pairs if p[0] not in _DROPPED_PARAMETERS and not p[0].startswith("utm_")]
-    if any(name not in _DROPPED_UNLESS_ALONE for name, _ in kept):
-        kept = [p for p in kept if p[0] not in _DROPPED_UNLESS_ALONE]
+    kept = [p for p in pairs if p[0] not in DROPPED_PARAMETERS and not p[0].startswith("utm_")]
+    if any(name not in DROPPED_UNLESS_ALONE for name, _ in kept):
+        kept = [p for p in kept if p[0] not in DROPPED_UNLESS_ALONE]
     return tuple(sorted(kept))
 
 

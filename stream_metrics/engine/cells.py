@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
+from stream_metrics.compiled import kernel
 from stream_metrics.dedup.tables import type_names
 from stream_metrics.dedup.verify import EVIDENCE
 from stream_metrics.engine.config import OTHER, EngineConfig
@@ -23,7 +24,6 @@ from stream_metrics.engine.state import (
     Turn,
 )
 from stream_metrics.events.times import round_scaled
-from stream_metrics.kernel import kernel
 from stream_metrics.metrics.decisions import NO_RELEASE, Rerank, rerank
 from stream_metrics.metrics.gain import Through, settled
 from stream_metrics.metrics.ranking.names import RankedMetric

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from stream_metrics.compiled import kernel
 from stream_metrics.dedup.deduplicator import Deduplicator
 from stream_metrics.dedup.tables import Tables
 from stream_metrics.engine.config import DEFAULT_AGENT, OTHER
@@ -37,7 +38,6 @@ from stream_metrics.events.decode import (
 )
 from stream_metrics.events.limits import Limits
 from stream_metrics.events.wire import SearchIteration, TurnCompleted
-from stream_metrics.kernel import kernel
 
 
 class Taken(msgspec.Struct, gc=False, frozen=True):

@@ -13,12 +13,12 @@ from itertools import islice
 from math import gcd
 from typing import Any, Final, NamedTuple
 
+from stream_metrics.compiled import kernel
 from stream_metrics.engine.cells import CODES, split_code
 from stream_metrics.engine.codec import decode_sums, encode_sums
 from stream_metrics.engine.config import OTHER, WINDOW_BUCKETS
 from stream_metrics.engine.state import Cell
 from stream_metrics.events.times import MICROS
-from stream_metrics.kernel import kernel
 
 Sums = dict[str, int]
 Touched = dict[tuple[str, int, str], bytes | None]  # None: the bucket goes

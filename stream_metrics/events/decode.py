@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
+from stream_metrics import compiled
 from stream_metrics.events.canonical import content_digest, decode_json
 from stream_metrics.events.fields import convert, paths
 from stream_metrics.events.limits import Limits, over_limit, surely_within
@@ -29,17 +30,11 @@ from stream_metrics.events.wire import (
     SearchIteration,
     TurnCompleted,
 )
-from stream_metrics.kernel import kernel
 
 SCHEMA_VERSION: Final = 1
 EARLIEST_US: Final = 946_684_800 * MICROS  # 2000-01-01T00:00:00Z
 LATEST_US: Final = 4_102_444_800 * MICROS  # 2100-01-01T00:00:00Z
 
-# Digest, type, instant; then what ``surely_within`` asks for; whether ``ids`` may hold ``doc_id``.
-Envelope = tuple[bytes, str, int, int, int, int, int, bool]
-_ENVELOPE: Final[Callable[[bytes, int, int], Envelope | None] | None] = (
-    None if kernel is None else kernel.envelope
-)
 _TYPED: Final[dict[str, Callable[[bytes], Payload]]] = {
     kind: msgspec.json.Decoder(payload).decode for kind, payload in PAYLOADS.items()
 }
@@ -112,15 +107,13 @@ def decode(
         limits: Bounds on sizes and counts.
         require_key: True for live records: without a key they are not accepted.
     """
-    if _ENVELOPE is not None and value is not None:
-        event = decode_fast(_ENVELOPE, value, key, timestamp_ms, limits, require_key)
-        if event is not None:
-            return event
-    return decode_slow(value, key, timestamp_ms, limits, require_key)
+    event = None
+    if value is not None:
+        event = decode_fast(value, key, timestamp_ms, limits, require_key)
+    return decode_slow(value, key, timestamp_ms, limits, require_key) if event is None else event
 
 
 def decode_fast(
-    envelope: Callable[[bytes, int, int], Envelope | None],
     value: bytes,
     key: bytes | None,
     timestamp_ms: int | None,
@@ -130,9 +123,10 @@ def decode_fast(
     """The event that ``decode_slow`` gives, or None if that is not certain."""
     if len(value) > limits.record_bytes:
         return None
-    told = envelope(value, SCHEMA_VERSION, limits.json_levels)
+    told = compiled.envelope(value, SCHEMA_VERSION, limits.json_levels)
     if told is None:
         return None
+    # Behind the instant is what ``surely_within`` asks for.
     digest, kind, occurred_us, longest_list, elements, widest, longest_url, doc_id_in_ids = told
     if not EARLIEST_US <= occurred_us <= latest_us(timestamp_ms):
         return None

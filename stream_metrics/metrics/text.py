@@ -14,12 +14,10 @@ from collections.abc import Iterable, Sequence
 from string import punctuation
 from typing import Final
 
-from stream_metrics.kernel import kernel
+from stream_metrics import compiled
 from stream_metrics.metrics.words import ARTICLES
 
 DEFAULT_LANGUAGE: Final = "en"
-
-_COMPILED: Final = None if kernel is None else kernel.words_among
 
 _BETWEEN: Final = "\x1e"
 """Between texts that are normalised together: white space, and no part of what makes a word."""
@@ -121,11 +119,10 @@ def tokens_among(
     """
     articles = _articles(language)
     sought = frozenset(wanted) - articles
-    if _COMPILED is not None and texts:
-        made: tuple[set[str], int] | None = _COMPILED(_together(texts), sought, articles)
-        if made is not None:
-            return made
-    return plain_tokens_among(texts, sought, articles)
+    if not texts:
+        return set(), 0
+    found = compiled.words_among(_together(texts), sought, articles)
+    return plain_tokens_among(texts, sought, articles) if found is None else found
 
 
 def plain_tokens_among(

@@ -10,11 +10,10 @@ from typing import Final
 
 import numpy as np
 
-from stream_metrics.kernel import kernel
+from stream_metrics import compiled
 from stream_metrics.statistics.resampling import SEED, generator, times_drawn
 from stream_metrics.statistics.units import Floats
 
-_COMPILED: Final = None if kernel is None else kernel.resampled_sums
 MOST_UNITS: Final = 2**32 - 1
 """Units that the kernel draws from; above, numpy takes whole words of the generator."""
 
@@ -36,10 +35,13 @@ def resampled_sums(
     >>> ones.tolist(), halves.tolist()
     ([3.0, 3.0], [1.5, 1.5])
     """
-    if _COMPILED is None or not 0 < len(columns[0]) <= MOST_UNITS:
+    found: list[bytes] | None = None
+    if 0 < len(columns[0]) <= MOST_UNITS:
+        bits = generator(seed, stream).bit_generator.state["state"]
+        arrays = [np.ascontiguousarray(column) for column in columns]
+        found = compiled.resampled_sums(arrays, count, bits["state"], bits["inc"])
+    if found is None:
         return plain_sums(columns, count, seed=seed, stream=stream)
-    bits = generator(seed, stream).bit_generator.state["state"]
-    found = _COMPILED([np.ascontiguousarray(c) for c in columns], count, bits["state"], bits["inc"])
     return [np.frombuffer(sums) for sums in found]
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from stream_metrics.engine.changes import Observations
 from stream_metrics.engine.config import MAX_ROUTES
 from stream_metrics.engine.state import Cell
-from stream_metrics.engine.step import Observations
 from stream_metrics.engine.windows import Names, routes_of
 from stream_metrics.ports import StateStore
 from stream_metrics.worker.options import PartitionOptions

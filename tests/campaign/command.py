@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from deploy.local.process import import_path
+
 OBEDIENT: Final = (sys.executable, "-m", "tests.campaign.launcher")
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
 
@@ -29,7 +31,7 @@ async def run(
     """
     process = await asyncio.create_subprocess_exec(
         *command,
-        env={**os.environ, **(settings or {}), "PYTHONPATH": str(REPOSITORY)},
+        env={**os.environ, **(settings or {}), "PYTHONPATH": import_path(REPOSITORY)},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

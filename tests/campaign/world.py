@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from deploy.local.kafka.cluster import Kafka
+from deploy.local.process import import_path
 from deploy.local.waiting import wait_until
 from stream_metrics.engine.codec import SCHEMAS
 from stream_metrics.traffic import TrafficRecord
@@ -193,7 +194,7 @@ class World:
             "STREAM_METRICS_KAFKA__ON_OFFSET_GAP": self.policy,
             "CAMPAIGN_ORDERS": str(self.orders),
             "CAMPAIGN_CLOCK": str(self.clock.file),
-            "PYTHONPATH": str(REPOSITORY),
+            "PYTHONPATH": import_path(REPOSITORY),
         }
 
     def _common(self) -> dict[str, str]:

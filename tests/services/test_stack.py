@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import aiohttp
 import pytest
 
-from deploy.local.process import ChildProcess
+from deploy.local.process import ChildProcess, import_path
 from tests.helpers import wait_until
 from tests.services.image import REPOSITORY
 
@@ -40,7 +40,7 @@ class Stack(ChildProcess):
 
     def environment(self) -> Mapping[str, str]:
         """Where the stack's modules are, from another folder than the repository."""
-        return {"PYTHONPATH": str(REPOSITORY), "COLUMNS": "120"}
+        return {"PYTHONPATH": import_path(REPOSITORY), "COLUMNS": "120"}
 
     def said(self) -> str:
         """Everything it has printed."""

@@ -61,7 +61,7 @@ _EXPONENT = st.builds(
     st.integers(0, 280).map(str),
 )
 _FLOAT = st.floats(allow_nan=False, allow_infinity=False).map(repr)
-_NUMBER = st.one_of(_INTEGER, _DECIMAL, _EXPONENT, _FLOAT)
+NUMBER = st.one_of(_INTEGER, _DECIMAL, _EXPONENT, _FLOAT)
 
 
 @st.composite
@@ -92,20 +92,20 @@ def _containers(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     )
 
 
-_LEAF = st.sampled_from(["null", "true", "false"]) | _NUMBER | _string()
-_DOCUMENT = _containers(st.recursive(_LEAF, _containers, max_leaves=8))
+_LEAF = st.sampled_from(["null", "true", "false"]) | NUMBER | _string()
+DOCUMENT = _containers(st.recursive(_LEAF, _containers, max_leaves=8))
 
 
 @pytest.mark.slow
 @EXACT
-@given(_DOCUMENT)
+@given(DOCUMENT)
 def test_any_text(text: str) -> None:
     """For any JSON object or list, in any spelling, the fast path writes what `json` writes."""
     assert agrees(text.encode())
 
 
 @settings(EXACT, max_examples=examples(1_000))
-@given(_NUMBER, _SPACE)
+@given(NUMBER, _SPACE)
 def test_any_number(token: str, space: str) -> None:
     """The same for single numbers, of which most are the hard ones."""
     assert agrees(f'{{"a":{space}{token}}}'.encode())

@@ -6,11 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.counts import RECORDED, hold
 
+ROOT = Path(__file__).resolve().parents[2]
 BY_KIND = {"call": "Python calls", "c_call": "C calls"}
 
 
@@ -18,11 +20,13 @@ def counted(kernel: str, hash_seed: int = 0) -> dict[str, float]:
     """Calls an event in a process of its own, which no other test has warmed up."""
     environment = {
         **os.environ,
+        "PYTHONPATH": str(ROOT),
         "STREAM_METRICS_KERNEL": kernel,
         "PYTHONHASHSEED": str(hash_seed),
     }
     done = subprocess.run(
         [sys.executable, "-m", "tests.calls"],
+        cwd=ROOT,
         env=environment,
         capture_output=True,
         text=True,

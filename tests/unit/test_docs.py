@@ -17,20 +17,15 @@ import typer
 from prometheus_client import CollectorRegistry
 
 from docs import site
+from docs.pages.__main__ import pages
+from docs.pages.prometheus import QUERIES
+from docs.pages.settings import part_of_state, settings, settings_page
+from docs.pages.turns import EXAMPLE, turns_page
 from stream_metrics.adapters.environment import variable
 from stream_metrics.adapters.prometheus.bridge import BridgeMetrics
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.adapters.prometheus.windows import WindowCollector
 from stream_metrics.cli import app
-from stream_metrics.cli.docs import (
-    EXAMPLE,
-    QUERIES,
-    metrics_page,
-    pages,
-    part_of_state,
-    settings,
-    settings_page,
-)
 from stream_metrics.engine.cells import CODES
 from stream_metrics.events import BadRecord, Limits, decode
 from stream_metrics.metrics.registry import METRICS
@@ -375,7 +370,7 @@ def test_every_setting_that_is_named_exists() -> None:
     """A dotted setting or an environment variable is one of the settings."""
     known = {name for name, _ in settings()}
     variables = {variable(name) for name in known}
-    variables |= {"STREAM_METRICS_CONFIG", "STREAM_METRICS_KERNEL"}
+    variables |= {"STREAM_METRICS_CONFIG", "STREAM_METRICS_KERNEL", "STREAM_METRICS_MYPYC"}
     texts = [document.read_text(encoding="utf-8") for document in DOCUMENTS]
     named = {m.text for m in mentions(_SETTING, whole=True) if not _PATH.fullmatch(m.text)}
 
@@ -496,7 +491,7 @@ def test_turn_metrics_are_named_as_they_are_exported() -> None:
         replay.feed(Record(event.text.encode()))
     sums = replay.windows()["sums"]
     exported = {entry["metric"] for entry in sums if entry["name"] == "turn_metric_count"}
-    named = set(re.findall(r'`metric="(\w+)"`', metrics_page()))
+    named = set(re.findall(r'`metric="(\w+)"`', turns_page()))
 
     assert exported
     assert exported == named
@@ -532,7 +527,7 @@ def test_the_guide_explains_each_gauge_that_its_queries_use() -> None:
 
 def test_the_worked_example_is_the_specified_one() -> None:
     """Three iterations give CG 11, SRE 0.5 and SRR 0.375."""
-    text = metrics_page()
+    text = turns_page()
 
     assert len(EXAMPLE) == 3
     assert "| CG | 5 | 9 | 11 |" in text

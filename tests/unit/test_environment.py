@@ -9,8 +9,8 @@ from typing import get_origin
 import pytest
 from pydantic.fields import FieldInfo
 
+from docs.pages.settings import settings
 from stream_metrics.adapters.environment import example, variable
-from stream_metrics.cli.docs import settings
 from stream_metrics.settings import Settings
 from tests.helpers import refused
 

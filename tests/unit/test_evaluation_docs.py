@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from docs.pages.ranked import SHARED, ranked_page
 from stream_metrics.cli import app
-from stream_metrics.cli.ranked_docs import SHARED, ranked_section
 from stream_metrics.metrics.ranking.registry import DEFINITIONS, parse
 
 ROOT = Path(__file__).parents[2]
@@ -60,7 +60,7 @@ def test_the_code_runs(code: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_every_metric_is_explained() -> None:
     """The reference has each ranked metric with all of its options and names."""
-    intro, *rest = ranked_section().split("\n## ")
+    intro, *rest = ranked_page().split("\n## ")
     cards = {card.partition("\n- name: `")[2].partition("`")[0]: card for card in rest}
 
     for definition in DEFINITIONS:

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 USED = (
-    "Makefile", "compiled", "constraints.txt", "deploy", "kernel", "pyproject.toml",
+    "Makefile", "constraints.txt", "deploy", "kernel", "pyproject.toml", "setup.py",
     "stream_metrics",
 )  # fmt: skip
 PINNED = re.compile(r"^([a-z0-9.-]+)==(\S+)", re.M)

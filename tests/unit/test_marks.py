@@ -69,9 +69,7 @@ def test_pytest_alone_runs_what_needs_no_server() -> None:
 @pytest.mark.slow
 def test_tests_of_the_kernel_are_left_out_without_it() -> None:
     """A line says that they are, and how to get it."""
-    said = pytest_says(
-        "--collect-only", "tests/unit/test_kernel_words.py", STREAM_METRICS_KERNEL="python"
-    )
+    said = pytest_says("--collect-only", "tests/twins/test_sums.py", STREAM_METRICS_KERNEL="python")
     assert "0 selected" in said
     assert "left out: tests marked kernel" in said
     assert "make kernel" in said

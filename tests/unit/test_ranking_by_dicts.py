@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,100 +12,13 @@ from hypothesis import strategies as st
 
 from stream_metrics.evaluation.collection import Collection, join
 from stream_metrics.evaluation.scoring import score_rankings
-from stream_metrics.kernel import kernel
-from stream_metrics.metrics.ranking.batch import Columns
-from stream_metrics.metrics.ranking.by_dicts import judged_batches, plain_judged, score_run
+from stream_metrics.metrics.ranking.by_dicts import judged_batches, score_run
 from stream_metrics.metrics.ranking.registry import SUITES, parse_all
 from stream_metrics.metrics.ranking.relevance import by_score
 from stream_metrics.metrics.ranking.scoring import score_batches
-from tests.helpers import examples
+from tests.twins.rankings import IDS, TIED
 
-IDS = st.sampled_from(["a", "b", "c", "d", "e", "ä", "z9", "𝕏", "", "\udc80", "aa"])
-GRADES = st.integers(-2, 4) | st.floats(-1, 4) | st.booleans()
-TIED = st.integers(0, 3)
-SCORES = st.one_of(
-    TIED,
-    st.floats(allow_nan=False),
-    st.floats(width=32, allow_nan=False),
-    st.sampled_from([0.0, -0.0, 1e300, 2**53, 2**53 + 1, True]),
-)
 NAMES = [*SUITES["default"], "map", "ndcg", "q_measure", "rbp", "map(judged_only=true)@3"]
-
-
-def compiled(truths: list[Any], found: list[Any], single: bool) -> Any:
-    """What the kernel makes of rankings; None if it hands them back."""
-    judge = None if kernel is None else kernel.judged_rankings
-    assert judge is not None, "the kernel is not there, or older: make kernel"
-    made = judge(truths, found, single)
-    return None if made is None else Columns._make(map(np.frombuffer, made))
-
-
-def plain(truths: list[Any], found: list[Any], single: bool) -> Columns:
-    """What its twin makes of them."""
-    return plain_judged(truths, found, single)
-
-
-def same(one: Columns, other: Columns) -> bool:
-    """Whether both are equal, NaN where NaN is."""
-    return all(np.array_equal(a, b, equal_nan=True) for a, b in zip(one, other, strict=True))
-
-
-@pytest.mark.kernel
-@settings(deadline=None, max_examples=examples(500))
-@given(
-    st.lists(
-        st.tuples(
-            st.dictionaries(IDS, GRADES),
-            st.dictionaries(IDS, SCORES),
-        ),
-        max_size=4,
-    ),
-    st.booleans(),
-)
-def test_the_kernel_judges_as_its_twin(
-    rows: list[tuple[dict[str, float], dict[str, float]]], single: bool
-) -> None:
-    """Ties, zeros with signs, whole numbers, ids that are not ASCII: the same columns."""
-    truths, found = [one for one, _ in rows], [other for _, other in rows]
-
-    made = compiled(truths, found, single)
-
-    assert made is None or same(made, plain(truths, found, single))
-
-
-@pytest.mark.kernel
-@pytest.mark.parametrize("single", [False, True])
-def test_the_kernel_takes_what_is_usual(single: bool) -> None:
-    """Texts and numbers in any order are not handed back."""
-    draw = np.random.default_rng(4)
-    truths = [{f"d{n}": int(draw.integers(0, 3)) for n in range(7)} for _ in range(50)]
-    found = [{f"d{n}": float(draw.integers(0, 9)) for n in draw.permutation(12)} for _ in range(50)]
-
-    made = compiled(truths, found, single)
-
-    assert made is not None
-    assert same(made, plain(truths, found, single))
-
-
-@pytest.mark.kernel
-@pytest.mark.parametrize(
-    ("truth", "found"),
-    [
-        ({"a": 1}, {"a": float("nan"), "b": 1.0}),
-        ({"a": 1}, {"a": 2**53 + 1, "b": 2**53}),
-        ({"a": 2**1100}, {"a": 1.0}),
-        ({"a": "1"}, {"a": 1.0}),
-        ({"a": 1}, {"a": None}),
-        ({"a": 1}, {"\udc80": 1.0, "a": 1.0}),
-        ({"a": 1}, {1: 1.0, 2: 1.0}),
-        (defaultdict(int, a=1), {"a": 1.0}),
-        ({"a": 1}, [("a", 1.0)]),
-    ],
-    ids=repr,
-)
-def test_the_kernel_hands_back_the_rest(truth: Any, found: Any) -> None:
-    """What only Python can judge, or refuse, is left to it."""
-    assert compiled([truth], [found], False) is None
 
 
 def test_a_score_that_is_no_number_is_an_error() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from deploy.local.process import import_path
 from stream_metrics.adapters.replay.manifest import MANIFEST
 from stream_metrics.adapters.replay.merge import BadRows
 from stream_metrics.adapters.replay.parts import COUNTED, PARTS, BadPart, merge, missing_members
@@ -71,8 +72,8 @@ def killed(where: str, out: Path, processes: int) -> None:
     script = out.parent / "child.py"
     script.write_text(CHILD)
     out.mkdir()
-    root = str(Path(__file__).resolve().parents[2])
-    environment = {**os.environ, "PYTHONPATH": root}
+    root = Path(__file__).resolve().parents[2]
+    environment = {**os.environ, "PYTHONPATH": import_path(root)}
     arguments = [sys.executable, str(script), where, str(out), str(processes)]
     with subprocess.Popen(arguments, cwd=root, env=environment) as child:
         try:

@@ -14,7 +14,7 @@ import pytest
 
 from stream_metrics.adapters.files import InputError
 from stream_metrics.adapters.html.figures import stratified
-from stream_metrics.adapters.html.markup import element, text
+from stream_metrics.adapters.html.markup import ENVIRONMENT, table
 from stream_metrics.adapters.html.report import write_report_page
 from stream_metrics.adapters.replay.run import run
 from stream_metrics.evaluation.gathered import WORST, Bins, Conversations, Queries
@@ -317,9 +317,28 @@ def test_a_page_needs_a_report(tmp_path: Path) -> None:
 
 
 def test_attributes_are_escaped() -> None:
-    """A quote does not end an attribute."""
-    assert element("p", class_='"><script>') == '<p class="&quot;&gt;&lt;script&gt;"></p>'
-    assert text("a\x00b") == "a\ufffdb"
+    """A quote does not end an attribute, nor does what is not seen stay in it."""
+    found = table('"><script>\x00', ["a"], [['<"\u202e>']])
+
+    page = Read(str(found))
+
+    assert "script" not in page.tags
+    assert ("aria-label", '"><script>\ufffd') in page.attributes
+    assert '<"\ufffd>' in page.text
+
+
+def test_nothing_is_shown_as_none() -> None:
+    """A template that is given no value fails, and does not print Python's word for it."""
+    with pytest.raises(TypeError, match="no value"):
+        table("a", ["b"], [[None]])  # type: ignore[list-item]
+
+
+def test_every_template_escapes() -> None:
+    """A template that switches escaping off would let the input act."""
+    for template in ENVIRONMENT.list_templates():
+        source, _, _ = ENVIRONMENT.loader.get_source(ENVIRONMENT, template)  # type: ignore[union-attr]
+        assert not re.search(r"\|\s*safe\b|autoescape", source), template
+    assert ENVIRONMENT.autoescape is True
 
 
 def test_every_value_has_its_bin() -> None:

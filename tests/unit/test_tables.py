@@ -15,12 +15,12 @@ import pytest
 from pydantic import ValidationError
 
 from stream_metrics.adapters.memory import MemoryStore
+from stream_metrics.compiled import INTERFACE
 from stream_metrics.dedup import tables
 from stream_metrics.dedup.digests import KNOWN_NAMES
 from stream_metrics.dedup.tables import EntityType, Tables, newest, publish, published
 from stream_metrics.engine.codec import decode_conversation
 from stream_metrics.engine.state import DamagedState
-from stream_metrics.kernel import INTERFACE
 from stream_metrics.ports import Identity
 from stream_metrics.runtime import for_state, identity
 from stream_metrics.settings import Settings

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from markupsafe import Markup
+
 from stream_metrics.adapters.html.figures import titled
 from stream_metrics.adapters.html.markup import (
-    Child,
-    Safe,
+    Cell,
     Section,
+    box,
     card,
-    element,
     page,
+    parts,
     section,
     table,
 )
@@ -36,14 +38,14 @@ def comparison_page(found: Block) -> str:
     names = [run["name"] for run in found["runs"]]
     sections: list[Section] = []
     if found["notes"]:
-        notes = element("ul", *(element("li", note) for note in found["notes"]))
-        sections.append(section("To know first", element("div", notes, class_="card notes")))
+        notes = box("card notes", parts().bullets(found["notes"]))
+        sections.append(section("To know first", notes))
     titles = _titles(found)
     sections += _family("", names, found["family"], titles)
     for dimension, strata in found["strata"].items():
         for stratum, family in strata.items():
             sections += _family(f"{dimension}: {stratum}", names, family, titles)
-    return page("Comparison of runs", [about(found), "."], sections)
+    return page("Comparison of runs", f"{about(found)}.", sections)
 
 
 _Titles = tuple[tuple[str, ...], tuple[str, ...]]
@@ -78,7 +80,7 @@ def _family(stratum: str, names: Sequence[str], family: Block, titles: _Titles) 
     remarks += [f"{reason}: {', '.join(places)}" for reason, places in reasons.items()]
     of = "" if len(names) > 2 else f" of {names[1]}"
     caption = f"{before}Differences{of} from {names[0]}"
-    said = element("ul", *(element("li", one) for one in remarks)) if remarks else None
+    said = parts().bullets(remarks) if remarks else None
     return [
         section(
             caption,
@@ -89,10 +91,10 @@ def _family(stratum: str, names: Sequence[str], family: Block, titles: _Titles) 
     ]
 
 
-def _value(metric: str, better: str, run: str, value: Block) -> tuple[Child, ...]:
+def _value(metric: str, better: str, run: str, value: Block) -> tuple[Cell, ...]:
     return (
         titled(metric),
-        element("bdi", run),
+        parts().isolated(run),
         number(value["value"]),
         interval(value),
         f"{value['units']:,}",
@@ -100,14 +102,14 @@ def _value(metric: str, better: str, run: str, value: Block) -> tuple[Child, ...
     )
 
 
-def _difference(metric: str, one: Block, *, several: bool) -> tuple[Child, ...]:
+def _difference(metric: str, one: Block, *, several: bool) -> tuple[Cell, ...]:
     """A row, that names its run if there are several; what matters most stands first."""
     bounds = [abs(one[key]) for key in ("ci_low", "ci_high", "difference") if one[key] is not None]
     picture = drawn_interval(
         one["ci_low"], one["difference"], one["ci_high"], max(bounds, default=0.0)
     )
     return (
-        titled(metric, *((element("bdi", one["run"], class_="muted"),) if several else ())),
+        titled(metric, *((parts().isolated(one["run"], "muted"),) if several else ())),
         _verdict(one),
         signed(one["difference"]),
         interval(one, signed_bounds=True),
@@ -119,5 +121,6 @@ def _difference(metric: str, one: Block, *, several: bool) -> tuple[Child, ...]:
     )
 
 
-def _verdict(one: Block) -> Safe:
-    return element("span", significance(one), class_=one["verdict"])
+def _verdict(one: Block) -> Markup:
+    found: Markup = parts().classed(significance(one), one["verdict"])
+    return found

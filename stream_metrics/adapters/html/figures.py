@@ -6,17 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from stream_metrics.adapters.html.markup import (
-    Child,
-    Safe,
-    Section,
-    breakable,
-    element,
-    folded,
-    joined,
-    section,
-    table,
-)
+from markupsafe import Markup
+
+from stream_metrics.adapters.html.markup import Cell, Section, folded, parts, section, table
 from stream_metrics.evaluation.estimates import LANGUAGE
 from stream_metrics.evaluation.observed import better_of, name_beside, title_of
 from stream_metrics.evaluation.wording import interval, number, variance
@@ -27,33 +19,22 @@ METRICS_ACROSS: Final = 4
 """Metrics beside each other, where the strata stand below each other."""
 
 
-def _note(text: str) -> Safe:
-    return element("span", text, class_="muted")
-
-
-def titled(one: str, *more: Child) -> Safe:
+def titled(one: str, *more: Markup) -> Markup:
     """The title of a figure, the name to type if it is another, and ``more`` below."""
-    typed = name_beside(one)
-    return joined(
-        breakable(title_of(one)),
-        None if typed is None else (" ", element("code", breakable(typed), class_="muted")),
-        *((element("br"), one) for one in more),
-    )
+    found: Markup = parts().titled(title_of(one), name_beside(one), more)
+    return found
 
 
-def tile(one: str, found: Mapping[str, float | None], ci: str, context: str | None = None) -> Safe:
+def tile(
+    one: str, found: Mapping[str, float | None], ci: str, context: str | None = None
+) -> Markup:
     """A figure by itself; ``ci`` is the title of its interval, ``context`` what else to know."""
-    better = better_of(one)
     bounds = interval({**found})
-    return element(
-        "div",
-        element("h3", title_of(one)),
-        element("p", number(found["value"]), class_="value"),
-        None if context is None else element("p", context),
-        element("p", f"{ci} {bounds}" if bounds != "-" else "no interval", class_="muted"),
-        element("p", f"{better} is better", class_="muted") if better != "neither" else None,
-        class_="card tile",
+    shown = f"{ci} {bounds}" if bounds != "-" else "no interval"
+    made: Markup = parts().tile(
+        title_of(one), number(found["value"]), context, shown, better_of(one)
     )
+    return made
 
 
 def figures_table(
@@ -62,7 +43,7 @@ def figures_table(
     ci: str,
     caption: str = "Figures with intervals",
     context: Mapping[str, str] = MappingProxyType({}),
-) -> Safe:
+) -> Markup:
     """A row a figure.
 
     Args:
@@ -79,7 +60,7 @@ def figures_table(
         n = found.get("n")
         rows.append(
             (
-                titled(one, *([_note(context[one])] if one in context else [])),
+                titled(one, *([parts().muted(context[one])] if one in context else [])),
                 number(found["value"]),
                 interval({**found}),
                 number(found.get("sd")),
@@ -92,7 +73,7 @@ def figures_table(
 
 def stratified(
     dimension: str, strata: Mapping[str, Any], names: Sequence[str], by: str = "By"
-) -> Safe:
+) -> Markup:
     """The strata of a dimension, folded, in tables that fit on paper, with their warnings inside.
 
     A few strata stand beside each other, and metrics below; of more strata each is a row, and the
@@ -106,14 +87,14 @@ def stratified(
     warned: dict[str, list[str]] = {}
     for stratum, note in strata["notes"].items():
         warned.setdefault(note, []).append(stratum)
-    notes = [element("li", f"{', '.join(several)}: {note}") for note, several in warned.items()]
+    notes = [f"{', '.join(several)}: {note}" for note, several in warned.items()]
     summary = f"{len(strata['units'])} strata"
     if strata["notes"]:
         summary += f", {len(strata['notes'])} with a warning"
     return folded(
         caption,
         summary,
-        element("ul", *notes, class_="notes") if notes else None,
+        parts().bullets(notes, "notes") if notes else None,
         *tables,
     )
 
@@ -133,7 +114,7 @@ def language_first(dimensions: Iterable[str]) -> list[str]:
     return sorted(dimensions, key=lambda one: one != LANGUAGE)
 
 
-def _metrics_down(caption: str, strata: Mapping[str, Any], names: Sequence[str]) -> Safe:
+def _metrics_down(caption: str, strata: Mapping[str, Any], names: Sequence[str]) -> Markup:
     """A row a metric, a column a stratum."""
     units = strata["units"]
     titles = ("Metric", *(f"{one} (n={n:,})" for one, n in units.items()), "Average", "Variance")
@@ -142,19 +123,19 @@ def _metrics_down(caption: str, strata: Mapping[str, Any], names: Sequence[str])
         found = strata["metrics"][one]
         own = (_of_stratum(found["strata"][stratum]) for stratum in units)
         average, spread = found["stratum_average"], found["cross_stratum_variance"]
-        rows.append((breakable(title_of(one)), *own, number(average), variance(spread)))
+        rows.append((parts().breakable(title_of(one)), *own, number(average), variance(spread)))
     return table(caption, titles, rows)
 
 
-def _strata_down(caption: str, strata: Mapping[str, Any], names: Sequence[str]) -> list[Safe]:
+def _strata_down(caption: str, strata: Mapping[str, Any], names: Sequence[str]) -> list[Markup]:
     """A row a stratum, a column a metric, and at the end how strata lie to each other."""
     tables = []
     for start in range(0, len(names), METRICS_ACROSS):
         few = names[start : start + METRICS_ACROSS]
         found = [strata["metrics"][one] for one in few]
         titles = [title_of(one) for one in few]
-        rows: list[tuple[Child, ...]] = [
-            (element("bdi", name), f"{n:,}", *(_of_stratum(one["strata"][name]) for one in found))
+        rows: list[tuple[Cell, ...]] = [
+            (parts().isolated(name), f"{n:,}", *(_of_stratum(one["strata"][name]) for one in found))
             for name, n in strata["units"].items()
         ]
         rows.append(("Average", "", *(number(one["stratum_average"]) for one in found)))
@@ -164,5 +145,6 @@ def _strata_down(caption: str, strata: Mapping[str, Any], names: Sequence[str]) 
     return tables
 
 
-def _of_stratum(found: Mapping[str, Any]) -> Safe:
-    return joined(number(found["mean"]), element("br"), interval({**found}))
+def _of_stratum(found: Mapping[str, Any]) -> Markup:
+    made: Markup = parts().two_lines(number(found["mean"]), interval({**found}))
+    return made

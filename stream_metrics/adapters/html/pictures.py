@@ -1,15 +1,20 @@
-"""Pictures as inline SVG, each with its table behind it."""
+"""Pictures as inline SVG, each with its table behind it: where everything of them lies."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from stream_metrics.adapters.html.markup import Child, Safe, element, table
+from markupsafe import Markup
+
+from stream_metrics.adapters.html.markup import parts, table
 
 WIDTH: Final = 360
 HEIGHT: Final = 150
 LEFT, RIGHT, TOP, BOTTOM = 34, 8, 8, 24
+ACROSS: Final = WIDTH - LEFT - RIGHT
+HIGH: Final = HEIGHT - TOP - BOTTOM
+TEMPLATE: Final = "pictures.html.j2"
 
 
 class Line(NamedTuple):
@@ -20,117 +25,133 @@ class Line(NamedTuple):
     values: Sequence[float | None]
 
 
-def figure(title: str, about: str, picture: Child, behind: Child) -> Safe:
-    """A picture with its caption and table."""
-    return element(
-        "figure",
-        element("figcaption", element("h3", title), element("p", about, class_="muted")),
-        picture,
-        element("details", element("summary", "Table of ", title), behind),
-        class_="card chart",
-    )
+class Tick(NamedTuple):
+    """A line across a chart, and what it says on the left."""
+
+    y: float
+    label: str
 
 
-def histogram(title: str, about: str, bins: Sequence[tuple[str, int]], what: str) -> Safe:
+class Place(NamedTuple):
+    """What a chart says below."""
+
+    x: float
+    anchor: str
+    label: str
+
+
+class Frame(NamedTuple):
+    """A chart but for what is drawn in it."""
+
+    across: Sequence[Tick]
+    along: Sequence[Place]
+    width: int = WIDTH
+    height: int = HEIGHT
+    left: int = LEFT
+    right: int = WIDTH - RIGHT
+
+
+class Bar(NamedTuple):
+    """A bar of a histogram."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+class Spot(NamedTuple):
+    """A point of a line, and whether one lies before it."""
+
+    x: float
+    y: float
+    goes_on: bool
+
+
+class Drawn(NamedTuple):
+    """A line of a chart where it lies."""
+
+    tone: int
+    spots: Sequence[Spot]
+
+
+def histogram(title: str, about: str, bins: Sequence[tuple[str, int]], what: str) -> Markup:
     """How many of ``what`` lie in each bin."""
     most = max((n for _, n in bins), default=0) or 1
-    across = (WIDTH - LEFT - RIGHT) / len(bins)
-    high = HEIGHT - TOP - BOTTOM
-    drawn: list[Safe] = list(_grid([(0, "0"), (0.5, ""), (1, f"{most:,}")]))
-    for at, (_, n) in enumerate(bins):
-        tall = high * n / most
-        drawn.append(
-            element(
-                "rect",
-                class_="bar",
-                x=_n(LEFT + at * across + 1),
-                y=_n(HEIGHT - BOTTOM - tall),
-                width=_n(across - 2),
-                height=_n(tall),
-            )
-        )
-    for share, label in ((0.0, "0"), (0.5, "0.5"), (1.0, "1")):
-        drawn.append(_below(LEFT + share * (WIDTH - LEFT - RIGHT), label, share))
+    wide = ACROSS / len(bins)
+    bars = [
+        Bar(LEFT + at * wide + 1, HEIGHT - BOTTOM - HIGH * n / most, wide - 2, HIGH * n / most)
+        for at, (_, n) in enumerate(bins)
+    ]
+    frame = _frame([(0, "0"), (0.5, ""), (1, f"{most:,}")], [(0.0, "0"), (0.5, "0.5"), (1.0, "1")])
     said = f"Histogram of {title}: " + ", ".join(f"{where}: {n:,}" for where, n in bins if n)
+    picture = parts(TEMPLATE).histogram(frame, said, bars)
     rows = [(where, f"{n:,}") for where, n in bins]
-    return figure(title, about, _svg(said, drawn), table(title, ("From–to", what), rows))
+    return _figure(title, about, picture, (), table(title, ("From–to", what), rows))
 
 
 def lines(
-    title: str, about: str, places: Sequence[str], several: Sequence[Line], behind: Child
-) -> Safe:
+    title: str, about: str, places: Sequence[str], several: Sequence[Line], behind: Markup
+) -> Markup:
     """Values between 0 and 1 at each place; a line has a gap where there is none."""
-    wide = WIDTH - LEFT - RIGHT
-    step = wide / max(1, len(places) - 1)
-    drawn: list[Safe] = list(_grid([(0, "0"), (0.5, "0.5"), (1, "1")]))
-    for line in several:
-        path, spots = "", []
-        for at, value in enumerate(line.values):
-            if value is not None:
-                x, y = _n(LEFT + at * step), _n(TOP + (1 - value) * (HEIGHT - TOP - BOTTOM))
-                path += f"{'M' if at == 0 or line.values[at - 1] is None else 'L'}{x} {y}"
-                spots.append(element("circle", class_="spot", cx=x, cy=y, r=3))
-        drawn.append(
-            element("g", element("path", class_="line", d=path), *spots, class_=f"tone-{line.tone}")
+    steps = max(1, len(places) - 1)
+    drawn = [
+        Drawn(
+            line.tone,
+            [
+                Spot(
+                    LEFT + at * (ACROSS / steps),
+                    TOP + (1 - value) * HIGH,
+                    at > 0 and line.values[at - 1] is not None,
+                )
+                for at, value in enumerate(line.values)
+                if value is not None
+            ],
         )
-    for at, place in enumerate(places):
-        drawn.append(_below(LEFT + at * step, place, at / max(1, len(places) - 1)))
+        for line in several
+    ]
+    frame = _frame(
+        [(0, "0"), (0.5, "0.5"), (1, "1")],
+        [(at / steps, place) for at, place in enumerate(places)],
+    )
     said = "; ".join(
         f"{line.title} by iteration: "
         + ", ".join("-" if value is None else f"{value:.2f}" for value in line.values)
         for line in several
     )
-    legend = element(
-        "p",
-        *(
-            element("span", element("span", class_="key"), line.title, class_=f"tone-{line.tone}")
-            for line in several
-        ),
-        class_="legend",
-    )
-    return figure(title, about, [_svg(said, drawn), legend], behind)
+    picture = parts(TEMPLATE).lines(frame, said, drawn)
+    return _figure(title, about, picture, several, behind)
 
 
-def interval(low: float | None, value: float | None, high: float | None, span: float) -> Safe:
+def interval(low: float | None, value: float | None, high: float | None, span: float) -> Markup:
     """A difference with its interval on a line from −span to span, 0 in the middle."""
     if low is None or high is None or value is None or not span:
-        return Safe("")
+        return Markup()
 
-    def at(x: float) -> str:
-        return _n(60 + 56 * max(-1.0, min(1.0, x / span)))
+    def at(x: float) -> float:
+        return 60 + 56 * max(-1.0, min(1.0, x / span))
 
-    return element(
-        "svg",
-        element("line", class_="grid", x1=60, x2=60, y1=0, y2=16),
-        element("line", class_="range", x1=at(low), x2=at(high), y1=8, y2=8),
-        element("circle", class_="spot", cx=at(value), cy=8, r=4),
-        viewBox="0 0 120 16", width=120, height=16, aria_hidden="true", class_="tone-1",
-    )  # fmt: skip
-
-
-def _svg(said: str, drawn: Sequence[Safe]) -> Safe:
-    return element(
-        "svg", *drawn, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_label=said, class_="tone-1"
-    )
-
-
-def _grid(ticks: Sequence[tuple[float, str]]) -> Sequence[Safe]:
-    found = []
-    for share, label in ticks:
-        y = TOP + (1 - share) * (HEIGHT - TOP - BOTTOM)
-        found.append(element("line", class_="grid", x1=LEFT, x2=WIDTH - RIGHT, y1=_n(y), y2=_n(y)))
-        if label:
-            found.append(
-                element("text", label, class_="tick", x=LEFT - 5, y=_n(y + 4), text_anchor="end")
-            )
+    found: Markup = parts(TEMPLATE).interval(at(low), at(value), at(high))
     return found
 
 
-def _below(x: float, label: str, share: float) -> Safe:
-    anchor = "start" if share < 0.05 else "end" if share > 0.95 else "middle"
-    return element("text", label, class_="tick", x=_n(x), y=HEIGHT - 8, text_anchor=anchor)
+def _figure(
+    title: str, about: str, picture: Markup, legend: Sequence[Line], behind: Markup
+) -> Markup:
+    found: Markup = parts(TEMPLATE).figure(title, about, picture, legend, behind)
+    return found
 
 
-def _n(value: float) -> str:
-    """A coordinate."""
-    return f"{value:.1f}".removesuffix(".0")
+def _frame(across: Sequence[tuple[float, str]], along: Sequence[tuple[float, str]]) -> Frame:
+    """With lines at shares of its height, and labels at shares of its width."""
+    return Frame(
+        [Tick(TOP + (1 - share) * HIGH, label) for share, label in across],
+        [
+            Place(
+                LEFT + share * ACROSS,
+                "start" if share < 0.05 else "end" if share > 0.95 else "middle",
+                label,
+            )
+            for share, label in along
+        ],
+    )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from stream_metrics.adapters.html.figures import figures_table, strata_of, tile
-from stream_metrics.adapters.html.markup import Section, card, element, linked, name, section, table
+from stream_metrics.adapters.html.markup import Section, box, card, name, parts, section, table
 from stream_metrics.adapters.html.pictures import histogram
 from stream_metrics.adapters.run_directory import gather
 from stream_metrics.evaluation.gathered import MOST_HISTOGRAMS, Queries
@@ -84,7 +84,7 @@ def retrieval(
     sections = [
         section(
             titles.headline,
-            element("div", *(tile(one, figures[one], ci) for one in shown[:3]), class_="tiles"),
+            box("tiles", *(tile(one, figures[one], ci) for one in shown[:3])),
             card(figures_table(names, figures, ci, titles.figures)),
             lead=f"{block['queries']:,} rankings; what is resampled is the {block['unit']}.",
         )
@@ -94,7 +94,7 @@ def retrieval(
             histogram(one, "Rankings by score.", bins.labelled(), "rankings")
             for one, bins in rows.bins.items()
         ]
-        sections.append(section(titles.distributions, element("div", *charts, class_="charts")))
+        sections.append(section(titles.distributions, box("charts", *charts)))
         sections.append(_worst_queries(rows, shown, titles.worst, link))
     sections += strata_of(titles.by, block["strata"], names)
     return [*sections, _judgements(block, titles.quality)]
@@ -117,7 +117,7 @@ def _worst_queries(rows: Queries, shown: Sequence[str], title: str, link: Link) 
     of_events = any(row.get("search_id") is not None for _, row in worst)
     cells = [
         (
-            linked(name(query), link(query) if of_events else None),
+            parts().linked(name(query), link(query) if of_events else None),
             *((turn_text(row["turn"]), name(row["search_id"])) if of_events else ()),
             f"{row['n_retrieved']:,}", f"{row['n_judged']:,}",
             "-" if row["n_relevant"] is None else f"{row['n_relevant']:,}",
@@ -128,8 +128,8 @@ def _worst_queries(rows: Queries, shown: Sequence[str], title: str, link: Link) 
     caption = f"Worst by {rows.by[0]}"
     place = ("Conversation", "Turn", "Search") if of_events else ("Query",)
     titles = (*place, "Retrieved", "Judged", "Relevant", *shown)
-    listed = table(caption, titles, cells) if cells else element("p", "None.", class_="muted")
-    return section(title, card(element("h3", caption), listed), lead=_ORDER)
+    listed = table(caption, titles, cells) if cells else parts().paragraph("None.")
+    return section(title, card(parts().heading(caption), listed), lead=_ORDER)
 
 
 def _judgements(block: Report, title: str) -> Section:

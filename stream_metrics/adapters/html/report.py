@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from markupsafe import Markup
+
 from stream_metrics.adapters.files import InputError
 from stream_metrics.adapters.html.figures import (
     figures_table,
@@ -15,14 +17,13 @@ from stream_metrics.adapters.html.figures import (
     tile,
 )
 from stream_metrics.adapters.html.markup import (
-    Safe,
     Section,
+    box,
     card,
-    element,
     folded,
-    linked,
     name,
     page,
+    parts,
     section,
     table,
 )
@@ -86,7 +87,7 @@ def report_page(
         sections.append(_quality(report, rows))
     sections.append(_settings(report))
     title = f"Report of {'a replay' if replayed else 'an evaluation'}"
-    return page(title, ["Of ", element("bdi", source), "."], sections)
+    return page(title, Markup("Of {}.").format(parts().isolated(source)), sections)
 
 
 def _interval_title(report: Report) -> str:
@@ -123,7 +124,7 @@ def _headline(report: Report, ci: str) -> Section:
             f" They are in {len(languages)} languages, and a mean over languages says little "
             "about any of them: the means by language are under “Rows by stratum”."
         )
-    return section("Headline", element("div", *tiles, class_="tiles"), lead=lead)
+    return section("Headline", box("tiles", *tiles), lead=lead)
 
 
 def _context(report: Report) -> dict[str, str]:
@@ -159,8 +160,8 @@ def _replay(report: Report, rows: Conversations, ci: str, link: Link) -> list[Se
         ),
         section(
             "Distributions",
-            element(
-                "div",
+            box(
+                "charts",
                 *(
                     histogram(one, f"Rows by the share of results {what}.", bins.labelled(), "rows")
                     for one, what, bins in (
@@ -169,7 +170,6 @@ def _replay(report: Report, rows: Conversations, ci: str, link: Link) -> list[Se
                     )
                     if any(bins.counts)
                 ),
-                class_="charts",
             ),
             lead=f"{rows.rows:,} rows; {rows.without_search:,} without any search have no value."
             + unlabelled,
@@ -201,10 +201,9 @@ def _iterations(rows: Conversations) -> Section:
     about = "SRR@i and SRE@i, means over the rows that have an iteration i."
     return section(
         "By iteration",
-        element(
-            "div",
+        box(
+            "charts",
             lines("SRR and SRE", about, [str(one.i) for one in found], several, behind),
-            class_="charts",
         ),
         lead="Later iterations are of fewer rows: the table has how many.",
     )
@@ -213,18 +212,18 @@ def _iterations(rows: Conversations) -> Section:
 def _worst_conversations(rows: Conversations, link: Link) -> Section:
     titles = ("Conversation", "Agent", "Turn", "Iterations", "Results", "Duplicates", "SRR", "SRE")
 
-    def of(caption: str, found: Sequence[Mapping[str, Any]]) -> Safe:
+    def of(caption: str, found: Sequence[Mapping[str, Any]]) -> Markup:
         cells = [
             (
-                linked(name(row["conversation_id"]), link(row["conversation_id"])),
+                parts().linked(name(row["conversation_id"]), link(row["conversation_id"])),
                 name(row["agent"]), turn_text(row["turn"]), str(row["n"]), f"{row['results']:,}",
                 f"{row['duplicates']:,}", number(row["srr"]), number(row["sre"]),
             )
             for row in found
         ]  # fmt: skip
         if not cells:
-            return card(element("h3", caption), element("p", "None.", class_="muted"))
-        return card(element("h3", caption), table(caption, titles, cells, words=2))
+            return card(parts().heading(caption), parts().paragraph("None."))
+        return card(parts().heading(caption), table(caption, titles, cells, words=2))
 
     return section(
         "Worst conversations",
@@ -235,7 +234,7 @@ def _worst_conversations(rows: Conversations, link: Link) -> Section:
     )
 
 
-def _strata(dimension: str, strata: Sequence[Stratum]) -> Safe:
+def _strata(dimension: str, strata: Sequence[Stratum]) -> Markup:
     rows = [
         (
             name(one.name), f"{one.rows:,}", f"{one.results:,}",
@@ -296,12 +295,12 @@ def _quality(report: Report, rows: Conversations) -> Section:
     listed = None
     if bad:
         found = [
-            (str(one["record"]), name(str(one["reason"])), element("bdi", str(one["message"])))
+            (str(one["record"]), name(str(one["reason"])), parts().isolated(str(one["message"])))
             for one in bad[:20]
         ]
         titles = ("Record", "Reason", "Message")
         listed = card(
-            element("h3", "First records that could not be used"),
+            parts().heading("First records that could not be used"),
             table("First records that could not be used", titles, found, words=3),
         )
     return section("Data quality", card(table("Data quality", ("What", "Count"), cells)), listed)
@@ -342,7 +341,7 @@ def _answered(block: Report) -> list[tuple[str, str]]:
 def _settings(report: Report) -> Section:
     cells = [(name(key), name(value)) for key, value in _flat(report.get("config") or {}, "")]
     if not cells:
-        return section("Settings", card(element("p", "The report has none.", class_="muted")))
+        return section("Settings", card(parts().paragraph("The report has none.")))
     inside = table("Settings", ("Setting", "Value"), cells, words=2)
     return section("Settings", folded("What figures depend on", f"{len(cells)} settings", inside))
 

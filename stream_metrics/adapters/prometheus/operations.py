@@ -21,7 +21,7 @@ from prometheus_client import (
     disable_created_metrics,
 )
 
-from stream_metrics import ENGINE, __version__
+from stream_metrics import __version__
 from stream_metrics.adapters.prometheus.catalogue import (
     BATCH_BOUNDS,
     COUNTS,
@@ -38,13 +38,13 @@ from stream_metrics.adapters.prometheus.catalogue import (
 )
 from stream_metrics.adapters.prometheus.histogram import FastHistogram
 from stream_metrics.adapters.prometheus.reading import ReadingMetrics
+from stream_metrics.compiled import ENGINE, KERNEL
 from stream_metrics.dedup.verify import VERDICTS
 from stream_metrics.engine.changes import OUTCOMES, Observations
 from stream_metrics.engine.config import OTHER
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.events.decode import REASONS
 from stream_metrics.events.wire import PAYLOADS
-from stream_metrics.kernel import kernel
 from stream_metrics.ports import OutputMessage
 
 _HALTED_INPUT: Final = re.compile(r"-\d+$")  # repartition_TOPIC-N
@@ -228,7 +228,7 @@ class Operations(ReadingMetrics):
             {
                 "version": __version__,
                 "python": platform.python_version(),
-                "kernel": "compiled" if kernel is not None else "python",
+                "kernel": KERNEL,
                 "engine": ENGINE,
             }
         )

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from stream_metrics.kernel import kernel
+from stream_metrics import compiled
 from stream_metrics.metrics.ranking.batch import UNJUDGED, Columns, Rankings, rankings_of
 from stream_metrics.metrics.ranking.registry import parse_all
 from stream_metrics.metrics.ranking.relevance import by_score
@@ -26,8 +26,6 @@ Run = Mapping[str, Mapping[str, float]]
 
 CELLS: Final = 100_000
 """Ranks of one batch, padding included: the arrays of one metric fit a processor's cache."""
-
-_COMPILED: Final = None if kernel is None else kernel.judged_rankings
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +94,6 @@ def judged_batches(
     cells: int = CELLS,
 ) -> Iterator[Rankings]:
     """The queries of the qrels in batches of bounded size, judged and ready to be scored."""
-    judge = _judged if _COMPILED is not None else plain_judged
     truths: list[Mapping[str, float]] = []
     found: list[Mapping[str, float]] = []
     width = 1
@@ -104,20 +101,22 @@ def judged_batches(
         ranking = run.get(query, {})
         width = max(width, len(ranking), len(truth))
         if truths and width * (len(truths) + 1) > cells:
-            yield rankings_of(judge(truths, found, float32), rel=rel, graded=graded)
+            yield rankings_of(judged(truths, found, float32), rel=rel, graded=graded)
             truths, found, width = [], [], max(len(ranking), len(truth), 1)
         truths.append(truth)
         found.append(ranking)
     if truths:
-        yield rankings_of(judge(truths, found, float32), rel=rel, graded=graded)
+        yield rankings_of(judged(truths, found, float32), rel=rel, graded=graded)
 
 
-def _judged(
+def judged(
     truths: Sequence[Mapping[str, float]], found: Sequence[Mapping[str, float]], float32: bool
 ) -> Columns:
-    """By the kernel, unless something is more than a plain dictionary of texts and numbers."""
-    assert _COMPILED is not None
-    made = _COMPILED(truths, found, float32)
+    """Order each query's results, and find their grades.
+
+    The kernel leaves to Python what is more than a plain dictionary of texts and numbers.
+    """
+    made = compiled.judged_rankings(truths, found, float32)
     if made is None:
         return plain_judged(truths, found, float32)
     grades, lengths, truth, truth_lengths = map(np.frombuffer, made)
@@ -127,7 +126,7 @@ def _judged(
 def plain_judged(
     truths: Sequence[Mapping[str, float]], found: Sequence[Mapping[str, float]], float32: bool
 ) -> Columns:
-    """Order each query's results, and find their grades."""
+    """What ``judged`` gives, in Python."""
     grades: list[float] = []
     truth: list[float] = []
     for relevant, scores in zip(truths, found, strict=True):

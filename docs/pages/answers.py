@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import isinf
 from typing import Final
 
+from docs.pages import page
 from stream_metrics.metrics.generation import DEFINITIONS, GENERATION, Definition
 from stream_metrics.metrics.words import ARTICLES, WORDS_VERSION
 
@@ -38,9 +39,9 @@ to be identical in each replay.
 """
 
 
-def generation_section() -> str:
+def answers_page() -> str:
     """All metrics of answers."""
-    return "\n".join([f"# {GENERATION}\n", _INTRO, *map(_definition, DEFINITIONS), _SEMANTIC])
+    return page(f"# {GENERATION}\n", _INTRO, *map(_definition, DEFINITIONS), _SEMANTIC)
 
 
 def _definition(definition: Definition) -> str:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.unit.test_kernel_decode import agreed, fast_digest, surely
+from tests.twins.texts import LEVELS, fast_digest, slow_digest
 
 pytestmark = pytest.mark.kernel
 
@@ -30,6 +30,18 @@ _KEYS = [
 ]  # fmt: skip
 _NAMES = st.sampled_from(_KEYS)
 _SPACES = st.sampled_from(["", "", "", " ", "\n\t"])
+
+
+def agreed(value: bytes) -> bool:
+    """Whether the kernel finds Python's digest or none."""
+    found = fast_digest(value)
+    return found is None or found == slow_digest(value)
+
+
+def surely(value: bytes) -> bool:
+    """Whether the kernel finds Python's digest."""
+    found = fast_digest(value)
+    return found is not None and found == slow_digest(value)
 
 
 @st.composite
@@ -122,3 +134,17 @@ def test_more_than_is_remembered() -> None:
     for first, count in itertools.product(range(0, 2 * MOST_PLACES, 40), (20, 40)):
         assert surely(json.dumps({"ids": _wide(count, first)}, separators=(",", ":")).encode())
         assert fast_digest(usual) == before
+
+
+@pytest.mark.parametrize(("opener", "closer"), [("[", "]"), ('{"a":', "}"), ('[{"a":', "}]")])
+def test_levels(opener: str, closer: str) -> None:
+    """Just as many levels as are allowed are taken, never more than Python can recurse."""
+    step = opener.count("[") + opener.count("{")
+    for levels in (2, 64, 200):
+        text = opener * (levels // step) + "1" + closer * (levels // step)
+        assert surely(text.encode()) == (levels <= LEVELS)
+        assert fast_digest(text.encode(), levels) is not None
+        assert fast_digest(text.encode(), levels - 1) is None
+    assert fast_digest(b"[" * 201 + b"]" * 201, 10**9) is None
+    assert fast_digest(b"[" * 100_000, 10**9) is None
+    assert fast_digest(b"[]", -1) is None

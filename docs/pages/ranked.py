@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from docs.pages import page
 from stream_metrics.adapters.prometheus.windows import PREFIX
 from stream_metrics.engine.config import MAX_RETRIEVAL
 from stream_metrics.metrics.ranking.live import LARGEST_GRADE, LARGEST_NUMBER
@@ -52,10 +53,10 @@ The worker treats each search as a ranking of its results and sums the metrics i
 """
 
 
-def ranked_section() -> str:
+def ranked_page() -> str:
     """All ranked metrics, with their options."""
     parts = [f"# {RANKED}\n", _INTRO, _shared(), *map(_definition, DEFINITIONS), _suites(), _LIVE]
-    return "\n".join(parts)
+    return page(*parts)
 
 
 def _shared() -> str:

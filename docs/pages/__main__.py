@@ -1,0 +1,33 @@
+"""Write the pages into a directory: ``python -m docs.pages docs/reference``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from docs.pages.answers import answers_page
+from docs.pages.prometheus import prometheus_page
+from docs.pages.ranked import ranked_page
+from docs.pages.settings import settings_page
+from docs.pages.turns import turns_page
+
+
+def pages() -> dict[str, str]:
+    """File name to text."""
+    return {
+        "metrics.md": turns_page(),
+        "metrics-retrieval.md": ranked_page(),
+        "metrics-answers.md": answers_page(),
+        "metrics-prometheus.md": prometheus_page(),
+        "settings.md": settings_page(),
+    }
+
+
+def write(folder: Path) -> None:
+    """Write the pages into the folder."""
+    for name, text in pages().items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))

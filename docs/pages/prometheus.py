@@ -1,0 +1,169 @@
+"""``docs/reference/metrics-prometheus.md``, from the declarations of all that ``/metrics`` has."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+
+from docs.pages import page
+from stream_metrics.adapters.prometheus.bridge import BridgeMetrics
+from stream_metrics.adapters.prometheus.catalogue import MOST_FIELDS
+from stream_metrics.adapters.prometheus.operations import Operations
+from stream_metrics.adapters.prometheus.windows import PREFIX
+from stream_metrics.engine.cells import CODES, Series
+from stream_metrics.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.metrics.registry import LABELLED_SHARE, METRICS
+
+
+def prometheus_page() -> str:
+    """The page about all that ``/metrics`` has."""
+    head = (
+        "# Metrics in Prometheus\n\nA worker exports window sums of the quality metrics and "
+        "metrics about itself on `/metrics`. To use them, see "
+        "[Prometheus and Grafana](../guides/prometheus.md).\n"
+    )
+    return page(
+        head, _series_section(), _queries_section(), _operations_section(), _bridge_section()
+    )
+
+
+def _window_ratio(above: str, below: str, window: str = "5m") -> str:
+    """PromQL of a ratio by agent; nothing where nothing was counted."""
+    labels = f'{{window="{window}"}}'
+    return (
+        f"sum by (agent) ({PREFIX}{above}{labels})\n"
+        f"  / (sum by (agent) ({PREFIX}{below}{labels}) > 0)"
+    )
+
+
+QUERIES: Final = (
+    *(
+        (
+            metric.title + (", of settled iterations" if "settled" in metric.series[1] else ""),
+            _window_ratio(*metric.series),
+        )
+        for metric in (*METRICS, LABELLED_SHARE)
+        if metric.series is not None
+    ),
+    (
+        "Mean SRR over turns",
+        f'sum({PREFIX}turn_metric_sum{{metric="srr", window="1h"}}) / 1e9\n'
+        f'  / sum({PREFIX}turn_metric_count{{metric="srr", window="1h"}})',
+    ),
+    (
+        "Gate efficiency",
+        f'(sum({PREFIX}gate_decisions{{decision="skip", needed="no", window="1h"}}) or vector(0))\n'
+        f'  / sum({PREFIX}gate_decisions{{needed=~"yes|no", window="1h"}})',
+    ),
+    (
+        "Routing accuracy",
+        f'(sum({PREFIX}routed_searches{{correct="yes", window="1h"}}) or vector(0))\n'
+        f'  / sum({PREFIX}routed_searches{{correct=~"yes|no", window="1h"}})',
+    ),
+    (
+        "Mean NDCG@10 over searches, if `metrics.retrieval` names it",
+        f'sum({PREFIX}retrieval_sum{{metric="ndcg@10", window="1h"}}) / 1e9\n'
+        f'  / (sum({PREFIX}retrieval_count{{metric="ndcg@10", window="1h"}}) > 0)',
+    ),
+    (
+        "Reranking improvement",
+        f'sum({PREFIX}rerank_ndcg_sum{{order="shown", window="1h"}})\n'
+        f'  / (sum({PREFIX}rerank_ndcg_sum{{order="baseline", window="1h"}}) > 0) - 1',
+    ),
+)
+
+
+def _queries_section() -> str:
+    lines = [
+        "## Ratios in PromQL",
+        "",
+        "Sums of several workers can be added, because each partition has one owner.",
+        "",
+    ]
+    for title, query in QUERIES:
+        lines += [f"{title}:", "", "```promql", query, "```", ""]
+    return "\n".join(lines)
+
+
+def _series_section() -> str:
+    windows = ", ".join(f"`{window.name}`" for window in DEFAULT_WINDOWS)
+    lines = [
+        "## Window series in Prometheus",
+        "",
+        "The worker exports sums over sliding windows of event time as gauges. Each has the "
+        f"labels `agent` and `window` ({windows}; set by `metrics.windows`) and those in the "
+        "table. Late labels and searches correct the past, so a gauge can fall.",
+        "",
+        f"Names begin with `{PREFIX}`. Compute ratios from sums; never average ratios.",
+        "",
+        "| name | more labels | windows | meaning |",
+        "|---|---|---|---|",
+    ]
+    lines += [_series_row(series) for series in CODES.values()]
+    lines += [
+        "",
+        "- **Billionths.** Real values are stored as integers in units of 10⁻⁹. Divide "
+        f"`{PREFIX}turn_metric_sum`, `{PREFIX}rerank_ndcg_sum` and `{PREFIX}retrieval_sum` by 1e9.",
+        "- **Zeros.** A known agent has all its series from the start, at 0; `routed_searches` has "
+        "the routes it has taken. If that would exceed the limit below, only series with `all` "
+        "windows are exported at 0.",
+        "- **Settled** iterations have labels for at least 90% of their unique documents. Use the "
+        "settled series for recent SRE and gain, so that slow labelling does not look like bad "
+        "searches. A settled "
+        "iteration without a good new document is *wasted*, as `stream-metrics top` calls it.",
+        "- **other.** At most 50 agents and 20 routes have their own series; the rest are summed "
+        "under `other`.",
+        f"- **Limit.** A worker exports at most 20,000 window series. `{PREFIX}series` is their "
+        f"number. `streammetrics_agents_folded` and `{PREFIX}series_cut` are above 0 if the limit "
+        "was reached.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _operations_section() -> str:
+    registry = CollectorRegistry()
+    Operations(registry, ["topic"]).lag("topic", 0, 0, 0.0)
+    lines = [
+        "## Operational metrics",
+        "",
+        "Metrics about the worker itself. They start at 0 with the process. Counters are "
+        "at-least-once: repeated work is counted again. Label values are a fixed set, except that "
+        "`topic`, `partition` and `window` follow from the settings, and `field` has at most "
+        f"{MOST_FIELDS} names from events. `/metrics` also has `process_*` (CPU, memory, start "
+        "time).",
+        "",
+    ]
+    return "\n".join([*lines, *_table(registry), ""])
+
+
+def _bridge_section() -> str:
+    registry = CollectorRegistry()
+    metrics = BridgeMetrics(registry, ["topic"])
+    metrics.lag("topic", 0, 0, 0.0)
+    lines = [
+        "## Metrics of the bridge",
+        "",
+        "What [the bridge](../concepts/bridge.md) exports on its own `/metrics`, and `process_*`.",
+        "",
+    ]
+    return "\n".join([*lines, *_table(registry), ""])
+
+
+def _table(registry: CollectorRegistry) -> list[str]:
+    lines = ["| name | type | labels | meaning |", "|---|---|---|---|"]
+    for family in registry.collect():
+        labels = dict.fromkeys(label for sample in family.samples for label in sample.labels)
+        labels.pop("le", None)
+        listed = ", ".join(f"`{label}`" for label in labels) or "–"
+        suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
+        name = f"`{family.name}{suffix}`"
+        lines.append(f"| {name} | {family.type} | {listed} | {family.documentation} |")
+    return lines
+
+
+def _series_row(series: Series) -> str:
+    labels = ", ".join(f"`{label}`" for label in series.labels) or "–"
+    windows = "all" if series.windows is None else ", ".join(f"`{w}`" for w in series.windows)
+    return f"| `{series.name}` | {labels} | {windows} | {series.help} |"

@@ -1,0 +1,147 @@
+"""``docs/reference/settings.md``, from the fields of the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, Literal, get_args, get_origin
+
+from annotated_types import Ge, Gt, Le, Lt, MaxLen
+from pydantic import BaseModel, SecretStr
+from pydantic.fields import FieldInfo
+
+from docs.pages import page
+from stream_metrics.adapters.environment import variable
+from stream_metrics.settings import Settings
+from stream_metrics.worker.identity import MIGRATABLE
+
+_INTRO: Final = """\
+# Settings
+
+Every setting has a default that fits one machine. There are three ways to change one; the first in
+this list wins:
+
+1. a flag, where the command has one (`stream-metrics worker --web-port`),
+2. an environment variable, as listed below,
+3. a TOML file, named by `--config` or by `STREAM_METRICS_CONFIG`.
+
+Lists and maps are written as JSON in the environment:
+
+```sh
+export STREAM_METRICS_KAFKA__TOPICS='["search-iterations", "relevance-labels"]'
+```
+
+The same in a file:
+
+```toml
+[kafka]
+topics = ["search-iterations", "relevance-labels"]
+```
+
+`stream-metrics config` prints what is in force, with secrets masked. `stream-metrics check` also
+tries to reach Kafka and Redis. Give secrets by the environment or by files; there is no
+flag for one.
+
+**Settings marked with † are part of the state.** A worker refuses to go on with state that was
+built with other values, names those that differ, and says what to do. Where all of them are marked
+with ‡, `stream-metrics migrate` applies the change to the state. Otherwise `stream-metrics rebuild`
+reads the topics again, as far back as Kafka still has them
+(see [Changing settings](../guides/operations.md#changing-settings)).
+"""
+
+
+def settings_page() -> str:
+    """The page about settings."""
+    parts = [_INTRO]
+    alone: list[str] = []
+    for name, field in Settings.model_fields.items():
+        model = field.annotation
+        if isinstance(model, type) and issubclass(model, BaseModel):
+            about = (model.__doc__ or "").strip()
+            rows = [_setting(f"{name}.{n}", f) for n, f in model.model_fields.items()]
+            parts.append("\n".join([f"## `{name}`", "", about, "", *_HEAD, *rows, ""]))
+        else:
+            alone.append(_setting(name, field))
+    parts.append("\n".join(["## Others", "", *_HEAD, *alone, ""]))
+    return page(*parts)
+
+
+_HEAD: Final = ("| setting | environment | default | meaning |", "|---|---|---|---|")
+
+
+def settings() -> Iterator[tuple[str, FieldInfo]]:
+    """Every setting by its full name."""
+    for name, field in Settings.model_fields.items():
+        model = field.annotation
+        if isinstance(model, type) and issubclass(model, BaseModel):
+            for inner, inner_field in model.model_fields.items():
+                yield f"{name}.{inner}", inner_field
+        else:
+            yield name, field
+
+
+def meaning(field: FieldInfo) -> str:
+    """What a setting is, in words."""
+    return " ".join((field.description or "").split())
+
+
+def part_of_state(name: str) -> bool:
+    """Whether another value makes another fingerprint, so that old state is refused."""
+    part = name.partition(".")[0]
+    if part in ("dedup", "limits", "metrics"):
+        return name != "metrics.turn_scope"
+    return name in ("state.ttl", "state.digest_key", "state.digest_key_file")
+
+
+def _setting(name: str, field: FieldInfo) -> str:
+    mark = " †" if part_of_state(name) else ""
+    mark += " ‡" if name in MIGRATABLE else ""
+    return (
+        f"| `{name}`{mark} | `{variable(name)}` | {_default(name, field)} | "
+        f"{_sentences(meaning(field), [*_bounds(field)])} |"
+    )
+
+
+def _sentences(about: str, bounds: list[str]) -> str:
+    """What a setting is and what it may be, in sentences.
+
+    >>> _sentences("how often", ["at least 1", "at most 5"])
+    'How often. At least 1, at most 5.'
+    """
+    parts = (about, ", ".join(bounds))
+    return " ".join(f"{part[0].upper()}{part[1:]}".rstrip(".") + "." for part in parts if part)
+
+
+def _default(name: str, field: FieldInfo) -> str:
+    value: Any = field.get_default(call_default_factory=True)
+    if value is None:
+        return "–"
+    if value in ((), {}):
+        return "none"
+    if isinstance(value, tuple):
+        return ", ".join(f"`{item}`" for item in value)
+    if isinstance(value, bool):
+        return "`true`" if value else "`false`"
+    if isinstance(value, int):
+        return f"{value}" if name == "web.port" else f"{value:,}"
+    return f"`{value}`" if isinstance(value, str) else f"{value:g}"
+
+
+def _bounds(field: FieldInfo) -> Iterator[str]:
+    """What the type allows, in words."""
+    if get_origin(field.annotation) is Literal:
+        values = get_args(field.annotation)
+        if len(values) > 1:
+            yield "one of " + ", ".join(f"`{value}`" for value in values)
+    if SecretStr in (field.annotation, *get_args(field.annotation)):
+        yield "secret"
+    for bound in field.metadata:
+        if isinstance(bound, Gt):
+            yield f"more than {bound.gt}"
+        elif isinstance(bound, Ge) and bound.ge not in (0, 1):
+            yield f"at least {bound.ge:,}"
+        elif isinstance(bound, Lt):
+            yield f"less than {bound.lt}"
+        elif isinstance(bound, Le):
+            yield f"at most {bound.le}"
+        elif isinstance(bound, MaxLen):
+            yield f"at most {bound.max_length}"

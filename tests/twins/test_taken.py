@@ -1,0 +1,17 @@
+"""The Python deduplicator takes no record by itself."""
+
+from __future__ import annotations
+
+from stream_metrics.dedup.deduplicator import PlainDeduplicator
+from stream_metrics.dedup.tables import DedupRules, newest
+from stream_metrics.engine.taken import Intake, Taken
+from stream_metrics.events import Limits
+from tests.unit.test_bad_input import raw
+
+
+def test_the_plain_twin_has_no_fast_way() -> None:
+    """Without the kernel's deduplicator everything goes the slow ways."""
+    intake = Intake(PlainDeduplicator(DedupRules(), b""), "a key's name", newest(), Limits())
+
+    assert intake.take_fast(raw("search_iteration"), None, None) is None
+    assert isinstance(intake.take(raw("search_iteration")), Taken)

@@ -1,0 +1,300 @@
+"""JSON texts and their digests, and times written as RFC 3339 has them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+from hypothesis import strategies as st
+
+from stream_metrics.events import Limits
+from stream_metrics.events.canonical import content_digest, decode_json
+from stream_metrics.events.times import parse_rfc3339
+from tests.helpers import examples
+from tests.twins import Claim, Pair, Twin, kernel
+from tests.unit.test_canonical import DOCUMENT, NUMBER
+from tests.unit.test_times import OFFSETS, written
+
+LEVELS = Limits().json_levels
+
+
+def slow_digest(value: bytes) -> bytes | None:
+    """The digest in Python; None if the text is refused."""
+    try:
+        obj, delicate = decode_json(value)
+        return content_digest(obj, delicate=delicate)
+    except (ValueError, RecursionError, OverflowError):
+        return None
+
+
+def fast_digest(value: bytes, levels: int = LEVELS) -> bytes | None:
+    """The digest by the kernel; None if it leaves the text to Python."""
+    found: bytes | None = kernel.content_digest(value, levels)
+    return found
+
+
+def run_digest(value: bytes | str) -> Iterator[Pair]:
+    """The digest of a JSON text."""
+    raw = value.encode() if isinstance(value, str) else value
+    yield fast_digest(raw), slow_digest(raw)
+
+
+def run_instant(text: str) -> Iterator[Pair]:
+    """The instant that a text names, if it does."""
+    yield (kernel.parse_rfc3339(text),), (parse_rfc3339(text),)
+
+
+def is_half_way(value: float) -> bool:
+    """Whether two shortest decimals are equally near, of which ``repr`` takes the even one."""
+    shown, exact = Decimal(repr(value)), Decimal(value)
+    unit = Decimal((0, (1,), int(shown.as_tuple().exponent)))
+    return abs(shown - exact) * 2 == unit
+
+
+# --- cases ----------------------------------------------------------------------------------------
+
+
+def edited_texts() -> Iterator[bytes]:
+    """A JSON text with any byte put in at any place, or in place of another."""
+    text = b'{"k":["a\\n",1.5,{"\xc3\xa9":true,"b":[]}]}'
+    for byte in range(256):
+        for place in range(len(text) + 1):
+            yield text[:place] + bytes([byte]) + text[place:]
+            yield text[:place] + bytes([byte]) + text[place + 1 :]
+
+
+def every_character() -> Iterator[bytes]:
+    """Every character, as it is and escaped."""
+    for code in (*range(0xD800), *range(0xE000, 0x10000), 0x10000, 0x1F600, 0x10FFFF):
+        units = chr(code).encode("utf-16-be").hex()
+        coded = "".join(f"\\u{units[i : i + 4]}" for i in range(0, len(units), 4))
+        yield f'["{coded}","12345678{coded.upper().replace("U", "u")}"]'.encode()
+        yield json.dumps([f"{chr(code)}12345678"], ensure_ascii=False).encode()
+
+
+def every_character_as_a_name() -> Iterator[bytes]:
+    """The same in names, of which one may stand twice."""
+    for code in (*range(0xD800), *range(0xE000, 0x10000), 0x10000, 0x1F600, 0x10FFFF):
+        units = chr(code).encode("utf-16-be").hex()
+        coded = "".join(f"\\u{units[i : i + 4]}" for i in range(0, len(units), 4))
+        yield f'{{"{coded}":1,"a":2}}'.encode()
+
+
+def floats_around_powers_of_two() -> Iterator[float]:
+    """Where doubles become coarser."""
+    for power in range(-14, 54):
+        for factor in range(-40, 41):
+            value = 2.0**power * (1 + factor * 2**-52)
+            for number in (value, value + 2.0 ** (power - 3), value * 10):
+                if 1e-4 <= number < 1e16:
+                    yield number
+
+
+BROKEN_ESCAPES = [
+    "\\ud83d", "\\ude00", "\\ude00\\ud83d", "\\ud83dx", "\\ud83d\\n", "\\ud83d\\u0041",
+    "\\u12g4", "\\u123", "\\x41", "\\U0041", "\\u+041", "\\", "\\'", "\\u\xe9\xe9",
+]  # fmt: skip
+WHOLE = b' {"k" : ["a\\ud83d\\ude00", -1.5 , {"\xc3\xa9":null,"b":false}], "a": 1}'
+HALF_WAY = [562949953421312.25, 1125899906842624.25, 9007199.0009765625]
+assert all(is_half_way(value) and repr(value) != str(Decimal(value)) for value in HALF_WAY)
+
+_PLAIN_NAME = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters='"\\'))
+_PLAIN_FLOAT = st.floats(1e-4, 1e16, exclude_max=True).filter(lambda v: not is_half_way(v))
+_PLAIN = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**18) + 1, 10**19 - 1)
+    | st.just(0.0)
+    | st.just(-0.0)
+    | _PLAIN_FLOAT
+    | _PLAIN_FLOAT.map(lambda value: -value)
+    | st.floats(0, 1000).map(lambda value: round(value, 3)).filter(lambda v: v >= 1e-4)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(_PLAIN_NAME, inner, max_size=12),
+    max_leaves=30,
+)
+
+
+@st.composite
+def plain_texts(draw: st.DrawFn) -> tuple[bytes]:
+    """What JSON libraries write of ordinary values."""
+    separators = (",", ":") if draw(st.booleans()) else None
+    text = json.dumps(
+        draw(_PLAIN),
+        ensure_ascii=draw(st.booleans()),
+        indent=draw(st.sampled_from([None, 0, 2])),
+        separators=separators,
+    )
+    return (text.encode(),)
+
+
+@st.composite
+def changed(draw: st.DrawFn) -> tuple[bytes]:
+    """Any text, into which some bytes were put."""
+    value = draw(st.binary() | st.text().map(str.encode) | DOCUMENT.map(str.encode))
+    place = draw(st.integers(0, len(value)))
+    piece = draw(
+        st.binary(max_size=3) | st.sampled_from([b'"', b"\\", b"{", b"]", b",", b":", b"-", b"."])
+    )
+    behind = place + draw(st.integers(0, 3))
+    return (value[:place] + piece + value[behind:],)
+
+
+def wide() -> dict[str, Any]:
+    """An object of many keys, out of order and deep in each other."""
+    names = [f"{word}{number}" for number in range(500, 0, -7) for word in ("b", "longer_key_")]
+    return {name: {n: [{n: 1.5}] for n in names[:9]} for name in names}
+
+
+def deep(levels: int) -> str:
+    """Objects in such depth, each with its keys out of order."""
+    return '{"b":' * levels + '"' + "x" * 999 + '"' + ',"a":1}' * levels
+
+
+_RFC_3339 = (
+    r"\A(0000|1900|2000|2023|2024|9999)-(00|01|02|04|12|13)-(00|01|28|29|30|31|32)[Tt ]"
+    r"(00|23|24):(00|59|60):(00|59|60)(\.[0-9]{0,8})?([Zz]|[+-](00|23|24):(00|59|60))?\n?\Z"
+)
+_NEARLY_RFC_3339 = st.lists(
+    st.sampled_from([
+        *("2024", "0000", "1900", "02", "29", "30", "12", "23", "24", "59", "60"),
+        *"--:::Tt Zz+.09x\u0663\ud800",
+    ]),
+    max_size=16,
+).map("".join)  # fmt: skip
+
+# --- claims ---------------------------------------------------------------------------------------
+
+CONTENT_DIGEST = Twin("content_digest", run_digest)
+PARSE_RFC3339 = Twin("parse_rfc3339", run_instant, leaves=False)
+CLAIMS = [
+    Claim(
+        CONTENT_DIGEST,
+        "any JSON text, in any spelling, has one digest",
+        st.tuples(DOCUMENT),
+        [
+            ('{"b":1,"a":{"d":[],"c":{}}}',),
+            ('{"a":1,"a":2}',),
+            ('{"a\\u0000":1,"a":2}',),
+            ('{"\\u00e9":1,"e":2,"\U00010000":3,"\uffff":4}',),
+            ('{"longer_key_b":1,"longer_key_a":2,"longer_k":3}',),
+            ('{"longer_key_a":1,"longer_key_a":2}',),
+            ('{"":1}',),
+        ],
+        max_examples=examples(300),
+    ),
+    *(
+        Claim(
+            CONTENT_DIGEST,
+            f"so has any number, of which most are hard ones, written as {form!r}",
+            st.tuples(NUMBER.map(lambda token, form=form: form.replace("@", token))),  # type: ignore[misc]
+            max_examples=examples(1_000),
+        )
+        for form in ('{"a":@}', "[ @ ]", "@")
+    ),
+    *(
+        Claim(
+            CONTENT_DIGEST,
+            f"no text of {size} characters that resembles a number is taken but where Python does",
+            listed=lambda size=size: (  # type: ignore[misc]
+                (f"[{''.join(one)}]",) for one in itertools.product("-+019.e", repeat=size)
+            ),
+            at_least=1,
+        )
+        for size in range(1, 6)
+    ),
+    Claim(
+        CONTENT_DIGEST,
+        "a byte that is put anywhere into a text is refused where Python refuses it",
+        listed=lambda: ((text,) for text in edited_texts()),
+    ),
+    Claim(CONTENT_DIGEST, "a whole text is taken", listed=[(WHOLE,)], taken=True),
+    Claim(
+        CONTENT_DIGEST,
+        "a text that ends too early is left",
+        listed=[(WHOLE[:end],) for end in range(len(WHOLE))],
+        taken=False,
+    ),
+    Claim(
+        CONTENT_DIGEST,
+        "every character is written as Python writes it, whether it was escaped or not",
+        listed=lambda: ((text,) for text in every_character()),
+        taken=True,
+        slow=True,
+    ),
+    Claim(
+        CONTENT_DIGEST,
+        "so is every character in a name",
+        listed=lambda: ((text,) for text in every_character_as_a_name()),
+        slow=True,
+    ),
+    Claim(
+        CONTENT_DIGEST,
+        "half a pair of surrogates and escapes that JSON does not know are left",
+        listed=[
+            (text,) for escape in BROKEN_ESCAPES for text in (f'["{escape}"]', f'{{"{escape}":1}}')
+        ],
+        taken=False,
+    ),
+    Claim(
+        CONTENT_DIGEST,
+        "floats are written as repr writes them",
+        listed=lambda: ((f"[{n!r}]",) for n in floats_around_powers_of_two() if not is_half_way(n)),
+        taken=True,
+    ),
+    Claim(
+        CONTENT_DIGEST,
+        "floats that lie just between the two shortest decimals are left",
+        listed=lambda: [
+            *((f"[{n!r}]",) for n in floats_around_powers_of_two() if is_half_way(n)),
+            *((text,) for n in HALF_WAY for text in (repr(n), str(Decimal(n)))),
+        ],
+        taken=False,
+    ),
+    Claim(
+        CONTENT_DIGEST,
+        "what JSON libraries write of ordinary values is taken",
+        plain_texts(),
+        taken=True,
+        max_examples=examples(300),
+    ),
+    Claim(
+        CONTENT_DIGEST,
+        "whatever bytes are put into whatever text, there is the one digest or none",
+        changed(),
+        max_examples=examples(300),
+    ),
+    Claim(
+        CONTENT_DIGEST,
+        "wide and deep objects are put in order",
+        listed=lambda: [(json.dumps({"z": wide(), "a": [wide()]}),), (deep(12),), (deep(60),)],
+        taken=True,
+    ),
+    Claim(
+        CONTENT_DIGEST,
+        "a name that stands twice in a wide object is left",
+        listed=lambda: [(json.dumps({**wide(), "twice": 1})[:-1] + ',"twice":2}',)],
+        taken=False,
+    ),
+    Claim(
+        PARSE_RFC3339,
+        "times of any offset and precision are read alike",
+        st.tuples(
+            st.builds(
+                written,
+                st.datetimes(),
+                OFFSETS,
+                st.text("0123456789", max_size=12),
+                st.sampled_from(["TZ", "tz", "Tz", "tZ"]),
+            )
+        ),
+    ),
+    Claim(
+        PARSE_RFC3339,
+        "what Python refuses is refused",
+        st.tuples(_NEARLY_RFC_3339 | st.from_regex(_RFC_3339)),
+    ),
+]
