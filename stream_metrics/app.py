@@ -27,11 +27,11 @@ from pydantic import ValidationError
 from stream_metrics.adapters.kafka.rights import KafkaRefused
 from stream_metrics.adapters.kafka.static import FencedInstance
 from stream_metrics.adapters.kafka.topics import TopicsUnfit
-from stream_metrics.adapters.redis.errors import StoreRefused
 from stream_metrics.adapters.web import add_pages, guard, ssl_context
 from stream_metrics.engine.codec import UnknownSchema
+from stream_metrics.layout import UnknownFormat
 from stream_metrics.logs import configure_logs
-from stream_metrics.ports import OnHold
+from stream_metrics.ports import StoreRefused, Superseded
 from stream_metrics.runtime import Runtime, UnsafeStore, check_worker_settings, web_options
 from stream_metrics.settings import Settings
 from stream_metrics.worker.identity import OtherIdentity
@@ -41,8 +41,9 @@ log = structlog.get_logger(__name__)
 REFUSALS = (
     TopicsUnfit,
     OtherIdentity,
-    OnHold,
+    Superseded,
     UnknownSchema,
+    UnknownFormat,
     UnsafeStore,
     StoreRefused,
     KafkaRefused,

@@ -59,7 +59,8 @@ class Generation(Struct, frozen=True):
 
     ``number`` grows with each generation of a namespace; ``mark`` is random, so that what two
     generations keep is apart even if a store forgets one of them and its number is given again.
-    ``places`` are what the store calls its state partitions, by number; only the store reads them.
+    ``since_ms`` is when its state last changed but for the end of ``fencing``. ``places`` are what
+    the store calls its state partitions, by number; only the store reads them.
     ``retained`` says that the log may begin later than the windows reach back. ``purged`` says that
     of one that has ended nothing is left but the marks that keep it from beginning again.
     """
@@ -151,14 +152,15 @@ class Layout(Struct, frozen=True):
         new = Generation(self.last + 1, mark, "building", identity, now_ms, retained)
         return replace(self, generations=kept)._with(new)
 
-    def switched(self, number: int) -> Layout:
+    def switched(self, number: int, now_ms: int) -> Layout:
         """A generation that is being built takes the place of the live one."""
         new, old = self._known(number), self.in_force
         if new.in_force:
             return self
         if new.state != "building" or old is None or old.state != "live":
             raise Impossible(f"generation {number} is not being built beside a live one")
-        return self._changed(replace(old, state="retired"), replace(new, state="fencing"))
+        new = replace(new, state="fencing", since_ms=now_ms)
+        return self._changed(replace(old, state="retired"), new)
 
     def unmuted(self, number: int) -> Layout:
         """Everybody who might write for the generation before is shut out: this one is live."""
@@ -222,6 +224,18 @@ class Layout(Struct, frozen=True):
         """These topics have other partition counts from now on."""
         new = {topic: now_ms for topic in topics if topic not in self.grown}
         return self._next(grown={**self.grown, **new}) if new else self
+
+    def put_back(self, stored: Layout) -> Layout:
+        """This one again, where a store has gone back to ``stored``; that one if it says the same.
+
+        Names that were admitted since stay: sums may be kept under them.
+        """
+        names = {
+            kind: tuple(dict.fromkeys((*self.names.get(kind, ()), *stored.names.get(kind, ()))))
+            for kind in self.names | stored.names
+        }
+        again = replace(self, version=stored.version, names=names)
+        return stored if again == stored else replace(again, version=stored.version + 1)
 
     def _known(self, number: int) -> Generation:
         found = self.of(number)

@@ -7,12 +7,13 @@ import json
 import math
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
 import structlog
+from aiokafka.errors import KafkaError
 from prometheus_client import CollectorRegistry, ProcessCollector
 
 from stream_metrics import ENGINE, __version__
@@ -26,6 +27,7 @@ from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.output import KafkaOutputs
 from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
 from stream_metrics.adapters.kafka.repartition import KafkaRepartition
+from stream_metrics.adapters.kafka.topics import check_state_topics
 from stream_metrics.adapters.page.board import Board, Inputs
 from stream_metrics.adapters.page.group import Group, Owned, Source
 from stream_metrics.adapters.page.server import PageServer
@@ -34,20 +36,21 @@ from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.adapters.prometheus.windows import WindowCollector
 from stream_metrics.adapters.redis.check import check, memory_bytes
 from stream_metrics.adapters.redis.connect import RedisOptions, connect, make_client
-from stream_metrics.adapters.redis.errors import StoreRefused
 from stream_metrics.adapters.redis.store import RedisStore
 from stream_metrics.adapters.web import Pages, WebOptions, ssl_context
 from stream_metrics.engine.windows import Windows
 from stream_metrics.kernel import kernel
-from stream_metrics.ports import Identity, StateStore, StoreUnavailable
+from stream_metrics.layout import Generation, Identity
+from stream_metrics.ports import StateStore, StoreRefused, StoreUnavailable
 from stream_metrics.settings import Settings, mask_url, read_secret
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.clock import Clock
 from stream_metrics.worker.collecting import collect_seldom
+from stream_metrics.worker.generations import begin, change, joined
+from stream_metrics.worker.identity import check_identity, kept_settings
 from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
 from stream_metrics.worker.patience import Part, Patience, Stopped
 from stream_metrics.worker.repartition import route
-from stream_metrics.worker.stored import stored_settings
 from stream_metrics.worker.watchdog import Watchdog
 
 WATCH_SECONDS = 2.0
@@ -121,9 +124,21 @@ def check_worker_settings(settings: Settings) -> None:
         raise ValueError(missing)
 
 
-async def for_state(settings: Settings, store: StateStore) -> Settings:
-    """The settings for the state in ``store``: what nobody has set is as it was built with."""
-    return settings.for_built(await stored_settings(store))
+def for_state(settings: Settings, built: Identity) -> Settings:
+    """The settings for state that was built so: what nobody has set is as it was then."""
+    return settings.for_built(kept_settings(built))
+
+
+async def state_in(store: StateStore, settings: Settings) -> tuple[Settings, StateStore]:
+    """The state in force, and the settings for it; raises ``OtherIdentity``.
+
+    Where there is none, the store has no partitions.
+    """
+    layout = await store.layout()
+    found = joined(layout, lambda built: identity(for_state(settings, built), {}))
+    if found is None:
+        return settings, store
+    return for_state(settings, found.identity), store.generation(found)
 
 
 def identity(settings: Settings, counts: dict[str, int]) -> Identity:
@@ -226,9 +241,6 @@ class Runtime:
         numbers = sorted(partition.number for partition in consumer.partitions)
         return Owned(numbers, consumer.partition_total)
 
-    def _partition_counts(self) -> Mapping[str, int]:
-        return {} if self._consumer is None else self._consumer.partition_counts
-
     async def run(self) -> None:
         """Work until ``stop``; raises where the worker must not start or go on."""
         # Open conversations are many long-lived objects that each full collection would walk
@@ -254,15 +266,51 @@ class Runtime:
         store = connect(redis_options(settings))
         try:
             await self._check_store(store)
-            settings = await self.patience(lambda: for_state(settings, store))
-            await self._work(settings, store)
+            generation = await self._join(settings, store)
+            settings = for_state(settings, generation.identity)
+            await self._work(settings, generation, store.generation(generation))
         except Stopped:
             pass
         finally:
             await store.close()
 
-    async def _work(self, settings: Settings, store: RedisStore) -> None:
-        """Read until ``stop``, by the settings for the state in ``store``."""
+    async def _join(self, settings: Settings, store: RedisStore) -> Generation:
+        """The generation of state to work on; the first worker of all begins one."""
+        topics = dict.fromkeys(settings.kafka.state_topics, 0)
+
+        def ours(built: Identity) -> Identity:
+            return identity(for_state(settings, built), topics)
+
+        found = joined(await self.patience(store.layout), ours)
+        if found is None:
+            counts = await self._counts(Cluster(settings.kafka), settings)
+            new = identity(settings, counts)
+            begun = await self.patience(lambda: begin(store, new, self._clock.now_ms()))
+            check_identity(begun.identity, ours(begun.identity))  # another worker was quicker
+            found = begun
+        number, schema = found.number, settings.state.write_schema
+        await self.patience(lambda: change(store, lambda now: now.with_schema(number, schema)))
+        return found
+
+    async def _counts(self, cluster: Cluster, settings: Settings) -> dict[str, int]:
+        """Partition counts of the topics that are read, however long the brokers are away."""
+        while True:
+            try:
+                await cluster.check_rights()
+                counts = await cluster.partition_counts(settings.kafka.state_topics)
+            except (KafkaError, OSError, TimeoutError) as error:
+                why = await cluster.explain(error)
+                self.health.set("kafka", f"cannot connect: {why}")
+                await self.patience.pause(1.0)
+                continue
+            self.health.clear("kafka")
+            check_state_topics(settings.kafka, counts)
+            return counts
+
+    async def _work(self, settings: Settings, generation: Generation, store: RedisStore) -> None:
+        """Read until ``stop``, by the settings for the generation in ``store``."""
+        kafka = settings.kafka.model_copy(update={"group_id": generation.group})
+        settings = settings.model_copy(update={"kafka": kafka})
         log.info("deduplication tables", number=settings.dedup.in_force().number)
         letters = KafkaDeadLetters(settings.kafka, self._clock.now_ms)
         outputs = KafkaOutputs(settings.kafka) if settings.kafka.output_topic else None
@@ -279,24 +327,22 @@ class Runtime:
                 self._clock,
             )
         clock = self._clock
+        ours = generation.identity
         options = replace(
             partition_options(settings),
+            identity=replace(ours, schema_version=settings.state.write_schema),
+            partitioner=_partitioner(ours),
             now_ms=clock.now_ms,
             latest_ms=clock.latest_ms,
             worker=self.name,
         )
         names = SharedNames(store, options)
-        self._source = Source(
-            store,
-            options.engine,
-            options.agents,
-            lambda: replace(options.identity, partition_counts=self._partition_counts()),
-        )
+        self._source = Source(store, options.engine, options.agents, ours.count)
 
-        def make_partition(number: int, token: bytes, ours: Identity) -> StatePartition:
+        def make_partition(number: int, token: bytes) -> StatePartition:
             return StatePartition(
                 number,
-                replace(options, identity=ours, partitioner=_partitioner(ours)),
+                options,
                 store,
                 letters,
                 self.cache,
@@ -310,7 +356,7 @@ class Runtime:
             settings.kafka,
             cluster,
             store,
-            lambda counts: identity(settings, counts),
+            ours,
             make_partition,
             self.patience,
             self.health,
@@ -394,7 +440,7 @@ class Runtime:
     async def _check_store(self, store: RedisStore) -> None:
         async def reachable() -> None:
             with suppress(StoreRefused):  # of which the check says more
-                await store.partitions()
+                await store.layout()
 
         await self.patience(reachable)
         for problem in await check(store):

@@ -24,14 +24,11 @@ from stream_metrics.cli import (
     labels,
     letter,
     live,
-    migrate,
     offline,
     passwords,
     purge,
-    rebuild,
     record,
     replay,
-    reshard,
     send,
     top,
     topics,
@@ -62,9 +59,6 @@ app.command("export")(live.export)
 app.command("top")(top.top)
 app.command("audit")(audit.audit)
 app.command("forget")(forget.forget)
-app.command("reshard")(reshard.reshard)
-app.command("migrate")(migrate.migrate)
-app.command("rebuild")(rebuild.rebuild)
 app.command("purge")(purge.purge)
 app.command("validate")(validate.validate)
 app.command("replay")(replay.replay)
@@ -119,8 +113,8 @@ def main() -> None:
         sys.exit(2)
     except DamagedState as error:
         errors.print(
-            f"[red]error:[/red] the state in Redis is damaged: {error}; stop the workers, then "
-            "restore a backup or run `stream-metrics rebuild`"
+            f"[red]error:[/red] the state in Redis is damaged: {error}; restore a backup, or "
+            "run `stream-metrics build`"
         )
         sys.exit(2)
     except ValidationError as error:

@@ -13,6 +13,7 @@ from typing import Annotated, Final, Literal
 import typer
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
+from rich.console import Console
 
 from stream_metrics.adapters.kafka.rights import KafkaRefused, explain
 from stream_metrics.evaluation.estimates import Intervals
@@ -168,3 +169,8 @@ def printable(text: str) -> str:
     return "".join(
         c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
     )
+
+
+def said() -> Console:
+    """Where commands tell what they do."""
+    return Console(stderr=True, highlight=False, soft_wrap=True)

@@ -18,13 +18,14 @@ judged after every key, in fewer than one of 10¹² cases.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Final
 
 from stream_metrics.ports import Record
-from stream_metrics.worker.astray import Partitioner
+
+Partitioner = Callable[[bytes, int], int]  # which of so many partitions has a key
 
 SAMPLE_KEYS: Final = 256
 LEAST_KEYS: Final = 8

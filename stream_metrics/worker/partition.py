@@ -48,8 +48,8 @@ from stream_metrics.engine.windows import (
 )
 from stream_metrics.events.decode import BadRecord
 from stream_metrics.events.wire import Forget
+from stream_metrics.layout import Identity
 from stream_metrics.ports import (
-    FORMER,
     MAX_TIMESTAMP_MS,
     BatchWrite,
     ConversationKey,
@@ -57,7 +57,6 @@ from stream_metrics.ports import (
     DeadLetter,
     DeadLetters,
     Fenced,
-    Identity,
     Moved,
     Output,
     OutputFenced,
@@ -76,10 +75,12 @@ from stream_metrics.worker.batches import (
     estimate,
 )
 from stream_metrics.worker.cache import ConversationCache
-from stream_metrics.worker.identity import OtherIdentity, check_identity
+from stream_metrics.worker.generations import admit
+from stream_metrics.worker.identity import OtherIdentity
 from stream_metrics.worker.output import message_after
 from stream_metrics.worker.telemetry import Telemetry
 
+BEGINNING: Final = -(1 << 53)  # before any time that a record may have
 EXPIRE_AT_ONCE: Final = 200
 EXPIRE_LOADED: Final = 20  # conversations read at once, so that large ones are read one by few
 FAR_AHEAD_MS: Final = 7 * 86_400_000  # no conversation is kept for longer by a wild timestamp
@@ -159,9 +160,9 @@ class SharedNames:
         known = self._known[kind]
         new = names - known
         if new and len(known) < self._limits[kind]:
-            known = self._known[kind] = await self._store.admit(
-                kind, sorted(new), self._configured[kind], self._limits[kind]
-            )
+            configured, limit = self._configured[kind], self._limits[kind]
+            known = await admit(self._store, kind, sorted(new), configured, limit)
+            self._known[kind] = known
         return known
 
     def forget(self) -> None:
@@ -253,8 +254,7 @@ class StatePartition:
     # -- ownership ------------------------------------------------------------------------------
 
     def adopt(self, state: PartitionState) -> None:
-        """Begin with what the store holds; raises ``OtherIdentity`` if it is not ours to go on."""
-        check_identity(state.identity, self._options.identity, self.number)
+        """Begin with what the store holds."""
         self._cache.drop_partition(self.number)
         self._names.forget()
         self.positions = dict(state.positions)
@@ -271,21 +271,18 @@ class StatePartition:
 
     # -- a batch --------------------------------------------------------------------------------
 
-    async def process(
-        self, records: Sequence[Record], retry: Retry[object], *, former: bool = False
-    ) -> int:
+    async def process(self, records: Sequence[Record], retry: Retry[object]) -> int:
         """Take records in the order given (each topic's in its order); returns how many.
 
         Large inputs are taken in several atomic steps, cut between records. Raises ``Lost`` when
-        the store says that another owner, or another past, holds the partition. ``former``: the
-        records lie where nothing is read any more; they move no offset.
+        the store says that another owner, or another past, holds the partition.
         """
         start = 0
         self._begun = 0
         while start < len(records):
             size = min(self._options.batch_records, self._room.records)
             chunk = records[start : start + size]
-            filled = await self._process(chunk, retry, former=former)
+            filled = await self._process(chunk, retry)
             self._room.note(len(chunk), filled)
             if filled > 1 and len(chunk) > 1:
                 continue
@@ -297,8 +294,6 @@ class StatePartition:
         records: Sequence[Record],
         retry: Retry[object],
         refused: BadRecord | None = None,
-        *,
-        former: bool = False,
     ) -> float:
         """One atomic step; returns how much of a call its changes fill.
 
@@ -323,8 +318,6 @@ class StatePartition:
         writes = [self._write_of(work) for work in works.values()]
         stepped = clock()
         positions = self._positions_after(records, works)
-        if former:
-            positions = self._behind(positions)
         call = await self._call(works, writes, positions, retry, observations)
         too_much = call.filled > 1 and (len(records) > 1 or call.size > HARD_CAP_BYTES)
         if too_much and refused is None:
@@ -332,7 +325,7 @@ class StatePartition:
                 self._cache.drop(self.number, work.key)
             if len(records) > 1:
                 return call.filled
-            return await self._process(records, retry, TOO_MUCH_STATE, former=former)
+            return await self._process(records, retry, TOO_MUCH_STATE)
         if letters:
             turned_away = sorted(
                 (replace(letter, record=letter.record.as_sent) for letter in letters),
@@ -438,15 +431,13 @@ class StatePartition:
                 if not work.conversation.schema:
                     self._note_new(work, work.conversation, seen)
         if without:
-            names = [work.key for work in without]
-            found = await self._ask(
-                lambda: self._store.load_fingerprints(self.number, names), retry
-            )
-            for work, fingerprints_of in zip(without, found, strict=True):
+            names = [(work.key, True) for work in without]
+            found = await self._ask(lambda: self._store.load(self.number, names, hot=False), retry)
+            for work, parts in zip(without, found, strict=True):
                 conversation = work.conversation
                 assert conversation is not None
                 dedup = self._dedup(conversation.key_id)
-                add_fingerprints(conversation, fingerprints_of, dedup)
+                add_fingerprints(conversation, parts.fingerprints or {}, dedup)
                 self._step.restore(conversation)
 
     def _restore(self, conversation_id: str, parts: StoredConversation) -> Conversation:
@@ -667,20 +658,6 @@ class StatePartition:
 
         return last_ms
 
-    def _behind(self, passed: Mapping[str, Position]) -> dict[str, Position]:
-        """The positions as they are, but for the times of what is read no more.
-
-        Its offset counts the step, so that a store that goes back is noticed.
-        """
-        times = replace(self.positions[FORMER], offset=self.positions[FORMER].offset + 1)
-        for position in passed.values():
-            times = replace(
-                times,
-                record_time_ms=max(times.record_time_ms, position.record_time_ms),
-                event_time_us=max(times.event_time_us, position.event_time_us),
-            )
-        return {**self.positions, FORMER: times}
-
     def record_digest(self, record: Record) -> bytes:
         """A keyed digest of a record, to recognise it after a restart."""
         return record_digest(record, self._options)
@@ -737,7 +714,8 @@ class StatePartition:
         done, self._begun, self.overdue = 0, 0, True
         while self.overdue and done < most:
             keys = await self._ask(
-                lambda: self._store.idle(self.number, before_ms, EXPIRE_AT_ONCE), retry
+                lambda: self._store.by_age(self.number, BEGINNING, before_ms, EXPIRE_AT_ONCE),
+                retry,
             )
             expired = await self._expire(keys, horizon_ms, retry)
             self.overdue = expired < len(keys) or len(keys) == EXPIRE_AT_ONCE

@@ -21,16 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
-from stream_metrics.ports import (
-    Fenced,
-    Identity,
-    OnHold,
-    PartitionState,
-    Position,
-    StateStore,
-    Wiped,
-)
-from stream_metrics.worker.identity import check_identity
+from stream_metrics.ports import Fenced, PartitionState, Position, StateStore, Wiped
 from stream_metrics.worker.partition import Lost, Retry, StatePartition
 
 Policy = Literal["halt", "rebuild", "continue"]
@@ -57,15 +48,11 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class OffsetGap:
-    """The log of ``topic`` does not hold what the state needs; one could go on at ``offset``.
-
-    ``another``: it is another topic's for sure, and has not just lost records.
-    """
+    """The log of ``topic`` does not hold what the state needs; one could go on at ``offset``."""
 
     topic: str
     offset: int
     message: str
-    another: bool = False
 
 
 class Log(Protocol):
@@ -145,7 +132,7 @@ def other_record(topic: str, offset: int) -> OffsetGap:
         f"the record at offset {offset - 1} of {topic} is not the one that was read there: the "
         "topic was recreated"
     )
-    return OffsetGap(topic, offset, message, another=True)
+    return OffsetGap(topic, offset, message)
 
 
 def behind(positions: Positions, gaps: Sequence[OffsetGap]) -> dict[str, Position]:
@@ -156,27 +143,6 @@ def behind(positions: Positions, gaps: Sequence[OffsetGap]) -> dict[str, Positio
             aims[gap.topic], offset=gap.offset, last_timestamp_ms=-1, last_digest=b""
         )
     return aims
-
-
-def _outgrown(identity: Identity, gaps: Sequence[OffsetGap]) -> dict[str, tuple[int, ...]]:
-    """What is noted of earlier partition counts, but of topics that have been made anew since."""
-    anew = {gap.topic for gap in gaps if gap.another}
-    return {topic: ends for topic, ends in identity.outgrown.items() if topic not in anew}
-
-
-def _torn(identity: Identity, extents: Mapping[str, Extent]) -> list[OffsetGap]:
-    """Why a partition number cannot be rebuilt alone: its conversations have records on others."""
-    return [
-        OffsetGap(
-            topic,
-            extent.first,
-            f"partitions were added to {topic}: records are where an earlier count put them, so a "
-            "rebuild of one partition would split conversations. Restore a backup, or stop all "
-            "workers and run `stream-metrics rebuild`",
-        )
-        for topic, extent in extents.items()
-        if topic in identity.outgrown
-    ]
 
 
 def offsets(positions: Positions) -> dict[str, int]:
@@ -194,7 +160,7 @@ class TakeOver:
         self,
         log: Log,
         store: StateStore,
-        make_partition: Callable[[int, bytes, Identity], StatePartition],
+        make_partition: Callable[[int, bytes], StatePartition],
         retry: Retry[object],
         policy: Policy,
         start: Start,
@@ -213,50 +179,37 @@ class TakeOver:
     async def take(
         self,
         number: int,
-        identity: Identity,
         kept: StatePartition | None = None,
         found: Sequence[OffsetGap] = (),
     ) -> Ready | Held | None:
         """Become the owner; None if the group does not hold us for that.
 
         ``kept`` is used as it is if it is the owner still. ``found`` are gaps that reading has
-        shown. Raises ``OtherIdentity`` if the state is not ours to go on with, and ``OnHold`` while
-        a command replaces it.
+        shown. Raises ``Superseded`` once another generation has taken the place of the state.
         """
         while True:
             state = await self._describe(number)
-            check_identity(state.identity, identity, number)
-            known = state.identity is not None
-            stored = state.identity or await self._other(identity)
-            if stored is not None:
-                identity = identity.after(stored)
+            known = state.token is not None
             extents = await self._log.extents(number, commits=not known)
             positions, gaps = self._standing(state, extents, found)
             rebuild = bool(gaps) and self._policy == "rebuild"
-            if rebuild:
-                identity = replace(identity, outgrown=_outgrown(identity, gaps))
-            torn = _torn(identity, extents) if rebuild else []
-            gaps += torn
             for gap in gaps:
                 self._tell(number, gap)
-            if torn or (gaps and self._policy == "halt"):
+            if gaps and self._policy == "halt":
                 return Held(gaps, positions)
             aims = behind(positions, gaps)
             if rebuild:
                 aims = {topic: Position(extent.first) for topic, extent in extents.items()}
             fresh = rebuild or not (known or gaps)
             anew = rebuild or not known
-            if anew:
-                await self._refuse_hold()
             if not await self._log.confirm(number, aims, fresh=fresh):
                 return None
             token = secrets.token_bytes(16)
-            owner = token if state.frozen else state.token or token
-            if anew and not await self._wiped(number, owner):
+            if anew and not await self._wiped(number, state.token or token):
                 continue
             if anew or kept is None or not _is_owner(kept, state):
-                kept = self._make_partition(number, token, identity)
-                kept.adopt(await self._claim(number, token, identity, aims))
+                kept = self._make_partition(number, token)
+                kept.adopt(await self._claim(number, token, aims))
             if offsets(kept.positions) != offsets(aims if anew else positions):
                 continue  # somebody has written in between: look again
             if gaps and kept.positions != aims:
@@ -271,7 +224,7 @@ class TakeOver:
     ) -> tuple[dict[str, Position], list[OffsetGap]]:
         """From where the partition would be read, and what speaks against it."""
         positions, gaps = state.positions, list[OffsetGap]()
-        if state.identity is None:
+        if state.token is None:
             positions, gaps = beginnings(extents, self._start)
         told = {gap.topic for gap in gaps}
         gaps += [gap for gap in gaps_between(positions, extents) if gap.topic not in told]
@@ -284,40 +237,18 @@ class TakeOver:
         ]
         return positions, gaps
 
-    async def _other(self, identity: Identity) -> Identity | None:
-        """That of another partition, if there is one.
-
-        A new partition must not stand beside those of other settings or partition counts.
-        """
-        numbers = await self._retry(self._store.partitions)
-        assert isinstance(numbers, list)
-        if not numbers:
-            return None
-        other = await self._describe(numbers[0])
-        check_identity(other.identity, identity, numbers[0])
-        return other.identity
-
     async def _describe(self, number: int) -> PartitionState:
         found = await self._retry(lambda: self._store.describe(number))
         assert isinstance(found, PartitionState)
         return found
 
-    async def _refuse_hold(self) -> None:
-        """Raise ``OnHold`` before a commit that says what a wipe or a claim would make true."""
-        command = await self._retry(self._store.held_by)
-        if command is not None:
-            assert isinstance(command, str)
-            raise OnHold(command)
-
-    async def _claim(
-        self, number: int, token: bytes, identity: Identity, start: Positions
-    ) -> PartitionState:
-        claimed = await self._retry(lambda: self._store.claim(number, token, identity, start))
+    async def _claim(self, number: int, token: bytes, start: Positions) -> PartitionState:
+        claimed = await self._retry(lambda: self._store.claim(number, token, start))
         assert isinstance(claimed, PartitionState)
         return claimed
 
     async def _wiped(self, number: int, token: bytes) -> bool:
-        """Wipe what is there; False if somebody else has become the owner. Raises ``OnHold``."""
+        """Wipe what is there; False if somebody else has become the owner."""
         while True:
             result = await self._retry(lambda: self._store.wipe(number, token))
             self._step()

@@ -14,9 +14,8 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
 from stream_metrics.adapters.redis.connect import RedisOptions, connect
-from stream_metrics.adapters.redis.errors import StoreRefused
 from stream_metrics.engine.codec import stored_header
-from stream_metrics.ports import ConversationKey, PartitionState, StoreUnavailable, of_topics
+from stream_metrics.ports import ConversationKey, PartitionState, StoreRefused, StoreUnavailable
 
 LOOK_SECONDS: Final = 0.05
 LOOK_AT_COMMITS_SECONDS: Final = 0.4
@@ -96,7 +95,7 @@ class Watcher:
             same = bool(held) and held[-1] == state.token
             if not same:
                 self._new_token(number, state.token or b"")
-            for topic, position in of_topics(state.positions).items():
+            for topic, position in state.positions.items():
                 place = (topic, number)
                 before = self.offsets.get(place, 0)
                 if position.offset < before:

@@ -14,7 +14,8 @@ from typing import Any, Final
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.ports import BatchWrite, ConversationWrite, Identity, Position, Record, Written
+from stream_metrics.layout import Identity
+from stream_metrics.ports import BatchWrite, ConversationWrite, Position, Record, Written
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
 from stream_metrics.worker.telemetry import Silent
@@ -62,7 +63,7 @@ async def owner(store: MemoryStore, schema: int, token: bytes) -> StatePartition
         SharedNames(store, shared), Silent(), token,
     )  # fmt: skip
     start = {TOPIC: Position(0)}
-    partition.adopt(await store.claim(0, token, shared.identity, start))
+    partition.adopt(await store.claim(0, token, start))
     return partition
 
 

@@ -11,7 +11,8 @@ from typing import Any, Final
 import msgspec
 
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
-from stream_metrics.ports import Identity, Position, Record
+from stream_metrics.layout import Identity
+from stream_metrics.ports import Position, Record
 from stream_metrics.runtime import for_state, identity, partition_options
 from stream_metrics.settings import Settings
 from stream_metrics.worker.cache import ConversationCache
@@ -65,7 +66,7 @@ async def worked(settings: Settings, store: MemoryStore, first: int) -> None:
         SharedNames(store, options), Silent(), b"owner",
     )  # fmt: skip
     start = {TOPIC: Position(0)}
-    partition.adopt(await store.claim(0, b"owner", options.identity, start))
+    partition.adopt(await store.claim(0, b"owner", start))
     await partition.process(records(first), once)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from stream_metrics.worker.pieces import merging
 
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.engine.codec import add_fingerprints, decode_conversation, stored_header
@@ -26,7 +27,6 @@ from stream_metrics.events.limits import Limits
 from stream_metrics.ports import Record, StoredConversation
 from stream_metrics.worker.audit import AuditOptions, audit
 from stream_metrics.worker.partition import StatePartition, conversation_key
-from stream_metrics.worker.pieces import merging
 from tests.property.test_partition import IDENTITY, TOPIC, once, opened, options
 from tests.strategies import Draw, KeyedRecord
 from tests.unit.test_audit import never

@@ -25,7 +25,8 @@ from stream_metrics.adapters.memory import (
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.row import canonical
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.ports import Identity, OutputMessage, Position, Record
+from stream_metrics.layout import Identity
+from stream_metrics.ports import OutputMessage, Position, Record
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.export import export_state
 from stream_metrics.worker.partition import Lost, SharedNames, StatePartition
@@ -156,7 +157,7 @@ class Worker:
                 output,
             )
             start = {topic: Position(0) for topic in TOPICS}
-            partition.adopt(await self._store.claim(number, token, identity, start))
+            partition.adopt(await self._store.claim(number, token, start))
             self._open[number] = partition
         return partition
 

@@ -17,8 +17,9 @@ from stream_metrics.adapters.redis.connect import RedisOptions, connect
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.row import canonical
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.layout import Identity
 from stream_metrics.metrics.ranking.live import live_metrics
-from stream_metrics.ports import Identity, Output, Position, Record, StateStore
+from stream_metrics.ports import Output, Position, Record, StateStore
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.export import export_state
 from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
@@ -65,7 +66,7 @@ async def opened(
         b"token",
         output,
     )
-    partition.adopt(await store.claim(number, b"token", IDENTITY, {TOPIC: Position(0)}))
+    partition.adopt(await store.claim(number, b"token", {TOPIC: Position(0)}))
     return partition
 
 

@@ -16,7 +16,8 @@ from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
 from stream_metrics.adapters.redis.connect import RedisOptions, connect
 from stream_metrics.adapters.redis.store import RedisStore
-from stream_metrics.ports import BatchWrite, ConversationWrite, Identity, Position, Wiping, Written
+from stream_metrics.layout import Identity
+from stream_metrics.ports import BatchWrite, ConversationWrite, Position, Wiping, Written
 from tests.helpers import rest_long, wait_until
 from tests.services.live import COMMAND
 
@@ -36,7 +37,7 @@ class Abandoned:
         """Write the state."""
         for partition in (0, 1):
             identity = Identity(self.name, 1, "fingerprint", {"searches": 2})
-            await self.store.claim(partition, b"owner", identity, {"searches": Position(0)})
+            await self.store.claim(partition, b"owner", {"searches": Position(0)})
             found = [
                 ConversationWrite(n.to_bytes(16, "big"), {b"p": b"1"}, {b"f": b"1"})
                 for n in range(CONVERSATIONS)

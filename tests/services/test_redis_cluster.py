@@ -15,10 +15,10 @@ from redis.crc import key_slot
 from stream_metrics.adapters.redis.check import check
 from stream_metrics.adapters.redis.keys import choose_tag
 from stream_metrics.adapters.redis.store import RedisStore
+from stream_metrics.layout import Identity
 from stream_metrics.ports import (
     BatchWrite,
     ConversationWrite,
-    Identity,
     Position,
     StateStore,
     StoreUnavailable,
@@ -123,7 +123,7 @@ async def until_loaded(store: StateStore, partition: int) -> list[bytes | None]:
 async def start(store: StateStore) -> None:
     """Claim all partitions and write the first batch to each."""
     for partition in range(PARTITIONS):
-        await store.claim(partition, b"owner", IDENTITY, {"searches": Position(0)})
+        await store.claim(partition, b"owner", {"searches": Position(0)})
         assert await store.write(batch(partition)) == Written()
 
 

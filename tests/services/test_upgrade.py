@@ -10,12 +10,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.services.moving import SOON, Group, traffic
 
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
 from deploy.local.waiting import wait_until
 from stream_metrics.adapters.redis.keys import SCHEMA_VERSION
-from tests.services.moving import SOON, Group, traffic
 
 pytestmark = pytest.mark.service
 

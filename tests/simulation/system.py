@@ -21,7 +21,8 @@ from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.row import canonical
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.ports import BatchWrite, Fenced, Identity, Moved, Written
+from stream_metrics.layout import Identity
+from stream_metrics.ports import BatchWrite, Fenced, Moved, Written
 from stream_metrics.settings import KafkaSettings
 from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate, partition_for
 from stream_metrics.worker.audit import AuditOptions, audit

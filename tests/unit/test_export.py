@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 import pytest
-
-from stream_metrics.ports import Wiped
-from stream_metrics.worker.export import Replaced, export_windows, rows_of
 from tests.property.test_migrate import Configured
 from tests.unit.test_migrate import NEW, halfway
 from tests.unit.test_rebuild import rebuild
 from tests.unit.test_reshard import HALF, TRAFFIC
+
+from stream_metrics.ports import Wiped
+from stream_metrics.worker.export import Replaced, export_windows, rows_of
 
 Change = Callable[[Configured], Awaitable[None]]
 

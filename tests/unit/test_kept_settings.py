@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stream_metrics.adapters.memory import MemoryStore
-from stream_metrics.ports import Identity
+from stream_metrics.layout import Identity
 from stream_metrics.runtime import for_state, identity
 from stream_metrics.settings import Settings
 from stream_metrics.worker.identity import KEPT, OtherIdentity, check_identity

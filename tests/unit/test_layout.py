@@ -26,7 +26,7 @@ OLD = Identity("group", 1, "old", {"events": 4}, '{"metrics.good_gain": 2}')
 NEW = replace(OLD, fingerprint="new")
 LIVE = NOTHING.begun(OLD, "a", 1)
 BUILDING = LIVE.registered(NEW, "b", 2)
-FENCING = BUILDING.switched(2)
+FENCING = BUILDING.switched(2, 3)
 SWITCHED = FENCING.unmuted(2)
 MOST = 4  # generations
 
@@ -44,7 +44,7 @@ def steps(layout: Layout) -> Iterator[tuple[str, Step]]:
     if layout.last < MOST:
         yield "registered", lambda now: now.registered(NEW, f"m{now.version}", 1)
     for number in range(1, MOST + 1):
-        yield f"switched {number}", lambda now, n=number: now.switched(n)  # type: ignore[misc]
+        yield f"switched {number}", lambda now, n=number: now.switched(n, 1)  # type: ignore[misc]
         yield f"unmuted {number}", lambda now, n=number: now.unmuted(n)  # type: ignore[misc]
         yield f"abandoned {number}", lambda now, n=number: now.abandoned(n)  # type: ignore[misc]
         yield f"purged {number}", lambda now, n=number: now.purged(n)  # type: ignore[misc]
@@ -121,7 +121,7 @@ def test_a_switch_is_fencing_until_it_is_unmuted() -> None:
         (lambda: BUILDING.registered(NEW, "c", 1), "generation 2 is being built"),
         (lambda: SWITCHED.registered(OLD, "c", 1), "not purged"),
         (lambda: LIVE.begun(OLD, "b", 1), "has state"),
-        (lambda: LIVE.switched(1 + 1), "no generation 2"),
+        (lambda: LIVE.switched(2, 3), "no generation 2"),
         (lambda: FENCING.abandoned(2), "not being built"),
         (lambda: BUILDING.unmuted(2), "has not taken"),
         (lambda: BUILDING.purged(2), "in use"),
@@ -167,6 +167,19 @@ def test_the_first_time_that_a_topic_has_grown_counts() -> None:
     grown = LIVE.has_grown(["events"], 5)
     assert grown.grown == {"events": 5}
     assert grown.has_grown(["events"], 9) is grown
+
+
+def test_what_a_store_has_lost_is_put_back() -> None:
+    """With the names that were admitted since; whoever finds that done has nothing to do."""
+    lost = LIVE.admitted("agents", ["x"], [], 9)
+    newest = FENCING.admitted("agents", ["a"], [], 9)
+
+    back = newest.put_back(lost)
+
+    assert (back.version, back.generations) == (lost.version + 1, newest.generations)
+    assert back.names == {"agents": ("a", "x")}
+    assert newest.put_back(back) is back
+    assert back.put_back(back) is back
 
 
 texts = st.text(st.characters(), max_size=5)

@@ -39,7 +39,7 @@ def namespace(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> Red
     async def fill() -> None:
         store = connect(options)
         ours = identity(Settings(), {TOPIC: 1})
-        await store.claim(0, b"token", ours, {TOPIC: Position(0)})
+        await store.claim(0, b"token", {TOPIC: Position(0)})
         partition = await opened(store, MemoryDeadLetters(), 10, identity=ours)
         key, value, stamp = search("c", 1, NOON_S, "a", "b")
         await partition.process([Record(value, key, stamp, TOPIC, 0, 0)], once)
@@ -179,7 +179,7 @@ def switched(options: RedisOptions, command: str) -> None:
         before = await store.describe(0)
         assert before.identity is not None
         drafts = store.drafts(b"0a1b")
-        await drafts.claim(0, b"0a1b", before.identity, before.positions)
+        await drafts.claim(0, b"0a1b", before.positions)
         await store.switch(b"0a1b", [0], [0])
         await store.close()
 

@@ -348,7 +348,7 @@ async def test_a_partition_that_moves_here_counts_once(group: TwoWorkers) -> Non
 async def test_a_new_owner_is_not_taken_for_the_one_before(group: TwoWorkers) -> None:
     """Until it has said its name, which takes a moment, nobody knows who works there."""
     await group.shown()
-    await group.store.claim(1, b"another", IDENTITY, {})
+    await group.store.claim(1, b"another", {})
     await group.after(6, group.one)
     shown = await group.shown()
 
@@ -366,7 +366,7 @@ async def test_a_new_owner_is_not_taken_for_the_one_before(group: TwoWorkers) ->
 async def test_state_of_other_settings_is_not_added(group: TwoWorkers) -> None:
     """A partition that was built otherwise is left out, and named with the way out."""
     other = replace(IDENTITY, fingerprint="another")
-    await group.store.claim(2, b"stranger", other, {TOPIC: Position(0)})
+    await group.store.claim(2, b"stranger", {TOPIC: Position(0)})
     await group.store.write(BatchWrite(2, b"stranger", b"1", {TOPIC: 0}, {TOPIC: Position(1)}))
     shown = await group.shown(window="1h")
 
@@ -391,7 +391,7 @@ async def test_a_partition_that_was_replaced_is_shown_as_it_is_now(group: TwoWor
     await group.shown()
     while str(await group.store.wipe(1)) != "Wiped()":
         pass
-    await group.store.claim(1, b"new", IDENTITY, {TOPIC: Position(0)})
+    await group.store.claim(1, b"new", {TOPIC: Position(0)})
     await group.store.heartbeat(1, b"new", "worker-2:9464")
     await group.after(6, group.one)
     shown = await group.shown(window="1h")

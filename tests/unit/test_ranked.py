@@ -8,6 +8,11 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from tests.property.test_migrate import OLD, Configured, settings_with
+from tests.property.test_reshard import sound
+from tests.unit.test_pieces import FIRST, NEW, SECOND
+from tests.unit.test_pieces import OLD as FOUR
+from tests.unit.test_reshard import TRAFFIC
 
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.engine.codec import decode_conversation, encode_changes
@@ -19,13 +24,8 @@ from stream_metrics.metrics.ranking.names import MetricNameError
 from stream_metrics.ports import ConversationKey, Record, StoredConversation
 from stream_metrics.settings import Settings
 from stream_metrics.worker.partition import conversation_key
-from tests.property.test_migrate import OLD, Configured, settings_with
 from tests.property.test_partition import TOPIC, once, opened
-from tests.property.test_reshard import sound
 from tests.unit.test_fast_paths import Fed
-from tests.unit.test_pieces import FIRST, NEW, SECOND
-from tests.unit.test_pieces import OLD as FOUR
-from tests.unit.test_reshard import TRAFFIC
 
 NAMES = ("judged@10", "ndcg@10", "recall@10")
 RETRIEVAL = live_metrics(NAMES)

@@ -8,22 +8,22 @@ import msgspec
 import pytest
 from msgspec import structs
 from pydantic import ValidationError
+from stream_metrics.worker.migrate import Migrate
+from stream_metrics.worker.move import holding
+from tests.property.test_reshard import sound
 
 from stream_metrics.adapters.memory import MemoryStore
 from stream_metrics.engine.codec import SCHEMAS, UnknownSchema, stored_header
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.row import canonical
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.ports import Identity
+from stream_metrics.layout import Identity
 from stream_metrics.settings import Settings
 from stream_metrics.worker.audit import AuditOptions, audit
 from stream_metrics.worker.export import export_state
 from stream_metrics.worker.identity import OtherIdentity, check_identity
-from stream_metrics.worker.migrate import Migrate
-from stream_metrics.worker.move import holding
 from tests.golden import TOPIC, dump, identity, options, owner, path, records, stored, written
 from tests.property.test_partition import once
-from tests.property.test_reshard import sound
 from tests.unit.test_audit import never
 
 

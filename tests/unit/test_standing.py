@@ -16,7 +16,8 @@ from deploy.local.servers import RedisServer
 from stream_metrics.adapters.memory import MemoryStore
 from stream_metrics.adapters.redis.connect import RedisOptions, connect
 from stream_metrics.cli import app
-from stream_metrics.ports import Identity, Position
+from stream_metrics.layout import Identity
+from stream_metrics.ports import Position
 from stream_metrics.runtime import identity
 from stream_metrics.settings import Settings
 from stream_metrics.worker.standing import Standing, standing

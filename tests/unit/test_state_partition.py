@@ -40,7 +40,7 @@ from stream_metrics.worker.partition import (
 )
 from stream_metrics.worker.replay import Replay
 from stream_metrics.worker.telemetry import Silent
-from tests.property.test_partition import IDENTITY, TOPIC, once, opened, options
+from tests.property.test_partition import TOPIC, once, opened, options
 
 NOON_S = 1_718_020_800
 DAY_MS = 86_400_000
@@ -500,7 +500,7 @@ async def test_an_idle_partition_sends_heartbeats() -> None:
     store.clock = lambda: 6_000
     await state.beat(once, 700)
     second = await store.describe(0)
-    await store.claim(0, b"another", IDENTITY, {})
+    await store.claim(0, b"another", {})
     await state.beat(once, 0)
 
     assert [(s.worker, s.beat_ms, s.behind_ms) for s in (first, second)] == [
@@ -518,7 +518,7 @@ async def test_an_idle_partition_notices_what_happened_to_its_state(why: str) ->
     await fed.take(search("c", 1, NOON_S, "a"))
     await fed.state.check(once)
     if why == "fenced":
-        await fed.store.claim(0, b"another", IDENTITY, {})
+        await fed.store.claim(0, b"another", {})
     else:
         fed.store.restore(past)
 

@@ -15,11 +15,10 @@ from stream_metrics.adapters.memory import MemoryDeadLetters, MemorySnapshot, Me
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.row import canonical
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.layout import Identity
 from stream_metrics.ports import (
     BatchWrite,
     Fenced,
-    Identity,
-    OnHold,
     PartitionState,
     Position,
     Record,
@@ -98,7 +97,7 @@ class FusedStore(MemoryStore):
     ) -> PartitionState:
         """The owner may be set although the answer never comes."""
         self.fuse.passing("before claim")
-        state = await super().claim(partition, token, identity, start)
+        state = await super().claim(partition, token, start)
         self.fuse.passing("after claim")
         return state
 
@@ -523,7 +522,7 @@ async def test_a_wipe_gives_way_to_another_owner() -> None:
 
     async def late(partition: int, token: bytes | None = None) -> WipeResult:
         if not refused:
-            await world.store.claim(0, b"another", IDENTITY, {})
+            await world.store.claim(0, b"another", {})
         result = await healthy(partition, token)
         refused.append(result)
         return result
@@ -620,7 +619,7 @@ async def test_what_has_replaced_a_partition_is_looked_at_anew() -> None:
     async def late(number: int, *, commits: bool) -> Mapping[str, Extent]:
         if await store.held_by() is not None:
             starts = {topic: Position(world.log.first[topic]) for topic in TOPICS}
-            await store.drafts(b"mark").claim(0, b"mark", IDENTITY, starts)
+            await store.drafts(b"mark").claim(0, b"mark", starts)
             await store.switch(b"mark", [0], [0])
             await store.release(b"mark")
         return await extents(number, commits=commits)

@@ -41,7 +41,7 @@ def fill(options: RedisOptions, *events: dict[str, Any]) -> None:
     async def work() -> None:
         store = connect(options)
         ours = identity(Settings(), {TOPIC: 1})
-        await store.claim(0, b"token", ours, {TOPIC: Position(0)})
+        await store.claim(0, b"token", {TOPIC: Position(0)})
         partition = await opened(store, MemoryDeadLetters(), 10, identity=ours)
         records = [
             Record(

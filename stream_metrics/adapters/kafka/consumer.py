@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -31,17 +31,17 @@ from stream_metrics.adapters.kafka.topics import TopicsMissing, check_state_topi
 from stream_metrics.adapters.kafka.waiting import KafkaPatience
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.engine.state import DamagedState
+from stream_metrics.layout import Identity
 from stream_metrics.ports import (
-    Identity,
     Outputs,
     Position,
     Record,
     StateStore,
     Upstream,
-    of_topics,
 )
 from stream_metrics.settings import KafkaSettings
 from stream_metrics.worker.clock import Clock
+from stream_metrics.worker.identity import check_counts
 from stream_metrics.worker.partition import Lost, StatePartition
 from stream_metrics.worker.patience import Patience, Reasons, Stopped
 from stream_metrics.worker.standing import damaged
@@ -56,8 +56,9 @@ LOOK_SECONDS: Final = 5.0
 class LiveConsumer:
     """Reads the input topics and hands each partition number's records to its ``StatePartition``.
 
-    ``make_partition(number, token, identity)`` builds one. ``run`` returns after ``stop``; it
-    raises ``TopicsUnfit`` or ``OtherIdentity`` where going on would be wrong.
+    ``identity`` is that of the generation in ``store``; ``make_partition(number, token)`` builds
+    one. ``run`` returns after ``stop``; it raises ``TopicsUnfit``, ``OtherIdentity`` or
+    ``Superseded`` where going on would be wrong.
     """
 
     def __init__(
@@ -65,8 +66,8 @@ class LiveConsumer:
         settings: KafkaSettings,
         cluster: Cluster,
         store: StateStore,
-        make_identity: Callable[[dict[str, int]], Identity],
-        make_partition: Callable[[int, bytes, Identity], StatePartition],
+        identity: Identity,
+        make_partition: Callable[[int, bytes], StatePartition],
         patience: Patience,
         reasons: Reasons,
         operations: Operations,
@@ -77,7 +78,7 @@ class LiveConsumer:
         self._settings = settings
         self._cluster = cluster
         self._store = store
-        self._make_identity = make_identity
+        self._identity = identity
         self._patience = patience
         self._retry = KafkaPatience(settings, patience, reasons)
         self._group = Membership(
@@ -106,7 +107,6 @@ class LiveConsumer:
         self._clock = clock
         self._keys = KeyWatch(operations.keyed_differently)
         self._outputs = outputs
-        self._identity: Identity | None = None
         self._active: dict[int, StatePartition] = {}
         self._kept: dict[int, StatePartition] = {}
         self._halted: dict[int, str] = {}
@@ -139,14 +139,9 @@ class LiveConsumer:
         return list(self._active.values())
 
     @property
-    def partition_total(self) -> int | None:
-        """How many state partitions all workers have together; None until the topics are known."""
-        return max(self.partition_counts.values(), default=None)
-
-    @property
-    def partition_counts(self) -> Mapping[str, int]:
-        """How many partitions each input topic has; empty until they are known."""
-        return self._identity.partition_counts if self._identity else {}
+    def partition_total(self) -> int:
+        """How many state partitions all workers have together."""
+        return self._identity.count
 
     def _known(self) -> dict[int, dict[str, Position]]:
         """Where each number stands, also one that waits to be taken over or is halted."""
@@ -159,7 +154,7 @@ class LiveConsumer:
         for number, partition in (self._active | self._kept).items():
             if number in self._halted:
                 continue
-            for topic, position in of_topics(partition.positions).items():
+            for topic, position in partition.positions.items():
                 offsets[number, topic] = position.offset
                 place = TopicPartition(topic, number)
                 behind[number, topic] = self._lag.behind(place, position.offset)
@@ -253,7 +248,7 @@ class LiveConsumer:
             await self._patience.pause(2.0)
             return
         self._reasons.clear("topics")
-        self._identity = self._make_identity(counts)
+        check_counts(self._identity, counts)
         numbers = self._whole_numbers(consumer.assignment())
         held = {place.partition for place in consumer.assignment()}
         for number in (self._kept.keys() | self._halted.keys()) - numbers:
@@ -286,10 +281,9 @@ class LiveConsumer:
 
     async def _take(self, number: int, found: Sequence[OffsetGap] = ()) -> None:
         """Take one partition number over, and read on; or hold it, if records are gone."""
-        assert self._identity is not None
         kept, asked_ms = self._kept.get(number), self._probe.filled_up_to_ms()
         try:
-            taken = await self._take_over_one.take(number, self._identity, kept, found)
+            taken = await self._take_over_one.take(number, kept, found)
         except DamagedState as damage:
             self._kept.pop(number, None)
             self._halt(number, damaged(damage))
@@ -388,7 +382,7 @@ class LiveConsumer:
         """See ``adapters.kafka.fetching.Reader``."""
         offsets = {}
         for number, partition in self._active.items():
-            for topic, position in of_topics(partition.positions).items():
+            for topic, position in partition.positions.items():
                 place = TopicPartition(topic, number)
                 offsets[place] = position.offset - self._recognition.expects(place)
         return offsets
@@ -427,8 +421,7 @@ class LiveConsumer:
         async with self._answered(partition):
             await partition.process(records, self._patience)
             self._lag.read(records)
-            if self._identity is not None:
-                self._keys.note(records, self._identity.partition_counts)
+            self._keys.note(records, self._identity.partition_counts)
             now_ms = self._clock.now_ms()
             self._operations.counted(now_ms, (record.timestamp_ms or 0 for record in records))
 
@@ -472,7 +465,7 @@ class LiveConsumer:
         offsets = {
             TopicPartition(topic, number): position.offset
             for number, partition in self._active.items()
-            for topic, position in of_topics(partition.positions).items()
+            for topic, position in partition.positions.items()
             if position.last_digest  # else the note stands that nothing was written yet
         }
         new = self._group.commits.news(offsets)
@@ -491,7 +484,8 @@ class LiveConsumer:
                 await partition.advance(await self._passed(number), self._patience)
 
     async def _hear_time(self, number: int) -> None:
-        self._clock.heard(await self._patience(lambda: self._store.time_ms(number)))
+        state = await self._patience(lambda: self._store.describe(number))
+        self._clock.heard(state.store_ms)
 
     async def _expire(self) -> None:
         """Delete some of what has expired; what is left has its turn in the next round."""

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, Protocol
 
 from aiokafka import TopicPartition
 
-from stream_metrics.ports import Position, Record, of_topics
+from stream_metrics.ports import Position, Record
 
 ENOUGH_STAMPS: Final = 1_000  # of which one at least must not lie ahead of its time
 
@@ -119,7 +119,7 @@ class Lag:
         later records may lie there that nobody has seen, however long ago that was.
         """
         times = []
-        for topic, position in of_topics(positions).items():
+        for topic, position in positions.items():
             place = TopicPartition(topic, number)
             if place not in self._ends:
                 return None
@@ -150,7 +150,7 @@ class Lag:
         now = self._now_ms() / 1000
         oldest = now
         for number, positions in known.items():
-            for topic, position in of_topics(positions).items():
+            for topic, position in positions.items():
                 oldest = min(oldest, self.report_one(TopicPartition(topic, number), position))
         self._operations.complete_until(oldest)
 

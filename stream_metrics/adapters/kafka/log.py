@@ -10,7 +10,6 @@ from aiokafka.errors import CommitFailedError, IllegalStateError
 from aiokafka.structs import OffsetAndMetadata
 
 from stream_metrics.adapters.kafka.membership import Membership
-from stream_metrics.ports import of_topics
 from stream_metrics.worker.takeover import Extent, Positions
 
 FRESH: Final = "stream-metrics: nothing written yet"
@@ -59,7 +58,7 @@ class KafkaLog:
         note = FRESH if fresh else ""
         offsets = {
             TopicPartition(topic, number): OffsetAndMetadata(position.offset, note)
-            for topic, position in of_topics(positions).items()
+            for topic, position in positions.items()
         }
 
         async def commit() -> bool:

@@ -8,10 +8,10 @@ from typing import Any
 
 from redis.asyncio import RedisCluster
 
-from stream_metrics.adapters.redis.errors import StoreRefused, translated
+from stream_metrics.adapters.redis.errors import translated
 from stream_metrics.adapters.redis.rights import lacking
 from stream_metrics.adapters.redis.store import RedisStore
-from stream_metrics.ports import StoreUnavailable
+from stream_metrics.ports import StoreRefused, StoreUnavailable
 
 Info = Mapping[str, Any]
 
