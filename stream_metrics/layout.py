@@ -117,6 +117,11 @@ class Layout(Struct, frozen=True):
         return next((g for g in self.generations if g.number == number), None)
 
     @property
+    def blank(self) -> bool:
+        """Whether it says nothing but its version."""
+        return replace(self, version=0) == NOTHING
+
+    @property
     def in_force(self) -> Generation | None:
         """The generation that is live, or is about to be once the one before is shut out."""
         return next((g for g in self.generations if g.in_force), None)

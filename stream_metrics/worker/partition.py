@@ -529,10 +529,12 @@ class StatePartition:
         retry: Retry[object],
         seen: Observations,
         expired: Sequence[Cell] = (),
+        marks: Sequence[str] = (),
     ) -> _Call:
         """The call that writes a batch, which may be larger than calls are to be.
 
-        ``expired`` is what conversations that go now leave in the windows.
+        ``expired`` is what conversations that go now leave in the windows. ``marks`` are noted of
+        the partition.
         """
         cells = [
             cell
@@ -560,6 +562,7 @@ class StatePartition:
             positions=positions,
             conversations=writes,
             buckets=touched | left,
+            marks=marks,
         )
         size, arguments = estimate(batch)
         filled = max(size / CALL_BYTES, arguments / CALL_ARGUMENTS)
@@ -693,6 +696,21 @@ class StatePartition:
         }
         if positions != self.positions:
             await self.move(positions, retry)
+
+    async def put(
+        self, writes: Sequence[ConversationWrite], marks: Sequence[str], retry: Retry[object]
+    ) -> None:
+        """Write conversations that no record has brought, and note marks. Raises ``Lost``."""
+        call = await self._call(
+            {}, list(writes), dict(self.positions), retry, Observations(), marks=marks
+        )
+        await self._write(call.batch, retry)
+        call.taken()
+
+    async def publish(self, messages: Sequence[OutputMessage], retry: Retry[object]) -> None:
+        """Send messages as the owner, if there is an output topic. Raises ``Lost``."""
+        if self._output is not None:
+            await self._publish(self._output, messages, retry)
 
     async def move(self, positions: dict[str, Position], retry: Retry[object]) -> None:
         """Go on from other positions; all else stays. Raises ``Lost``."""

@@ -71,6 +71,19 @@ async def purge(store: StateStore, old: Generation) -> None:
     await change(store, lambda now: now.purged(old.number))
 
 
+async def clear_away(store: StateStore, old: Generation) -> None:
+    """Delete the marks of a generation that was purged, before the layout forgets it.
+
+    What a store that went back has brought again goes too.
+    """
+    state = store.generation(old)
+    for number in range(old.identity.count):
+        await state.freeze(number, old.number)
+        while await state.wipe(number) != Wiped():
+            pass
+        await state.freeze(number, 0)
+
+
 async def all_announced(store: StateStore, generation: Generation) -> bool:
     """Whether every partition of a generation has sent its rows."""
     state, mark = store.generation(generation), announced(generation)

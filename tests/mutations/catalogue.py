@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.mutations.of_moves import MOVES
-
 from tests.mutations.of_answers import ANSWERS
 from tests.mutations.of_comparisons import COMPARISONS
 from tests.mutations.of_delivery import DELIVERY
@@ -16,6 +14,6 @@ from tests.mutations.of_strata import STRATA
 from tests.mutations.of_traces import BRIDGES
 
 MUTATIONS: Final = (
-    *FIGURES, *DELIVERY, *MOVES, *RECORDINGS, *ANSWERS, *COMPARISONS, *SEARCHES, *STRATA,
+    *FIGURES, *DELIVERY, *RECORDINGS, *ANSWERS, *COMPARISONS, *SEARCHES, *STRATA,
     *BRIDGES,
 )  # fmt: skip

@@ -6,7 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
@@ -178,14 +178,13 @@ class System:
         letters: Any = Troubled(self.letters, trouble, seen)
         cache, names = ConversationCache(self.cache_results), SharedNames(store, options)
 
-        def make_partition(number: int, token: bytes, ours: Identity) -> StatePartition:
-            mine = replace(options, identity=ours)
-            return StatePartition(number, mine, store, letters, cache, names, operations, token)
+        def make_partition(number: int, token: bytes) -> StatePartition:
+            return StatePartition(number, options, store, letters, cache, names, operations, token)
 
         live = ScriptedLive(
             ScriptedCluster(self.brokers, client),
             store,
-            lambda counts: IDENTITY,
+            IDENTITY,
             make_partition,
             AtOnce(health, operations.redis_error),
             health,
@@ -235,9 +234,14 @@ class System:
             trouble.kind = None
         assert not self.breaches, self.breaches
 
+    @property
+    def _held(self) -> dict[int, Any]:
+        """What the store has of each partition."""
+        return {number: held for (_, number), held in self.store._content.partitions.items()}
+
     def remember(self) -> None:
         """Keep the store's content, once all of it is there."""
-        if len(self.store._content.partitions) == PARTITIONS:
+        if len(self._held) == PARTITIONS:
             self._past = self.store.snapshot()
 
     def go_back(self) -> None:
@@ -246,7 +250,7 @@ class System:
             self.store.restore(self._past)
             self._went_back = set(range(PARTITIONS))
             self.seen["store went back"] += 1
-            held = self.store._content.partitions
+            held = self._held
             self._owners = {n: partition.token for n, partition in held.items()}
             self._offsets = {n: partition.offsets for n, partition in held.items()}
             self._last_batch = {n: partition.batch_id for n, partition in held.items()}
@@ -309,7 +313,7 @@ class System:
             self._last_batch[number] = batch.batch_id
 
     def _committed(self, commits: Commits) -> None:
-        held = self.store._content.partitions
+        held = self._held
         for place, commit in commits.items():
             state = held.get(place.partition)
             if state is None:
@@ -340,7 +344,7 @@ class System:
         letters = {letter.record.value for letter in self.letters.letters}
         invalid = {record.value for record in traffic(self.seed) if not record.valid}
         assert letters == invalid, "other dead letters than one pass gives"
-        options = AuditOptions(IDENTITY, EngineConfig(), DEFAULT_WINDOWS)
+        options = AuditOptions(EngineConfig(), DEFAULT_WINDOWS)
         found = await audit(self.store, options, _never)
         assert (found.differences, found.unreadable, found.busy) == ([], [], [])
 

@@ -103,7 +103,7 @@ class RedisStore:
         )
         stored = replace(after, generations=chosen)
         arguments: list[bytes | int] = [after.version - 1, after.version]
-        if after.generations:
+        if not after.blank:
             arguments.append(encode(stored))
         async with self._translating():
             done = await self._layout.run(self.client, [self.keys.layout], arguments)
