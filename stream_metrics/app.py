@@ -118,8 +118,11 @@ class App(faust.App):
     failure: BaseException | None = None
 
 
-def create_app(settings: Settings | None = None) -> App:
-    """The application for these settings (by default those of environment and file)."""
+def create_app(settings: Settings | None = None, *, build: bool = False) -> App:
+    """The application for these settings (by default those of environment and file).
+
+    With ``build`` it works on the generation of state that is being built, if there is one.
+    """
     settings = settings or Settings()
     configure_logs(settings.log)
     web = web_options(settings)
@@ -143,7 +146,7 @@ def create_app(settings: Settings | None = None) -> App:
         worker_redirect_stdouts=False,
         Worker=OwnWorker,
     )
-    runtime = app.runtime = Runtime(settings)
+    runtime = app.runtime = Runtime(settings, build=build)
 
     @app.service
     class Worker(Service):
@@ -203,12 +206,12 @@ def __getattr__(name: str) -> Any:
     return made
 
 
-def run_worker(settings: Settings) -> int:
+def run_worker(settings: Settings, *, build: bool = False) -> int:
     """Run a worker for ``settings`` until it is told to stop; its exit code.
 
     0 after a graceful stop, 2 where settings, topics or state forbid to work, 1 after a crash.
     """
-    running = create_app(settings)
+    running = create_app(settings, build=build)
     loop = uvloop.new_event_loop()
     asyncio.set_event_loop(loop)
     worker = running.Worker(

@@ -24,7 +24,7 @@ from stream_metrics.adapters.kafka.consumer import LiveConsumer
 from stream_metrics.adapters.kafka.dead_letters import KafkaDeadLetters
 from stream_metrics.adapters.kafka.internal import KafkaUpstream
 from stream_metrics.adapters.kafka.options import client_options
-from stream_metrics.adapters.kafka.output import KafkaOutputs
+from stream_metrics.adapters.kafka.output import KafkaFence, KafkaOutputs
 from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
 from stream_metrics.adapters.kafka.repartition import KafkaRepartition
 from stream_metrics.adapters.kafka.topics import check_state_topics
@@ -40,9 +40,10 @@ from stream_metrics.adapters.redis.store import RedisStore
 from stream_metrics.adapters.web import Pages, WebOptions, ssl_context
 from stream_metrics.engine.windows import Windows
 from stream_metrics.kernel import kernel
-from stream_metrics.layout import Generation, Identity
+from stream_metrics.layout import Generation, Identity, Layout
 from stream_metrics.ports import StateStore, StoreRefused, StoreUnavailable
 from stream_metrics.settings import Settings, mask_url, read_secret
+from stream_metrics.worker.announce import Announcer, Before, Scope
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.clock import Clock
 from stream_metrics.worker.collecting import collect_seldom
@@ -50,7 +51,11 @@ from stream_metrics.worker.generations import begin, change, joined
 from stream_metrics.worker.identity import check_identity, kept_settings
 from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
 from stream_metrics.worker.patience import Part, Patience, Stopped
+from stream_metrics.worker.publication import Publication, before
 from stream_metrics.worker.repartition import route
+from stream_metrics.worker.switch import LOOK_SECONDS as LAYOUT_SECONDS
+from stream_metrics.worker.switch import REST_SECONDS, NoFence, Watcher, announced
+from stream_metrics.worker.tombstones import CARRIED, carry
 from stream_metrics.worker.watchdog import Watchdog
 
 WATCH_SECONDS = 2.0
@@ -176,11 +181,23 @@ def _partitioner(ours: Identity) -> Callable[[bytes], int]:
     return lambda key: PARTITIONERS["murmur2"](key, count)
 
 
-class Runtime:
-    """One live worker."""
+def before_of(space: StateStore, layout: Layout, generation: Generation, number: int) -> Before:
+    """The partitions of the generation before that may hold what a partition of this one has."""
+    other = before(layout, generation)
+    if other is None:
+        return ()
+    same = other.identity.partition_counts == generation.identity.partition_counts
+    numbers = [number] if same else range(other.identity.count)
+    return [(space.generation(other), n) for n in numbers]
 
-    def __init__(self, settings: Settings) -> None:
+
+class Runtime:
+    """One live worker; with ``build`` of the generation that is being built, if there is one."""
+
+    def __init__(self, settings: Settings, *, build: bool = False) -> None:
         self.settings = settings
+        self._build = build
+        self._publication: Publication | None = None
         self.name = f"{socket.gethostname()}:{settings.web.port}"  # by which others call it
         self.registry = CollectorRegistry()
         self._watchdog = Watchdog(settings.web.watchdog_seconds)
@@ -197,6 +214,7 @@ class Runtime:
         self._consumer: LiveConsumer | None = None
         self._repartition: KafkaRepartition | None = None
         self._source: Source | None = None
+        self._watching: asyncio.Task[None] | None = None
         self._clock = Clock()
         self._windows = WindowCollector(
             self._open_windows,
@@ -231,8 +249,10 @@ class Runtime:
         return 1000 * self._clock.now_ms()
 
     def _open_windows(self) -> list[Windows]:
-        consumer = self._consumer
-        return [] if consumer is None else [p.windows for p in consumer.partitions]
+        consumer, publication = self._consumer, self._publication
+        if consumer is None or publication is None:
+            return []
+        return publication.windows(p.windows for p in consumer.partitions)
 
     def _owned(self) -> Owned:
         consumer = self._consumer
@@ -268,7 +288,7 @@ class Runtime:
             await self._check_store(store)
             generation = await self._join(settings, store)
             settings = for_state(settings, generation.identity)
-            await self._work(settings, generation, store.generation(generation))
+            await self._work(settings, generation, store)
         except Stopped:
             pass
         finally:
@@ -281,7 +301,7 @@ class Runtime:
         def ours(built: Identity) -> Identity:
             return identity(for_state(settings, built), topics)
 
-        found = joined(await self.patience(store.layout), ours)
+        found = joined(await self.patience(store.layout), ours, build=self._build)
         if found is None:
             counts = await self._counts(Cluster(settings.kafka), settings)
             new = identity(settings, counts)
@@ -307,13 +327,17 @@ class Runtime:
             check_state_topics(settings.kafka, counts)
             return counts
 
-    async def _work(self, settings: Settings, generation: Generation, store: RedisStore) -> None:
-        """Read until ``stop``, by the settings for the generation in ``store``."""
+    async def _work(self, settings: Settings, generation: Generation, space: RedisStore) -> None:
+        """Read until ``stop``, by the settings for the generation."""
+        store, base = space.generation(generation), settings.kafka
         kafka = settings.kafka.model_copy(update={"group_id": generation.group})
         settings = settings.model_copy(update={"kafka": kafka})
         log.info("deduplication tables", number=settings.dedup.in_force().number)
         letters = KafkaDeadLetters(settings.kafka, self._clock.now_ms)
         outputs = KafkaOutputs(settings.kafka) if settings.kafka.output_topic else None
+        published = Publication(space, generation, letters, outputs)
+        self._publication = published
+        shown = published.outputs
         cluster = Cluster(settings.kafka)
         upstream = None
         if settings.kafka.repartition_topic is not None:
@@ -344,13 +368,50 @@ class Runtime:
                 number,
                 options,
                 store,
-                letters,
+                published.letters,
                 self.cache,
                 names,
                 self.operations,
                 token,
-                outputs.of(number) if outputs else None,
+                shown.of(number) if shown is not None else None,
             )
+
+        layout = await self.patience(space.layout)
+
+        async def prepare(partition: StatePartition) -> None:
+            """Take over what is forgotten, where the log does not reach back to it."""
+            if generation.retained and CARRIED not in partition.marks:
+                held = before_of(space, layout, generation, partition.number)
+                schema = settings.state.write_schema
+                await carry(partition, held, options.key_id, schema, self.patience)
+
+        def scope_of(number: int) -> Scope | None:
+            """What there is to announce, once the generation has taken another's place."""
+            found = watcher.newest.of(generation.number)
+            if published.muted or found is None or before(watcher.newest, generation) is None:
+                return None
+            return Scope(
+                store,
+                options.engine,
+                options.turn_scope,
+                options.ttl_ms,
+                announced(found),
+                before_of(space, watcher.newest, generation, number),
+                lambda name: (
+                    kafka.repartition_topic is None or _partitioner(ours)(name.encode()) == number
+                ),
+            )
+
+        def muted(is_muted: bool) -> None:
+            """Speak, or do not; while it is built, a partition with a gap is built anew."""
+            published.muted = is_muted
+            assert self._consumer is not None
+            self._consumer.follow("rebuild" if is_muted else base.on_offset_gap)
+
+        fence = KafkaFence(base) if base.output_topic is not None else NoFence()
+        rest = partial(self.patience.pause, 2 * REST_SECONDS)  # half of it at least
+        watcher = Watcher(space, layout, generation, fence, rest, muted)
+        announcer = Announcer(scope_of, self.patience)
 
         self._consumer = LiveConsumer(
             settings.kafka,
@@ -362,17 +423,21 @@ class Runtime:
             self.health,
             self.operations,
             self._clock,
-            outputs,
+            shown,
             upstream,
+            prepare,
+            announcer.step,
         )
+        muted(published.muted)
+        self._watching = asyncio.create_task(self._follow(watcher))
         watchers: list[asyncio.Task[None]] = []
         try:
-            watchers.append(asyncio.create_task(self._watch(store)))
+            watchers.append(asyncio.create_task(self._watch(space)))
             watchers.append(asyncio.create_task(self._guard()))
             await self._together()
         finally:
-            for watcher in watchers:
-                watcher.cancel()
+            for task in watchers:
+                task.cancel()
             await asyncio.gather(*watchers, return_exceptions=True)
             await letters.stop()
             self._source = None
@@ -385,6 +450,8 @@ class Runtime:
         """Read, and fill the internal topic if there is one; what ends one of the two ends both."""
         parts = [part for part in (self._consumer, self._repartition) if part is not None]
         running = [asyncio.create_task(part.run()) for part in parts]
+        if self._watching is not None:
+            running.append(self._watching)
         try:
             await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -392,6 +459,15 @@ class Runtime:
             await asyncio.gather(*running, return_exceptions=True)
         for ended in running:
             ended.result()
+
+    async def _follow(self, watcher: Watcher) -> None:
+        """Look at the layout now and then; raises ``Superseded`` where the worker is to end."""
+        try:
+            while not self.patience.stopping:
+                await self.patience(watcher.look)
+                await self.patience.pause(LAYOUT_SECONDS)
+        except Stopped:
+            pass
 
     async def _watch(self, store: RedisStore) -> None:
         """Notice a Redis that is away also while there is nothing to write."""

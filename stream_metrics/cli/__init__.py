@@ -16,6 +16,7 @@ from stream_metrics.adapters.files import InputError
 from stream_metrics.cli import (
     audit,
     backfill,
+    build,
     compare,
     demo,
     dlq,
@@ -59,6 +60,7 @@ app.command("export")(live.export)
 app.command("top")(top.top)
 app.command("audit")(audit.audit)
 app.command("forget")(forget.forget)
+app.command("build")(build.build)
 app.command("purge")(purge.purge)
 app.command("validate")(validate.validate)
 app.command("replay")(replay.replay)

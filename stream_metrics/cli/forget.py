@@ -38,6 +38,7 @@ from stream_metrics.events.times import DAY_US
 from stream_metrics.ports import StateStore, StoreRefused, StoreUnavailable
 from stream_metrics.runtime import redis_options
 from stream_metrics.settings import Settings, mask_url
+from stream_metrics.worker.generations import state_in_force
 from stream_metrics.worker.partition import conversation_key
 
 AT_ONCE: Final = 1_000
@@ -130,8 +131,7 @@ def _listed(numbers: list[int]) -> str:
 async def _located(settings: Settings, ids: list[str]) -> dict[str, list[int]]:
     store = connect(redis_options(settings))
     try:
-        current = (await store.layout()).in_force
-        return await located(store if current is None else store.generation(current), ids)
+        return await located(await state_in_force(store), ids)
     finally:
         await store.close()
 

@@ -62,6 +62,14 @@ KAFKA_WITHIN_SECONDS = 15
 
 def worker(
     config: ConfigOption = None,
+    build: Annotated[
+        bool,
+        typer.Option(
+            "--build",
+            help="Work on the generation that is being built, even if the settings fit the one in "
+            "force as well.",
+        ),
+    ] = False,
     web_port: Annotated[
         int | None,
         typer.Option(help="Port of the page, /metrics and the health checks. Default: `web.port`."),
@@ -83,7 +91,7 @@ def worker(
     settings = load_settings(config)
     from stream_metrics.app import run_worker  # builds the Faust application when imported
 
-    sys.exit(run_worker(settings))
+    sys.exit(run_worker(settings, build=build))
 
 
 def bridge(

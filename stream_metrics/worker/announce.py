@@ -41,6 +41,29 @@ class Scope(NamedTuple):
     is_mine: Callable[[str], bool] = lambda _: True
 
 
+class Announcer:
+    """Announces each partition of a worker that it has not announced yet.
+
+    ``scope_of`` gives what there is to announce of a partition number; None while there is nothing.
+    """
+
+    def __init__(self, scope_of: Callable[[int], Scope | None], retry: Retry[object]) -> None:
+        self._scope_of = scope_of
+        self._retry = retry
+        self._begun: dict[int, Announcement] = {}
+
+    async def step(self, partition: StatePartition) -> None:
+        """A page of a partition's rows, if there is any left; raises ``Lost``."""
+        scope = self._scope_of(partition.number)
+        if scope is None or scope.mark in partition.marks:
+            self._begun.pop(partition.number, None)
+            return
+        begun = self._begun.get(partition.number)
+        if begun is None or not begun.is_of(partition, scope.mark):
+            begun = self._begun[partition.number] = Announcement(partition, scope)
+        await begun.step(self._retry)
+
+
 class _Entry(NamedTuple):
     """A conversation to speak of: ``name`` and its last record where it had a row before."""
 
@@ -57,7 +80,10 @@ class Announcement:
         self._scope = scope
         self._reader = Reader(scope.engine)
         self._entries = self._listed()
-        self.done = False
+
+    def is_of(self, partition: StatePartition, mark: str) -> bool:
+        """Whether it is this one's, for the same switch."""
+        return self._partition is partition and self._scope.mark == mark
 
     async def step(self, retry: Retry[object]) -> None:
         """Send the next page, and note it when that was the last; raises ``Lost``."""
@@ -75,7 +101,6 @@ class Announcement:
             await self._partition.publish(messages, retry)
         if len(page) < AT_ONCE:
             await self._partition.put([], [self._scope.mark], retry)
-            self.done = True
 
     async def _listed(self) -> AsyncIterator[_Entry]:
         """Those that had a row before, then those that are here."""

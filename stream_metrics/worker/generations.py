@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from stream_metrics.layout import Generation, Identity, Layout
 from stream_metrics.ports import StateStore, Superseded
-from stream_metrics.worker.identity import check_identity
+from stream_metrics.worker.identity import OtherIdentity, check_identity
 
 Step = Callable[[Layout], Layout]
 
@@ -28,21 +28,41 @@ async def change(store: StateStore, step: Step) -> Layout:
             return stored
 
 
+async def state_in_force(store: StateStore) -> StateStore:
+    """The partitions of the generation in force; none where there is no state yet."""
+    found = (await store.layout()).in_force
+    return store if found is None else store.generation(found)
+
+
 def new_mark() -> str:
     """What tells a generation from every other one, also from one that a store has forgotten."""
     return secrets.token_hex(4)
 
 
-def joined(layout: Layout, ours: Callable[[Identity], Identity]) -> Generation | None:
+def joined(
+    layout: Layout, ours: Callable[[Identity], Identity], *, build: bool = False
+) -> Generation | None:
     """The generation that a worker, or a command, is about; None where there is no state yet.
 
-    ``ours`` is told what a generation was built with, from which settings are taken that nobody has
-    set, and gives what we would build. Raises ``OtherIdentity`` if that is another state.
+    That is the one in force if it is what we would build, else the one that is being built; with
+    ``build`` the other way round, for where both are. ``ours`` is told what a generation was built
+    with, from which settings are taken that nobody has set, and gives what we would build. Raises
+    ``OtherIdentity`` if that is neither.
     """
-    live = layout.in_force
-    if live is not None:
-        check_identity(live.identity, ours(live.identity))
-    return live
+    refusal: OtherIdentity | None = None
+    found = [layout.in_force, layout.building]
+    for generation in reversed(found) if build else found:
+        if generation is None:
+            continue
+        try:
+            check_identity(generation.identity, ours(generation.identity))
+        except OtherIdentity as other:
+            refusal = refusal or other
+        else:
+            return generation
+    if refusal is not None:
+        raise refusal
+    return None
 
 
 async def begin(store: StateStore, identity: Identity, now_ms: int) -> Generation:

@@ -234,6 +234,7 @@ class StatePartition:
         self.number = number
         self.token = token
         self.positions: dict[str, Position] = {}
+        self.marks: set[str] = set()
         self.windows = Windows(options.windows)
         self._left = Windows(left_windows(options.windows))  # of expired conversations, for audits
         self._options = options
@@ -258,6 +259,7 @@ class StatePartition:
         self._cache.drop_partition(self.number)
         self._names.forget()
         self.positions = dict(state.positions)
+        self.marks = set(state.marks)
         self.windows = Windows(self._options.windows)
         self._left = Windows(left_windows(self._options.windows))
         for (window, bucket, agent), data in state.buckets.items():
@@ -706,6 +708,7 @@ class StatePartition:
         )
         await self._write(call.batch, retry)
         call.taken()
+        self.marks.update(marks)
 
     async def publish(self, messages: Sequence[OutputMessage], retry: Retry[object]) -> None:
         """Send messages as the owner, if there is an output topic. Raises ``Lost``."""

@@ -134,7 +134,7 @@ async def roll_forward(store: StateStore, superseded: Superseded, now_ms: int) -
 class Watcher:
     """Looks at the layout on behalf of a worker of one generation.
 
-    ``muted`` hears whether the generation is to be muted.
+    ``muted`` hears whether the generation is to be muted. ``newest`` is the layout as last seen.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class Watcher:
         muted: Callable[[bool], None],
     ) -> None:
         self._store = store
-        self._newest = layout
+        self.newest = layout
         self._generation = generation
         self._fence = fence
         self._rest = rest
@@ -167,16 +167,16 @@ class Watcher:
                 layout = await finish(self._store, self._fence, self._rest)
             except Impossible:
                 return  # the next look finds out
-            self._newest = layout
+            self.newest = layout
             mine = layout.of(self._generation.number)
             self._muted(mine is None or mine.state != "live")
 
     async def _seen(self) -> Layout:
         """The layout; the newest one that was seen, put back, where the store has gone back."""
-        newest = self._newest
+        newest = self.newest
 
         def step(stored: Layout) -> Layout:
             return stored if stored.version >= newest.version else newest.put_back(stored)
 
-        self._newest = await change(self._store, step)
-        return self._newest
+        self.newest = await change(self._store, step)
+        return self.newest

@@ -17,7 +17,7 @@ state, and the note, and begins where the note says. Half a state is never read
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
@@ -153,7 +153,8 @@ def offsets(positions: Positions) -> dict[str, int]:
 class TakeOver:
     """Takes partition numbers over, one by one.
 
-    ``tell`` hears of every gap; ``step`` is called after every step of a wipe.
+    ``tell`` hears of every gap; ``step`` is called after every step of a wipe. ``prepare`` makes a
+    partition ready that was just claimed, before anything is read; it may raise ``Lost``.
     """
 
     def __init__(
@@ -166,12 +167,14 @@ class TakeOver:
         start: Start,
         tell: Callable[[int, OffsetGap], None],
         step: Callable[[], None],
+        prepare: Callable[[StatePartition], Awaitable[None]] | None = None,
     ) -> None:
         self._log = log
         self._store = store
         self._make_partition = make_partition
         self._retry = retry
-        self._policy = policy
+        self.policy: Policy = policy
+        self._prepare = prepare
         self._start = start
         self._tell = tell
         self._step = step
@@ -192,10 +195,10 @@ class TakeOver:
             known = state.token is not None
             extents = await self._log.extents(number, commits=not known)
             positions, gaps = self._standing(state, extents, found)
-            rebuild = bool(gaps) and self._policy == "rebuild"
+            rebuild = bool(gaps) and self.policy == "rebuild"
             for gap in gaps:
                 self._tell(number, gap)
-            if gaps and self._policy == "halt":
+            if gaps and self.policy == "halt":
                 return Held(gaps, positions)
             aims = behind(positions, gaps)
             if rebuild:
@@ -212,11 +215,13 @@ class TakeOver:
                 kept.adopt(await self._claim(number, token, aims))
             if offsets(kept.positions) != offsets(aims if anew else positions):
                 continue  # somebody has written in between: look again
-            if gaps and kept.positions != aims:
-                try:
+            try:
+                if gaps and kept.positions != aims:
                     await kept.move(aims, self._retry)
-                except Lost:
-                    continue
+                if self._prepare is not None:
+                    await self._prepare(kept)
+            except Lost:
+                continue
             return Ready(kept, extents)
 
     def _standing(

@@ -82,7 +82,8 @@ class Watcher:
         try:
             while True:
                 with suppress(StoreUnavailable, StoreRefused):
-                    states = {n: await store.describe(n) for n in await store.partitions()}
+                    state = await state_in_force(store)
+                    states = {n: await state.describe(n) for n in await state.partitions()}
                     self._take(states)
                 await asyncio.sleep(LOOK_SECONDS)
         finally:
@@ -133,8 +134,9 @@ class Watcher:
         store = connect(self._options)
         found: dict[int, set[ConversationKey]] = {}
         try:
-            for number in await store.partitions():
-                async for key, stored in store.conversations(number):
+            state = await state_in_force(store)
+            for number in await state.partitions():
+                async for key, stored in state.conversations(number):
                     found.setdefault(stored_header(stored.hot).schema, set()).add(key)
         finally:
             await store.close()
@@ -164,7 +166,8 @@ class Watcher:
                             await client.start()
                             started = True
                         commits = await client.list_consumer_group_offsets(self._group)
-                        states = {n: await store.describe(n) for n in await store.partitions()}
+                        state = await state_in_force(store)
+                    states = {n: await state.describe(n) for n in await state.partitions()}
                     self._compare(commits, states)
         finally:
             await client.close()

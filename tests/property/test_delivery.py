@@ -41,7 +41,7 @@ def test_the_schedules_hold_every_trouble() -> None:
         asyncio.run(play(system, actions))
         seen += system.seen
 
-    calls = {"load", "write", "claim", "describe", "admit", "send", "idle", "time_ms"}
+    calls = {"load", "write", "claim", "describe", "layout", "send", "by_age"}
     wanted = {"Written", "Fenced", "Moved", "expired", "store went back", *KINDS}
     assert wanted | {f"died at {call}" for call in calls} <= seen.keys()
 

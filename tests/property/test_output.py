@@ -134,7 +134,7 @@ class Worker:
         left = []
         for (topic, number), log in self._world.logs.items():
             state = await self._world.store.describe(number)
-            if state.identity is None or state.positions[topic].offset < len(log):
+            if state.token is None or state.positions[topic].offset < len(log):
                 left.append((number, topic))
         return left
 

@@ -52,7 +52,8 @@ async def positions(system: LiveSystem) -> dict[tuple[str, int], int]:
     """How far the state has read, by topic and partition."""
     store = connect(RedisOptions(url=system.redis.url, namespace=system.group))
     try:
-        states = {number: await store.describe(number) for number in await store.partitions()}
+        state = await state_in_force(store)
+        states = {number: await state.describe(number) for number in await state.partitions()}
     finally:
         await store.close()
     return {

@@ -68,10 +68,11 @@ class Scene:
         """The stored offsets; none while Redis does not answer."""
         store = connect(RedisOptions(url=self.system.redis.url, namespace=self.system.group))
         try:
+            state = await state_in_force(store)
             return {
                 (topic, number): position.offset
-                for number in await store.partitions()
-                for topic, position in (await store.describe(number)).positions.items()
+                for number in await state.partitions()
+                for topic, position in (await state.describe(number)).positions.items()
             }
         except StoreUnavailable:
             return {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -45,7 +45,7 @@ from stream_metrics.worker.identity import check_counts
 from stream_metrics.worker.partition import Lost, StatePartition
 from stream_metrics.worker.patience import Patience, Reasons, Stopped
 from stream_metrics.worker.standing import damaged
-from stream_metrics.worker.takeover import Held, OffsetGap, Ready, TakeOver
+from stream_metrics.worker.takeover import Held, OffsetGap, Policy, Ready, TakeOver
 from stream_metrics.worker.watchdog import Standing
 
 log = structlog.get_logger(__name__)
@@ -57,8 +57,9 @@ class LiveConsumer:
     """Reads the input topics and hands each partition number's records to its ``StatePartition``.
 
     ``identity`` is that of the generation in ``store``; ``make_partition(number, token)`` builds
-    one. ``run`` returns after ``stop``; it raises ``TopicsUnfit``, ``OtherIdentity`` or
-    ``Superseded`` where going on would be wrong.
+    one. ``prepare`` makes one ready before anything is read, ``beside`` is called of each in every
+    round, for what there is to do beside reading. ``run`` returns after ``stop``; it raises
+    ``TopicsUnfit``, ``OtherIdentity`` or ``Superseded`` where going on would be wrong.
     """
 
     def __init__(
@@ -74,8 +75,11 @@ class LiveConsumer:
         clock: Clock,
         outputs: Outputs | None = None,
         upstream: Upstream | None = None,
+        prepare: Callable[[StatePartition], Awaitable[None]] | None = None,
+        beside: Callable[[StatePartition], Awaitable[None]] | None = None,
     ) -> None:
         self._settings = settings
+        self._beside = beside
         self._cluster = cluster
         self._store = store
         self._identity = identity
@@ -101,6 +105,7 @@ class LiveConsumer:
             settings.start,
             self._gap,
             self._stepped,
+            prepare,
         )
         self._reasons = reasons
         self._operations = operations
@@ -130,6 +135,10 @@ class LiveConsumer:
         self._taking_over = False
         self._steps = 0
         self._rounds = 0
+
+    def follow(self, policy: Policy) -> None:
+        """Handle offset gaps so from now on."""
+        self._take_over_one.policy = policy
 
     # -- life -----------------------------------------------------------------------------------
 
@@ -206,6 +215,7 @@ class LiveConsumer:
             await self._look_after()
             self._overdue = set(self._active)
         await self._expire()
+        await self._work_beside()
 
     async def _check_topics(self) -> dict[str, int]:
         """Partition counts of the input topics; raises ``TopicsUnfit`` unless they are equal."""
@@ -351,7 +361,7 @@ class LiveConsumer:
 
     def _gap(self, number: int, gap: OffsetGap) -> None:
         self._operations.offset_gap(gap.topic)
-        action = self._settings.on_offset_gap
+        action = self._take_over_one.policy
         log.error("offset gap", partition=number, action=action, reason=gap.message)
 
     def _halt(self, number: int, why: str) -> None:
@@ -498,6 +508,13 @@ class LiveConsumer:
                         await partition.expire(horizon, self._patience)
             if partition is None or not partition.overdue:
                 self._overdue.discard(number)
+
+    async def _work_beside(self) -> None:
+        """Let partitions do a step of what there is to do beside reading."""
+        for partition in list(self._active.values()) if self._beside is not None else ():
+            async with self._answered(partition):
+                assert self._beside is not None
+                await self._beside(partition)
 
     async def _passed(self, number: int) -> dict[str, int]:
         """How far the client is; all that it has returned is in the state by now."""
