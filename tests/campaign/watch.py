@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,6 +16,7 @@ from aiokafka.errors import KafkaError
 from stream_metrics.adapters.redis.connect import RedisOptions, connect
 from stream_metrics.engine.codec import stored_header
 from stream_metrics.ports import ConversationKey, PartitionState, StoreRefused, StoreUnavailable
+from stream_metrics.worker.generations import state_in_force
 
 LOOK_SECONDS: Final = 0.05
 LOOK_AT_COMMITS_SECONDS: Final = 0.4
@@ -125,6 +126,16 @@ class Watcher:
     def owners_of(self, number: int) -> int:
         """Changes of owner of one state partition seen so far."""
         return len(self._tokens.get(number, ()))
+
+    async def tags(self, numbers: Sequence[int]) -> list[str]:
+        """The hash tags of state partitions in force."""
+        store = connect(self._options)
+        try:
+            found = (await store.layout()).in_force
+        finally:
+            await store.close()
+        assert found is not None
+        return [found.places[number] for number in numbers]
 
     async def keys_by_schema(self) -> dict[int, set[ConversationKey]]:
         """The conversations that Redis has, by the latest schema that a part of them is stored by.

@@ -22,6 +22,7 @@ from stream_metrics.metrics.ranking.live import live_metrics
 from stream_metrics.ports import Output, Position, Record, StateStore
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.export import export_state
+from stream_metrics.worker.generations import begin
 from stream_metrics.worker.partition import PartitionOptions, SharedNames, StatePartition
 from stream_metrics.worker.telemetry import Silent
 from tests import oracle
@@ -130,10 +131,11 @@ def test_the_live_path_over_redis(redis_server: RedisServer, data: st.DataObject
     """The same holds over a real Redis."""
 
     async def run(*drawn: Any) -> tuple[list[str], str, MemoryDeadLetters]:
-        store = connect(RedisOptions(url=redis_server.url, namespace=f"property-{uuid4()}"))
+        space = connect(RedisOptions(url=redis_server.url, namespace=f"property-{uuid4()}"))
         try:
+            store = space.generation(await begin(space, IDENTITY, 0))
             return await live(store, *drawn)
         finally:
-            await store.close()
+            await space.close()
 
     agrees(data, lambda *drawn: asyncio.run(run(*drawn)))

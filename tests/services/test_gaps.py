@@ -18,6 +18,7 @@ from deploy.local.servers import RedisServer
 from stream_metrics.adapters.redis.connect import RedisOptions, connect
 from stream_metrics.ports import Record, StoreUnavailable
 from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate
+from stream_metrics.worker.generations import state_in_force
 from tests.helpers import wait_until
 from tests.services.live import PARTITIONS, LiveSystem, Produced, Worker, produce
 
