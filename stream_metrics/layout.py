@@ -32,6 +32,14 @@ State = Literal["building", "fencing", "live", "retired", "abandoned"]
 FORMAT: Final = 1
 IN_FORCE: Final = ("live", "fencing")
 ENDED: Final = ("retired", "abandoned")
+LATER: Final[dict[State, tuple[State, ...]]] = {
+    "building": ("building", "fencing", "live", "retired", "abandoned"),
+    "fencing": ("fencing", "live", "retired"),
+    "live": ("live", "retired"),
+    "retired": ("retired",),
+    "abandoned": ("abandoned",),
+}
+"""What a generation may be later, by what it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,16 +239,27 @@ class Layout(Struct, frozen=True):
         return self._next(grown={**self.grown, **new}) if new else self
 
     def put_back(self, stored: Layout) -> Layout:
-        """This one again, where a store has gone back to ``stored``; that one if it says the same.
+        """This one again, where a store has gone back to ``stored``; that one if it says the same,
+        or if somebody has decided otherwise since.
 
         Names that were admitted since stay: sums may be kept under them.
         """
+        if not all(map(self._follows, stored.generations)):
+            return stored
         names = {
             kind: tuple(dict.fromkeys((*self.names.get(kind, ()), *stored.names.get(kind, ()))))
             for kind in self.names | stored.names
         }
         again = replace(self, version=stored.version, names=names)
         return stored if again == stored else replace(again, version=stored.version + 1)
+
+    def _follows(self, stored: Generation) -> bool:
+        """Whether what is said here of a generation may have come after ``stored``."""
+        found = self.of(stored.number)
+        if found is None:
+            return stored.number <= self.last
+        later = found.state in LATER[stored.state] and found.purged >= stored.purged
+        return found.mark == stored.mark and later
 
     def _known(self, number: int) -> Generation:
         found = self.of(number)

@@ -40,8 +40,8 @@ from stream_metrics.adapters.redis.store import RedisStore
 from stream_metrics.adapters.web import Pages, WebOptions, ssl_context
 from stream_metrics.engine.windows import Windows
 from stream_metrics.kernel import kernel
-from stream_metrics.layout import Generation, Identity, Layout
-from stream_metrics.ports import StateStore, StoreRefused, StoreUnavailable
+from stream_metrics.layout import Generation, Identity, Impossible, Layout
+from stream_metrics.ports import StateStore, StoreRefused, StoreUnavailable, Superseded
 from stream_metrics.settings import Settings, mask_url, read_secret
 from stream_metrics.worker.announce import Announcer, Before, Scope
 from stream_metrics.worker.cache import ConversationCache
@@ -54,7 +54,7 @@ from stream_metrics.worker.patience import Part, Patience, Stopped
 from stream_metrics.worker.publication import Publication, before
 from stream_metrics.worker.repartition import route
 from stream_metrics.worker.switch import LOOK_SECONDS as LAYOUT_SECONDS
-from stream_metrics.worker.switch import REST_SECONDS, NoFence, Watcher, announced
+from stream_metrics.worker.switch import REST_SECONDS, NoFence, Watcher, announced, roll_forward
 from stream_metrics.worker.tombstones import CARRIED, carry
 from stream_metrics.worker.watchdog import Watchdog
 
@@ -291,6 +291,10 @@ class Runtime:
             await self._work(settings, generation, store)
         except Stopped:
             pass
+        except Superseded as superseded:
+            with suppress(StoreUnavailable, Impossible):  # whoever comes next tries again
+                await roll_forward(store, superseded, self._clock.now_ms())
+            raise
         finally:
             await store.close()
 
@@ -383,7 +387,9 @@ class Runtime:
             if generation.retained and CARRIED not in partition.marks:
                 held = before_of(space, layout, generation, partition.number)
                 schema = settings.state.write_schema
-                await carry(partition, held, options.key_id, schema, self.patience)
+                await self.patience(
+                    lambda: carry(partition, held, options.key_id, schema, self.patience)
+                )
 
         def scope_of(number: int) -> Scope | None:
             """What there is to announce, once the generation has taken another's place."""

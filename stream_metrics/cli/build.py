@@ -37,6 +37,7 @@ from stream_metrics.worker.switch import (
     clear_away,
     finish,
 )
+from stream_metrics.worker.switch import give_up as give_up_build
 
 LOOK_SECONDS: Final = 2.0
 ROOM: Final = 0.85  # of maxmemory, above which nothing is built
@@ -219,7 +220,7 @@ async def _give_up(store: RedisStore, settings: Settings, layout: Layout) -> int
     """Delete what is being built."""
     building = layout.building
     if building is not None:
-        await change(store, lambda now: now.abandoned(building.number))
+        await give_up_build(store, building.number)
     await _finish(store, settings)
     said().print("nothing is being built")
     return 0

@@ -58,10 +58,18 @@ class Announcer:
         if scope is None or scope.mark in partition.marks:
             self._begun.pop(partition.number, None)
             return
+        await self._retry(lambda: self._step(partition, scope))
+
+    async def _step(self, partition: StatePartition, scope: Scope) -> None:
+        """The same; a listing that was cut off begins anew."""
         begun = self._begun.get(partition.number)
         if begun is None or not begun.is_of(partition, scope.mark):
             begun = self._begun[partition.number] = Announcement(partition, scope)
-        await begun.step(self._retry)
+        try:
+            await begun.step(self._retry)
+        except BaseException:
+            self._begun.pop(partition.number, None)
+            raise
 
 
 class _Entry(NamedTuple):

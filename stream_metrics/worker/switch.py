@@ -119,6 +119,20 @@ async def finish(store: StateStore, fence: Fence, rest: Callable[[], Awaitable[N
     return await store.layout()
 
 
+async def give_up(store: StateStore, number: int) -> None:
+    """Give up a build; raises ``Impossible`` once it has taken the place of another generation.
+
+    A store may have lost that from the layout: frozen partitions tell of it.
+    """
+    live = (await store.layout()).in_force
+    if live is not None:
+        state = store.generation(live)
+        for partition in range(live.identity.count):
+            if (await state.describe(partition)).frozen_by == number:
+                raise Impossible(f"generation {number} is taking the place of {live.number}")
+    await change(store, lambda now: now.abandoned(number))
+
+
 async def roll_forward(store: StateStore, superseded: Superseded, now_ms: int) -> None:
     """Repeat the decision of a switch that the layout has lost, but a frozen partition tells of."""
 

@@ -61,9 +61,9 @@ class Hooked:
         if not callable(found):
             return found
 
-        async def call(*arguments: Any) -> Any:
+        async def call(*arguments: Any, **options: Any) -> Any:
             await self._hook()
-            result = await found(*arguments)
+            result = await found(*arguments, **options)
             await self._hook()
             return result
 

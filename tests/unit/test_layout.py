@@ -182,6 +182,19 @@ def test_what_a_store_has_lost_is_put_back() -> None:
     assert back.put_back(back) is back
 
 
+@pytest.mark.parametrize(
+    "since",
+    [
+        BUILDING.abandoned(2),
+        LIVE.registered(NEW, "another", 4),
+        NOTHING.begun(OLD, "another", 4),
+    ],
+)
+def test_what_was_decided_since_is_not_undone(since: Layout) -> None:
+    """A store has gone back, and somebody has given up the build, or begun another one."""
+    assert SWITCHED.purged(1).put_back(since) is since
+
+
 texts = st.text(st.characters(), max_size=5)
 generations = st.builds(
     Generation,
