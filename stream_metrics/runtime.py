@@ -7,7 +7,7 @@ import json
 import math
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -391,6 +391,11 @@ class Runtime:
                     lambda: carry(partition, held, options.key_id, schema, self.patience)
                 )
 
+        async def grown(topics: Sequence[str]) -> None:
+            """Note when topics got other partitions: builds read around what came before."""
+            now_ms = self._clock.now_ms()
+            await self.patience(lambda: change(space, lambda now: now.has_grown(topics, now_ms)))
+
         def scope_of(number: int) -> Scope | None:
             """What there is to announce, once the generation has taken another's place."""
             found = watcher.newest.of(generation.number)
@@ -403,7 +408,7 @@ class Runtime:
                 options.ttl_ms,
                 announced(found),
                 before_of(space, watcher.newest, generation, number),
-                lambda name: (
+                is_mine=lambda name: (
                     kafka.repartition_topic is None or _partitioner(ours)(name.encode()) == number
                 ),
             )
@@ -433,6 +438,7 @@ class Runtime:
             upstream,
             prepare,
             announcer.step,
+            grown,
         )
         muted(published.muted)
         self._watching = asyncio.create_task(self._follow(watcher))

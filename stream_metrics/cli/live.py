@@ -54,7 +54,7 @@ from stream_metrics.runtime import for_state, identity, redis_options, state_in,
 from stream_metrics.settings import KafkaSettings, Settings, mask_url
 from stream_metrics.worker.export import NowTooEarly, Replaced, export_windows, rows_of
 from stream_metrics.worker.generations import joined
-from stream_metrics.worker.identity import OtherIdentity, check_counts
+from stream_metrics.worker.identity import OtherIdentity, other_counts
 from stream_metrics.worker.standing import damaged, standing
 
 KAFKA_WITHIN_SECONDS = 15
@@ -207,8 +207,6 @@ async def _check_state(
     try:
         layout = await store.layout()
         generation = joined(layout, ours)
-        if generation is not None and known:
-            check_counts(generation.identity, topics)
     except DamagedState as damage:
         return [Finding("state", "error", damaged(damage))]
     except (OtherIdentity, UnknownFormat) as other:
@@ -221,6 +219,8 @@ async def _check_state(
     settings = for_state(settings, generation.identity)
     found = await standing(store.generation(generation), generation)
     findings = [Finding("state", "error", why) for why in found.damaged]
+    if known and (why := other_counts(generation.identity, topics)):
+        findings.append(Finding("state", "error", why))
     if found.wiping:
         numbers = ", ".join(map(str, found.wiping))
         why = (

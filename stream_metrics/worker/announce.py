@@ -29,7 +29,8 @@ class Scope(NamedTuple):
     """What there is to announce, and how.
 
     ``before`` are the partitions of the generation before that may have had conversations of this
-    one, ``is_mine`` tells which of them it has. ``mark`` is noted when all is sent.
+    one, ``is_mine`` tells which of them it has. ``mark`` is noted when all is sent, ``at_once``
+    conversations in one step.
     """
 
     store: StateStore
@@ -38,6 +39,7 @@ class Scope(NamedTuple):
     ttl_ms: int
     mark: str
     before: Before = ()
+    at_once: int = AT_ONCE
     is_mine: Callable[[str], bool] = lambda _: True
 
 
@@ -98,7 +100,7 @@ class Announcement:
         page: list[_Entry] = []
         async for entry in self._entries:
             page.append(entry)
-            if len(page) >= AT_ONCE:
+            if len(page) >= self._scope.at_once:
                 break
         number, keys = self._partition.number, [(entry.key, False) for entry in page]
         found = await retry(lambda: self._scope.store.load(number, keys))
@@ -107,7 +109,7 @@ class Announcement:
         messages = [message for message in due if message is not None]
         if messages:
             await self._partition.publish(messages, retry)
-        if len(page) < AT_ONCE:
+        if len(page) < self._scope.at_once:
             await self._partition.put([], [self._scope.mark], retry)
 
     async def _listed(self) -> AsyncIterator[_Entry]:

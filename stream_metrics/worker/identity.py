@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from stream_metrics.dedup.tables import published
@@ -69,7 +70,7 @@ def check_identity(stored: Identity, ours: Identity) -> None:
 
     Any schema that this release reads is accepted. Topics are compared only where ``ours`` has
     them: commands that only read the state need not know them. Partition counts are not compared
-    (``check_counts``).
+    (``other_counts``).
     """
     where = f"the state of group {ours.group!r}"
     if stored.schema_version not in SCHEMAS:
@@ -94,16 +95,17 @@ def check_identity(stored: Identity, ours: Identity) -> None:
         raise OtherIdentity(f"{where} was built with other settings: {_way_out(stored, ours)}")
 
 
-def check_counts(stored: Identity, counts: dict[str, int]) -> None:
-    """Raise ``OtherIdentity`` unless the topics have the partitions that state was built for."""
+def other_counts(stored: Identity, counts: Mapping[str, int]) -> str:
+    """What to say of topics that have other partitions than state was built for; empty if not."""
     before = dict(stored.partition_counts)
-    if before != counts:
-        raise OtherIdentity(
-            f"the state of group {stored.group!r} was built for {before} (topic: partitions), but "
-            f"they are {counts} now, so a conversation's next records go to another partition than "
-            f"its state. Run {BUILD}, with kafka.repartition_topic "
-            '(docs/guides/partitions.md, "Changing partition counts")'
-        )
+    if before == counts:
+        return ""
+    return (
+        f"the state was built for {before} (topic: partitions), but they are {dict(counts)} now, "
+        "so a conversation's next records go to another partition than its state: nothing is read "
+        f"any more, and figures stand still. Run {BUILD}, with kafka.repartition_topic "
+        '(docs/guides/partitions.md, "Changing partition counts")'
+    )
 
 
 def _way_out(stored: Identity, ours: Identity) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,7 +118,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def make_pair(kind: str, request: pytest.FixtureRequest) -> Callable[[], Awaitable[Pair]]:
+def make_pair(kind: str, request: pytest.FixtureRequest) -> Callable[[], Coroutine[Any, Any, Pair]]:
     """Makes empty namespaces."""
     if kind == "memory":
         return memory_pair
@@ -133,7 +133,7 @@ def make_pair(kind: str, request: pytest.FixtureRequest) -> Callable[[], Awaitab
 
 
 @pytest_asyncio.fixture
-async def pair(make_pair: Callable[[], Awaitable[Pair]]) -> AsyncIterator[Pair]:
+async def pair(make_pair: Callable[[], Coroutine[Any, Any, Pair]]) -> AsyncIterator[Pair]:
     """An empty generation."""
     made = await make_pair()
     yield made

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -759,9 +760,11 @@ steps = st.tuples(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(sequence=st.lists(steps, max_size=8))
-async def test_both_stores_agree(make_pair: Callable[[], Pair], sequence: list[Step]) -> None:
+async def test_both_stores_agree(
+    make_pair: Callable[[], Coroutine[Any, Any, Pair]], sequence: list[Step]
+) -> None:
     """Any sequence of writes has the same answers and leaves the same content in both stores."""
-    pairs = [await make_pair(), await memory_pair()]
+    pairs: list[Pair] = [await make_pair(), await memory_pair()]
     for pair in pairs:
         await claim(pair.one)
     offset = 0

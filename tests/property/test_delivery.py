@@ -15,7 +15,7 @@ from msgspec import structs
 from stream_metrics.adapters.kafka import lag
 from tests.helpers import examples, rest_long
 from tests.simulation.schedule import DAY_MS, play, system_of
-from tests.simulation.system import System
+from tests.simulation.system import PARTITIONS, System
 from tests.simulation.troubled import KINDS
 
 SEEDS = 25
@@ -60,6 +60,29 @@ async def test_a_number_held_for_some_topics_only_is_halted_alone() -> None:
 
     assert [partition.number for partition in worker.live.partitions] == [1]
     assert worker.health.reasons["partition-0"] == "held for some of the input topics only"
+
+
+async def test_where_partitions_were_added_nothing_is_read_any_more() -> None:
+    """Next records of a conversation may lie elsewhere. What is there is shown on, the worker says
+    why it stands still, and nobody begins a state partition of a new number."""
+    system = System(seed=1)
+    worker = await system.start()
+    system.rebalance()
+    system.produce(60)
+    await system.act(worker, "read")
+    read = [(await system.store.describe(number)).positions for number in range(PARTITIONS)]
+
+    system.brokers.add_partition()
+    system.rebalance()
+    system.produce(60)
+    for what in ("read", "read", "look after", "read"):
+        await system.act(worker, what)
+
+    now = [(await system.store.describe(number)).positions for number in range(PARTITIONS)]
+    assert now == read
+    assert await system.store.partitions() == list(range(PARTITIONS))
+    assert sorted(partition.number for partition in worker.live.partitions) == [0, 1]
+    assert "figures stand still" in worker.health.reasons["partitions"]
 
 
 async def reading_a_backlog(*, wild: bool) -> System:

@@ -245,7 +245,7 @@ class Builders:
             if publication.muted or found is None or other is None:
                 return None
             held = [(space.generation(other), number)]
-            return Scope(store, engine, "last", DAY_MS, announced(found), held)
+            return Scope(store, engine, "last", DAY_MS, announced(found), held, at_once=3)
 
         announcer = Announcer(scope_of, patience)
         live = ScriptedLive(
@@ -370,6 +370,7 @@ class Builders:
         self.produce(10_000)
         late = [p for p in self.processes if p.generation.identity.fingerprint == "old"][:1]
         self.processes[:] = []
+        worker: Process | None = None
         for _ in range(40):
             layout = await self.space.layout()
             new = next((g for g in layout.generations if g.identity == NEW and not g.ended), None)
@@ -388,6 +389,7 @@ class Builders:
                 await self.command("decide", None, 0)
             elif new.state == "live" and not layout.to_purge:
                 break
+        assert worker is not None
         for _ in range(4):
             await self.act(worker, "read", None, 0)
         self.sent = len(self.topic.messages)

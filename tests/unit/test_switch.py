@@ -152,7 +152,7 @@ class World:
             store,
             self.old,
             Stepped(None),
-            Stepped(Outputs(self.topic, self.old)),  # type: ignore[arg-type]
+            Stepped(Outputs(self.topic, self.old)),
         )
         assert publication.outputs is not None
         way, state, token = publication.outputs.of(number), store.generation(self.old), b"old"
@@ -180,7 +180,7 @@ class World:
             store,
             self.new,
             Stepped(None),
-            Stepped(Outputs(self.topic, self.new)),  # type: ignore[arg-type]
+            Stepped(Outputs(self.topic, self.new)),
         )
         assert publication.outputs is not None
         way, state = publication.outputs.of(number), store.generation(self.new)
@@ -362,9 +362,9 @@ def went_back(world: World, past: Any, rng: Random) -> None:
                 (content.partitions, before.partitions),
                 (content.frozen, before.frozen),
             ):
-                now.pop(place, None)  # type: ignore[attr-defined]
+                now.pop(place, None)
                 if place in then:
-                    now[place] = then[place]  # type: ignore[index]
+                    now[place] = then[place]
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -27,7 +27,7 @@ from stream_metrics.adapters.kafka.membership import Membership
 from stream_metrics.adapters.kafka.probe import Probe
 from stream_metrics.adapters.kafka.recognition import Recognition
 from stream_metrics.adapters.kafka.rights import KafkaRefused
-from stream_metrics.adapters.kafka.topics import TopicsMissing, check_state_topics
+from stream_metrics.adapters.kafka.topics import TopicsMissing, TopicsUnfit, check_state_topics
 from stream_metrics.adapters.kafka.waiting import KafkaPatience
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.engine.state import DamagedState
@@ -41,7 +41,7 @@ from stream_metrics.ports import (
 )
 from stream_metrics.settings import KafkaSettings
 from stream_metrics.worker.clock import Clock
-from stream_metrics.worker.identity import check_counts
+from stream_metrics.worker.identity import other_counts
 from stream_metrics.worker.partition import Lost, StatePartition
 from stream_metrics.worker.patience import Patience, Reasons, Stopped
 from stream_metrics.worker.standing import damaged
@@ -77,8 +77,11 @@ class LiveConsumer:
         upstream: Upstream | None = None,
         prepare: Callable[[StatePartition], Awaitable[None]] | None = None,
         beside: Callable[[StatePartition], Awaitable[None]] | None = None,
+        grown: Callable[[Sequence[str]], Awaitable[None]] | None = None,
     ) -> None:
         self._settings = settings
+        self._grown = grown
+        self._stands_still = False
         self._beside = beside
         self._cluster = cluster
         self._store = store
@@ -257,8 +260,12 @@ class LiveConsumer:
             self._group.look_again()
             await self._patience.pause(2.0)
             return
+        except TopicsUnfit:  # topics get partitions one after the other
+            counts = await self._retry(
+                lambda: self._cluster.partition_counts(self._settings.state_topics)
+            )
         self._reasons.clear("topics")
-        check_counts(self._identity, counts)
+        await self._heed(counts)
         numbers = self._whole_numbers(consumer.assignment())
         held = {place.partition for place in consumer.assignment()}
         for number in (self._kept.keys() | self._halted.keys()) - numbers:
@@ -276,11 +283,28 @@ class LiveConsumer:
             self._next_look = 0.0  # heartbeats tell who has them now
             log.info("partitions taken over", partitions=sorted(self._active))
 
+    async def _heed(self, counts: Mapping[str, int]) -> None:
+        """Read no more once topics have other partitions than the state was built for.
+
+        What is there is shown on. ``grown`` is told which topics.
+        """
+        why = other_counts(self._identity, counts)
+        self._stands_still = bool(why)
+        if not why:
+            self._reasons.clear("partitions")
+            return
+        self._reasons.set("partitions", why)
+        stored = self._identity.partition_counts
+        if self._grown is not None:
+            await self._grown([t for t, n in counts.items() if stored.get(t) != n])
+
     def _whole_numbers(self, assignment: Iterable[TopicPartition]) -> set[int]:
         """Partition numbers that we hold for every input topic; the others are not started."""
         held: dict[int, set[str]] = {}
         for place in assignment:
             held.setdefault(place.partition, set()).add(place.topic)
+        for added in [number for number in held if number >= self._identity.count]:
+            del held[added]  # nobody reads it into this state
         whole = {n for n, topics in held.items() if topics >= set(self._settings.state_topics)}
         for number in held.keys() - whole:
             self._halt(number, "held for some of the input topics only")
@@ -343,7 +367,10 @@ class LiveConsumer:
             first = ready.extents[place.topic].first
             consumer.seek(place, self._recognition.begin(place, position, first))
             self._group.commits.forget(place)
-        consumer.resume(*places)
+        if self._stands_still:
+            consumer.pause(*places)
+        else:
+            consumer.resume(*places)
 
     def _stepped(self) -> None:
         """A step of a long take-over is done."""
