@@ -71,9 +71,8 @@ tries to reach Kafka and Redis. Give secrets by the environment or by files; the
 flag for one.
 
 **Settings marked with † are part of the state.** A worker refuses to go on with state that was
-built with other values, names those that differ, and says what to do. Where all of them are marked
-with ‡, `stream-metrics migrate` applies the change to the state. Otherwise `stream-metrics rebuild`
-reads the topics again, as far back as Kafka still has them
+built with other values, names those that differ, and says what to do: `stream-metrics build` builds
+the state anew with the new values, beside the one in force
 (see [Changing settings](../guides/operations.md#changing-settings)).
 """
 
