@@ -199,7 +199,8 @@ class World:
             current = (await store.layout()).of(2)
             if current is not None:
                 mark = announced(current)
-                await state.write(replace(batch(number, 0, b"new"), positions={}, marks=[mark]))
+                written = replace(batch(number, 0, b"new"), positions={}, marks=[mark])
+                await state.write(replace(written, batch_id=mark.encode()))
 
     # -- what must hold
 
