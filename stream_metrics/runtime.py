@@ -34,7 +34,7 @@ from stream_metrics.adapters.page.server import PageServer
 from stream_metrics.adapters.page.worst import WorstConversations
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.adapters.prometheus.windows import WindowCollector
-from stream_metrics.adapters.redis.check import check, memory_bytes
+from stream_metrics.adapters.redis.check import check, fullest, memory_bytes
 from stream_metrics.adapters.redis.connect import RedisOptions, connect, make_client
 from stream_metrics.adapters.redis.store import RedisStore
 from stream_metrics.adapters.web import Pages, WebOptions, ssl_context
@@ -44,6 +44,7 @@ from stream_metrics.layout import Generation, Identity, Impossible, Layout
 from stream_metrics.ports import StateStore, StoreRefused, StoreUnavailable, Superseded
 from stream_metrics.settings import Settings, mask_url, read_secret
 from stream_metrics.worker.announce import Announcer, Before, Scope
+from stream_metrics.worker.build import full
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.clock import Clock
 from stream_metrics.worker.collecting import collect_seldom
@@ -215,6 +216,7 @@ class Runtime:
         self._repartition: KafkaRepartition | None = None
         self._source: Source | None = None
         self._watching: asyncio.Task[None] | None = None
+        self._full = ""  # why nothing is built now
         self._clock = Clock()
         self._windows = WindowCollector(
             self._open_windows,
@@ -440,6 +442,7 @@ class Runtime:
             announcer.step,
             grown,
         )
+        self._consumer.wait_for(lambda: self._full if published.muted else "")
         muted(published.muted)
         self._watching = asyncio.create_task(self._follow(watcher))
         watchers: list[asyncio.Task[None]] = []
@@ -486,6 +489,7 @@ class Runtime:
         while not self.patience.stopping:
             try:
                 used, limit = await memory_bytes(store)
+                self._full = full(await fullest(store), was_full=bool(self._full))
             except (StoreUnavailable, StoreRefused) as error:
                 self.health.set("redis", str(error))
             else:

@@ -22,6 +22,7 @@ from stream_metrics.ports import OutputUnavailable, StoreRefused, StoreUnavailab
 from stream_metrics.runtime import for_state, identity, redis_options
 from stream_metrics.settings import Settings, mask_url
 from stream_metrics.worker.build import (
+    ROOM,
     CannotBuild,
     check_counts,
     differences,
@@ -40,7 +41,6 @@ from stream_metrics.worker.switch import (
 from stream_metrics.worker.switch import give_up as give_up_build
 
 LOOK_SECONDS: Final = 2.0
-ROOM: Final = 0.85  # of maxmemory, above which nothing is built
 AGAIN: Final = "Run this again to continue; the build goes on meanwhile"
 
 

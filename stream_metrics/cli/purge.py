@@ -24,10 +24,14 @@ from stream_metrics.worker.generations import change
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What a namespace holds: generations, their conversations, and the groups that wrote them."""
+    """What a namespace holds: generations, their conversations, and the groups that wrote them.
+
+    ``unfinished`` are partitions of which an earlier purge has deleted a part.
+    """
 
     layout: Layout
     conversations: int
+    unfinished: list[int]
     groups: list[str]
 
 
@@ -84,6 +88,8 @@ async def _purge(settings: Settings, namespace: str, yes: bool, force: bool) -> 
             "entry is left"
         )
         console.print(f"  written by     {', '.join(map(repr, holding.groups))}")
+        if holding.unfinished:
+            console.print(f"  left over from a wipe that was cut off: {holding.unfinished}")
         await _refuse_if_owned(settings, holding, force, console)
         if not yes and typer.prompt("Type the namespace to delete it", err=True) != namespace:
             console.print("the name is different; nothing was deleted")
@@ -102,14 +108,17 @@ async def _purge(settings: Settings, namespace: str, yes: bool, force: bool) -> 
 
 async def _holding(store: StateStore) -> Holding:
     layout = await store.layout()
-    conversations = 0
+    conversations, unfinished = 0, list[int]()
     for generation in layout.generations:
         state = store.generation(generation)
         for number in range(generation.identity.count):
             with suppress(DamagedState):  # it is deleted whatever it holds
-                conversations += (await state.describe(number)).conversations
+                found = await state.describe(number)
+                conversations += found.conversations
+                if found.wiping:
+                    unfinished.append(number)
     groups = {generation.group for generation in layout.generations}
-    return Holding(layout, conversations, sorted(groups))
+    return Holding(layout, conversations, unfinished, sorted(groups))
 
 
 async def _refuse_if_owned(

@@ -21,6 +21,8 @@ DAY_MS: Final = 86_400_000
 HOUR_MS: Final = 3_600_000  # for which producers may go by an earlier partition count
 SILENT_MS: Final = 20_000  # a heartbeat that is older says nothing
 BEHIND_MS: Final = 10_000  # of a generation that has caught up
+ROOM: Final = 0.85  # of the store's memory, above which nothing is built
+EMPTIER: Final = 0.83  # of it, below which building goes on
 SAMPLE: Final = 64  # conversations of a partition that are measured
 KEY_BYTES: Final = 100  # that Redis needs for each key, beside what it holds
 
@@ -117,6 +119,21 @@ async def needed_bytes(store: StateStore, generation: Generation) -> int:
         total += held * sum(sizes) // max(1, len(sizes))
         total += sum(len(sums) + 40 for sums in (await state.buckets(number)).values())
     return total
+
+
+def full(share: float, *, was_full: bool) -> str:
+    """Why nothing is built at that share of the store's memory; empty if there is room.
+
+    >>> full(0.84, was_full=False), full(0.82, was_full=True)
+    ('', '')
+    """
+    if share <= (EMPTIER if was_full else ROOM):
+        return ""
+    return (
+        f"Redis uses {share:.0%} of maxmemory: the build waits until that is {EMPTIER:.0%} or "
+        "less, so that the workers in force can go on. Raise maxmemory, or give the build up "
+        "(`stream-metrics build --give-up`)"
+    )
 
 
 def _size(parts: Mapping[bytes, bytes]) -> int:

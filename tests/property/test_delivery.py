@@ -85,6 +85,27 @@ async def test_where_partitions_were_added_nothing_is_read_any_more() -> None:
     assert "figures stand still" in worker.health.reasons["partitions"]
 
 
+async def test_while_there_is_something_to_wait_for_nothing_is_read() -> None:
+    """What is there is shown on, and reading goes on where it was once that has ended."""
+    system = System(seed=1)
+    worker = await system.start()
+    system.rebalance()
+    system.produce(60)
+    why = "Redis is full"
+    worker.live.wait_for(lambda: why)
+    for _ in range(3):
+        await system.act(worker, "read")
+    waited = [(await system.store.describe(number)).positions for number in range(PARTITIONS)]
+    shown = len(worker.live.partitions)
+    reason = worker.health.reasons.get("room")
+    why = ""
+    await system.settle()
+
+    assert {position.offset for held in waited for position in held.values()} == {0}
+    assert (shown, reason, "room" in worker.health.reasons) == (2, "Redis is full", False)
+    await system.check()
+
+
 async def reading_a_backlog(*, wild: bool) -> System:
     """A worker amid a backlog of three days; perhaps the first record of each log is of now."""
     system = System(seed=1, ttl_ms=600_000)

@@ -58,7 +58,8 @@ class LiveConsumer:
 
     ``identity`` is that of the generation in ``store``; ``make_partition(number, token)`` builds
     one. ``prepare`` makes one ready before anything is read, ``beside`` is called of each in every
-    round, for what there is to do beside reading. ``run`` returns after ``stop``; it raises
+    round, for what there is to do beside reading. ``grown`` is told of topics that have other
+    partitions than the state was built for. ``run`` returns after ``stop``; it raises
     ``TopicsUnfit``, ``OtherIdentity`` or ``Superseded`` where going on would be wrong.
     """
 
@@ -81,6 +82,8 @@ class LiveConsumer:
     ) -> None:
         self._settings = settings
         self._grown = grown
+        self._waits: Callable[[], str] = lambda: ""
+        self._waits_for = ""
         self._stands_still = False
         self._beside = beside
         self._cluster = cluster
@@ -138,6 +141,10 @@ class LiveConsumer:
         self._taking_over = False
         self._steps = 0
         self._rounds = 0
+
+    def wait_for(self, waits: Callable[[], str]) -> None:
+        """Read only while this gives no reason to wait; it is asked in every round."""
+        self._waits = waits
 
     def follow(self, policy: Policy) -> None:
         """Handle offset gaps so from now on."""
@@ -201,6 +208,7 @@ class LiveConsumer:
         """One round: take over what changed, fetch, process, commit, expire."""
         if self._group.due:
             await self._take_over()
+        self._wait_or_read()
         fetched = await self._fetching.round()
         if not self._group.changed:
             for number, records in self._by_number(fetched).items():
@@ -298,6 +306,19 @@ class LiveConsumer:
         if self._grown is not None:
             await self._grown([t for t, n in counts.items() if stored.get(t) != n])
 
+    def _wait_or_read(self) -> None:
+        """Stop reading while there is something to wait for, and go on where that has ended."""
+        why = self._waits()
+        if bool(why) != bool(self._waits_for) and not (self._group.changed or self._stands_still):
+            for number in self._active:
+                places = self._places(number)
+                (self._group.consumer.pause if why else self._group.consumer.resume)(*places)
+        self._waits_for = why
+        if why:
+            self._reasons.set("room", why)
+        else:
+            self._reasons.clear("room")
+
     def _whole_numbers(self, assignment: Iterable[TopicPartition]) -> set[int]:
         """Partition numbers that we hold for every input topic; the others are not started."""
         held: dict[int, set[str]] = {}
@@ -367,7 +388,7 @@ class LiveConsumer:
             first = ready.extents[place.topic].first
             consumer.seek(place, self._recognition.begin(place, position, first))
             self._group.commits.forget(place)
-        if self._stands_still:
+        if self._stands_still or self._waits_for:
             consumer.pause(*places)
         else:
             consumer.resume(*places)

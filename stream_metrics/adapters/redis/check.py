@@ -64,6 +64,16 @@ async def memory_bytes(store: RedisStore) -> tuple[int, int]:
     )
 
 
+async def fullest(store: RedisStore) -> float:
+    """How full the fullest master is, 0 if none has a limit; raises ``StoreUnavailable``."""
+    try:
+        nodes = (await _info(store, "memory")).values()
+    except Exception as error:
+        raise translated(error) from error
+    limited = [info for info in nodes if int(info.get("maxmemory", 0))]
+    return max((int(n["used_memory"]) / int(n["maxmemory"]) for n in limited), default=0.0)
+
+
 def _memory_problems(node: str, info: Info) -> list[Problem]:
     policy = info.get("maxmemory_policy", "unknown")
     if policy == "noeviction":
