@@ -66,12 +66,12 @@ def check_counts(layout: Layout, ours: Identity, oldest_ms: Mapping[Place, int])
     for topic, count in ours.partition_counts.items():
         before = None if live is None else live.identity.partition_counts.get(topic)
         grown_ms = layout.grown.get(topic)
-        if before in (None, count) and grown_ms is None:
-            continue
         first_ms = min((ms for (name, _), ms in oldest_ms.items() if name == topic), default=None)
-        if before == count and (
-            grown_ms is None or first_ms is None or first_ms > grown_ms + HOUR_MS
-        ):
+        if grown_ms is None:
+            split = before not in (None, count)  # since when, nobody knows
+        else:
+            split = first_ms is not None and first_ms <= grown_ms + HOUR_MS
+        if not split:
             continue
         raise CannotBuild(
             f"partitions were added to topic {topic}, and it still has records of before: those of "
