@@ -42,7 +42,7 @@ from stream_metrics.engine.windows import Windows
 from stream_metrics.kernel import kernel
 from stream_metrics.layout import Generation, Identity, Impossible, Layout
 from stream_metrics.ports import StateStore, StoreRefused, StoreUnavailable, Superseded
-from stream_metrics.settings import Settings, mask_url, read_secret
+from stream_metrics.settings import KafkaSettings, Settings, mask_url, read_secret
 from stream_metrics.worker.announce import Announcer, Before, Scope
 from stream_metrics.worker.build import full
 from stream_metrics.worker.cache import ConversationCache
@@ -180,6 +180,15 @@ def _partitioner(ours: Identity) -> Callable[[bytes], int]:
     """Where Kafka's default partitioner puts a key."""
     count = max(ours.partition_counts.values())
     return lambda key: PARTITIONERS["murmur2"](key, count)
+
+
+def kafka_for(kafka: KafkaSettings, generation: Generation) -> KafkaSettings:
+    """How a generation reads: in a group of its own, and from the start of the log if it was built
+    beside another one."""
+    update: dict[str, str] = {"group_id": generation.group}
+    if generation.number > 1:
+        update["start"] = "earliest"
+    return kafka.model_copy(update=update)
 
 
 def before_of(space: StateStore, layout: Layout, generation: Generation, number: int) -> Before:
@@ -336,7 +345,7 @@ class Runtime:
     async def _work(self, settings: Settings, generation: Generation, space: RedisStore) -> None:
         """Read until ``stop``, by the settings for the generation."""
         store, base = space.generation(generation), settings.kafka
-        kafka = settings.kafka.model_copy(update={"group_id": generation.group})
+        kafka = kafka_for(settings.kafka, generation)
         settings = settings.model_copy(update={"kafka": kafka})
         log.info("deduplication tables", number=settings.dedup.in_force().number)
         letters = KafkaDeadLetters(settings.kafka, self._clock.now_ms)
@@ -355,6 +364,7 @@ class Runtime:
                 Part(REPARTITION, self.health),
                 self.operations,
                 self._clock,
+                published.letters,
             )
         clock = self._clock
         ours = generation.identity

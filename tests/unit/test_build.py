@@ -11,6 +11,8 @@ from stream_metrics.adapters.memory import MemoryStore
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.layout import NOTHING, Generation, Identity, Layout
 from stream_metrics.ports import BatchWrite, ConversationWrite, Position
+from stream_metrics.runtime import kafka_for
+from stream_metrics.settings import KafkaSettings
 from stream_metrics.worker.build import (
     BEHIND_MS,
     DAY_MS,
@@ -102,6 +104,22 @@ def test_a_worker_that_fits_neither_is_refused() -> None:
     with pytest.raises(OtherIdentity, match=r"good_gain was 2, is 3.*stream-metrics build"):
         joined(LIVE, lambda _: NEW)
     assert joined(NOTHING, lambda _: NEW) is None
+
+
+@pytest.mark.parametrize(
+    ("layout", "group", "start"),
+    [(LIVE, "group", "latest"), (LIVE.registered(NEW, "b", 2), "group.2", "earliest")],
+)
+def test_what_is_built_is_built_from_the_start_of_the_log(
+    layout: Layout, group: str, start: str
+) -> None:
+    """Whatever ``kafka.start`` is, in a group of its own; the first generation goes by the
+    setting."""
+    kafka = KafkaSettings(group_id="group", start="latest")
+
+    found = kafka_for(kafka, layout.generations[-1])
+
+    assert (found.group_id, found.start) == (group, start)
 
 
 # -- partitions that were added

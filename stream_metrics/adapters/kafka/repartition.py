@@ -9,6 +9,7 @@ from stream_metrics.adapters.kafka.dead_letters import KafkaDeadLetters
 from stream_metrics.adapters.kafka.inputs import KafkaInputs
 from stream_metrics.adapters.kafka.internal import KafkaInternal
 from stream_metrics.adapters.kafka.lag import Gauges
+from stream_metrics.ports import DeadLetters
 from stream_metrics.settings import KafkaSettings
 from stream_metrics.worker.clock import Clock
 from stream_metrics.worker.patience import Patience, Reasons, Stopped
@@ -21,7 +22,10 @@ class Operations(Gauges, Counts, Protocol):
 
 
 class KafkaRepartition:
-    """Copies the input topics to ``kafka.repartition_topic`` until it is told to stop."""
+    """Copies the input topics to ``kafka.repartition_topic`` until it is told to stop.
+
+    Records without a conversation go to ``letters``, or else to the dead-letter topics.
+    """
 
     def __init__(
         self,
@@ -31,13 +35,15 @@ class KafkaRepartition:
         reasons: Reasons,
         operations: Operations,
         clock: Clock,
+        letters: DeadLetters | None = None,
     ) -> None:
         self._patience = Patience(reasons, lambda: None)
         self._inputs = KafkaInputs(settings, cluster, self._patience, reasons, operations, clock)
         self._internal = KafkaInternal(settings)
         self._letters = KafkaDeadLetters(settings, clock.now_ms)
+        to = self._letters if letters is None else letters
         self._repartitioner = Repartitioner(
-            self._inputs, self._internal, self._letters, route, self._patience, operations
+            self._inputs, self._internal, to, route, self._patience, operations
         )
 
     def standing(self, waiting: frozenset[str]) -> Standing:
