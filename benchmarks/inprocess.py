@@ -72,7 +72,7 @@ class InProcess:
         """Own the partition, from offset 0."""
         collect_seldom()  # as the worker does
         start = {EVENTS: Position(0), LABELS: Position(0)}
-        self.partition.adopt(await self.store.claim(0, TOKEN, self._options.identity, start))
+        self.partition.adopt(await self.store.claim(0, TOKEN, start))
         return self
 
     async def process(self, records: Sequence[Record]) -> float:

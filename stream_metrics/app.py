@@ -26,11 +26,11 @@ from pydantic import ValidationError
 
 from stream_metrics.adapters.kafka.errors import FencedInstance, KafkaRefused
 from stream_metrics.adapters.kafka.topics import TopicsUnfit
-from stream_metrics.adapters.redis.errors import StoreRefused
 from stream_metrics.adapters.web import add_pages, guard, ssl_context
 from stream_metrics.engine.codec import UnknownSchema
+from stream_metrics.layout import UnknownFormat
 from stream_metrics.logs import configure_logs
-from stream_metrics.ports import OnHold
+from stream_metrics.ports import StoreRefused, Superseded
 from stream_metrics.runtime import Runtime, UnsafeStore, check_worker_settings, web_options
 from stream_metrics.settings import Settings
 from stream_metrics.worker.identity import OtherIdentity
@@ -40,8 +40,9 @@ log = structlog.get_logger(__name__)
 REFUSALS = (
     TopicsUnfit,
     OtherIdentity,
-    OnHold,
+    Superseded,
     UnknownSchema,
+    UnknownFormat,
     UnsafeStore,
     StoreRefused,
     KafkaRefused,
@@ -116,8 +117,11 @@ class App(faust.App):
     failure: BaseException | None = None
 
 
-def create_app(settings: Settings | None = None) -> App:
-    """The application for these settings (by default those of environment and file)."""
+def create_app(settings: Settings | None = None, *, build: bool = False) -> App:
+    """The application for these settings (by default those of environment and file).
+
+    With ``build`` it works on the generation of state that is being built, if there is one.
+    """
     settings = settings or Settings()
     configure_logs(settings.log)
     web = web_options(settings)
@@ -141,7 +145,7 @@ def create_app(settings: Settings | None = None) -> App:
         worker_redirect_stdouts=False,
         Worker=OwnWorker,
     )
-    runtime = app.runtime = Runtime(settings)
+    runtime = app.runtime = Runtime(settings, build=build)
 
     @app.service
     class Worker(Service):
@@ -201,12 +205,12 @@ def __getattr__(name: str) -> Any:
     return made
 
 
-def run_worker(settings: Settings) -> int:
+def run_worker(settings: Settings, *, build: bool = False) -> int:
     """Run a worker for ``settings`` until it is told to stop; its exit code.
 
     0 after a graceful stop, 2 where settings, topics or state forbid to work, 1 after a crash.
     """
-    running = create_app(settings)
+    running = create_app(settings, build=build)
     loop = uvloop.new_event_loop()
     asyncio.set_event_loop(loop)
     worker = running.Worker(

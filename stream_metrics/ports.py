@@ -7,21 +7,14 @@ tests as the real thing.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import ClassVar, Final, Protocol
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol
 
 from msgspec import Struct, structs
 
+from stream_metrics.layout import Generation, Layout
+
 ConversationKey = bytes
-
-# Among the positions of a state partition, under the name of no topic: how far what it reads no
-# more had been read. Its times are those of any other position; its offset counts what was written
-# to the partition while it was a draft.
-FORMER: Final = ""
-
-# The command that is named where places are frozen and nobody holds the namespace, because the
-# store lost that part of a hold: this one lets them go.
-LOST_HOLD: Final = "reshard --abort"
 
 MAX_TIMESTAMP_MS = 253_402_300_799_999  # the year 9999; producers may stamp records with anything
 
@@ -130,16 +123,12 @@ class Position:
     event_time_us: int = 0
 
 
-def of_topics(positions: Mapping[str, Position]) -> dict[str, Position]:
-    """The positions from which something is read: all but ``FORMER``."""
-    return {topic: position for topic, position in positions.items() if topic != FORMER}
-
-
 @dataclass(slots=True)
 class BatchWrite:
     """Everything that one batch changes in a state partition, as absolute values.
 
     ``expected`` and ``positions`` are by topic. ``batch_id`` makes a repeated write harmless.
+    ``marks`` are noted of the partition, beside those that are there.
     """
 
     partition: int
@@ -149,6 +138,7 @@ class BatchWrite:
     positions: Mapping[str, Position]
     conversations: Sequence[ConversationWrite] = ()
     buckets: Mapping[tuple[str, int, str], bytes | None] = field(default_factory=dict)
+    marks: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,47 +176,29 @@ class Wiped:
 WipeResult = Wiping | Wiped | Fenced
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """What a state partition was built for and with; another identity must not write to it.
-
-    ``settings`` are those behind the fingerprint, as a JSON object by their names: for telling
-    which of them differ. It is empty where nobody noted them. ``outgrown`` tells of topics that got
-    more partitions: up to which offset of each partition records lie where an earlier count put
-    their keys (0: none do), so that nobody may read them again. ``kept_since_ms`` is a record
-    time: what had its last record before may have expired by an earlier, shorter ttl (0: nothing).
-    """
-
-    group: str
-    schema_version: int
-    fingerprint: str
-    partition_counts: Mapping[str, int]
-    settings: str = field(default="", compare=False)
-    outgrown: Mapping[str, tuple[int, ...]] = field(default_factory=dict, compare=False)
-    kept_since_ms: int = field(default=0, compare=False)
-
-    def after(self, stored: Identity) -> Identity:
-        """This one, with what ``stored`` notes of the state's past."""
-        return replace(self, outgrown=stored.outgrown, kept_since_ms=stored.kept_since_ms)
-
-
 @dataclass(slots=True)
 class PartitionState:
     """A state partition without its conversations.
 
-    ``last_batch`` is the id of the batch written last: while it stays, nothing has changed but
-    perhaps the owner. While a command replaces the partition (``frozen``) the token is the mark of
-    its hold, and no worker's. ``worker`` and ``beat_ms`` are the name and the time, by the store's
-    clock, of the owner's last heartbeat: empty and 0 before its first. ``behind_ms`` came with it:
-    how long ago the end of the topics was that the owner has read up to; None if that is not known.
+    ``token`` is the owner's, None where nothing has begun. ``last_batch`` is the id of the batch
+    written last: while it stays, nothing has changed but perhaps the owner. ``marks`` are what
+    batches have noted of it. ``frozen_by`` is the number of the generation that has taken the place
+    of this one, 0 while none has; the token is then nobody's. ``wiping``: it is being deleted, and
+    what is left is no state. ``conversations`` is how many it holds, ``store_ms`` the store's
+    clock. ``worker`` and ``beat_ms`` are the name and the time, by the store's clock, of the
+    owner's last heartbeat: empty and 0 before its first. ``behind_ms`` came with it: how long ago
+    the end of the topics was that the owner has read up to; None if that is not known.
     """
 
-    identity: Identity | None
     token: bytes | None
     positions: dict[str, Position]
     buckets: dict[tuple[str, int, str], bytes] = field(default_factory=dict)
     last_batch: bytes = b""
-    frozen: bool = field(default=False, compare=False)
+    marks: frozenset[str] = frozenset()
+    frozen_by: int = 0
+    wiping: bool = False
+    conversations: int = field(default=0, compare=False)
+    store_ms: int = field(default=0, compare=False)
     worker: str = field(default="", compare=False)
     beat_ms: int = field(default=0, compare=False)
     behind_ms: int | None = field(default=None, compare=False)
@@ -247,21 +219,25 @@ class StoreUnavailable(Unavailable):
     reason = "redis"
 
 
-class OnHold(Exception):
-    """A command replaces state partitions of the namespace; nobody else may claim or draft any.
+class StoreRefused(Exception):
+    """The store turned the user away (password, permissions); trying again will not help, a new
+    setting will.
 
-    ``command`` is empty where the hold that was asked for has ended.
+    The message says which command or credential, never the credential itself.
     """
 
-    def __init__(self, command: str) -> None:
+
+class Superseded(Exception):
+    """Another generation of state has taken the place of the one that was to be worked on."""
+
+    def __init__(self, number: int, by: int) -> None:
         super().__init__(
-            f"state partitions are being replaced by `stream-metrics {command}`. Wait until it is "
-            "done; if it broke off, run it again, or take back what it has prepared with "
-            "`stream-metrics reshard --abort`"
-            if command
-            else "the hold on the state partitions has ended: another run has taken over"
+            f"generation {number} of the state has been replaced"
+            + (f" by generation {by}" if by else "")
+            + ". Start with the settings that the state has now (`stream-metrics check` names them)"
         )
-        self.command = command
+        self.number = number
+        self.by = by
 
 
 class RepartitionUnavailable(Unavailable):
@@ -288,20 +264,54 @@ class Upstream(Protocol):
 
 
 class StateStore(Protocol):
-    """Keeps state partitions. Every method raises ``StoreUnavailable`` while it cannot answer."""
+    """Keeps the layout of a namespace, and the state partitions of one of its generations.
+
+    Every method raises ``StoreUnavailable`` while it cannot answer, and ``StoreRefused`` where the
+    user may not ask. What was never claimed, and what is being wiped, is empty to all that read.
+    """
+
+    # -- the namespace
+
+    async def layout(self) -> Layout:
+        """Which generations there are; that of version 0 if nothing was stored yet.
+
+        Raises ``DamagedState`` for what no release has written, and ``UnknownFormat``.
+        """
+        ...
+
+    async def change_layout(self, after: Layout) -> Layout | None:
+        """Store ``after``, if the one before it (by its version) is what is stored.
+
+        Returns it as it is stored, with ``places``; None if somebody else has changed it meanwhile.
+        One that says nothing (``Layout.blank``) is deleted.
+        """
+        ...
+
+    def generation(self, generation: Generation) -> StateStore:
+        """The partitions of a generation as ``layout`` has it; closing it does nothing."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        ...
+
+    # -- the partitions of a generation
+
+    async def partitions(self) -> list[int]:
+        """Those that have begun, in rising order."""
+        ...
 
     async def describe(self, partition: int) -> PartitionState:
-        """Identity, owner and positions, without buckets."""
+        """Owner and positions, without buckets; also of a partition that has not begun."""
         ...
 
     async def claim(
-        self, partition: int, token: bytes, identity: Identity, start: Mapping[str, Position]
+        self, partition: int, token: bytes, start: Mapping[str, Position]
     ) -> PartitionState:
         """Become the owner; a new partition begins at ``start``. Returns all but conversations.
 
-        If ``identity`` differs by a later schema alone, that is stored: from then on parts may be
-        written by it.
-        Raises ``OnHold`` while a command replaces partitions.
+        Raises ``Superseded`` once another generation has taken the place of this one. What is left
+        of a wipe is deleted first.
         """
         ...
 
@@ -316,44 +326,16 @@ class StateStore(Protocol):
         ...
 
     async def load(
-        self, partition: int, keys: Sequence[tuple[ConversationKey, bool]]
+        self, partition: int, keys: Sequence[tuple[ConversationKey, bool]], *, hot: bool = True
     ) -> list[StoredConversation]:
-        """Conversations by key, with fingerprints where the flag says so; unknown: empty."""
-        ...
+        """Conversations by key, with fingerprints where the flag says so; unknown: empty.
 
-    async def load_fingerprints(
-        self, partition: int, keys: Sequence[ConversationKey]
-    ) -> list[dict[bytes, bytes]]:
-        """Only the fingerprints."""
+        Without ``hot`` only the fingerprints are read.
+        """
         ...
 
     async def write(self, batch: BatchWrite) -> WriteResult:
         """All of the batch or nothing of it."""
-        ...
-
-    async def wipe(self, partition: int, token: bytes | None = None) -> WipeResult:
-        """One short step of deleting a state partition; repeat until it is ``Wiped``.
-
-        The first step takes owner, identity and positions away: from then on nobody may write, and
-        nothing that is left is shown as state. It is refused (``Fenced``) unless ``token`` is the
-        owner's, or None. Later steps may be anybody's; a claim takes those that are left.
-        With a ``token`` every step raises ``OnHold`` while a command replaces partitions.
-        """
-        ...
-
-    async def unfinished(self) -> list[int]:
-        """The partitions whose wipe has begun and is not done."""
-        ...
-
-    async def dissolve(self) -> None:
-        """Delete what partitions share, such as registries, of a namespace that is given up.
-
-        ``ValueError`` while any partition is left.
-        """
-        ...
-
-    async def count(self, partition: int) -> int:
-        """How many conversations the partition holds."""
         ...
 
     async def buckets(
@@ -362,26 +344,10 @@ class StateStore(Protocol):
         """The buckets of one window, or of all, by window, number and agent."""
         ...
 
-    async def idle(self, partition: int, before_ms: int, limit: int) -> list[ConversationKey]:
-        """Conversations whose last record is older than ``before_ms``, oldest first."""
-        ...
-
-    async def recent(self, partition: int, since_ms: int, limit: int) -> list[ConversationKey]:
-        """Conversations whose last record is not older than ``since_ms``, newest first."""
-        ...
-
-    async def admit(
-        self, kind: str, names: Sequence[str], configured: Sequence[str], limit: int
-    ) -> frozenset[str]:
-        """Who has series of its own: ``configured``, then whoever came first, ``limit`` in all."""
-        ...
-
-    async def partitions(self) -> list[int]:
-        """The state partitions that the namespace holds."""
-        ...
-
-    async def time_ms(self, partition: int) -> int:
-        """The clock of whoever keeps the partition, in milliseconds of Unix time."""
+    async def by_age(
+        self, partition: int, since_ms: int, before_ms: int, limit: int, *, newest: bool = False
+    ) -> list[ConversationKey]:
+        """Conversations whose last record lies in this time, the oldest first, or the newest."""
         ...
 
     def conversations(
@@ -394,58 +360,23 @@ class StateStore(Protocol):
         """
         ...
 
-    async def held_by(self) -> str | None:
-        """The command that holds the namespace, if one does; ``LOST_HOLD`` if none does, and some
-        place is kept from workers all the same."""
-        ...
+    async def freeze(self, partition: int, by: int) -> None:
+        """From now on nobody may claim it, write to it, or wipe it as its owner: generation ``by``
+        has taken the place of this one.
 
-    async def switched(self) -> bool:
-        """Whether drafts have taken the places of others since the last ``release``, by any mark.
-
-        Then what comes after a switch may be left to do.
+        What it holds stays and can be read. It may be done again, and before anything has begun.
+        With ``by`` 0 the mark is taken away, of a partition of which nothing else is left.
         """
         ...
 
-    async def hold(self, mark: bytes, command: str) -> None:
-        """Keep everybody from claiming and writing until ``release``, also after a crash.
+    async def wipe(self, partition: int, token: bytes | None = None) -> WipeResult:
+        """One short step of deleting a state partition; repeat until it is ``Wiped``.
 
-        Owners are refused from now on. An earlier hold is taken over: its ``mark`` is good for
-        nothing any more.
+        The first step takes owner and positions away: from then on nobody may write, and nothing
+        that is left is shown as state. It is refused (``Fenced``) unless ``token`` is the owner's,
+        or None. Later steps may be anybody's; a claim takes those that are left. That it is frozen
+        stays: with a ``token`` every step raises ``Superseded`` then.
         """
-        ...
-
-    def drafts(self, mark: bytes) -> StateStore:
-        """The partitions that are to replace others, as a store of its own that nobody else sees.
-
-        Its claims, and wipes with a token, raise ``OnHold`` unless ``mark`` holds the namespace.
-        Closing it does nothing.
-        """
-        ...
-
-    async def switch(self, mark: bytes, retired: Sequence[int], drafted: Sequence[int]) -> None:
-        """The drafts of these numbers take the places of the ``retired``, in one step.
-
-        Raises ``OnHold`` if ``mark`` does not hold the namespace, ``ValueError`` if there are other
-        drafts, or for a draft whose place is taken. Repeated, it changes nothing.
-        """
-        ...
-
-    async def sweep(self, mark: bytes) -> bool:
-        """One short step of deleting drafts and retired partitions; True once none is left.
-
-        Raises ``OnHold`` if ``mark`` does not hold the namespace.
-        """
-        ...
-
-    async def release(self, mark: bytes) -> None:
-        """End the hold, with nothing left to do.
-
-        Raises ``OnHold`` if ``mark`` does not hold the namespace.
-        """
-        ...
-
-    async def close(self) -> None:
-        """Let go of connections."""
         ...
 
 

@@ -7,13 +7,14 @@ import json
 import math
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
 import structlog
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.errors import KafkaError
 from prometheus_client import CollectorRegistry, ProcessCollector
 
 from stream_metrics import __version__
@@ -25,41 +26,48 @@ from stream_metrics.adapters.kafka.dead_letters import KafkaDeadLetters
 from stream_metrics.adapters.kafka.internal import KafkaUpstream
 from stream_metrics.adapters.kafka.member import KafkaSource
 from stream_metrics.adapters.kafka.options import client_options
-from stream_metrics.adapters.kafka.output import KafkaOutputs
+from stream_metrics.adapters.kafka.output import KafkaFence, KafkaOutputs
 from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
 from stream_metrics.adapters.kafka.records import record_of
 from stream_metrics.adapters.kafka.repartition import KafkaRepartition
-from stream_metrics.adapters.kafka.topics import equal_counts
+from stream_metrics.adapters.kafka.topics import check_state_topics, state_topic_counts
 from stream_metrics.adapters.page.board import Board, Inputs
 from stream_metrics.adapters.page.group import Group, Owned, Source
 from stream_metrics.adapters.page.server import PageServer
 from stream_metrics.adapters.page.worst import WorstConversations
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.adapters.prometheus.windows import WindowCollector
-from stream_metrics.adapters.redis.check import check, memory_bytes
+from stream_metrics.adapters.redis.check import check, fullest, memory_bytes
 from stream_metrics.adapters.redis.connect import RedisOptions, connect, make_client
-from stream_metrics.adapters.redis.errors import StoreRefused
 from stream_metrics.adapters.redis.store import RedisStore
 from stream_metrics.adapters.web import Pages, WebOptions, ssl_context
 from stream_metrics.compiled import ENGINE, KERNEL
 from stream_metrics.engine.windows import Windows
-from stream_metrics.ports import Identity, StateStore, StoreUnavailable
-from stream_metrics.settings import Settings, mask_url, read_secret
+from stream_metrics.layout import Generation, Identity, Impossible, Layout
+from stream_metrics.ports import StateStore, StoreRefused, StoreUnavailable, Superseded
+from stream_metrics.settings import KafkaSettings, Settings, mask_url, read_secret
+from stream_metrics.worker.announce import Announcer, Before, Scope
+from stream_metrics.worker.build import full
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.clock import Clock
 from stream_metrics.worker.collecting import collect_seldom
+from stream_metrics.worker.generations import begin, change, joined
+from stream_metrics.worker.identity import check_identity, kept_settings
 from stream_metrics.worker.keying import KeyWatch
-from stream_metrics.worker.loop import NOT_READING, Loop, LoopOptions
+from stream_metrics.worker.loop import NOT_READING, OTHER_COUNTS, Loop, LoopOptions
 from stream_metrics.worker.names import SharedNames
 from stream_metrics.worker.options import PartitionOptions
 from stream_metrics.worker.partition import StatePartition
 from stream_metrics.worker.patience import Part, Patience, Stopped
+from stream_metrics.worker.publication import Publication, before
 from stream_metrics.worker.repartition import route
-from stream_metrics.worker.stored import stored_settings
+from stream_metrics.worker.switch import LOOK_SECONDS as LAYOUT_SECONDS
+from stream_metrics.worker.switch import REST_SECONDS, NoFence, Watcher, announced, roll_forward
+from stream_metrics.worker.tombstones import CARRIED, carry
 
 WATCH_SECONDS = 2.0
 WAITING = frozenset(
-    {"redis", "kafka", "rights", "dead_letters", "output", "topics", NOT_READING}
+    {"redis", "kafka", "rights", "dead_letters", "output", "topics", NOT_READING, OTHER_COUNTS}
 )  # reasons that end by themselves
 REPARTITION = "repartition"  # the part that fills the internal topic
 REPARTITION_WAITING = frozenset(
@@ -127,9 +135,21 @@ def check_worker_settings(settings: Settings) -> None:
         raise ValueError(missing)
 
 
-async def for_state(settings: Settings, store: StateStore) -> Settings:
-    """The settings for the state in ``store``: what nobody has set is as it was built with."""
-    return settings.for_built(await stored_settings(store))
+def for_state(settings: Settings, built: Identity) -> Settings:
+    """The settings for state that was built so: what nobody has set is as it was then."""
+    return settings.for_built(kept_settings(built))
+
+
+async def state_in(store: StateStore, settings: Settings) -> tuple[Settings, StateStore]:
+    """The state in force, and the settings for it; raises ``OtherIdentity``.
+
+    Where there is none, the store has no partitions.
+    """
+    layout = await store.layout()
+    found = joined(layout, lambda built: identity(for_state(settings, built), {}))
+    if found is None:
+        return settings, store
+    return for_state(settings, found.identity), store.generation(found)
 
 
 def identity(settings: Settings, counts: dict[str, int]) -> Identity:
@@ -167,10 +187,29 @@ def _partitioner(ours: Identity) -> Callable[[bytes], int]:
     return lambda key: PARTITIONERS["murmur2"](key, count)
 
 
-class Runtime:
-    """One live worker.
+def kafka_for(kafka: KafkaSettings, generation: Generation) -> KafkaSettings:
+    """How a generation reads: in a group of its own, and from the start of the log if it was built
+    beside another one."""
+    update: dict[str, str] = {"group_id": generation.group}
+    if generation.number > 1:
+        update["start"] = "earliest"
+    return kafka.model_copy(update=update)
 
-    ``source``, ``store`` and ``loop`` are there while it works.
+
+def before_of(space: StateStore, layout: Layout, generation: Generation, number: int) -> Before:
+    """The partitions of the generation before that may hold what a partition of this one has."""
+    other = before(layout, generation)
+    if other is None:
+        return ()
+    same = other.identity.partition_counts == generation.identity.partition_counts
+    numbers = [number] if same else range(other.identity.count)
+    return [(space.generation(other), n) for n in numbers]
+
+
+class Runtime:
+    """One live worker; with ``build`` of the generation that is being built, if there is one.
+
+    ``source``, ``store`` and ``loop`` are there while it works; ``store`` is that of its generation.
     """
 
     def __init__(
@@ -178,8 +217,12 @@ class Runtime:
         settings: Settings,
         clock: Clock | None = None,
         watchdog_seconds: float | None = None,  # instead of those of the settings
+        *,
+        build: bool = False,
     ) -> None:
         self.settings = settings
+        self._build = build
+        self._publication: Publication | None = None
         self.name = f"{socket.gethostname()}:{settings.web.port}"  # by which others call it
         self.registry = CollectorRegistry()
         if watchdog_seconds is None:
@@ -199,6 +242,7 @@ class Runtime:
         self.loop: Loop | None = None
         self._repartition: KafkaRepartition | None = None
         self._source: Source | None = None
+        self._full = ""  # why nothing is built now
         self._clock = clock or Clock()
         self._windows = WindowCollector(
             self._open_windows,
@@ -233,8 +277,10 @@ class Runtime:
         return 1000 * self._clock.now_ms()
 
     def _open_windows(self) -> list[Windows]:
-        loop = self.loop
-        return [] if loop is None else [p.windows for p in loop.partitions]
+        loop, publication = self.loop, self._publication
+        if loop is None or publication is None:
+            return []
+        return publication.windows(p.windows for p in loop.partitions)
 
     def _owned(self) -> Owned:
         loop = self.loop
@@ -242,9 +288,6 @@ class Runtime:
             return Owned()
         numbers = sorted(partition.number for partition in loop.partitions)
         return Owned(numbers, loop.partition_total)
-
-    def _partition_counts(self) -> Mapping[str, int]:
-        return {} if self.loop is None else self.loop.partition_counts
 
     async def run(self) -> None:
         """Work until ``stop``; raises where the worker must not start or go on."""
@@ -271,18 +314,62 @@ class Runtime:
         store = connect(redis_options(settings))
         try:
             await self._check_store(store)
-            settings = await self.patience(lambda: for_state(settings, store))
-            await self._work(settings, store)
+            generation = await self._join(settings, store)
+            settings = for_state(settings, generation.identity)
+            await self._work(settings, generation, store)
         except Stopped:
             pass
+        except Superseded as superseded:
+            with suppress(StoreUnavailable, Impossible):  # whoever comes next tries again
+                await roll_forward(store, superseded, self._clock.now_ms())
+            raise
         finally:
             await store.close()
 
-    async def _work(self, settings: Settings, store: RedisStore) -> None:
-        """Read until ``stop``, by the settings for the state in ``store``."""
+    async def _join(self, settings: Settings, store: RedisStore) -> Generation:
+        """The generation of state to work on; the first worker of all begins one."""
+        topics = dict.fromkeys(settings.kafka.state_topics, 0)
+
+        def ours(built: Identity) -> Identity:
+            return identity(for_state(settings, built), topics)
+
+        found = joined(await self.patience(store.layout), ours, build=self._build)
+        if found is None:
+            counts = await self._counts(Cluster(settings.kafka), settings)
+            new = identity(settings, counts)
+            begun = await self.patience(lambda: begin(store, new, self._clock.now_ms()))
+            check_identity(begun.identity, ours(begun.identity))  # another worker was quicker
+            found = begun
+        number, schema = found.number, settings.state.write_schema
+        await self.patience(lambda: change(store, lambda now: now.with_schema(number, schema)))
+        return found
+
+    async def _counts(self, cluster: Cluster, settings: Settings) -> dict[str, int]:
+        """Partition counts of the topics that are read, however long the brokers are away."""
+        while True:
+            try:
+                await cluster.check_rights()
+                counts = await cluster.partition_counts(settings.kafka.state_topics)
+            except (KafkaError, OSError, TimeoutError) as error:
+                why = await cluster.explain(error)
+                self.health.set("kafka", f"cannot connect: {why}")
+                await self.patience.pause(1.0)
+                continue
+            self.health.clear("kafka")
+            check_state_topics(settings.kafka, counts)
+            return counts
+
+    async def _work(self, settings: Settings, generation: Generation, space: RedisStore) -> None:
+        """Read until ``stop``, by the settings for the generation."""
+        store, base = space.generation(generation), settings.kafka
+        kafka = kafka_for(settings.kafka, generation)
+        settings = settings.model_copy(update={"kafka": kafka})
         log.info("deduplication tables", number=settings.dedup.in_force().number)
         letters = KafkaDeadLetters(settings.kafka, self._clock.now_ms)
         outputs = KafkaOutputs(settings.kafka) if settings.kafka.output_topic else None
+        published = Publication(space, generation, letters, outputs)
+        self._publication = published
+        shown = published.outputs
         cluster = Cluster(settings.kafka)
         upstream = None
         if settings.kafka.repartition_topic is not None:
@@ -294,48 +381,90 @@ class Runtime:
                 Part(REPARTITION, self.health),
                 self.operations,
                 self._clock,
+                published.letters,
             )
         clock = self._clock
+        ours = generation.identity
         options = replace(
             partition_options(settings),
+            identity=replace(ours, schema_version=settings.state.write_schema),
+            partitioner=_partitioner(ours),
             now_ms=clock.now_ms,
             latest_ms=clock.latest_ms,
             worker=self.name,
         )
         names = SharedNames(store, options)
-        self._source = Source(
-            store,
-            options.engine,
-            options.agents,
-            lambda: replace(options.identity, partition_counts=self._partition_counts()),
-        )
+        self._source = Source(store, options.engine, options.agents, ours.count)
 
-        def make_partition(number: int, token: bytes, ours: Identity) -> StatePartition:
+        def make_partition(number: int, token: bytes) -> StatePartition:
             return StatePartition(
                 number,
-                replace(options, identity=ours, partitioner=_partitioner(ours)),
+                options,
                 store,
-                letters,
+                published.letters,
                 self.cache,
                 names,
                 self.operations,
                 token,
-                outputs.of(number) if outputs else None,
+                shown.of(number) if shown is not None else None,
             )
 
-        kafka, self.store = settings.kafka, store
+        layout = await self.patience(space.layout)
+
+        async def prepare(partition: StatePartition) -> None:
+            """Take over what is forgotten, where the log does not reach back to it."""
+            if generation.retained and CARRIED not in partition.marks:
+                held = before_of(space, layout, generation, partition.number)
+                schema = settings.state.write_schema
+                await self.patience(
+                    lambda: carry(partition, held, options.key_id, schema, self.patience)
+                )
+
+        async def grown(topics: Sequence[str]) -> None:
+            """Note when topics got other partitions: builds read around what came before."""
+            now_ms = self._clock.now_ms()
+            await self.patience(lambda: change(space, lambda now: now.has_grown(topics, now_ms)))
+
+        def scope_of(number: int) -> Scope | None:
+            """What there is to announce, once the generation has taken another's place."""
+            found = watcher.newest.of(generation.number)
+            if published.muted or found is None or before(watcher.newest, generation) is None:
+                return None
+            return Scope(
+                store,
+                options.engine,
+                options.turn_scope,
+                options.ttl_ms,
+                announced(found),
+                before_of(space, watcher.newest, generation, number),
+                is_mine=lambda name: (
+                    kafka.repartition_topic is None or _partitioner(ours)(name.encode()) == number
+                ),
+            )
+
+        def muted(is_muted: bool) -> None:
+            """Speak, or do not; while it is built, a partition with a gap is built anew."""
+            published.muted = is_muted
+            loop.follow("rebuild" if is_muted else base.on_offset_gap)
+
+        fence = KafkaFence(base) if base.output_topic is not None else NoFence()
+        rest = partial(self.patience.pause, 2 * REST_SECONDS)  # half of it at least
+        watcher = Watcher(space, layout, generation, fence, rest, muted)
+        announcer = Announcer(scope_of, self.patience)
+
+        self.store = store
         source = self.source = KafkaSource(
             kafka,
             cluster,
             Membership(kafka.group_id, kafka.state_topics, RangePartitionAssignor),
-            partial(equal_counts, kafka),
+            partial(state_topic_counts, kafka),
             partial(record_of, internal_topic=kafka.repartition_topic),
             self.patience,
             self.health,
             on_assigned=self.operations.rebalanced,
             on_committed=partial(self.operations.stage, "commit"),
         )
-        self.loop = Loop(
+        loop = self.loop = Loop(
             source,
             store,
             LoopOptions(
@@ -345,28 +474,34 @@ class Runtime:
                 kafka.commit_interval_seconds,
                 in_order=upstream is None,
             ),
-            lambda counts: identity(settings, counts),
+            ours,
             make_partition,
             self.patience,
             self.health,
             self.operations,
             self._clock,
             KeyWatch(self.operations.keyed_differently, PARTITIONERS),
-            outputs=outputs,
+            outputs=shown,
             upstream=upstream,
+            may_read=lambda: (self._full or None) if published.muted else None,
+            prepare=prepare,
+            beside=announcer.step,
+            grown=grown,
         )
-        parts: list[tuple[Loop | KafkaRepartition, frozenset[str]]] = [(self.loop, WAITING)]
+        muted(published.muted)
+        parts: list[tuple[Loop | KafkaRepartition, frozenset[str]]] = [(loop, WAITING)]
         if self._repartition is not None:
             parts.append((self._repartition, REPARTITION_WAITING))
         guard = Guard(self.health, self._watchdog_seconds, parts, self.operations.stuck)
         watchers: list[asyncio.Task[None]] = []
         try:
-            watchers.append(asyncio.create_task(self._watch(store)))
+            watchers.append(asyncio.create_task(self._watch(space)))
             watchers.append(asyncio.create_task(guard.run()))
-            await run_together([part.run() for part, _ in parts], self.stop)
+            running = [part.run() for part, _ in parts]
+            await run_together([*running, self._follow(watcher)], self.stop)
         finally:
-            for watcher in watchers:
-                watcher.cancel()
+            for task in watchers:
+                task.cancel()
             await asyncio.gather(*watchers, return_exceptions=True)
             await letters.stop()
             self._source = None
@@ -375,11 +510,21 @@ class Runtime:
             if upstream is not None:
                 await upstream.stop()
 
+    async def _follow(self, watcher: Watcher) -> None:
+        """Look at the layout now and then; raises ``Superseded`` where the worker is to end."""
+        try:
+            while not self.patience.stopping:
+                await self.patience(watcher.look)
+                await self.patience.pause(LAYOUT_SECONDS)
+        except Stopped:
+            pass
+
     async def _watch(self, store: RedisStore) -> None:
         """Notice a Redis that is away also while there is nothing to write."""
         while not self.patience.stopping:
             try:
                 used, limit = await memory_bytes(store)
+                self._full = full(await fullest(store), was_full=bool(self._full))
             except (StoreUnavailable, StoreRefused) as error:
                 self.health.set("redis", str(error))
             else:
@@ -396,7 +541,7 @@ class Runtime:
     async def _check_store(self, store: RedisStore) -> None:
         async def reachable() -> None:
             with suppress(StoreRefused):  # of which the check says more
-                await store.partitions()
+                await store.layout()
 
         await self.patience(reachable)
         for problem in await check(store):

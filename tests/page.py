@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -23,7 +23,7 @@ from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.windows import DEFAULT_WINDOWS, Windows
 from stream_metrics.ports import Record
 from stream_metrics.worker.partition import StatePartition
-from tests.property.test_partition import IDENTITY, TOPIC, once, opened
+from tests.property.test_partition import TOPIC, once, opened
 from tests.unit.test_state_partition import NOON_S
 
 NOON_US = NOON_S * 1_000_000
@@ -100,9 +100,8 @@ class Showcase:
         self.operations.memory(2**30, 2**32)
 
     def source(self) -> Source:
-        """The store, and what state must be to be read."""
-        ours = replace(IDENTITY, partition_counts={})
-        return Source(self.store, EngineConfig(), ours=lambda: ours)
+        """The store."""
+        return Source(self.store, EngineConfig(), total=self.total)
 
     def group(self) -> Group:
         """What the page knows of other workers."""

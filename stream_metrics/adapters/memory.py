@@ -8,34 +8,33 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+from stream_metrics.layout import NOTHING, Generation, Layout, decode, encode
 from stream_metrics.ports import (
-    LOST_HOLD,
     BatchWrite,
     ConversationKey,
     DeadLetter,
     DeadLettersUnavailable,
     Fenced,
-    Identity,
     Moved,
-    OnHold,
     OutputFenced,
     OutputMessage,
     OutputUnavailable,
     PartitionState,
     Position,
-    StateStore,
     StoredConversation,
     StoreUnavailable,
+    Superseded,
     Wiped,
     WipeResult,
     Wiping,
     WriteResult,
     Written,
 )
-from stream_metrics.worker.batches import check_batch, check_claim, check_hold
+from stream_metrics.worker.batches import check_batch, check_claim, nobody
 from stream_metrics.worker.clock import wall_ms
+from stream_metrics.worker.generations import check_in_use
 
 Parts = dict[bytes, bytes]
 
@@ -49,14 +48,13 @@ class _Conversation:
 
 @dataclass(slots=True)
 class _Partition:
-    identity: Identity
     token: bytes
     positions: dict[str, Position]
     batch_id: bytes = b""
     buckets: dict[tuple[str, int, str], bytes] = field(default_factory=dict)
     conversations: dict[ConversationKey, _Conversation] = field(default_factory=dict)
+    marks: set[str] = field(default_factory=set)
     wiping: bool = False  # what is left is no state any more
-    frozen: bytes = b""  # the mark of who replaces it
     worker: str = ""  # the name that came with the heartbeat of ``beat_token``
     beat_ms: int = 0
     behind_ms: int | None = None
@@ -67,14 +65,14 @@ class _Partition:
         return {topic: position.offset for topic, position in self.positions.items()}
 
 
+_Place = tuple[str, int]  # the mark of a generation, and the number of a partition
+
+
 @dataclass(slots=True)
 class _Content:
-    partitions: dict[int, _Partition] = field(default_factory=dict)
-    drafts: dict[int, _Partition] = field(default_factory=dict)
-    retired: list[_Partition] = field(default_factory=list)
-    held: tuple[bytes, str] | None = None  # mark and command
-    switched: bytes = b""  # by which mark, since the last release
-    registries: dict[str, list[str]] = field(default_factory=dict)
+    layout: bytes = b""
+    partitions: dict[_Place, _Partition] = field(default_factory=dict)
+    frozen: dict[_Place, int] = field(default_factory=dict)  # by which generation
 
 
 class MemorySnapshot:
@@ -96,15 +94,19 @@ class _Shared:
 
     content: _Content = field(default_factory=_Content)
     available: bool = True
+    clock: Callable[[], int] = wall_ms
+    wiped_at_once: int = 256  # conversations in one step of a wipe
 
 
 class MemoryStore:
-    """A ``StateStore`` in dictionaries; what goes in or out is copied, never shared."""
+    """A ``StateStore`` in dictionaries; what goes in or out is copied, never shared.
+
+    By itself it is the partitions of a generation that no layout need name.
+    """
 
     def __init__(self) -> None:
-        self.wiped_at_once = 256  # conversations in one step of a wipe
-        self.clock: Callable[[], int] = wall_ms
         self._shared = _Shared()
+        self._generation: Generation | None = None
 
     @property
     def available(self) -> bool:
@@ -114,6 +116,24 @@ class MemoryStore:
     @available.setter
     def available(self, available: bool) -> None:
         self._shared.available = available
+
+    @property
+    def clock(self) -> Callable[[], int]:
+        """What time it is here, in milliseconds of Unix time."""
+        return self._shared.clock
+
+    @clock.setter
+    def clock(self, clock: Callable[[], int]) -> None:
+        self._shared.clock = clock
+
+    @property
+    def wiped_at_once(self) -> int:
+        """How many conversations one step of a wipe deletes."""
+        return self._shared.wiped_at_once
+
+    @wiped_at_once.setter
+    def wiped_at_once(self, conversations: int) -> None:
+        self._shared.wiped_at_once = conversations
 
     @property
     def _content(self) -> _Content:
@@ -127,38 +147,67 @@ class MemoryStore:
         """Go back to ``snapshot``, as a fail-over to a lagging replica does."""
         self._shared.content = snapshot.copy()
 
+    # -- the namespace
+
+    async def layout(self) -> Layout:
+        """See ``StateStore.layout``."""
+        self._require()
+        return decode(self._content.layout) if self._content.layout else NOTHING
+
+    async def change_layout(self, after: Layout) -> Layout | None:
+        """See ``StateStore.change_layout``; generations get no places here."""
+        before = await self.layout()
+        if after.version != before.version + 1:
+            return None
+        self._content.layout = b"" if after.blank else encode(after)
+        return await self.layout()
+
+    def generation(self, generation: Generation) -> MemoryStore:
+        """See ``StateStore.generation``."""
+        store = MemoryStore()
+        store._shared, store._generation = self._shared, generation
+        return store
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+    # -- the partitions of a generation
+
+    async def partitions(self) -> list[int]:
+        """See ``StateStore.partitions``."""
+        self._require()
+        held = self._content.partitions.items()
+        return sorted(n for (mark, n), one in held if mark == self._mark and not one.wiping)
+
     async def describe(self, partition: int) -> PartitionState:
-        """See ``StateStore.describe``."""
-        held = self._partition(partition)
-        if held is None:
-            return PartitionState(None, None, {})
-        alive = held.beat_token == held.token
-        return PartitionState(
-            _copied(held.identity),
-            held.token,
-            dict(held.positions),
-            last_batch=held.batch_id,
-            frozen=bool(held.frozen),
-            worker=held.worker if alive else "",
-            beat_ms=held.beat_ms if alive else 0,
-            behind_ms=held.behind_ms if alive else None,
-        )
+        """See ``StateStore.describe``; by ``clock``."""
+        self._require()
+        held = self._content.partitions.get(self._place(partition))
+        state = PartitionState(None, {}, store_ms=self.clock())
+        state.frozen_by = self._content.frozen.get(self._place(partition), 0)
+        if held is None or held.wiping:
+            state.wiping = held is not None
+            return state
+        state.token, state.positions = held.token, dict(held.positions)
+        state.last_batch, state.marks = held.batch_id, frozenset(held.marks)
+        state.conversations = len(held.conversations)
+        if held.beat_token == held.token:
+            state.worker, state.beat_ms = held.worker, held.beat_ms
+            state.behind_ms = held.behind_ms
+        return state
 
     async def claim(
-        self, partition: int, token: bytes, identity: Identity, start: Mapping[str, Position]
+        self, partition: int, token: bytes, start: Mapping[str, Position]
     ) -> PartitionState:
         """See ``StateStore.claim``; ``ValueError`` for arguments that no store takes."""
         check_claim(partition, token, start)
+        self._require_thawed(partition)
         held = self._partition(partition)
-        self._check_free(partition)
         if held is None:  # unknown, or what a wipe has left
-            held = _Partition(_copied(identity), token, dict(start))
-            self._partitions[partition] = held
-        latest = replace(
-            identity, schema_version=max(identity.schema_version, held.identity.schema_version)
-        )
-        if latest == replace(held.identity, schema_version=latest.schema_version):
-            held.identity = replace(held.identity, schema_version=latest.schema_version)
+            if self._generation is not None:
+                await check_in_use(self, self._generation)
+            held = _Partition(token, dict(start))
+            self._content.partitions[self._place(partition)] = held
         held.token = token
         state = await self.describe(partition)
         state.buckets = dict(held.buckets)
@@ -174,7 +223,7 @@ class MemoryStore:
             held.behind_ms = behind_ms
 
     async def load(
-        self, partition: int, keys: Sequence[tuple[ConversationKey, bool]]
+        self, partition: int, keys: Sequence[tuple[ConversationKey, bool]], *, hot: bool = True
     ) -> list[StoredConversation]:
         """See ``StateStore.load``."""
         found = self._conversations(partition)
@@ -183,16 +232,8 @@ class MemoryStore:
         for key, with_fingerprints in keys:
             held = found.get(key, empty)
             fingerprints = dict(held.fingerprints) if with_fingerprints else None
-            loaded.append(StoredConversation(dict(held.hot), fingerprints))
+            loaded.append(StoredConversation(dict(held.hot) if hot else {}, fingerprints))
         return loaded
-
-    async def load_fingerprints(
-        self, partition: int, keys: Sequence[ConversationKey]
-    ) -> list[dict[bytes, bytes]]:
-        """See ``StateStore.load_fingerprints``."""
-        found = self._conversations(partition)
-        empty = _Conversation()
-        return [dict(found.get(key, empty).fingerprints) for key in keys]
 
     async def write(self, batch: BatchWrite) -> WriteResult:
         """See ``StateStore.write``; ``ValueError`` for a batch that no store takes."""
@@ -209,39 +250,6 @@ class MemoryStore:
         _apply(held, batch)
         return Written()
 
-    async def wipe(self, partition: int, token: bytes | None = None) -> WipeResult:
-        """See ``StateStore.wipe``."""
-        self._require()
-        held = self._partitions.get(partition)
-        if token is not None:
-            self._check_free(partition)
-        if held is None:
-            return Wiped()
-        if not held.wiping and token is not None and token != held.token:
-            return Fenced()
-        result = self._wipe_step(held)
-        if result == Wiped():
-            del self._partitions[partition]
-        return result
-
-    async def unfinished(self) -> list[int]:
-        """See ``StateStore.unfinished``; in rising order."""
-        self._require()
-        return sorted(n for n, held in self._partitions.items() if held.wiping)
-
-    async def dissolve(self) -> None:
-        """See ``StateStore.dissolve``."""
-        self._require()
-        content = self._content
-        if content.partitions or content.drafts or content.retired:
-            raise ValueError("the namespace holds state partitions")
-        content.registries.clear()
-        content.held, content.switched = None, b""
-
-    async def count(self, partition: int) -> int:
-        """See ``StateStore.count``."""
-        return len(self._conversations(partition))
-
     async def buckets(
         self, partition: int, window: str | None = None
     ) -> dict[tuple[str, int, str], bytes]:
@@ -250,144 +258,71 @@ class MemoryStore:
         found = held.buckets if held else {}
         return {key: sums for key, sums in found.items() if window in (None, key[0])}
 
-    async def idle(self, partition: int, before_ms: int, limit: int) -> list[ConversationKey]:
-        """See ``StateStore.idle``; of equal age in the order of the keys."""
-        found = self._conversations(partition)
-        old = [(c.last_record_ms, key) for key, c in found.items() if c.last_record_ms < before_ms]
-        return [key for _, key in sorted(old)[: max(limit, 0)]]
-
-    async def recent(self, partition: int, since_ms: int, limit: int) -> list[ConversationKey]:
-        """See ``StateStore.recent``; of equal age against the order of the keys."""
-        found = self._conversations(partition)
-        new = [(c.last_record_ms, key) for key, c in found.items() if c.last_record_ms >= since_ms]
-        return [key for _, key in sorted(new, reverse=True)[: max(limit, 0)]]
-
-    async def admit(
-        self, kind: str, names: Sequence[str], configured: Sequence[str], limit: int
-    ) -> frozenset[str]:
-        """See ``StateStore.admit``."""
-        self._require()
-        registry = self._content.registries.setdefault(kind, [])
-        chosen = dict.fromkeys(configured)
-        for name in registry:
-            if len(chosen) < limit:
-                chosen.setdefault(name)
-        for name in names:
-            if len(chosen) < limit and name not in chosen:
-                registry.append(name)
-                chosen[name] = None
-        return frozenset(chosen)
-
-    async def partitions(self) -> list[int]:
-        """See ``StateStore.partitions``; in rising order."""
-        self._require()
-        return sorted(n for n, held in self._partitions.items() if not held.wiping)
-
-    async def time_ms(self, partition: int) -> int:
-        """See ``StateStore.time_ms``: this machine's, unless ``clock`` was set to another."""
-        self._require()
-        return self.clock()
+    async def by_age(
+        self, partition: int, since_ms: int, before_ms: int, limit: int, *, newest: bool = False
+    ) -> list[ConversationKey]:
+        """See ``StateStore.by_age``; of equal age by their keys."""
+        found = [
+            (conversation.last_record_ms, key)
+            for key, conversation in self._conversations(partition).items()
+            if since_ms <= conversation.last_record_ms < before_ms
+        ]
+        return [key for _, key in sorted(found, reverse=newest)[: max(limit, 0)]]
 
     async def conversations(
         self, partition: int
     ) -> AsyncIterator[tuple[ConversationKey, StoredConversation]]:
-        """See ``StateStore.conversations``; one without hot parts is not listed."""
+        """See ``StateStore.conversations``."""
         for key in list(self._conversations(partition)):
             held = self._conversations(partition).get(key)
             if held is not None and held.hot:
                 yield key, StoredConversation(dict(held.hot), last_record_ms=held.last_record_ms)
 
-    async def held_by(self) -> str | None:
-        """See ``StateStore.held_by``."""
+    async def freeze(self, partition: int, by: int) -> None:
+        """See ``StateStore.freeze``."""
         self._require()
-        if self._content.held is not None:
-            return self._content.held[1]
-        return LOST_HOLD if any(held.frozen for held in self._partitions.values()) else None
-
-    async def switched(self) -> bool:
-        """See ``StateStore.switched``."""
-        self._require()
-        return bool(self._content.switched)
-
-    async def hold(self, mark: bytes, command: str) -> None:
-        """See ``StateStore.hold``."""
-        check_hold(mark, command)
-        self._require()
-        self._content.held = (mark, command)
-        for partition in self._content.partitions.values():
-            partition.frozen = mark
-            if not partition.wiping:
-                partition.token = mark
-
-    def drafts(self, mark: bytes) -> StateStore:
-        """See ``StateStore.drafts``."""
-        return _Drafts(self, mark)
-
-    async def switch(self, mark: bytes, retired: Sequence[int], drafted: Sequence[int]) -> None:
-        """See ``StateStore.switch``."""
-        self._require_hold(mark)
-        content = self._content
-        if content.switched == mark:
+        place = self._place(partition)
+        if not by:
+            if place not in self._content.partitions:
+                self._content.frozen.pop(place, None)
             return
-        if content.drafts.keys() != set(drafted):
-            raise ValueError(f"the drafts are {sorted(content.drafts)}, not {sorted(drafted)}")
-        staying = content.partitions.keys() - set(retired)
-        if taken := staying & content.drafts.keys():
-            raise ValueError(f"partition {min(taken)} is in use and was not retired")
-        for number in content.partitions.keys() - staying:
-            content.retired.append(content.partitions.pop(number))
-        content.partitions |= content.drafts
-        content.drafts = {}
-        content.switched = mark
+        self._content.frozen[place] = by
+        if (held := self._partition(partition)) is not None:
+            held.token = nobody(by)
 
-    async def sweep(self, mark: bytes) -> bool:
-        """See ``StateStore.sweep``."""
-        self._require_hold(mark)
-        content = self._content
-        for number, draft in list(content.drafts.items()):
-            if self._wipe_step(draft) != Wiped():
-                return False
-            del content.drafts[number]
-        while content.retired:
-            if self._wipe_step(content.retired[0]) != Wiped():
-                return False
-            del content.retired[0]
-        return True
-
-    async def release(self, mark: bytes) -> None:
-        """See ``StateStore.release``."""
-        self._require_hold(mark)
-        for partition in self._content.partitions.values():
-            partition.frozen = b""
-        self._content.held, self._content.switched = None, b""
-
-    async def close(self) -> None:
-        """Nothing to let go of."""
-
-    @property
-    def _partitions(self) -> dict[int, _Partition]:
-        return self._content.partitions
-
-    def _check_free(self, partition: int) -> None:
-        if self._content.held is not None:
-            raise OnHold(self._content.held[1])
-        held = self._partitions.get(partition)
-        if held is not None and held.frozen:
-            raise OnHold(LOST_HOLD)
-
-    def _require_hold(self, mark: bytes) -> None:
+    async def wipe(self, partition: int, token: bytes | None = None) -> WipeResult:
+        """See ``StateStore.wipe``."""
         self._require()
-        if self._content.held is None or self._content.held[0] != mark:
-            raise OnHold(self._content.held[1] if self._content.held else "")
-
-    def _wipe_step(self, held: _Partition) -> WipeResult:
+        if token is not None:
+            self._require_thawed(partition)
+        held = self._content.partitions.get(self._place(partition))
+        if held is None:
+            return Wiped()
         if not held.wiping:
-            held.wiping, held.frozen = True, b""
+            if token is not None and token != held.token:
+                return Fenced()
+            held.wiping = True
             return Wiping()
         page = list(held.conversations)[: self.wiped_at_once]
         for key in page:
             del held.conversations[key]
-        return Wiping(len(page)) if held.conversations else Wiped()
+        if held.conversations:
+            return Wiping(len(page))
+        del self._content.partitions[self._place(partition)]
+        return Wiped()
+
+    @property
+    def _mark(self) -> str:
+        return "" if self._generation is None else self._generation.mark
+
+    def _place(self, partition: int) -> _Place:
+        return self._mark, partition
+
+    def _require_thawed(self, partition: int) -> None:
+        self._require()
+        by = self._content.frozen.get(self._place(partition))
+        if by is not None:
+            raise Superseded(0 if self._generation is None else self._generation.number, by)
 
     def _require(self) -> None:
         if not self.available:
@@ -395,29 +330,12 @@ class MemoryStore:
 
     def _partition(self, partition: int) -> _Partition | None:
         self._require()
-        held = self._partitions.get(partition)
+        held = self._content.partitions.get(self._place(partition))
         return None if held is None or held.wiping else held
 
     def _conversations(self, partition: int) -> dict[ConversationKey, _Conversation]:
         held = self._partition(partition)
         return held.conversations if held else {}
-
-
-class _Drafts(MemoryStore):
-    """The drafts of a ``MemoryStore``."""
-
-    def __init__(self, store: MemoryStore, mark: bytes) -> None:
-        super().__init__()
-        self.wiped_at_once = store.wiped_at_once
-        self._shared = store._shared
-        self._mark = mark
-
-    @property
-    def _partitions(self) -> dict[int, _Partition]:
-        return self._content.drafts
-
-    def _check_free(self, partition: int) -> None:
-        self._require_hold(self._mark)
 
 
 class MemoryDeadLetters:
@@ -522,10 +440,6 @@ class MemoryOutputs:
             del self._ways[partition]
 
 
-def _copied(identity: Identity) -> Identity:
-    return replace(identity, partition_counts=dict(identity.partition_counts))
-
-
 def _apply(held: _Partition, batch: BatchWrite) -> None:
     for change in batch.conversations:
         if change.delete:
@@ -544,6 +458,7 @@ def _apply(held: _Partition, batch: BatchWrite) -> None:
         else:
             held.buckets[name] = value
     held.positions.update(batch.positions)
+    held.marks.update(batch.marks)
     held.batch_id = batch.batch_id
 
 

@@ -14,7 +14,6 @@ from rich.table import Table
 from rich.text import Text
 
 from stream_metrics.adapters.redis.connect import connect
-from stream_metrics.adapters.redis.errors import StoreRefused
 from stream_metrics.cli.common import (
     ConfigOption,
     FormatOption,
@@ -23,8 +22,8 @@ from stream_metrics.cli.common import (
     printable,
 )
 from stream_metrics.engine.cells import CODES, split_code
-from stream_metrics.ports import StoreUnavailable
-from stream_metrics.runtime import for_state, identity, redis_options
+from stream_metrics.ports import StoreRefused, StoreUnavailable
+from stream_metrics.runtime import redis_options, state_in
 from stream_metrics.settings import Settings, mask_url
 from stream_metrics.worker.audit import Audit, AuditOptions, Difference
 from stream_metrics.worker.audit import audit as compare
@@ -83,15 +82,14 @@ async def _audit(settings: Settings, wait: float) -> Audit:
 
     store = connect(redis_options(settings))
     try:
-        settings = await for_state(settings, store)
+        settings, state = await state_in(store, settings)
         options = AuditOptions(
-            identity(settings, {}),
             settings.engine_config(),
             settings.metrics.window_specs(),
             settings.metrics.agents,
             settings.metrics.routes,
         )
-        return await compare(store, options, again)
+        return await compare(state, options, again)
     finally:
         await store.close()
 

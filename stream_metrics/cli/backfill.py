@@ -13,8 +13,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from stream_metrics.adapters.prometheus.backfill import valid_label, write_openmetrics
 from stream_metrics.adapters.reports import BUCKETS, read_buckets
 from stream_metrics.adapters.whole import replacing
-from stream_metrics.cli.common import UsageError, parse_time
-from stream_metrics.cli.stopped import said
+from stream_metrics.cli.common import UsageError, parse_time, said
 from stream_metrics.engine.history import Course, History, UnfitHistory
 from stream_metrics.engine.windows import parse_duration
 

@@ -166,3 +166,8 @@ def printable(text: str) -> str:
     return "".join(
         c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
     )
+
+
+def said() -> Console:
+    """Where commands tell what they do."""
+    return Console(stderr=True, highlight=False, soft_wrap=True)

@@ -35,7 +35,8 @@ from stream_metrics.cli.common import UsageError
 from stream_metrics.cli.view import LEGEND, DayView
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.windows import DEFAULT_WINDOWS, Windows
-from stream_metrics.ports import Identity, Position, Record
+from stream_metrics.layout import Identity
+from stream_metrics.ports import Position, Record
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.names import SharedNames
 from stream_metrics.worker.options import PartitionOptions
@@ -86,7 +87,7 @@ class Day:
             partition = StatePartition(
                 number, options, store, self.letters, cache, names, self._operations, b"demo"
             )
-            partition.adopt(await store.claim(number, b"demo", IDENTITY, start))
+            partition.adopt(await store.claim(number, b"demo", start))
             self._partitions[number] = partition
 
     async def play_until(self, now_us: int) -> None:

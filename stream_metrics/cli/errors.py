@@ -19,8 +19,8 @@ def explained(error: Exception) -> list[str]:
             return [f"the state in Redis cannot be read: {error}"]
         case DamagedState():
             return [
-                f"the state in Redis is damaged: {error}; stop the workers, then restore a backup "
-                "or run `stream-metrics rebuild`"
+                f"the state in Redis is damaged: {error}; restore a backup, or run "
+                "`stream-metrics build`"
             ]
         case ValidationError():
             return [

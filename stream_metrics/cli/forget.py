@@ -21,7 +21,6 @@ from stream_metrics.adapters.kafka.output import erasures
 from stream_metrics.adapters.kafka.produce import Outgoing, producing, send_all
 from stream_metrics.adapters.kafka.topics import partition_counts
 from stream_metrics.adapters.redis.connect import connect
-from stream_metrics.adapters.redis.errors import StoreRefused
 from stream_metrics.cli.common import (
     ConfigOption,
     UsageError,
@@ -36,9 +35,10 @@ from stream_metrics.engine.state import DamagedState
 from stream_metrics.events.decode import EARLIEST_US, Event, decode
 from stream_metrics.events.limits import Limits
 from stream_metrics.events.times import DAY_US
-from stream_metrics.ports import StateStore, StoreUnavailable
+from stream_metrics.ports import StateStore, StoreRefused, StoreUnavailable
 from stream_metrics.runtime import redis_options
 from stream_metrics.settings import Settings, mask_url
+from stream_metrics.worker.generations import state_in_force
 from stream_metrics.worker.options import conversation_key
 
 AT_ONCE: Final = 1_000
@@ -131,7 +131,7 @@ def _listed(numbers: list[int]) -> str:
 async def _located(settings: Settings, ids: list[str]) -> dict[str, list[int]]:
     store = connect(redis_options(settings))
     try:
-        return await located(store, ids)
+        return await located(await state_in_force(store), ids)
     finally:
         await store.close()
 

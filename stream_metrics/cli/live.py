@@ -29,7 +29,6 @@ from stream_metrics.adapters.kafka.suitable import problems_of
 from stream_metrics.adapters.kafka.topics import partition_counts, topic_configs
 from stream_metrics.adapters.redis.check import check as check_redis
 from stream_metrics.adapters.redis.connect import connect
-from stream_metrics.adapters.redis.errors import StoreRefused
 from stream_metrics.adapters.reports import ROWS, write_json, write_lines
 from stream_metrics.adapters.spool import SortedRows
 from stream_metrics.cli.check_bridge import check_bridge
@@ -49,11 +48,13 @@ from stream_metrics.cli.common import (
 from stream_metrics.cli.keys import check_keys
 from stream_metrics.engine.codec import UnknownSchema
 from stream_metrics.engine.state import DamagedState
-from stream_metrics.ports import StateStore, StoreUnavailable
-from stream_metrics.runtime import for_state, identity, redis_options, web_options
+from stream_metrics.layout import Identity, UnknownFormat
+from stream_metrics.ports import StateStore, StoreRefused, StoreUnavailable
+from stream_metrics.runtime import for_state, identity, redis_options, state_in, web_options
 from stream_metrics.settings import KafkaSettings, Settings, mask_url
 from stream_metrics.worker.export import NowTooEarly, Replaced, export_windows, rows_of
-from stream_metrics.worker.identity import OtherIdentity, check_identity
+from stream_metrics.worker.generations import joined
+from stream_metrics.worker.identity import OtherIdentity, other_counts
 from stream_metrics.worker.standing import damaged, standing
 
 KAFKA_WITHIN_SECONDS = 15
@@ -61,6 +62,14 @@ KAFKA_WITHIN_SECONDS = 15
 
 def worker(
     config: ConfigOption = None,
+    build: Annotated[
+        bool,
+        typer.Option(
+            "--build",
+            help="Work on the generation that is being built, even if the settings fit the one in "
+            "force as well.",
+        ),
+    ] = False,
     web_port: Annotated[
         int | None,
         typer.Option(help="Port of the page, /metrics and the health checks. Default: `web.port`."),
@@ -82,7 +91,7 @@ def worker(
     settings = load_settings(config)
     from stream_metrics.app import run_worker  # builds the Faust application when imported
 
-    sys.exit(run_worker(settings))
+    sys.exit(run_worker(settings, build=build))
 
 
 def bridge(
@@ -191,25 +200,39 @@ async def _check_state(
     """What workers would say of the state; raises the store's errors."""
     topics = {topic: counts[topic] for topic in settings.kafka.state_topics if topic in counts}
     known = len(topics) == len(set(settings.kafka.state_topics)) and len({*topics.values()}) == 1
+
+    def ours(built: Identity) -> Identity:
+        return identity(for_state(settings, built), topics if known else {})
+
     try:
-        settings = await for_state(settings, store)
-        found = await standing(store, identity(settings, {}), topics if known else None)
+        layout = await store.layout()
+        generation = joined(layout, ours)
     except DamagedState as damage:
         return [Finding("state", "error", damaged(damage))]
-    findings = [Finding("state", "error", why) for why in found.obstacles]
-    if found.unfinished:
-        numbers = ", ".join(map(str, found.unfinished))
+    except (OtherIdentity, UnknownFormat) as other:
+        return [Finding("state", "error", str(other))]
+    if generation is None:
+        return [
+            Finding("state", "ok", "none yet"),
+            Finding("fingerprint", "ok", settings.fingerprint()),
+        ]
+    settings = for_state(settings, generation.identity)
+    found = await standing(store.generation(generation), generation)
+    findings = [Finding("state", "error", why) for why in found.damaged]
+    if known and (why := other_counts(generation.identity, topics)):
+        findings.append(Finding("state", "error", why))
+    if found.wiping:
+        numbers = ", ".join(map(str, found.wiping))
         why = (
             f"wiping of partitions {numbers} was interrupted. Workers complete it, and "
             "kafka.on_offset_gap decides whether they rebuild these partitions"
         )
         findings.append(Finding("state", "warning", why))
     if not findings:
-        schemas = " and ".join(map(str, found.schemas))
-        number = settings.dedup.in_force().number
-        what = f"{len(found.partitions)} partitions, by schema {schemas}, dedup.tables {number}"
+        schema, number = generation.identity.schema_version, settings.dedup.in_force().number
+        what = f"{len(found.partitions)} partitions, by schema {schema}, dedup.tables {number}"
         findings += [
-            Finding("state", "ok", what if found.partitions else "none yet"),
+            Finding("state", "ok", f"generation {generation.number}, {what}"),
             Finding("fingerprint", "ok", settings.fingerprint()),
         ]
     return findings
@@ -297,11 +320,9 @@ async def _export(settings: Settings, scope: str, now_us: int | None, out: Path)
     """Write the files; how many rows there are. Memory does not grow with them."""
     store = connect(redis_options(settings))
     try:
-        settings = await for_state(settings, store)
+        settings, state = await state_in(store, settings)
         engine = settings.engine_config()
-        found = await export_windows(store, settings.metrics.window_specs(), engine.dimension)
-        for number, state in found.states.items():
-            check_identity(state.identity, identity(settings, {}), number)
+        found = await export_windows(state, settings.metrics.window_specs(), engine.dimension)
         windows = found.windows_document(now_us)
         if not found.windows:
             raise UsageError(
@@ -309,7 +330,7 @@ async def _export(settings: Settings, scope: str, now_us: int | None, out: Path)
             )
         make_directory(out)
         with SortedRows(out) as rows:
-            async for partition, read in rows_of(store, engine, scope, found.states):
+            async for partition, read in rows_of(state, engine, scope, found.states):
                 rows.add(partition, read)
             written = write_lines(out / ROWS, rows.lines())
         write_json(out, "windows.json", windows)

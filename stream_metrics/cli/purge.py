@@ -12,29 +12,27 @@ from rich.console import Console
 from rich.progress import Progress, TaskID
 
 from stream_metrics.adapters.redis.connect import connect
-from stream_metrics.adapters.redis.errors import StoreRefused
 from stream_metrics.cli.common import ConfigOption, UsageError, load_settings
 from stream_metrics.cli.stopped import who_is_there
 from stream_metrics.engine.state import DamagedState
-from stream_metrics.ports import StateStore, StoreUnavailable, Wiped, Wiping
+from stream_metrics.layout import Layout
+from stream_metrics.ports import StateStore, StoreRefused, StoreUnavailable, Wiped, Wiping
 from stream_metrics.runtime import redis_options
 from stream_metrics.settings import Settings, mask_url
-from stream_metrics.worker.move import held, swept
+from stream_metrics.worker.generations import change
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What a namespace holds: conversations by partition, parts of a purge that was cut off, and
-    the groups that wrote it."""
+    """What a namespace holds: generations, their conversations, and the groups that wrote them.
 
-    conversations: dict[int, int]
+    ``unfinished`` are partitions of which an earlier purge has deleted a part.
+    """
+
+    layout: Layout
+    conversations: int
     unfinished: list[int]
     groups: list[str]
-
-    @property
-    def partitions(self) -> list[int]:
-        """Everything that is to be wiped."""
-        return sorted({*self.conversations, *self.unfinished})
 
 
 def purge(
@@ -78,17 +76,16 @@ async def _purge(settings: Settings, namespace: str, yes: bool, force: bool) -> 
     except ValueError as error:
         raise UsageError(f"--namespace: {error}") from error
     try:
-        holding = await _holding(store, settings, namespace)
+        holding = await _holding(store)
         where = f"namespace {namespace!r} in {mask_url(settings.redis.url)}"
-        if not holding.partitions:
-            await _dissolve(store, where)
+        if not holding.layout.generations:
             console.print(f"{where} has no state")
             return 0
         console.print(f"{where} holds")
-        console.print(f"  partitions     {len(holding.partitions)}")
+        console.print(f"  generations    {len(holding.layout.generations)}")
         console.print(
-            f"  conversations  {sum(holding.conversations.values()):,}, including expired ones of "
-            "which only an entry is left"
+            f"  conversations  {holding.conversations:,}, including expired ones of which only an "
+            "entry is left"
         )
         console.print(f"  written by     {', '.join(map(repr, holding.groups))}")
         if holding.unfinished:
@@ -98,10 +95,8 @@ async def _purge(settings: Settings, namespace: str, yes: bool, force: bool) -> 
             console.print("the name is different; nothing was deleted")
             return 1
         with Progress(console=console, transient=True) as progress:
-            task = progress.add_task("deleting", total=sum(holding.conversations.values()) or None)
-            for partition in holding.partitions:
-                await _wipe(store, partition, progress, task)
-        await _dissolve(store, where)
+            task = progress.add_task("deleting", total=holding.conversations or None)
+            await _delete(store, holding.layout, progress, task)
     finally:
         await store.close()
     console.print(
@@ -111,21 +106,19 @@ async def _purge(settings: Settings, namespace: str, yes: bool, force: bool) -> 
     return 0
 
 
-async def _holding(store: StateStore, settings: Settings, namespace: str) -> Holding:
-    conversations, groups = {}, set()
-    for partition in await store.partitions():
-        conversations[partition] = 0
-        with suppress(DamagedState):  # it is deleted whatever it holds
-            conversations[partition] = await store.count(partition)
-        with suppress(DamagedState):
-            identity = (await store.describe(partition)).identity
-            if identity is not None:
-                groups.add(identity.group)
-    unfinished = await store.unfinished()
-    if not groups:  # nothing tells any more; a namespace is called like its group by default
-        own = namespace == settings.namespace
-        groups.add(settings.kafka.group_id if own else namespace)
-    return Holding(conversations, unfinished, sorted(groups))
+async def _holding(store: StateStore) -> Holding:
+    layout = await store.layout()
+    conversations, unfinished = 0, list[int]()
+    for generation in layout.generations:
+        state = store.generation(generation)
+        for number in range(generation.identity.count):
+            with suppress(DamagedState):  # it is deleted whatever it holds
+                found = await state.describe(number)
+                conversations += found.conversations
+                if found.wiping:
+                    unfinished.append(number)
+    groups = {generation.group for generation in layout.generations}
+    return Holding(layout, conversations, unfinished, sorted(groups))
 
 
 async def _refuse_if_owned(
@@ -139,20 +132,20 @@ async def _refuse_if_owned(
     console.print(f"[yellow]warning:[/yellow] {why}")
 
 
-async def _dissolve(store: StateStore, where: str) -> None:
-    """Delete also what a move that was cut off has left, and what partitions share."""
-    mark = await held(store, "purge")
-    await swept(store, mark)
-    try:
-        await store.dissolve()
-    except ValueError:
-        await store.release(mark)
-        raise UsageError(
-            f"{where} has state again: a worker started meanwhile. Stop it and run purge again"
-        ) from None
+async def _delete(store: StateStore, layout: Layout, progress: Progress, task: TaskID) -> None:
+    """Delete every partition, then the layout; workers that come meanwhile are refused.
 
-
-async def _wipe(store: StateStore, partition: int, progress: Progress, task: TaskID) -> None:
-    while (step := await store.wipe(partition)) != Wiped():
-        if isinstance(step, Wiping):
-            progress.advance(task, step.deleted)
+    A partition is frozen while it is deleted, by a number that no generation has yet.
+    """
+    by = layout.last + 1
+    for generation in layout.generations:
+        state = store.generation(generation)
+        for number in range(generation.identity.count):
+            await state.freeze(number, by)
+            while (step := await state.wipe(number)) != Wiped():
+                if isinstance(step, Wiping):
+                    progress.advance(task, step.deleted)
+    await change(store, lambda now: Layout(version=now.version + 1) if now.generations else now)
+    for generation in layout.generations:
+        for number in range(generation.identity.count):
+            await store.generation(generation).freeze(number, 0)

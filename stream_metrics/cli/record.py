@@ -16,9 +16,8 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from stream_metrics.adapters.parquet import ParquetError
 from stream_metrics.adapters.recording import recording
-from stream_metrics.cli.common import ConfigOption, UsageError, load_settings
+from stream_metrics.cli.common import ConfigOption, UsageError, load_settings, said
 from stream_metrics.cli.sources import SinceOption, Topics, UntilOption, parse_marks
-from stream_metrics.cli.stopped import said
 from stream_metrics.ports import Record
 
 SHOW_EVERY: Final = 1_000

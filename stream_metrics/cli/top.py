@@ -18,7 +18,6 @@ from rich.text import Text
 
 from stream_metrics.adapters.links import CONVERSATION, filled
 from stream_metrics.adapters.redis.connect import connect
-from stream_metrics.adapters.redis.errors import StoreRefused
 from stream_metrics.cli.common import (
     ConfigOption,
     FormatOption,
@@ -29,10 +28,10 @@ from stream_metrics.cli.common import (
 )
 from stream_metrics.engine.config import OTHER
 from stream_metrics.engine.worst import RANKINGS
-from stream_metrics.ports import PartitionState, StoreUnavailable
-from stream_metrics.runtime import for_state, identity, redis_options
+from stream_metrics.ports import PartitionState, StoreRefused, StoreUnavailable
+from stream_metrics.runtime import redis_options, state_in
 from stream_metrics.settings import Settings, mask_url
-from stream_metrics.worker.identity import OtherIdentity, check_identity
+from stream_metrics.worker.identity import OtherIdentity
 from stream_metrics.worker.worst import Request, whole
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -132,24 +131,24 @@ def top(
 async def _top(settings: Settings, request_at: Any, rankings: tuple[str, ...]) -> dict[str, Any]:
     store = connect(redis_options(settings))
     try:
-        settings = await for_state(settings, store)
-        states = {number: await store.describe(number) for number in await store.partitions()}
-        for number, state in states.items():
-            check_identity(state.identity, identity(settings, {}), number)
-        last_us = _end_us(states.values())
+        settings, state = await state_in(store, settings)
+        states = [await state.describe(number) for number in await state.partitions()]
+        last_us = _end_us(states)
         if last_us is None:
             raise UsageError(
                 f"namespace {settings.namespace!r} has no state. Use the worker's redis.namespace"
             )
         agents = settings.metrics.agents
         engine, request = settings.engine_config(), request_at(last_us)
-        found = await whole(store, engine, agents, request)
+        found = await whole(state, engine, agents, request)
         if request.agent is not None and not found.worst.results:
-            known = await store.admit(f"{engine.dimension}s", (), agents, engine.max_names)
+            layout = await store.layout()
+            known = layout.chosen(f"{engine.dimension}s", agents, engine.max_names)
             _note_unknown(request.agent, known, settings)
         link = partial(filled, settings.web.conversation_url, CONVERSATION)
         document = found.document(rankings, link)
-        document["partitions"]["total"] = _total(states.values())
+        current = (await store.layout()).in_force
+        document["partitions"]["total"] = current.identity.count if current else len(states)
         return document
     finally:
         await store.close()
@@ -165,16 +164,6 @@ def _note_unknown(agent: str, known: Collection[str], settings: Settings) -> Non
         f"note: namespace {settings.namespace!r} has no {dimension} '{printable(agent)}' with "
         f"series of its own. It has: {listed}.",
         err=True,
-    )
-
-
-def _total(states: Collection[PartitionState]) -> int:
-    """How many state partitions the namespace has once each has been taken over."""
-    return max(
-        count
-        for state in states
-        if state.identity is not None
-        for count in state.identity.partition_counts.values()
     )
 
 

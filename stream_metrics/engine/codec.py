@@ -123,6 +123,11 @@ def encode_stub(schema: int) -> Parts:
     return {_HEADER: _ENCODER.encode((schema, "", "", None))}
 
 
+def encode_tombstone(schema: int, key_id: str, forgotten: Version) -> Parts:
+    """What is left of a conversation that was forgotten, all of it, besides its key."""
+    return {_HEADER: _ENCODER.encode((schema, "", key_id, forgotten))}
+
+
 def _encode_turn(turn: Turn | None) -> bytes | None:
     if turn is None or not (turn.over_limit or turn.refused or turn.qrels):
         return None

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Final
 
-from stream_metrics.ports import Position, Record, of_topics
+from stream_metrics.ports import Position, Record
 from stream_metrics.worker.lag import LogLag
 from stream_metrics.worker.partition import StatePartition
 from stream_metrics.worker.source import Extent, Place
@@ -180,7 +180,7 @@ class AssignedPartition:
         """Record time up to which every topic has been read; None if an end was never heard."""
         times = [
             self.logs[Place(topic, self.number)].read_up_to_ms(position.offset)
-            for topic, position in of_topics(self.positions).items()
+            for topic, position in self.positions.items()
         ]
         known = [time for time in times if time is not None]
         return min(known, default=None) if len(known) == len(times) else None

@@ -28,8 +28,7 @@ from stream_metrics.engine.windows import (
     add_to_buckets,
     oldest_bucket,
 )
-from stream_metrics.ports import Identity, StateStore
-from stream_metrics.worker.identity import check_identity
+from stream_metrics.ports import StateStore
 
 Again = Callable[[], Awaitable[bool]]
 Place = tuple[str, int, str]  # window, bucket, agent
@@ -66,9 +65,8 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
-    """What the state was built with; ``identity`` needs no partition counts."""
+    """What the state was built with."""
 
-    identity: Identity
     engine: EngineConfig
     windows: tuple[Window, ...]
     agents: tuple[str, ...] = ()
@@ -90,8 +88,7 @@ async def audit(store: StateStore, options: AuditOptions, again: Again) -> Audit
     """Compare every state partition; nothing is written.
 
     Holds one partition's buckets at a time, and one page of its conversations. ``again`` is asked
-    before a partition is read once more because it was written to meanwhile. Raises
-    ``OtherIdentity`` where the state was built with other settings.
+    before a partition is read once more because it was written to meanwhile.
     """
     found = Audit()
     for number in await store.partitions():
@@ -110,7 +107,6 @@ async def _read(
     """All of a partition, read anew until nothing was written meanwhile; None if that fails."""
     while True:
         before = await store.describe(number)
-        check_identity(before.identity, options.identity, number)
         times = [position.record_time_ms for position in before.positions.values()]
         reading = _Reading(1000 * max(times, default=0), await store.buckets(number))
         # whoever asked for a place did so before the bucket was written: ask after reading it
@@ -123,12 +119,12 @@ async def _read(
 
 
 async def _names(store: StateStore, options: AuditOptions) -> Names:
-    """Who has series of its own; asking for nobody admits nobody."""
-    engine = options.engine
+    """Who has series of its own."""
+    engine, layout = options.engine, await store.layout()
     kind = f"{engine.dimension}s"
     return Names(
-        await store.admit(kind, (), options.agents, engine.max_names),
-        await store.admit("routes", (), options.routes, MAX_ROUTES),
+        layout.chosen(kind, options.agents, engine.max_names),
+        layout.chosen("routes", options.routes, MAX_ROUTES),
     )
 
 

@@ -109,6 +109,7 @@ def check_batch(batch: BatchWrite) -> None:
     for conversation in batch.conversations:
         _check_conversation(conversation)
     _check_buckets(batch.buckets)
+    _check_types("a mark", batch.marks, _TEXT)
     size, _ = estimate(batch)
     if size > HARD_CAP_BYTES:
         raise BatchTooLarge(f"a batch of {size} bytes is over the cap of {HARD_CAP_BYTES}")
@@ -132,11 +133,13 @@ def check_claim(partition: int, token: bytes, start: Mapping[str, Position]) -> 
     check_positions(start)
 
 
-def check_hold(mark: bytes, command: str) -> None:
-    """Raise ``ValueError`` for a hold that no store may take."""
-    _check_token(mark)
-    if not mark.isalnum() or not command.isprintable() or not command:
-        raise ValueError("a mark must be letters and digits, and a command one line of text")
+def nobody(generation: int) -> bytes:
+    """The token in the place of the owner's once that generation has taken the place of another.
+
+    >>> nobody(2)
+    b'frozen by 2'
+    """
+    return b"frozen by %d" % generation
 
 
 def check_positions(positions: Mapping[str, Position]) -> None:

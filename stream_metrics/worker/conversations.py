@@ -157,15 +157,13 @@ class Conversations:
                 if not work.conversation.schema:
                     self._note_new(work, work.conversation, seen, record_time_ms)
         if without:
-            names = [work.key for work in without]
-            found = await asked(
-                lambda: self._store.load_fingerprints(self._number, names), retry, self._telemetry
-            )
-            for work, fingerprints_of in zip(without, found, strict=True):
+            names = [(work.key, True) for work in without]
+            found = await self._ask(lambda: self._store.load(self._number, names, hot=False), retry)
+            for work, parts in zip(without, found, strict=True):
                 conversation = work.conversation
                 assert conversation is not None
                 dedup = self.dedup(conversation.key_id)
-                add_fingerprints(conversation, fingerprints_of, dedup)
+                add_fingerprints(conversation, parts.fingerprints or {}, dedup)
                 self.step.restore(conversation)
 
     def restore(self, conversation_id: str, parts: StoredConversation) -> Conversation:

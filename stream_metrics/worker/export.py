@@ -29,9 +29,9 @@ class Replaced(Exception):
 
     def __init__(self, partition: int) -> None:
         super().__init__(
-            f"state partition {partition} was replaced while it was being read (by migrate, "
-            "reshard, rebuild or purge, or because Redis lost writes), so the output would mix two "
-            "states. Run the command again"
+            f"state partition {partition} was replaced while it was being read (by a build or a "
+            "purge, or because Redis lost writes), so the output would mix two states. Run the "
+            "command again"
         )
 
 
@@ -137,10 +137,10 @@ async def _states(store: StateStore) -> dict[int, PartitionState]:
 async def _still(store: StateStore, partition: int, before: PartitionState) -> PartitionState:
     """The partition now; raises ``Replaced`` unless it is the same one, read as far or further.
 
-    Whatever replaces a partition gives it another identity, or begins at earlier offsets.
+    Whatever replaces a partition freezes or wipes it, or begins at earlier offsets.
     """
     now = await store.describe(partition)
-    if now.identity is None or now.identity != before.identity:
+    if now.token is None or now.frozen_by != before.frozen_by:
         raise Replaced(partition)
     for topic, position in before.positions.items():
         if topic not in now.positions or now.positions[topic].offset < position.offset:

@@ -26,7 +26,8 @@ from typing import Final
 import structlog
 
 from stream_metrics.ports import Record
-from stream_metrics.worker.astray import Partitioner
+
+Partitioner = Callable[[bytes, int], int]  # which of so many partitions has a key
 
 log = structlog.get_logger(__name__)
 

@@ -10,7 +10,8 @@ whoever is no longer the owner. In each round (``Loop.turn``) the loop
 4. commits the stored offsets to Kafka, from time to time;
 5. checks every few seconds that the store still has this worker's token and offsets, sends a
    heartbeat, and notes offsets that hold no record;
-6. deletes some of what has expired.
+6. deletes some of what has expired;
+7. lets each partition do a step of what there is to do beside reading (``beside``).
 
 What a partition goes through is in ``worker.assigned``. Between two rounds nothing changes but
 ``Source.assignment``; while it is another one than the loop has looked at, nothing is read, written
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -29,19 +30,16 @@ from typing import Final
 import structlog
 
 from stream_metrics.engine.state import DamagedState
-from stream_metrics.ports import Identity, Outputs, Record, StateStore, Upstream
+from stream_metrics.layout import Identity
+from stream_metrics.ports import Outputs, Record, StateStore, Upstream
 from stream_metrics.worker.assigned import AssignedPartition, Event, State
 from stream_metrics.worker.clock import Clock
+from stream_metrics.worker.identity import other_counts
 from stream_metrics.worker.keying import KeyWatch
 from stream_metrics.worker.partition import Lost, StatePartition
 from stream_metrics.worker.patience import Patience, Reasons, Stopped
 from stream_metrics.worker.probe import Probe
-from stream_metrics.worker.source import (
-    Assignment,
-    Commit,
-    Fetched,
-    Source,
-)
+from stream_metrics.worker.source import Assignment, Commit, Fetched, Source
 from stream_metrics.worker.standing import damaged
 from stream_metrics.worker.takeover import Held, OffsetGap, Policy, Start, TakeOver
 from stream_metrics.worker.telemetry import LoopMetrics
@@ -51,6 +49,7 @@ log = structlog.get_logger(__name__)
 
 CHECK_SECONDS: Final = 5.0
 NOT_READING: Final = "reading"  # the reason on ``/readyz`` while ``may_read`` says no
+OTHER_COUNTS: Final = "partitions"  # and while topics have other partitions than the state
 SOME_TOPICS: Final = "held for some of the input topics only"
 
 
@@ -71,10 +70,13 @@ class LoopOptions:
 class Loop:
     """Works on the partitions that the group assigns to this worker.
 
-    ``make_partition(number, token, identity)`` builds what processes one. ``may_read`` says why
-    nothing is to be read for now; partitions stay active meanwhile. ``monotonic`` tells when to
-    commit and to check. ``run`` returns after ``retry.stop``; it raises ``OtherIdentity`` or the
-    source's errors where going on would be wrong. The other public methods are its steps.
+    ``identity`` is that of the generation in ``store``; ``make_partition(number, token)`` builds
+    what processes one. ``may_read`` says why nothing is to be read for now; partitions stay active
+    meanwhile. ``prepare`` makes a partition ready before anything is read; ``beside`` is called of
+    each in every round. ``grown`` is told of topics that have other partitions than the state was
+    built for, of which nothing more is read. ``monotonic`` tells when to commit and to check.
+    ``run`` returns after ``retry.stop``; it raises ``Superseded``, ``OtherIdentity`` or the source's
+    errors where going on would be wrong. The other public methods are its steps.
     """
 
     def __init__(
@@ -82,8 +84,8 @@ class Loop:
         source: Source,
         store: StateStore,
         options: LoopOptions,
-        make_identity: Callable[[dict[str, int]], Identity],
-        make_partition: Callable[[int, bytes, Identity], StatePartition],
+        identity: Identity,
+        make_partition: Callable[[int, bytes], StatePartition],
         retry: Patience,
         reasons: Reasons,
         metrics: LoopMetrics,
@@ -93,12 +95,15 @@ class Loop:
         outputs: Outputs | None = None,
         upstream: Upstream | None = None,
         may_read: Callable[[], str | None] = lambda: None,
+        prepare: Callable[[StatePartition], Awaitable[None]] | None = None,
+        beside: Callable[[StatePartition], Awaitable[None]] | None = None,
+        grown: Callable[[Sequence[str]], Awaitable[None]] | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._source = source
         self._store = store
         self._options = options
-        self._make_identity = make_identity
+        self._identity = identity
         self._retry = retry
         self._reasons = reasons
         self._metrics = metrics
@@ -106,6 +111,8 @@ class Loop:
         self._keys = keys
         self._outputs = outputs
         self._may_read = may_read
+        self._beside = beside
+        self._grown = grown
         self._monotonic = monotonic
         self._take_over = TakeOver(
             source,
@@ -117,12 +124,13 @@ class Loop:
             options.start,
             self._gap,
             self._stepped,
+            prepare,
         )
         self._partitions: dict[int, AssignedPartition] = {}
         self.probe = Probe(source, self._partitions, metrics, clock, upstream, retry, reasons)
         self._assignment: Assignment | None = None  # the one that was looked at
-        self._identity: Identity | None = None
-        self._stopped = False  # reading, by ``may_read``
+        self._unfit = False  # whether topics have other partitions than the state
+        self._stopped = False  # reading, for that or by ``may_read``
         self._next_commit = self._next_check = monotonic()
         # for the watchdog
         self._taking_over = False
@@ -137,14 +145,13 @@ class Loop:
         return [p.owned for p in self._active() if p.owned is not None]
 
     @property
-    def partition_total(self) -> int | None:
-        """How many state partitions all workers have together; None until the topics are known."""
-        return max(self.partition_counts.values(), default=None)
+    def partition_total(self) -> int:
+        """How many state partitions all workers have together."""
+        return self._identity.count
 
-    @property
-    def partition_counts(self) -> Mapping[str, int]:
-        """How many partitions each input topic has; empty until they are known."""
-        return self._identity.partition_counts if self._identity else {}
+    def follow(self, policy: Policy) -> None:
+        """Handle offset gaps so from now on."""
+        self._take_over.policy = policy
 
     def standing(self, waiting: frozenset[str]) -> Standing:
         """How far it is, for the watchdog; ``waiting`` names what it is known to wait for."""
@@ -224,6 +231,7 @@ class Loop:
             self._next_check = now + CHECK_SECONDS
             await self.check()  # 5
         await self.expire()  # 6
+        await self.work_beside()  # 7
 
     # -- 1. what the group has assigned ---------------------------------------------------------
 
@@ -246,7 +254,9 @@ class Loop:
         counts = await self._retry(self._source.partition_counts)
         if self._changed:
             return
-        self._identity = self._make_identity(counts)
+        await self._compare(counts)
+        if self._changed:
+            return
         wanted = self._sort(assignment)
         if self._outputs is not None:
             await self._outputs.keep([partition.number for partition in wanted])
@@ -261,14 +271,31 @@ class Loop:
             self._next_check = self._monotonic()  # heartbeats tell who has them now
             log.info("partitions taken over", partitions=sorted(numbers))
 
+    async def _compare(self, counts: Mapping[str, int]) -> None:
+        """Read no more where topics have other partitions than the state was built for.
+
+        What is there is shown on, and ``grown`` is told which topics.
+        """
+        why = other_counts(self._identity, counts)
+        self._unfit = bool(why)
+        if not why:
+            self._reasons.clear(OTHER_COUNTS)
+            return
+        self._reasons.set(OTHER_COUNTS, why)
+        built = self._identity.partition_counts
+        if self._grown is not None:
+            await self._grown([topic for topic, n in counts.items() if built.get(topic) != n])
+
     def _sort(self, assignment: Assignment) -> list[AssignedPartition]:
         """Drop what is not ours; the partitions that are ours for every topic, by number.
 
-        Those that are ours for some topics only are halted.
+        Those that are ours for some topics only are halted. Those that were added since the state
+        was built are nobody's.
         """
         held: dict[int, set[str]] = {}
         for place in assignment.places:
-            held.setdefault(place.partition, set()).add(place.topic)
+            if place.partition < self._identity.count:
+                held.setdefault(place.partition, set()).add(place.topic)
         for number in self._partitions.keys() - held.keys():
             gone = self._partitions.pop(number)
             self._reasons.clear(f"partition-{number}")
@@ -290,14 +317,11 @@ class Loop:
 
     async def _take(self, partition: AssignedPartition) -> None:
         """Take one over, and read on from its stored offsets; or hold it, if records are gone."""
-        assert self._identity is not None
         gaps, partition.gaps = partition.gaps, []
         partition.on(Event.CLAIM)
         asked_ms = self.probe.filled_up_to_ms()
         try:
-            taken = await self._take_over.take(
-                partition.number, self._identity, partition.owned, gaps
-            )
+            taken = await self._take_over.take(partition.number, partition.owned, gaps)
         except DamagedState as damage:
             partition.forget()
             self._halt(partition, Event.UNFIT, damaged(damage))
@@ -335,7 +359,7 @@ class Loop:
 
     def _gap(self, number: int, gap: OffsetGap) -> None:
         self._metrics.offset_gap(gap.topic)
-        action = self._options.on_offset_gap
+        action = self._take_over.policy
         log.error("offset gap", partition=number, action=action, reason=gap.message)
 
     def _stepped(self) -> None:
@@ -346,15 +370,19 @@ class Loop:
     # -- 2. and 3. records ----------------------------------------------------------------------
 
     def _stop_or_go_on(self) -> None:
-        """Stop reading, or read on, where ``may_read`` has changed its mind; all else goes on."""
+        """Stop reading, or read on, where there is a reason now, or none any more.
+
+        All else goes on.
+        """
         why = self._may_read()
         if why is not None:
             self._reasons.set(NOT_READING, why)
         elif self._stopped:
             self._reasons.clear(NOT_READING)
-        if (why is not None) == self._stopped:
+        stop = self._unfit or why is not None
+        if stop == self._stopped:
             return
-        self._stopped = why is not None
+        self._stopped = stop
         for partition in self._active():
             if self._stopped:
                 self._source.stop_reading(partition.logs)
@@ -393,7 +421,7 @@ class Loop:
             now_ms = self._clock.now_ms()
             for place, lag in partition.logs.items():
                 lag.read((r.timestamp_ms for r in records if r.topic == place.topic), now_ms)
-            self._keys.note(records, self.partition_counts)
+            self._keys.note(records, self._identity.partition_counts)
             self._metrics.counted(now_ms, (record.timestamp_ms or 0 for record in records))
 
     @asynccontextmanager
@@ -459,7 +487,8 @@ class Loop:
                     await owned.advance(offsets, self._retry)
 
     async def _hear_time(self, number: int) -> None:
-        self._clock.heard(await self._retry(lambda: self._store.time_ms(number)))
+        state = await self._retry(lambda: self._store.describe(number))
+        self._clock.heard(state.store_ms)
 
     async def expire(self) -> None:
         """Delete some of what has expired; what is left has its turn in the next round."""
@@ -468,3 +497,11 @@ class Loop:
                 horizon_ms = partition.read_up_to_ms() if owned.overdue else None
                 if horizon_ms is not None:
                     await owned.expire(horizon_ms, self._retry)
+
+    async def work_beside(self) -> None:
+        """Let partitions do a step of what there is to do beside reading."""
+        if self._beside is None:
+            return
+        for partition in self._active():
+            async with self._answered(partition) as owned:
+                await self._beside(owned)

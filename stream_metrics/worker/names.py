@@ -9,6 +9,7 @@ from stream_metrics.engine.config import MAX_ROUTES
 from stream_metrics.engine.state import Cell
 from stream_metrics.engine.windows import Names, routes_of
 from stream_metrics.ports import StateStore
+from stream_metrics.worker.generations import admit
 from stream_metrics.worker.options import PartitionOptions
 
 
@@ -34,9 +35,9 @@ class SharedNames:
         known = self._known[kind]
         new = names - known
         if new and len(known) < self._limits[kind]:
-            known = self._known[kind] = await self._store.admit(
-                kind, sorted(new), self._configured[kind], self._limits[kind]
-            )
+            configured, limit = self._configured[kind], self._limits[kind]
+            known = await admit(self._store, kind, sorted(new), configured, limit)
+            self._known[kind] = known
         return known
 
     def forget(self) -> None:

@@ -34,7 +34,6 @@ from stream_metrics.engine.windows import (
 )
 from stream_metrics.events.decode import BadRecord
 from stream_metrics.ports import (
-    FORMER,
     BatchWrite,
     ConversationKey,
     ConversationWrite,
@@ -58,13 +57,9 @@ from stream_metrics.worker.batches import (
     estimate,
 )
 from stream_metrics.worker.cache import ConversationCache
-from stream_metrics.worker.conversations import Conversations, Work
-from stream_metrics.worker.identity import check_identity
-from stream_metrics.worker.names import SharedNames, note_unnamed
-from stream_metrics.worker.options import PartitionOptions, record_digest
-from stream_metrics.worker.patience import Retry
-from stream_metrics.worker.telemetry import Telemetry, asked
 
+BEGINNING: Final = -(1 << 53)  # before any time that a record may have
+BEGINNING: Final = -(1 << 53)  # before any time that a record may have
 EXPIRE_AT_ONCE: Final = 200
 EXPIRE_LOADED: Final = 20  # conversations read at once, so that large ones are read one by few
 FAR_AHEAD_MS: Final = 7 * 86_400_000  # no conversation is kept for longer by a wild timestamp
@@ -115,6 +110,7 @@ class StatePartition:
         self.number = number
         self.token = token
         self.positions: dict[str, Position] = {}
+        self.marks: set[str] = set()
         self.windows = Windows(options.windows)
         self._left = Windows(left_windows(options.windows))  # of expired conversations, for audits
         self._options = options
@@ -136,11 +132,10 @@ class StatePartition:
     # -- ownership ------------------------------------------------------------------------------
 
     def adopt(self, state: PartitionState) -> None:
-        """Begin with what the store holds; raises ``OtherIdentity`` if it is not ours to go on."""
-        check_identity(state.identity, self._options.identity, self.number)
-        self.cache.drop_partition(self.number)
+    async def process(self, records: Sequence[Record], retry: Retry) -> int:
         self._names.forget()
         self.positions = dict(state.positions)
+        self.marks = set(state.marks)
         self.windows = Windows(self._options.windows)
         self._left = Windows(left_windows(self._options.windows))
         for (window, bucket, agent), data in state.buckets.items():
@@ -154,21 +149,18 @@ class StatePartition:
 
     # -- a batch --------------------------------------------------------------------------------
 
-    async def process(
-        self, records: Sequence[Record], retry: Retry, *, former: bool = False
-    ) -> int:
+        the store says that another owner, or another past, holds the partition.
         """Take records in the order given (each topic's in its order); returns how many.
 
         Large inputs are taken in several atomic steps, cut between records. Raises ``Lost`` when
-        the store says that another owner, or another past, holds the partition. ``former``: the
-        records lie where nothing is read any more; they move no offset.
+        the store says that another owner, or another past, holds the partition.
         """
         start = 0
         self._begun = 0
         while start < len(records):
             size = min(self._options.batch_records, self._room.records)
             chunk = records[start : start + size]
-            filled = await self._process(chunk, retry, former=former)
+            filled = await self._process(chunk, retry)
             self._room.note(len(chunk), filled)
             if filled > 1 and len(chunk) > 1:
                 continue
@@ -180,8 +172,6 @@ class StatePartition:
         records: Sequence[Record],
         retry: Retry,
         refused: BadRecord | None = None,
-        *,
-        former: bool = False,
     ) -> float:
         """One atomic step; returns how much of a call its changes fill.
 
@@ -206,8 +196,6 @@ class StatePartition:
         writes = [self.conversations.write_of(work) for work in works.values()]
         stepped = clock()
         positions = self._positions_after(records, works)
-        if former:
-            positions = self._behind(positions)
         call = await self._call(works, writes, positions, retry, observations)
         too_much = call.filled > 1 and (len(records) > 1 or call.size > HARD_CAP_BYTES)
         if too_much and refused is None:
@@ -215,7 +203,7 @@ class StatePartition:
                 self.cache.drop(self.number, work.key)
             if len(records) > 1:
                 return call.filled
-            return await self._process(records, retry, TOO_MUCH_STATE, former=former)
+            return await self._process(records, retry, TOO_MUCH_STATE)
         if letters:
             turned_away = sorted(
                 (replace(letter, record=letter.record.as_sent) for letter in letters),
@@ -257,10 +245,12 @@ class StatePartition:
         retry: Retry,
         seen: Observations,
         expired: Sequence[Cell] = (),
+        marks: Sequence[str] = (),
     ) -> _Call:
         """The call that writes a batch, which may be larger than calls are to be.
 
-        ``expired`` is what conversations that go now leave in the windows.
+        ``expired`` is what conversations that go now leave in the windows. ``marks`` are noted of
+        the partition.
         """
         cells = [
             cell
@@ -288,6 +278,7 @@ class StatePartition:
             positions=positions,
             conversations=writes,
             buckets=touched | left,
+            marks=marks,
         )
         size, arguments = estimate(batch)
         filled = max(size / CALL_BYTES, arguments / CALL_ARGUMENTS)
@@ -365,19 +356,6 @@ class StatePartition:
             )
         return positions
 
-    def _behind(self, passed: Mapping[str, Position]) -> dict[str, Position]:
-        """The positions as they are, but for the times of what is read no more.
-
-        Its offset counts the step, so that a store that goes back is noticed.
-        """
-        times = replace(self.positions[FORMER], offset=self.positions[FORMER].offset + 1)
-        for position in passed.values():
-            times = replace(
-                times,
-                record_time_ms=max(times.record_time_ms, position.record_time_ms),
-                event_time_us=max(times.event_time_us, position.event_time_us),
-            )
-        return {**self.positions, FORMER: times}
 
     def record_digest(self, record: Record) -> bytes:
         """A keyed digest of a record, to recognise it after a restart."""
@@ -417,6 +395,22 @@ class StatePartition:
         if positions != self.positions:
             await self.move(positions, retry)
 
+    async def put(
+        self, writes: Sequence[ConversationWrite], marks: Sequence[str], retry: Retry
+    ) -> None:
+        """Write conversations that no record has brought, and note marks. Raises ``Lost``."""
+        call = await self._call(
+            {}, list(writes), dict(self.positions), retry, Observations(), marks=marks
+        )
+        await self._write(call.batch, retry)
+        call.taken()
+        self.marks.update(marks)
+
+    async def publish(self, messages: Sequence[OutputMessage], retry: Retry) -> None:
+        """Send messages as the owner, if there is an output topic. Raises ``Lost``."""
+        if self._output is not None:
+            await self._publish(self._output, messages, retry)
+
     async def move(self, positions: dict[str, Position], retry: Retry) -> None:
         """Go on from other positions; all else stays. Raises ``Lost``."""
         call = await self._call({}, [], positions, retry, Observations())
@@ -436,10 +430,9 @@ class StatePartition:
         most = max(EXPIRE_AT_ONCE, 4 * self._begun)
         done, self._begun, self.overdue = 0, 0, True
         while self.overdue and done < most:
-            keys = await asked(
-                lambda: self._store.idle(self.number, before_ms, EXPIRE_AT_ONCE),
+            keys = await self._ask(
+                lambda: self._store.by_age(self.number, BEGINNING, before_ms, EXPIRE_AT_ONCE),
                 retry,
-                self._telemetry,
             )
             expired = await self._expire(keys, horizon_ms, retry)
             self.overdue = expired < len(keys) or len(keys) == EXPIRE_AT_ONCE

@@ -2,62 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from stream_metrics.engine.state import DamagedState
-from stream_metrics.ports import Identity, OnHold, StateStore
-from stream_metrics.worker.identity import OtherIdentity, check_identity
+from stream_metrics.layout import Generation
+from stream_metrics.ports import StateStore
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Which state partitions there are, which are being wiped, and why workers would fail.
-
-    ``schemas`` are those that their identities name.
-    """
+    """Which state partitions there are, which are being wiped, and which cannot be read."""
 
     partitions: tuple[int, ...]
-    unfinished: tuple[int, ...]
-    schemas: tuple[int, ...]
-    obstacles: tuple[str, ...]
+    wiping: tuple[int, ...]
+    damaged: tuple[str, ...]
 
 
 def damaged(damage: DamagedState) -> str:
     """Why a partition is halted whose state cannot be read."""
     return (
-        f"its state in Redis is damaged: {damage}; stop the workers, then restore a backup or run "
-        "`stream-metrics rebuild`"
+        f"its state in Redis is damaged: {damage}; restore a backup, or run `stream-metrics build`"
     )
 
 
-async def standing(store: StateStore, ours: Identity, counts: Mapping[str, int] | None) -> Standing:
-    """What stands there for workers that would build ``ours`` over topics with these ``counts``.
-
-    Without ``counts`` they are taken for those that the state was built for. Of partitions that
-    belong to others the first is told, as a worker does. Raises ``StoreUnavailable``, and
-    ``DamagedState`` where nothing can be told of any partition.
-    """
-    numbers = await store.partitions()
-    held_by = await store.held_by()
-    schemas = set[int]()
-    others, broken = [], []
-    for number in numbers:
+async def standing(store: StateStore, generation: Generation) -> Standing:
+    """What there is of a generation, in ``store``, which holds it; raises ``StoreUnavailable``."""
+    begun, wiping, broken = [], [], []
+    for number in range(generation.identity.count):
         try:
-            stored = (await store.describe(number)).identity
+            state = await store.describe(number)
         except DamagedState as damage:
             broken.append(f"state partition {number} would be halted: {damaged(damage)}")
             continue
-        if stored is None:
-            continue
-        schemas.add(stored.schema_version)
-        try:
-            check_identity(stored, replace(ours, partition_counts=counts or {}), number)
-        except OtherIdentity as other:
-            others.append(str(other))
-    return Standing(
-        partitions=tuple(numbers),
-        unfinished=tuple(await store.unfinished()),
-        schemas=tuple(sorted(schemas)),
-        obstacles=(*([] if held_by is None else [str(OnHold(held_by))]), *others[:1], *broken),
-    )
+        if state.token is not None:
+            begun.append(number)
+        if state.wiping:
+            wiping.append(number)
+    return Standing(tuple(begun), tuple(wiping), tuple(broken))

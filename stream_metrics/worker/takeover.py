@@ -17,21 +17,11 @@ state, and the note, and begins where the note says. Half a state is never read
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from stream_metrics.ports import (
-    Fenced,
-    Identity,
-    OnHold,
-    PartitionState,
-    Position,
-    StateStore,
-    Wiped,
-    of_topics,
-)
-from stream_metrics.worker.identity import check_identity
+from stream_metrics.ports import Fenced, PartitionState, Position, StateStore, Wiped
 from stream_metrics.worker.partition import Lost, StatePartition
 from stream_metrics.worker.patience import Retry
 from stream_metrics.worker.source import Commit, Extent, Place, Source
@@ -47,15 +37,11 @@ FRESH: Final = "stream-metrics: nothing written yet"
 
 @dataclass(frozen=True, slots=True)
 class OffsetGap:
-    """The log of ``topic`` does not hold what the state needs; one could go on at ``offset``.
-
-    ``another``: it is another topic's for sure, and has not just lost records.
-    """
+    """The log of ``topic`` does not hold what the state needs; one could go on at ``offset``."""
 
     topic: str
     offset: int
     message: str
-    another: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +110,7 @@ def other_record(topic: str, offset: int) -> OffsetGap:
         f"the record at offset {offset - 1} of {topic} is not the one that was read there: the "
         "topic was recreated"
     )
-    return OffsetGap(topic, offset, message, another=True)
+    return OffsetGap(topic, offset, message)
 
 
 def behind(positions: Positions, gaps: Sequence[OffsetGap]) -> dict[str, Position]:
@@ -137,27 +123,6 @@ def behind(positions: Positions, gaps: Sequence[OffsetGap]) -> dict[str, Positio
     return aims
 
 
-def _outgrown(identity: Identity, gaps: Sequence[OffsetGap]) -> dict[str, tuple[int, ...]]:
-    """What is noted of earlier partition counts, but of topics that have been made anew since."""
-    anew = {gap.topic for gap in gaps if gap.another}
-    return {topic: ends for topic, ends in identity.outgrown.items() if topic not in anew}
-
-
-def _torn(identity: Identity, extents: Mapping[str, Extent]) -> list[OffsetGap]:
-    """Why a partition number cannot be rebuilt alone: its conversations have records on others."""
-    return [
-        OffsetGap(
-            topic,
-            extent.first,
-            f"partitions were added to {topic}: records are where an earlier count put them, so a "
-            "rebuild of one partition would split conversations. Restore a backup, or stop all "
-            "workers and run `stream-metrics rebuild`",
-        )
-        for topic, extent in extents.items()
-        if topic in identity.outgrown
-    ]
-
-
 def offsets(positions: Positions) -> dict[str, int]:
     """The offset of each topic."""
     return {topic: position.offset for topic, position in positions.items()}
@@ -166,7 +131,8 @@ def offsets(positions: Positions) -> dict[str, int]:
 class TakeOver:
     """Takes partition numbers over, one by one.
 
-    ``tell`` hears of every gap; ``step`` is called after every step of a wipe.
+    ``tell`` hears of every gap; ``step`` is called after every step of a wipe. ``prepare`` makes a
+    partition ready that was just claimed, before anything is read; it may raise ``Lost``.
     """
 
     def __init__(
@@ -174,19 +140,21 @@ class TakeOver:
         source: Source,
         topics: Sequence[str],
         store: StateStore,
-        make_partition: Callable[[int, bytes, Identity], StatePartition],
+        make_partition: Callable[[int, bytes], StatePartition],
         retry: Retry,
         policy: Policy,
         start: Start,
         tell: Callable[[int, OffsetGap], None],
         step: Callable[[], None],
+        prepare: Callable[[StatePartition], Awaitable[None]] | None = None,
     ) -> None:
         self._source = source
         self._topics = tuple(topics)
         self._store = store
         self._make_partition = make_partition
         self._retry = retry
-        self._policy = policy
+        self.policy: Policy = policy
+        self._prepare = prepare
         self._start = start
         self._tell = tell
         self._step = step
@@ -194,58 +162,47 @@ class TakeOver:
     async def take(
         self,
         number: int,
-        identity: Identity,
         kept: StatePartition | None = None,
         found: Sequence[OffsetGap] = (),
     ) -> Ready | Held | None:
         """Become the owner; None if the group does not hold us for that.
 
         ``kept`` is used as it is if it is the owner still. ``found`` are gaps that reading has
-        shown. Raises ``OtherIdentity`` if the state is not ours to go on with, and ``OnHold`` while
-        a command replaces it.
+        shown. Raises ``Superseded`` once another generation has taken the place of the state.
         """
         while True:
             state = await self._describe(number)
-            check_identity(state.identity, identity, number)
-            known = state.identity is not None
-            stored = state.identity or await self._other(identity)
-            if stored is not None:
-                identity = identity.after(stored)
+            known = state.token is not None
             extents = await self._extents(number)
             commits = {} if known else await self._commits(number)
             positions, gaps = self._stored(state, extents, commits, found)
-            rebuild = bool(gaps) and self._policy == "rebuild"
-            if rebuild:
-                identity = replace(identity, outgrown=_outgrown(identity, gaps))
-            torn = _torn(identity, extents) if rebuild else []
-            gaps += torn
+            rebuild = bool(gaps) and self.policy == "rebuild"
             for gap in gaps:
                 self._tell(number, gap)
-            if torn or (gaps and self._policy == "halt"):
+            if gaps and self.policy == "halt":
                 return Held(gaps, positions)
             aims = behind(positions, gaps)
             if rebuild:
                 aims = {topic: Position(extent.first) for topic, extent in extents.items()}
             fresh = rebuild or not (known or gaps)
             anew = rebuild or not known
-            if anew:
-                await self._refuse_hold()
             if not await self._confirm(number, aims, FRESH if fresh else ""):
                 return None
             token = secrets.token_bytes(16)
-            owner = token if state.frozen else state.token or token
-            if anew and not await self._wiped(number, owner):
+            if anew and not await self._wiped(number, state.token or token):
                 continue
             if anew or kept is None or not _is_owner(kept, state):
-                kept = self._make_partition(number, token, identity)
-                kept.adopt(await self._claim(number, token, identity, aims))
+                kept = self._make_partition(number, token)
+                kept.adopt(await self._claim(number, token, aims))
             if offsets(kept.positions) != offsets(aims if anew else positions):
                 continue  # somebody has written in between: look again
-            if gaps and kept.positions != aims:
-                try:
+            try:
+                if gaps and kept.positions != aims:
                     await kept.move(aims, self._retry)
-                except Lost:
-                    continue
+                if self._prepare is not None:
+                    await self._prepare(kept)
+            except Lost:
+                continue
             return Ready(kept, extents)
 
     def _stored(
@@ -257,7 +214,7 @@ class TakeOver:
     ) -> tuple[dict[str, Position], list[OffsetGap]]:
         """From where the partition would be read, and what speaks against it."""
         positions, gaps = state.positions, list[OffsetGap]()
-        if state.identity is None:
+        if state.token is None:
             positions, gaps = beginnings(extents, commits, self._start)
         told = {gap.topic for gap in gaps}
         gaps += [gap for gap in gaps_between(positions, extents) if gap.topic not in told]
@@ -283,42 +240,21 @@ class TakeOver:
     async def _confirm(self, number: int, aims: Positions, note: str) -> bool:
         """Whether the group holds us for the owner: a commit of these offsets succeeds."""
         commits = {
-            Place(topic, number): Commit(position.offset, note)
-            for topic, position in of_topics(aims).items()
+            Place(topic, number): Commit(position.offset, note) for topic, position in aims.items()
         }
         return await self._retry(lambda: self._source.confirm(commits))
 
     def _places(self, number: int) -> list[Place]:
         return [Place(topic, number) for topic in self._topics]
 
-    async def _other(self, identity: Identity) -> Identity | None:
-        """That of another partition, if there is one.
-
-        A new partition must not stand beside those of other settings or partition counts.
-        """
-        numbers = await self._retry(self._store.partitions)
-        if not numbers:
-            return None
-        other = await self._describe(numbers[0])
-        check_identity(other.identity, identity, numbers[0])
-        return other.identity
-
     async def _describe(self, number: int) -> PartitionState:
         return await self._retry(lambda: self._store.describe(number))
 
-    async def _refuse_hold(self) -> None:
-        """Raise ``OnHold`` before a commit that says what a wipe or a claim would make true."""
-        command = await self._retry(self._store.held_by)
-        if command is not None:
-            raise OnHold(command)
-
-    async def _claim(
-        self, number: int, token: bytes, identity: Identity, start: Positions
-    ) -> PartitionState:
-        return await self._retry(lambda: self._store.claim(number, token, identity, start))
+    async def _claim(self, number: int, token: bytes, start: Positions) -> PartitionState:
+        return await self._retry(lambda: self._store.claim(number, token, start))
 
     async def _wiped(self, number: int, token: bytes) -> bool:
-        """Wipe what is there; False if somebody else has become the owner. Raises ``OnHold``."""
+        """Wipe what is there; False if somebody else has become the owner."""
         while True:
             result = await self._retry(lambda: self._store.wipe(number, token))
             self._step()

@@ -20,6 +20,7 @@ from stream_metrics.ports import StateStore
 
 PAGE: Final = 64  # conversations read and worked through at once
 REST: Final = 1.0  # pause after a page, as a multiple of the time that the page took
+LATEST_MS: Final = 1 << 53  # after any time that a record may have
 EARLY_MS: Final = 60_000  # how far a record's timestamp may lie before what it tells of
 
 
@@ -139,7 +140,7 @@ async def latest(
 
     found.partitions = partitions
     for partition in partitions:
-        keys = await store.recent(partition, since_ms, share + 1)
+        keys = await store.by_age(partition, since_ms, LATEST_MS, share + 1, newest=True)
         if len(keys) > share:
             found.complete = False
         for first in range(0, min(len(keys), share), PAGE):
@@ -156,8 +157,9 @@ async def _nothing_yet(
     store: StateStore, config: EngineConfig, agents: Sequence[str], request: Request
 ) -> Found:
     known: frozenset[str] = frozenset()
-    if request.agent == OTHER:  # asking for nobody admits nobody
-        known = await store.admit(f"{config.dimension}s", (), agents, config.max_names)
+    if request.agent == OTHER:
+        kind = f"{config.dimension}s"
+        known = (await store.layout()).chosen(kind, agents, config.max_names)
     scope = Scope(*request.window.span_us(request.now_us), _admits(request.agent, known))
     worst = Worst(
         scope,

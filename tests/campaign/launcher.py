@@ -34,15 +34,12 @@ STEPS: Final[dict[str, tuple[type, str]]] = {
     "commit": (Loop, "commit"),
     "export": (Windows, "install"),
 }
-# Those of a command that replaces state partitions (worker/move.py).
-MOVING: Final[dict[str, tuple[type, str]]] = {
-    "hold": (RedisStore, "hold"),
-    "draft": (RedisStore, "write"),
-    "switch": (RedisStore, "switch"),
-    "sweep": (RedisStore, "sweep"),
+# Those of a switch to another generation of state (worker/switch.py).
+SWITCHING: Final[dict[str, tuple[type, str]]] = {
+    "layout": (RedisStore, "change_layout"),
+    "freeze": (RedisStore, "freeze"),
+    "begin": (KafkaOutput, "begin"),
     "wipe": (RedisStore, "wipe"),
-    "dissolve": (RedisStore, "dissolve"),
-    "release": (RedisStore, "release"),
 }
 
 
@@ -96,7 +93,7 @@ def watched(orders: Orders, step: str, method: Callable[..., Any]) -> Callable[.
 def obey(file: Path) -> None:
     """Watch every step of this process."""
     orders = Orders(file)
-    for step, (owner, name) in (STEPS | MOVING).items():
+    for step, (owner, name) in (STEPS | SWITCHING).items():
         setattr(owner, name, watched(orders, step, getattr(owner, name)))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -14,9 +14,9 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
 from stream_metrics.adapters.redis.connect import RedisOptions, connect
-from stream_metrics.adapters.redis.errors import StoreRefused
 from stream_metrics.engine.codec import stored_header
-from stream_metrics.ports import ConversationKey, PartitionState, StoreUnavailable, of_topics
+from stream_metrics.ports import ConversationKey, PartitionState, StoreRefused, StoreUnavailable
+from stream_metrics.worker.generations import state_in_force
 
 LOOK_SECONDS: Final = 0.05
 LOOK_AT_COMMITS_SECONDS: Final = 0.4
@@ -83,7 +83,8 @@ class Watcher:
         try:
             while True:
                 with suppress(StoreUnavailable, StoreRefused):
-                    states = {n: await store.describe(n) for n in await store.partitions()}
+                    state = await state_in_force(store)
+                    states = {n: await state.describe(n) for n in await state.partitions()}
                     self._take(states)
                 await asyncio.sleep(LOOK_SECONDS)
         finally:
@@ -96,7 +97,7 @@ class Watcher:
             same = bool(held) and held[-1] == state.token
             if not same:
                 self._new_token(number, state.token or b"")
-            for topic, position in of_topics(state.positions).items():
+            for topic, position in state.positions.items():
                 place = (topic, number)
                 before = self.offsets.get(place, 0)
                 if position.offset < before:
@@ -126,6 +127,16 @@ class Watcher:
         """Changes of owner of one state partition seen so far."""
         return len(self._tokens.get(number, ()))
 
+    async def tags(self, numbers: Sequence[int]) -> list[str]:
+        """The hash tags of state partitions in force."""
+        store = connect(self._options)
+        try:
+            found = (await store.layout()).in_force
+        finally:
+            await store.close()
+        assert found is not None
+        return [found.places[number] for number in numbers]
+
     async def keys_by_schema(self) -> dict[int, set[ConversationKey]]:
         """The conversations that Redis has, by the latest schema that a part of them is stored by.
 
@@ -134,8 +145,9 @@ class Watcher:
         store = connect(self._options)
         found: dict[int, set[ConversationKey]] = {}
         try:
-            for number in await store.partitions():
-                async for key, stored in store.conversations(number):
+            state = await state_in_force(store)
+            for number in await state.partitions():
+                async for key, stored in state.conversations(number):
                     found.setdefault(stored_header(stored.hot).schema, set()).add(key)
         finally:
             await store.close()
@@ -165,7 +177,8 @@ class Watcher:
                             await client.start()
                             started = True
                         commits = await client.list_consumer_group_offsets(self._group)
-                        states = {n: await store.describe(n) for n in await store.partitions()}
+                        state = await state_in_force(store)
+                    states = {n: await state.describe(n) for n in await state.partitions()}
                     self._compare(commits, states)
         finally:
             await client.close()

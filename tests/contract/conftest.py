@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,9 @@ from deploy.local.process import blocking
 from deploy.local.waiting import wait_until
 from stream_metrics.adapters.memory import MemoryStore
 from stream_metrics.adapters.redis.connect import RedisOptions, connect
+from stream_metrics.layout import Generation, Identity
 from stream_metrics.ports import StateStore
+from stream_metrics.worker.generations import begin
 from tests.contract.redis_process import RedisProcess, running
 
 SENTINEL = """port {port}
@@ -24,16 +26,39 @@ sentinel monitor state 127.0.0.1 {master} 1
 """
 
 
+IDENTITY = Identity("group", 1, "fingerprint", {"searches": 12, "labels": 12})
+
+Remember = Callable[[], Awaitable[Callable[[], Awaitable[None]]]]
+
+
 @dataclass
 class Pair:
-    """Two handles on one namespace, and a way to lose its latest writes.
+    """Two handles on the first generation of one namespace, and a way to lose its latest writes.
 
-    ``remember`` returns a function that takes the whole namespace back to that moment.
+    ``spaces`` are the handles on the namespace that they come from. ``remember`` returns a function
+    that takes the whole namespace back to that moment.
     """
 
     one: StateStore
     two: StateStore
-    remember: Callable[[], Awaitable[Callable[[], Awaitable[None]]]]
+    spaces: tuple[StateStore, StateStore]
+    generation: Generation
+    remember: Remember
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        for space in self.spaces:
+            await space.close()
+
+
+async def begun(one: StateStore, two: StateStore, remember: Remember) -> Pair:
+    """The pair of an empty namespace whose first generation begins."""
+    for space in (one, two):
+        await space.layout()  # a Cluster's client fails if its first calls come at once
+    generation = await begin(one, IDENTITY, 1)
+    return Pair(
+        one.generation(generation), two.generation(generation), (one, two), generation, remember
+    )
 
 
 @pytest.fixture(scope="session")
@@ -93,7 +118,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def make_pair(kind: str, request: pytest.FixtureRequest) -> Callable[[], Pair]:
+def make_pair(kind: str, request: pytest.FixtureRequest) -> Callable[[], Coroutine[Any, Any, Pair]]:
     """Makes empty namespaces."""
     if kind == "memory":
         return memory_pair
@@ -108,23 +133,20 @@ def make_pair(kind: str, request: pytest.FixtureRequest) -> Callable[[], Pair]:
 
 
 @pytest_asyncio.fixture
-async def pair(make_pair: Callable[[], Pair]) -> AsyncIterator[Pair]:
-    """An empty namespace."""
-    made = make_pair()
-    for store in (made.one, made.two):
-        await store.partitions()  # a Cluster's client fails if its first calls come at once
+async def pair(make_pair: Callable[[], Coroutine[Any, Any, Pair]]) -> AsyncIterator[Pair]:
+    """An empty generation."""
+    made = await make_pair()
     yield made
-    await made.one.close()
-    await made.two.close()
+    await made.close()
 
 
 @pytest.fixture
 def store(pair: Pair) -> StateStore:
-    """One handle on an empty namespace."""
+    """One handle on an empty generation."""
     return pair.one
 
 
-def memory_pair() -> Pair:
+async def memory_pair() -> Pair:
     """Two handles on one store, which is its own second handle."""
     store = MemoryStore()
 
@@ -136,10 +158,10 @@ def memory_pair() -> Pair:
 
         return go_back
 
-    return Pair(store, store, remember)
+    return await begun(store, store, remember)
 
 
-def redis_pair(url: str, *, cluster: bool = False, sentinel: str | None = None) -> Pair:
+async def redis_pair(url: str, *, cluster: bool = False, sentinel: str | None = None) -> Pair:
     """Two clients of one namespace that nobody else uses."""
     options = RedisOptions(
         url="redis://" if sentinel else url,
@@ -164,4 +186,4 @@ def redis_pair(url: str, *, cluster: bool = False, sentinel: str | None = None) 
 
         return go_back
 
-    return Pair(connect(options), connect(options), remember)
+    return await begun(connect(options), connect(options), remember)

@@ -9,7 +9,7 @@ from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.names import SharedNames
 from stream_metrics.worker.partition import StatePartition
 from stream_metrics.worker.telemetry import Silent
-from tests.property.test_partition import IDENTITY, TOPIC, once, options
+from tests.property.test_partition import TOPIC, once, options
 from tests.unit.test_forget import forget
 from tests.unit.test_state_partition import NOON_S, search
 
@@ -21,7 +21,7 @@ async def hold(store: StateStore, number: int, *conversations: str, forgotten: s
         number, shared, store, MemoryDeadLetters(), ConversationCache(100),
         SharedNames(store, shared), Silent(), b"token",
     )  # fmt: skip
-    partition.adopt(await store.claim(number, b"token", IDENTITY, {TOPIC: Position(0)}))
+    partition.adopt(await store.claim(number, b"token", {TOPIC: Position(0)}))
     sent = [search(name, 1, NOON_S, "a")[:2] for name in conversations]
     if forgotten:
         sent.append(forget(forgotten))

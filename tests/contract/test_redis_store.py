@@ -9,12 +9,14 @@ import subprocess
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace as replace_fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 from redis.asyncio import Redis, RedisCluster
 from redis.crc import key_slot
 from redis.exceptions import ResponseError
@@ -23,26 +25,26 @@ from deploy.local.process import free_port
 from stream_metrics.adapters.redis.check import check
 from stream_metrics.adapters.redis.codec import write_call
 from stream_metrics.adapters.redis.connect import RedisOptions, connect
-from stream_metrics.adapters.redis.errors import StoreRefused
-from stream_metrics.adapters.redis.keys import Keys, choose_tag
+from stream_metrics.adapters.redis.keys import Keys, PartitionKeys, choose_tags
 from stream_metrics.adapters.redis.rights import WORKER
 from stream_metrics.adapters.redis.script import Client, Script
 from stream_metrics.adapters.redis.store import RedisStore
 from stream_metrics.engine.state import DamagedState
+from stream_metrics.layout import Identity, Layout
 from stream_metrics.ports import (
     BatchWrite,
     ConversationWrite,
-    Identity,
-    OnHold,
-    PartitionState,
     Position,
     StateStore,
+    StoreRefused,
     StoreUnavailable,
+    Superseded,
     Wiped,
     Wiping,
     Written,
 )
 from stream_metrics.worker.batches import estimate
+from stream_metrics.worker.generations import admit, begin, change
 from tests.contract.redis_process import RedisProcess, running
 
 IDENTITY = Identity("group", 1, "fingerprint", {"searches": 4})
@@ -68,7 +70,7 @@ def batch(offset: int = 1, **changes: object) -> BatchWrite:
 
 async def claim(store: StateStore) -> None:
     """Become the owner of partition 0, from offset 0."""
-    await store.claim(0, b"owner", IDENTITY, {"searches": Position(0)})
+    await store.claim(0, b"owner", {"searches": Position(0)})
 
 
 async def wipe(store: StateStore) -> None:
@@ -105,10 +107,23 @@ def options(url: str, **more: object) -> RedisOptions:
     return RedisOptions(url=url, namespace=f"t{uuid.uuid4().hex}", **more)  # type: ignore[arg-type]
 
 
+async def opened(options: RedisOptions) -> RedisStore:
+    """The first generation of a namespace, on a client of its own."""
+    space = connect(options)
+    generation = await begin(space, IDENTITY, 1)
+    return RedisStore(space.client, space.namespace, generation=generation)
+
+
+def keys_of(store: RedisStore, number: int = 0) -> PartitionKeys:
+    """The keys of a partition."""
+    assert store.bound is not None
+    return store.keys.partition(store.bound.places[number])
+
+
 @pytest_asyncio.fixture
 async def store(redis_process: RedisProcess) -> AsyncIterator[RedisStore]:
     """An empty namespace in the session's server."""
-    made = connect(options(redis_process.url))
+    made = await opened(options(redis_process.url))
     yield made
     await made.close()
 
@@ -130,7 +145,7 @@ def own_process(tmp_path: Path) -> Iterator[RedisProcess]:
 @pytest_asyncio.fixture
 async def own(own_process: RedisProcess) -> AsyncIterator[RedisStore]:
     """A store, claimed, on ``own_process``; it waits for half a second at most."""
-    made = connect(options(own_process.url, socket_timeout_seconds=0.5))
+    made = await opened(options(own_process.url, socket_timeout_seconds=0.5))
     await claim(made)
     yield made
     await made.close()
@@ -143,7 +158,7 @@ async def own(own_process: RedisProcess) -> AsyncIterator[RedisStore]:
 @pytest.mark.parametrize("masters", [1, 3, 5])
 def test_partitions_spread_over_the_slots(partitions: int, masters: int) -> None:
     """Masters with equal ranges get equal numbers of partitions, to less than 1.5."""
-    slots = sorted(key_slot(choose_tag(n, partitions).encode()) for n in range(partitions))
+    slots = sorted(key_slot(tag.encode()) for tag in choose_tags(partitions, "0a1b2c3d"))
     share = 16_384 / partitions
     gaps = [after - before for before, after in pairwise(slots)]
     shares = Counter(slot * masters // 16_384 for slot in slots)
@@ -152,12 +167,12 @@ def test_partitions_spread_over_the_slots(partitions: int, masters: int) -> None
     assert all(abs(shares[n] - partitions / masters) < 1.5 for n in range(masters))
 
 
-def test_a_tag_depends_on_its_arguments_only() -> None:
-    """A layout that was lost is chosen again as it was; partitions never share a tag."""
-    tags = [choose_tag(n, 64) for n in range(64)]
+def test_no_two_partitions_have_one_tag() -> None:
+    """Of one generation, nor of two that a store knows under the same number."""
+    tags = {mark: choose_tags(64, mark) for mark in ("0a1b2c3d", "4e5f6071")}
 
-    assert tags == [choose_tag(n, 64) for n in range(64)]
-    assert len(set(tags)) == 64
+    assert len({*tags["0a1b2c3d"], *tags["4e5f6071"]}) == 128
+    assert choose_tags(64, "0a1b2c3d") == tags["0a1b2c3d"]
 
 
 @pytest.mark.parametrize("namespace", ["", "a b", "{a}", "a:b", "a*", "ä", "a" * 65, "a\n", "-a"])
@@ -178,7 +193,7 @@ def test_keys_hold_nothing_unhashed() -> None:
     ]
 
     assert {key_slot(name) for name in names} == {key_slot(keys.meta)}
-    assert all(name.startswith(b"sm:ns:1:{1.a}:") for name in names)
+    assert all(name.startswith(b"sm:ns:2:{1.a}:") for name in names)
     assert all(name.decode().isascii() and name.decode().isprintable() for name in names)
 
 
@@ -187,23 +202,22 @@ async def test_all_keys_of_a_partition_are_in_one_slot(store: RedisStore, raw: R
     """After a write every key but the layout has the partition's tag, and none has a TTL."""
     await claim(store)
     await store.write(batch())
-    tag = await raw.hget(store.keys.layout, "0")
     keys = set(await dump(raw, store)) - {store.keys.layout}
 
-    assert isinstance(tag, bytes)
     assert len(keys) == 5
-    assert {key_slot(key) for key in keys} == {key_slot(tag)}
+    assert {key_slot(key) for key in keys} == {key_slot(keys_of(store).meta)}
     assert {await raw.ttl(key) for key in keys} == {-1}
 
 
 @redis_asyncio
-async def test_the_stored_tag_wins(store: RedisStore, raw: Redis) -> None:
-    """A partition stays where it was first put, whatever would be chosen today."""
-    await raw.hset(store.keys.layout, "0", "chosen-before")
-    await claim(store)
+async def test_the_stored_tags_win(store: RedisStore) -> None:
+    """Partitions stay where they were first put, whatever would be chosen today."""
+    assert store.bound is not None
+    before = replace(store.bound, places=("first", "second", "third", "fourth"))
+    await change(store, lambda now: replace(now, version=now.version + 1, generations=(before,)))
+    found = (await change(store, lambda now: now.has_grown(["searches"], 1))).in_force
 
-    assert await raw.exists(store.keys.partition("chosen-before").meta)
-    assert await store.partitions() == [0]
+    assert found == before
 
 
 @redis_asyncio
@@ -214,7 +228,7 @@ async def test_the_estimate_covers_the_call(store: RedisStore) -> None:
         for n in range(100)
     ]
     large = batch(conversations=[*conversations, ConversationWrite(b"gone", delete=True)])
-    keys, arguments = write_call(large, store.keys.partition(choose_tag(0, 1)))
+    keys, arguments = write_call(large, keys_of(store))
     values = [value if isinstance(value, bytes) else b"%d" % value for value in arguments]
     size, count = sum(map(len, keys + values)), len(keys) + len(values)
     estimated_size, estimated_count = estimate(large)
@@ -251,7 +265,7 @@ async def test_a_malformed_call_writes_nothing(
     """The script refuses a call with one wrong change at its end before it applies the first."""
     await claim(store)
     before = await dump(raw, store)
-    keys = store.keys.partition(choose_tag(0, 4))
+    keys = keys_of(store)
     head: list[bytes | int] = [b"owner", b"id", 1, b"searches", 0, 1, b"-1 0 0 ", 0]
     call_keys = [keys.meta, keys.idle, keys.hot(CONVERSATION)]
 
@@ -265,7 +279,7 @@ async def test_a_malformed_call_writes_nothing(
 async def test_a_key_of_another_type_writes_nothing(store: RedisStore, raw: Redis) -> None:
     """A foreign value in place of a hash fails the whole batch, not the rest of it."""
     await claim(store)
-    await raw.set(store.keys.partition(choose_tag(0, 4)).fingerprints(CONVERSATION), "foreign")
+    await raw.set(keys_of(store).fingerprints(CONVERSATION), "foreign")
     before = await dump(raw, store)
 
     with pytest.raises(DamagedState, match="a type of value that no release writes"):
@@ -283,42 +297,16 @@ async def test_a_server_that_forgot_the_scripts_learns_them(store: RedisStore, r
     assert await store.write(batch()) == Written()
 
 
-async def replace_partition(store: RedisStore) -> None:
-    """Put a draft in the place of partition 0."""
-    await store.hold(b"mark", "reshard")
-    await store.drafts(b"mark").claim(0, b"mark", IDENTITY, {})
-    await store.switch(b"mark", [0], [0])
-    while not await store.sweep(b"mark"):
-        pass
-    await store.release(b"mark")
-
-
-@redis_asyncio
-async def test_a_move_leaves_no_key(store: RedisStore, raw: Redis) -> None:
-    """A partition that was replaced has no key any more, and its successor has another tag."""
-    await claim(store)
-    await store.write(batch())
-    before = set(await dump(raw, store)) - {store.keys.layout}
-
-    await replace_partition(store)
-
-    after = set(await dump(raw, store)) - {store.keys.layout}
-    assert len(after) == 1
-    assert not after & before
-    assert await raw.hkeys(store.keys.layout) == [b"0"]
-
-
 @redis_asyncio
 async def test_a_wipe_leaves_no_key(store: RedisStore, raw: Redis) -> None:
-    """Of a namespace with one partition the layout is left, and nothing once it is dissolved."""
+    """Of a namespace with one partition the layout is left, and nothing once that is deleted."""
     await claim(store)
     await store.write(batch())
-    await store.admit("agents", ["a"], [], 1)
 
     await wipe(store)
-    assert set(await dump(raw, store)) == {store.keys.layout, store.keys.registry("agents")}
+    assert set(await dump(raw, store)) == {store.keys.layout}
 
-    await store.dissolve()
+    await change(store, lambda now: Layout(version=now.version + 1))
     assert not await dump(raw, store)
 
 
@@ -330,20 +318,19 @@ async def test_a_wipe_of_damaged_state_leaves_no_key(
 ) -> None:
     """Where a text stands in place of the list of conversations, they are looked for."""
     url = request.getfixturevalue(process).url
-    store = connect(options(url, cluster=process == "cluster_process"))
+    store = await opened(options(url, cluster=process == "cluster_process"))
     client: Any = store.client
     for number in (0, 1):
-        await store.claim(number, b"owner", IDENTITY, {"searches": Position(0)})
+        await store.claim(number, b"owner", {"searches": Position(0)})
         many = [ConversationWrite(n.to_bytes(16, "big"), {b"p": b"1"}) for n in range(600)]
         await store.write(batch(partition=number, conversations=many))
-    tag = await client.hget(store.keys.layout, "0")
-    await client.set(store.keys.partition(tag.decode()).idle, "foreign")
+    await client.set(keys_of(store).idle, "foreign")
 
     await wipe(store)
 
     left = [key async for key in client.scan_iter(store.keys.prefix + ":*")]
-    assert not [key for key in left if b"{%b}" % tag in key]
-    assert (await store.partitions(), await store.count(1)) == ([1], 600)
+    assert not [key for key in left if key_slot(key) == key_slot(keys_of(store).meta)]
+    assert (await store.partitions(), (await store.describe(1)).conversations) == ([1], 600)
     await store.close()
 
 
@@ -442,24 +429,22 @@ async def test_a_damaged_heartbeat_damages_no_state(
     """What is there for people only keeps nobody from reading a partition."""
     await claim(store)
     await store.heartbeat(0, b"owner", "worker:9464")
-    await raw.hset(store.keys.partition(choose_tag(0, 4)).meta, field, value)
+    await raw.hset(keys_of(store).meta, field, value)
 
-    assert (await store.describe(0)).identity == IDENTITY
+    assert (await store.describe(0)).positions == {"searches": Position(0)}
 
 
 @pytest_asyncio.fixture(
     params=[pytest.param(kind, marks=pytest.mark.service) for kind in ("redis", "cluster")]
 )
 async def full(request: pytest.FixtureRequest) -> AsyncIterator[RedisStore]:
-    """A partition with conversations, and a draft, in a Redis that has no room for more."""
+    """A partition with conversations in a Redis that has no room for more."""
     cluster = request.param == "cluster"
     process = request.getfixturevalue("cluster_process" if cluster else "own_process")
-    made = connect(options(process.url, cluster=cluster))
+    made = await opened(options(process.url, cluster=cluster))
     await claim(made)
     many = [ConversationWrite(n.to_bytes(16, "big"), {b"p": b"1"}) for n in range(600)]
     await made.write(batch(conversations=many))
-    await made.hold(b"former", "migrate")
-    await made.drafts(b"former").claim(1, b"former", IDENTITY, {})
     everywhere = {"target_nodes": RedisCluster.PRIMARIES} if cluster else {}
     client: Any = made.client
     await client.config_set("maxmemory", 1, **everywhere)
@@ -473,32 +458,22 @@ async def test_a_full_server_can_be_wiped(full: RedisStore) -> None:
     """What makes room needs none."""
     await wipe(full)
 
-    assert (await full.partitions(), await full.unfinished()) == ([], [])
+    assert (await full.partitions(), (await full.describe(0)).wiping) == ([], False)
 
 
 @redis_asyncio
-async def test_a_command_that_a_full_server_stopped_can_be_taken_back(full: RedisStore) -> None:
-    """Another run takes the hold over, deletes the drafts, and lets the workers in."""
-    await full.hold(b"mark", "reshard --abort")
-    while not await full.sweep(b"mark"):
-        pass
-    await full.release(b"mark")
-
-    assert await full.held_by() is None
-    assert await full.client.hkeys(full.keys.layout) == [b"0"]
-
-
-@redis_asyncio
-async def test_a_full_server_can_be_purged(full: RedisStore) -> None:
-    """Nothing of the namespace is left."""
+async def test_a_full_server_can_be_switched_and_purged(full: RedisStore) -> None:
+    """A document of the size that it has, and marks of frozen partitions, need no room."""
+    other = replace_fields(IDENTITY, fingerprint="other")
+    await change(full, lambda now: now.registered(other, "b2", 2))
+    await change(full, lambda now: now.switched(2, 3))
+    await full.freeze(0, 2)
+    with pytest.raises(Superseded):
+        await claim(full)
     await wipe(full)
-    await full.hold(b"mark", "purge")
-    while not await full.sweep(b"mark"):
-        pass
-    await full.dissolve()
+    await change(full, lambda now: now.purged(1))
 
-    assert not await full.client.exists(full.keys.layout)
-    assert await full.partitions() == []
+    assert [g.purged for g in (await full.layout()).generations] == [True, False]
 
 
 @redis_asyncio
@@ -550,11 +525,11 @@ async def test_a_wrong_password_is_no_outage(tmp_path: Path) -> None:
         for password in ("wr0ng", None):
             store = connect(options(process.url, password=password))
             with pytest.raises(StoreRefused) as caught:
-                await claim(store)
+                await store.layout()
             assert "wr0ng" not in str(caught.value) + repr(options("", password="wr0ng"))
             assert [problem.fatal for problem in await check(store)] == [True]
             await store.close()
-        store = connect(options(process.url, password="right"))
+        store = await opened(options(process.url, password="right"))
         assert await works(store)
         await store.close()
 
@@ -566,12 +541,11 @@ async def test_the_rights_of_a_worker_are_enough_for_its_page(
     """It reads others' windows, and the latest conversations for the list of the worst ones."""
     commands = [f"+{command.lower()}" for command in (*WORKER, "EVALSHA", "EVAL", "INFO")]
     await raw.acl_setuser("page", True, commands=commands, keys=["sm:*"], passwords=["+pw"])
-    store = connect(options(redis_process.url, username="page", password="pw"))
+    store = await opened(options(redis_process.url, username="page", password="pw"))
     assert await works(store)
 
-    assert await store.recent(0, 0, 1)
-    assert (await store.describe(0)).identity == IDENTITY
-    assert await store.time_ms(0)
+    assert await store.by_age(0, 0, 10, 1, newest=True)
+    assert (await store.describe(0)).store_ms
     assert await store.buckets(0, "1h") is not None
     assert await store.partitions() == [0]
     await store.close()
@@ -583,27 +557,28 @@ async def test_an_acl_user_with_its_prefix_is_enough(
 ) -> None:
     """The documented rights suffice; one command less is refused at the claim, not mid-batch."""
     commands = (
-        "hset hget hmget hgetall hdel hexists zadd zrem zrange zrangebyscore "
-        "zscan zcount zcard unlink type evalsha eval info time"
+        "hset hget hlen hmget hgetall hdel hexists zadd zrem zrange zcount zcard unlink type "
+        "evalsha eval info time"
     )
     allowed = [f"+{command}" for command in commands.split()]
     await raw.acl_setuser("narrow", True, commands=allowed, keys=["sm:*"], passwords=["+pw"])
-    store = connect(options(redis_process.url, username="narrow", password="pw"))
+    store = await opened(options(redis_process.url, username="narrow", password="pw"))
     assert await works(store)
     assert [found async for found in store.conversations(0)]
-    assert await store.idle(0, 100, 1)
-    assert await store.recent(0, 0, 1)
+    assert await store.by_age(0, 0, 100, 1)
+    assert await store.by_age(0, 0, 100, 1, newest=True)
     assert await store.partitions() == [0]
-    assert await store.admit("agents", ["a"], [], 1) == {"a"}
-    assert await store.count(0) == 1
-    assert await store.time_ms(0)
+    assert await admit(store, "agents", ["a"], [], 1) == {"a"}
+    assert (await store.describe(0)).conversations == 1
     await store.heartbeat(0, b"owner", "worker:9464")
     assert not any(problem.fatal for problem in await check(store))
-    await replace_partition(store)
+    await store.freeze(0, 2)
     await wipe(store)
-    await store.dissolve()
+    await store.freeze(0, 0)
+    await change(store, lambda now: Layout(version=now.version + 1))
     assert not await dump(raw, store)
 
+    await begin(store, IDENTITY, 1)
     await raw.acl_setuser("narrow", True, commands=["-unlink"])
 
     with pytest.raises(StoreRefused, match="UNLINK"):
@@ -635,7 +610,7 @@ async def test_check_names_what_endangers_state(own: RedisStore, own_process: Re
 @redis_asyncio
 async def test_a_unix_socket_works(redis_process: RedisProcess) -> None:
     """A unix:// URL with a database leads to the same store."""
-    store = connect(options(f"unix://{redis_process.socket}?db=1"))
+    store = await opened(options(f"unix://{redis_process.socket}?db=1"))
 
     assert await works(store)
     await store.close()
@@ -652,12 +627,12 @@ async def test_tls_is_verified(tmp_path: Path) -> None:
     with running(tmp_path, *tls):
         url = f"rediss://localhost:{port}"
         files = {"ssl_certificate_file": certificate, "ssl_key_file": key}
-        store = connect(options(url, ssl_ca_file=ca, **files))
+        store = await opened(options(url, ssl_ca_file=ca, **files))
         assert await works(store)
         await store.close()
         distrusting = connect(options(url, **files))
         with pytest.raises(StoreUnavailable, match="certificate"):
-            await claim(distrusting)
+            await distrusting.layout()
         await distrusting.close()
 
 
@@ -680,7 +655,8 @@ async def test_sentinel_leads_to_the_new_master(tmp_path: Path) -> None:
             try:
                 sentinel.start(str(config), "--sentinel")
                 place = (f"127.0.0.1:{sentinel.port}",)
-                store = connect(options("redis://", sentinels=place, sentinel_service="state"))
+                space = connect(options("redis://", sentinels=place, sentinel_service="state"))
+                store = space.generation(await begin(space, IDENTITY, 1))
                 assert await works(store)
                 async with Redis.from_url(master.url) as writer:
                     await until_copied(writer)
@@ -690,7 +666,7 @@ async def test_sentinel_leads_to_the_new_master(tmp_path: Path) -> None:
                 async with Redis.from_url(replica.url) as promoted:
                     assert (await promoted.info("replication"))["role"] == "master"
                 assert (await store.describe(0)).positions["searches"].offset == 2
-                await store.close()
+                await space.close()
             finally:
                 sentinel.kill()
 
@@ -767,7 +743,7 @@ def make_certificates(folder: Path) -> tuple[Path, Path, Path]:
     return ca, certificate, key
 
 
-# -- claims that stand still while a command replaces partitions
+# -- claims that stand still while others go on
 
 
 class Stalled(Script):
@@ -789,104 +765,33 @@ class Stalled(Script):
         return await super().run(client, keys, arguments)
 
 
-@pytest_asyncio.fixture
-async def late(store: RedisStore, redis_process: RedisProcess) -> AsyncIterator[RedisStore]:
-    """A worker's handle on the same namespace."""
-    options = RedisOptions(url=redis_process.url, namespace=store.namespace)
-    made = connect(options)
-    yield made
-    await made.close()
-
-
-def begin_late(late: RedisStore, call: int = 0) -> tuple[Stalled, asyncio.Task[PartitionState]]:
-    """A claim of partition 0 that stands still."""
-    script = late._claim = Stalled(call)
-    return script, asyncio.create_task(late.claim(0, b"late", IDENTITY, {}))
-
-
-async def named(store: RedisStore) -> set[bytes]:
-    """The ``meta`` keys of all partitions that the layout names."""
-    tags = (await store._layout.tags()).values()
-    return {store.keys.partition(tag).meta for tag in tags}
+@pytest.fixture
+def late(store: RedisStore) -> RedisStore:
+    """A worker's handle on the same generation."""
+    assert store.bound is not None
+    made = store.generation(store.bound)
+    return made
 
 
 @redis_asyncio
-async def test_a_late_claim_finds_what_has_replaced_the_partition(
+async def test_a_late_claim_leaves_nothing_of_a_generation_that_has_gone(
     store: RedisStore, late: RedisStore, raw: Redis
 ) -> None:
-    """It leaves nothing under the keys of what is gone."""
+    """It begins where even the marks of a switch are gone, finds that out, and takes it back."""
     await claim(store)
-    await store.write(batch())
-    script, claiming = begin_late(late)
+    script = late._claim = Stalled()
+    claiming = asyncio.create_task(late.claim(0, b"late", {}))
     await script.there.wait()
-
-    await replace_partition(store)
+    await store.freeze(0, 2)
+    await wipe(store)
+    await store.freeze(0, 0)
+    other = replace_fields(IDENTITY, fingerprint="other")
+    await change(store, lambda now: now.registered(other, "b2", 2))
+    await change(store, lambda now: now.switched(2, 3))
     script.go.set()
-    state = await claiming
 
-    assert state.positions == {}
-    assert (await store.describe(0)).token == b"late"
-    assert set(await dump(raw, store)) - {store.keys.layout} == await named(store)
-
-
-@redis_asyncio
-@pytest.mark.parametrize("call", [0, 1])
-async def test_a_late_claim_of_nothing_yet_is_refused_under_a_hold(
-    store: RedisStore, late: RedisStore, raw: Redis, call: int
-) -> None:
-    """Nothing begins while a command holds the namespace, and nothing of it is in the way."""
-    script, claiming = begin_late(late, call)
-    await script.there.wait()
-    await store.hold(b"mark", "rebuild")
-    script.go.set()
-    with pytest.raises(OnHold, match="rebuild"):
+    with pytest.raises(Superseded):
         await claiming
-    assert await store.partitions() == []
-
-    await store.drafts(b"mark").claim(0, b"mark", IDENTITY, {})
-    await store.switch(b"mark", [], [0])
-    while not await store.sweep(b"mark"):
-        pass
-    await store.release(b"mark")
-
-    assert set(await dump(raw, store)) - {store.keys.layout} == await named(store)
-    await claim(store)
-    assert await store.partitions() == [0]
-
-
-@redis_asyncio
-async def test_a_late_claim_takes_nothing_back_that_another_began(
-    store: RedisStore, late: RedisStore
-) -> None:
-    """It finds a partition where there was none, and a hold that has frozen nothing yet."""
-    script, claiming = begin_late(late, 1)
-    await script.there.wait()
-    await claim(store)
-    assert await store.write(batch()) == Written()
-    await store._layout.hold(b"mark", "migrate")
-    script.go.set()
-
-    with pytest.raises(OnHold, match="migrate"):
-        await claiming
-
-    await store.hold(b"mark", "migrate")
-    assert (await store.partitions(), await store.count(0)) == ([0], 1)
-    assert (await store.describe(0)).positions["searches"] == Position(1)
-
-
-@redis_asyncio
-async def test_a_late_claim_takes_back_what_it_began(
-    store: RedisStore, late: RedisStore, raw: Redis
-) -> None:
-    """A hold has come that has frozen nothing yet: there is no partition afterwards."""
-    script, claiming = begin_late(late, 1)
-    await script.there.wait()
-    await store._layout.hold(b"mark", "migrate")
-    script.go.set()
-
-    with pytest.raises(OnHold, match="migrate"):
-        await claiming
-
     assert set(await dump(raw, store)) == {store.keys.layout}
 
 
@@ -898,7 +803,7 @@ async def test_a_late_claim_wipes_nothing_that_has_begun_since(
     await claim(store)
     assert await store.wipe(0) == Wiping()
     script = late._wipe = Stalled(name="wipe")
-    claiming = asyncio.create_task(late.claim(0, b"late", IDENTITY, {}))
+    claiming = asyncio.create_task(late.claim(0, b"late", {}))
     await script.there.wait()
     await wipe(store)
     await claim(store)
@@ -908,53 +813,4 @@ async def test_a_late_claim_wipes_nothing_that_has_begun_since(
     state = await claiming
 
     assert (state.token, state.positions["searches"].offset) == (b"late", 1)
-    assert (await store.partitions(), await store.count(0)) == ([0], 1)
-
-
-@redis_asyncio
-@pytest.mark.parametrize("call", [0, 1])
-async def test_a_late_claim_of_a_draft_leaves_nothing(
-    store: RedisStore, raw: Redis, call: int
-) -> None:
-    """Another run has taken the namespace over, and switched."""
-    await claim(store)
-    await store.hold(b"first", "rebuild")
-    drafts = store.drafts(b"first")
-    assert isinstance(drafts, RedisStore)
-    script = drafts._claim = Stalled(call)
-    claiming = asyncio.create_task(drafts.claim(0, b"first", IDENTITY, {}))
-    await script.there.wait()
-
-    await store.hold(b"mark", "rebuild")
-    while not await store.sweep(b"mark"):
-        pass
-    await replace_partition(store)
-    script.go.set()
-    with pytest.raises(OnHold):
-        await claiming
-
-    assert set(await dump(raw, store)) - {store.keys.layout} == await named(store)
-
-
-@redis_asyncio
-async def test_a_namespace_given_up_under_a_hold_leaves_no_key(
-    store: RedisStore, late: RedisStore, raw: Redis
-) -> None:
-    """Neither do places that were chosen and where nothing has begun."""
-    script, claiming = begin_late(late)
-    await script.there.wait()
-    await store.hold(b"mark", "purge")
-
-    await store.dissolve()
-
-    assert await dump(raw, store) == {}
-    script.go.set()
-    assert (await claiming).token == b"late"
-
-
-def test_drafts_never_take_a_tag_again() -> None:
-    """Another hold gives another tag, in the same share of the slots."""
-    tags = [choose_tag(3, 64, mark=mark) for mark in ("", "0a1b2c3d", "4e5f6071")]
-
-    assert len(set(tags)) == 3
-    assert {key_slot(tag.encode()) // 256 for tag in tags} == {3}
+    assert (await store.describe(0)).conversations == 1

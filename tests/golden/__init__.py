@@ -14,8 +14,10 @@ from typing import Any, Final
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.ports import BatchWrite, ConversationWrite, Identity, Position, Record, Written
+from stream_metrics.layout import Identity
+from stream_metrics.ports import BatchWrite, ConversationWrite, Position, Record, Written
 from stream_metrics.worker.cache import ConversationCache
+from stream_metrics.worker.generations import admit, begin
 from stream_metrics.worker.names import SharedNames
 from stream_metrics.worker.options import PartitionOptions
 from stream_metrics.worker.partition import StatePartition
@@ -64,13 +66,14 @@ async def owner(store: MemoryStore, schema: int, token: bytes) -> StatePartition
         SharedNames(store, shared), Silent(), token,
     )  # fmt: skip
     start = {TOPIC: Position(0)}
-    partition.adopt(await store.claim(0, token, shared.identity, start))
+    partition.adopt(await store.claim(0, token, start))
     return partition
 
 
 async def written(schema: int) -> MemoryStore:
     """The state that a worker makes of the input, the oldest conversation expired."""
     store = MemoryStore()
+    await begin(store, identity(schema), 0)
     partition = await owner(store, schema, b"owner")
     sent = records()
     await partition.process(sent, once)
@@ -81,25 +84,25 @@ async def written(schema: int) -> MemoryStore:
 
 async def dump(store: MemoryStore) -> Stored:
     """A partition as it is kept in a file."""
-    state = await store.describe(0)
-    assert state.identity is not None
+    state, layout = await store.describe(0), await store.layout()
+    assert layout.in_force is not None
     conversations: Stored = {}
     async for key, parts in store.conversations(0):
-        [fingerprints] = await store.load_fingerprints(0, [key])
+        [only] = await store.load(0, [(key, True)], hot=False)
         conversations[key.hex()] = {
             "last_record_ms": parts.last_record_ms,
             "hot": _hexed(parts.hot),
-            "fingerprints": _hexed(fingerprints),
+            "fingerprints": _hexed(only.fingerprints or {}),
         }
     buckets = await store.buckets(0)
     return {
-        "schema": state.identity.schema_version,
+        "schema": layout.in_force.identity.schema_version,
         "positions": {
             topic: [p.offset, p.last_timestamp_ms, p.last_digest.hex(), p.record_time_ms,
                     p.event_time_us]
             for topic, p in state.positions.items()
         },
-        "names": {kind: sorted(await store.admit(kind, (), (), 50)) for kind in KINDS},
+        "names": {kind: sorted(layout.names.get(kind, ())) for kind in KINDS},
         "buckets": [[*place, data.hex()] for place, data in sorted(buckets.items())],
         "conversations": dict(sorted(conversations.items())),
     }  # fmt: skip
@@ -119,9 +122,10 @@ async def restored(found: Stored, built: Identity) -> MemoryStore:
         topic: Position(offset, stamp, bytes.fromhex(digest), record_ms, event_us)
         for topic, (offset, stamp, digest, record_ms, event_us) in found["positions"].items()
     }
-    await store.claim(0, b"file", built, positions)
+    await begin(store, built, 0)
+    await store.claim(0, b"file", positions)
     for kind, names in found["names"].items():
-        await store.admit(kind, names, (), 50)
+        await admit(store, kind, names, (), 50)
     conversations = [
         ConversationWrite(
             bytes.fromhex(key),

@@ -11,11 +11,13 @@ from typing import Any, Final
 import msgspec
 
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
-from stream_metrics.ports import Identity, Position, Record
+from stream_metrics.layout import Identity
+from stream_metrics.ports import Position, Record
 from stream_metrics.runtime import for_state, identity, partition_options
 from stream_metrics.settings import Settings
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.export import export_state
+from stream_metrics.worker.generations import begin, joined
 from stream_metrics.worker.identity import OtherIdentity
 from stream_metrics.worker.names import SharedNames
 from stream_metrics.worker.partition import StatePartition
@@ -59,22 +61,28 @@ def records(first: int) -> list[Record]:
 
 async def worked(settings: Settings, store: MemoryStore, first: int) -> None:
     """Let a worker with these settings read the conversation at the offset ``first``."""
-    settings = await for_state(settings, store)
+    layout = await store.layout()
+    if joined(layout, lambda built: identity(for_state(settings, built), COUNTS)) is None:
+        await begin(store, identity(settings, COUNTS), 0)
+    built = (await store.layout()).in_force
+    assert built is not None
+    settings = for_state(settings, built.identity)
     options = replace(partition_options(settings), identity=identity(settings, COUNTS))
     partition = StatePartition(
         0, options, store, MemoryDeadLetters(), ConversationCache(1_000),
         SharedNames(store, options), Silent(), b"owner",
     )  # fmt: skip
     start = {TOPIC: Position(0)}
-    partition.adopt(await store.claim(0, b"owner", options.identity, start))
+    partition.adopt(await store.claim(0, b"owner", start))
     await partition.process(records(first), once)
 
 
 async def told(settings: Settings, store: MemoryStore) -> State:
     """What there is to know of the state, with all its bytes."""
-    built = (await store.describe(0)).identity
-    assert built is not None
-    found = await for_state(settings, store)
+    generation = (await store.layout()).in_force
+    assert generation is not None
+    built = generation.identity
+    found = for_state(settings, built)
     config, specs = found.engine_config(), found.metrics.window_specs()
     export = await export_state(store, config, specs, "all")
     return {

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from tests.mutations.of_answers import ANSWERS
+from tests.mutations.of_builds import BUILDS
 from tests.mutations.of_comparisons import COMPARISONS
 from tests.mutations.of_delivery import DELIVERY
 from tests.mutations.of_figures import FIGURES
-from tests.mutations.of_moves import MOVES
 from tests.mutations.of_recordings import RECORDINGS
 from tests.mutations.of_searches import SEARCHES
 from tests.mutations.of_strata import STRATA
 from tests.mutations.of_traces import BRIDGES
 
 MUTATIONS: Final = (
-    *FIGURES, *DELIVERY, *MOVES, *RECORDINGS, *ANSWERS, *COMPARISONS, *SEARCHES, *STRATA,
+    *FIGURES, *DELIVERY, *BUILDS, *RECORDINGS, *ANSWERS, *COMPARISONS, *SEARCHES, *STRATA,
     *BRIDGES,
 )  # fmt: skip

@@ -17,7 +17,7 @@ from stream_metrics.worker.source import Place
 from tests.helpers import examples, rest_long
 from tests.simulation.schedule import DAY_MS, play, system_of
 from tests.simulation.sources import ScriptedSource
-from tests.simulation.system import System
+from tests.simulation.system import PARTITIONS, System
 from tests.simulation.troubled import KINDS
 
 SEEDS = 25
@@ -43,7 +43,7 @@ def test_the_schedules_hold_every_trouble() -> None:
         asyncio.run(play(system, actions))
         seen += system.seen
 
-    calls = {"load", "write", "claim", "describe", "admit", "send", "idle", "time_ms"}
+    calls = {"load", "write", "claim", "describe", "layout", "send", "by_age"}
     wanted = {"Written", "Fenced", "Moved", "expired", "store went back", *KINDS}
     assert wanted | {f"died at {call}" for call in calls} <= seen.keys()
 
@@ -62,6 +62,49 @@ async def test_a_number_held_for_some_topics_only_is_halted_alone() -> None:
 
     assert [partition.number for partition in worker.loop.partitions] == [1]
     assert worker.health.reasons["partition-0"] == "held for some of the input topics only"
+
+
+async def test_where_partitions_were_added_nothing_is_read_any_more() -> None:
+    """Next records of a conversation may lie elsewhere. What is there is shown on, the worker says
+    why it stands still, and nobody begins a state partition of a new number."""
+    system = System(seed=1)
+    worker = await system.start()
+    system.rebalance()
+    system.produce(60)
+    await system.act(worker, "read")
+    read = [(await system.store.describe(number)).positions for number in range(PARTITIONS)]
+
+    system.brokers.add_partition()
+    system.rebalance()
+    system.produce(60)
+    for what in ("read", "read", "look after", "read"):
+        await system.act(worker, what)
+
+    now = [(await system.store.describe(number)).positions for number in range(PARTITIONS)]
+    assert now == read
+    assert await system.store.partitions() == list(range(PARTITIONS))
+    assert sorted(partition.number for partition in worker.loop.partitions) == [0, 1]
+    assert "figures stand still" in worker.health.reasons["partitions"]
+
+
+async def test_while_there_is_something_to_wait_for_nothing_is_read() -> None:
+    """What is there is shown on, and reading goes on where it was once that has ended."""
+    system = System(seed=1)
+    worker = await system.start()
+    system.rebalance()
+    system.produce(60)
+    worker.stopped = "Redis is full"
+    for _ in range(3):
+        await system.act(worker, "read")
+    waited = [(await system.store.describe(number)).positions for number in range(PARTITIONS)]
+    shown = len(worker.loop.partitions)
+    reason = worker.health.reasons.get("reading")
+    worker.stopped = None
+    await system.settle()
+
+    assert {position.offset for held in waited for position in held.values()} == {0}
+    assert (shown, reason, "reading" in worker.health.reasons) == (2, "Redis is full", False)
+    await system.check()
 
 
 async def reading_a_backlog(*, wild: bool) -> System:

@@ -16,7 +16,8 @@ from stream_metrics.adapters.memory import MemoryDeadLetters, MemorySnapshot, Me
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.row import canonical
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.ports import Identity, Position, Record
+from stream_metrics.layout import Identity
+from stream_metrics.ports import Position, Record
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.export import Export, export_state
 from stream_metrics.worker.names import SharedNames
@@ -81,7 +82,7 @@ class Topics:
             b"token",
         )
         start = {topic: Position(0) for topic in TOPICS}
-        partition.adopt(await self.store.claim(number, b"token", IDENTITY, start))
+        partition.adopt(await self.store.claim(number, b"token", start))
         return partition
 
     def restart(self, past: MemorySnapshot | None = None) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -21,7 +20,6 @@ from stream_metrics.engine.codec import (
     add_fingerprints,
     decode_conversation,
     decode_sums,
-    stored_header,
 )
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.plan import waiting_labels
@@ -34,8 +32,7 @@ from stream_metrics.ports import Record, StoredConversation
 from stream_metrics.worker.audit import AuditOptions, audit
 from stream_metrics.worker.options import conversation_key
 from stream_metrics.worker.partition import StatePartition
-from stream_metrics.worker.pieces import merging
-from tests.property.test_partition import IDENTITY, TOPIC, once, opened, options
+from tests.property.test_partition import TOPIC, once, opened, options
 from tests.strategies import Draw, KeyedRecord
 from tests.unit.test_audit import never
 
@@ -207,7 +204,7 @@ def test_forgets_under_tight_limits(data: st.DataObject) -> None:
         assert not [its.message for its in kept.letters.letters if its.reason == "internal_error"]
         for name in await kept.names():
             check(kept.read(name, await kept.stored(name)), limits)
-        found = await audit(kept.store, AuditOptions(IDENTITY, kept.engine, DEFAULT_WINDOWS), never)
+        found = await audit(kept.store, AuditOptions(kept.engine, DEFAULT_WINDOWS), never)
         assert (found.differences, found.unreadable) == ([], [])
 
     asyncio.run(run())
@@ -235,36 +232,5 @@ def test_where_a_batch_is_cut_changes_nothing(
             sums = {at: decode_sums(data) for at, data in buckets.items()}
             stored.append((await kept.stored("c1"), sums))
         assert stored[1:] == stored[:-1]
-
-    asyncio.run(run())
-
-
-@given(st.data())
-def test_merged_pieces_under_tight_limits(data: st.DataObject) -> None:
-    """Whichever piece an event came to and whichever is merged into the other: limits are kept, and
-    of a conversation that was forgotten last there is a tombstone."""
-    limits = data.draw(LIMITS)
-    pieces: list[list[list[KeyedRecord]]] = [data.draw(crowded()), data.draw(crowded())]
-    last = data.draw(st.sampled_from([None, 0, 1]))
-    if last is not None:
-        event = {"type": "forget", "event_id": "last", "occurred_at": START_S + 9}
-        text = json.dumps({**event, "conversation_id": "c1"})
-        pieces[last].append([(b"c1", text.encode(), None)])
-
-    async def run() -> None:
-        kept = [Kept(limits), Kept(limits)]
-        stored = []
-        for its, batches in zip(kept, pieces, strict=True):
-            await its.take(batches)
-            stored.append(await its.stored("c1"))
-        if not all(parts.hot for parts in stored):
-            return
-        merge = merging(replace(options(), engine=kept[0].engine), 1)
-        for first, second in (stored, stored[::-1]):
-            whole = merge("c1", first, second)
-            check(kept[0].read("c1", whole), limits)
-            if last is not None:
-                assert list(whole.hot) == [b"c"]
-                assert stored_header(whole.hot).conversation_id == ""
 
     asyncio.run(run())

@@ -25,7 +25,8 @@ from stream_metrics.adapters.memory import (
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.row import canonical
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.ports import Identity, OutputMessage, Position, Record
+from stream_metrics.layout import Identity
+from stream_metrics.ports import OutputMessage, Position, Record
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.export import export_state
 from stream_metrics.worker.names import SharedNames
@@ -61,9 +62,9 @@ class Hooked:
         if not callable(found):
             return found
 
-        async def call(*arguments: Any) -> Any:
+        async def call(*arguments: Any, **options: Any) -> Any:
             await self._hook()
-            result = await found(*arguments)
+            result = await found(*arguments, **options)
             await self._hook()
             return result
 
@@ -134,7 +135,7 @@ class Worker:
         left = []
         for (topic, number), log in self._world.logs.items():
             state = await self._world.store.describe(number)
-            if state.identity is None or state.positions[topic].offset < len(log):
+            if state.token is None or state.positions[topic].offset < len(log):
                 left.append((number, topic))
         return left
 
@@ -157,7 +158,7 @@ class Worker:
                 output,
             )
             start = {topic: Position(0) for topic in TOPICS}
-            partition.adopt(await self._store.claim(number, token, identity, start))
+            partition.adopt(await self._store.claim(number, token, start))
             self._open[number] = partition
         return partition
 

@@ -17,10 +17,12 @@ from stream_metrics.adapters.redis.connect import RedisOptions, connect
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.row import canonical
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.layout import Identity
 from stream_metrics.metrics.ranking.live import live_metrics
-from stream_metrics.ports import Identity, Output, Position, Record, StateStore
+from stream_metrics.ports import Output, Position, Record, StateStore
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.export import export_state
+from stream_metrics.worker.generations import begin
 from stream_metrics.worker.names import SharedNames
 from stream_metrics.worker.options import PartitionOptions
 from stream_metrics.worker.partition import StatePartition
@@ -68,7 +70,7 @@ async def opened(
         b"token",
         output,
     )
-    partition.adopt(await store.claim(number, b"token", IDENTITY, {TOPIC: Position(0)}))
+    partition.adopt(await store.claim(number, b"token", {TOPIC: Position(0)}))
     return partition
 
 
@@ -132,10 +134,11 @@ def test_the_live_path_over_redis(redis_server: RedisServer, data: st.DataObject
     """The same holds over a real Redis."""
 
     async def run(*drawn: Any) -> tuple[list[str], str, MemoryDeadLetters]:
-        store = connect(RedisOptions(url=redis_server.url, namespace=f"property-{uuid4()}"))
+        space = connect(RedisOptions(url=redis_server.url, namespace=f"property-{uuid4()}"))
         try:
+            store = space.generation(await begin(space, IDENTITY, 0))
             return await live(store, *drawn)
         finally:
-            await store.close()
+            await space.close()
 
     agrees(data, lambda *drawn: asyncio.run(run(*drawn)))

@@ -24,6 +24,7 @@ from stream_metrics.adapters.redis.connect import RedisOptions, connect
 from stream_metrics.ports import Record, StoreUnavailable
 from stream_metrics.settings import KafkaSettings
 from stream_metrics.traffic import TrafficRecord
+from stream_metrics.worker.generations import state_in_force
 
 PARTITIONS = 4
 ESTABLISHED = "01"  # a connection's state in /proc/net/tcp
@@ -277,7 +278,8 @@ class LiveSystem:
         """Records that the state has taken, of all partitions; 0 while Redis does not answer."""
         store = connect(RedisOptions(url=self.redis.url, namespace=self.group))
         try:
-            states = [await store.describe(number) for number in await store.partitions()]
+            state = await state_in_force(store)
+            states = [await state.describe(number) for number in await state.partitions()]
         except StoreUnavailable:
             return 0
         finally:

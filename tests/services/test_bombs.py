@@ -12,6 +12,7 @@ from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
 from stream_metrics.adapters.redis.connect import RedisOptions, connect
 from stream_metrics.traffic import TrafficProfile, generate
+from stream_metrics.worker.generations import state_in_force
 from tests.helpers import wait_until
 from tests.services.live import LiveSystem, Worker, produce
 from tests.services.test_live import new_topics
@@ -52,7 +53,8 @@ async def positions(system: LiveSystem) -> dict[tuple[str, int], int]:
     """How far the state has read, by topic and partition."""
     store = connect(RedisOptions(url=system.redis.url, namespace=system.group))
     try:
-        states = {number: await store.describe(number) for number in await store.partitions()}
+        state = await state_in_force(store)
+        states = {number: await state.describe(number) for number in await state.partitions()}
     finally:
         await store.close()
     return {

@@ -12,6 +12,7 @@ from redis.asyncio import Redis
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
 from stream_metrics.adapters.redis.keys import OFFSET, Keys, PartitionKeys
+from stream_metrics.layout import decode
 from tests.helpers import wait_until
 from tests.services.live import PARTITIONS
 from tests.services.test_gaps import SOON, Scene, reasons, scene, traffic, until_held
@@ -71,8 +72,11 @@ async def windows_of_another_type(raw: Any, keys: PartitionKeys, group: Scene) -
 async def partitions(raw: Any, group: Scene) -> dict[int, PartitionKeys]:
     """The keys of each state partition, by number."""
     names = Keys(group.system.group)
-    tags = await raw.hgetall(names.layout)
-    return {int(number): names.partition(tag.decode()) for number, tag in tags.items()}
+    document = await raw.hget(names.layout, "document")
+    assert document is not None
+    found = decode(document).in_force
+    assert found is not None
+    return dict(enumerate(map(names.partition, found.places)))
 
 
 async def offsets(raw: Any, group: Scene) -> dict[int, dict[bytes, bytes]]:

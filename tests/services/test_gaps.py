@@ -18,6 +18,7 @@ from deploy.local.servers import RedisServer
 from stream_metrics.adapters.redis.connect import RedisOptions, connect
 from stream_metrics.ports import Record, StoreUnavailable
 from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate
+from stream_metrics.worker.generations import state_in_force
 from tests.helpers import wait_until
 from tests.services.live import PARTITIONS, LiveSystem, Produced, Worker, produce
 
@@ -68,10 +69,11 @@ class Scene:
         """The stored offsets; none while Redis does not answer."""
         store = connect(RedisOptions(url=self.system.redis.url, namespace=self.system.group))
         try:
+            state = await state_in_force(store)
             return {
                 (topic, number): position.offset
-                for number in await store.partitions()
-                for topic, position in (await store.describe(number)).positions.items()
+                for number in await state.partitions()
+                for topic, position in (await state.describe(number)).positions.items()
             }
         except StoreUnavailable:
             return {}

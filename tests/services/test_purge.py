@@ -16,7 +16,9 @@ from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
 from stream_metrics.adapters.redis.connect import RedisOptions, connect
 from stream_metrics.adapters.redis.store import RedisStore
-from stream_metrics.ports import BatchWrite, ConversationWrite, Identity, Position, Wiping, Written
+from stream_metrics.layout import Identity
+from stream_metrics.ports import BatchWrite, ConversationWrite, Position, Wiping, Written
+from stream_metrics.worker.generations import admit, begin, state_in_force
 from tests.helpers import rest_long, wait_until
 from tests.services.live import COMMAND
 
@@ -34,9 +36,10 @@ class Abandoned:
 
     async def fill(self) -> None:
         """Write the state."""
+        identity = Identity(self.name, 1, "fingerprint", {"searches": 2})
+        state = self.store.generation(await begin(self.store, identity, 0))
         for partition in (0, 1):
-            identity = Identity(self.name, 1, "fingerprint", {"searches": 2})
-            await self.store.claim(partition, b"owner", identity, {"searches": Position(0)})
+            await state.claim(partition, b"owner", {"searches": Position(0)})
             found = [
                 ConversationWrite(n.to_bytes(16, "big"), {b"p": b"1"}, {b"f": b"1"})
                 for n in range(CONVERSATIONS)
@@ -44,8 +47,8 @@ class Abandoned:
             batch = BatchWrite(
                 partition, b"owner", b"1", {"searches": 0}, {"searches": Position(1)}, found
             )
-            assert await self.store.write(batch) == Written()
-        await self.store.admit("agents", ["a"], [], 1)
+            assert await state.write(batch) == Written()
+        await admit(self.store, "agents", ["a"], [], 1)
 
     async def keys(self) -> int:
         """How many keys the namespace has."""
@@ -89,7 +92,7 @@ async def test_it_shows_what_it_deletes_and_deletes_all(abandoned: Abandoned) ->
     code, said = await abandoned.purge(typed=f"{abandoned.name}\n")
 
     assert code == 0
-    assert "partitions     2" in said
+    assert "generations    1" in said
     assert "conversations  1,400" in said
     assert await abandoned.keys() == 0
 
@@ -170,8 +173,9 @@ async def test_it_refuses_if_kafka_cannot_tell(abandoned: Abandoned) -> None:
 
 async def test_a_purge_that_was_cut_off_goes_on(abandoned: Abandoned) -> None:
     """What an earlier purge has left is named and deleted."""
+    state = await state_in_force(abandoned.store)
     for _ in range(2):
-        assert await abandoned.store.wipe(1) == Wiping()
+        assert isinstance(await state.wipe(1), Wiping)
 
     code, said = await abandoned.purge("--yes")
 

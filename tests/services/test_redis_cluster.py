@@ -13,17 +13,17 @@ from redis.asyncio import Redis
 from redis.crc import key_slot
 
 from stream_metrics.adapters.redis.check import check
-from stream_metrics.adapters.redis.keys import choose_tag
 from stream_metrics.adapters.redis.store import RedisStore
+from stream_metrics.layout import Identity
 from stream_metrics.ports import (
     BatchWrite,
     ConversationWrite,
-    Identity,
     Position,
     StateStore,
     StoreUnavailable,
     Written,
 )
+from stream_metrics.worker.generations import admit
 from tests.contract.conftest import redis_pair
 from tests.contract.redis_process import RedisProcess
 
@@ -62,12 +62,11 @@ async def stores(nodes: list[RedisProcess]) -> AsyncIterator[tuple[RedisStore, R
         while not all([await agrees(node.port) for node in nodes if node.running]):
             await asyncio.sleep(0)
     alive = next(node for node in nodes if node.running)
-    pair = redis_pair(alive.url, cluster=True)
+    pair = await redis_pair(alive.url, cluster=True)
     assert isinstance(pair.one, RedisStore)
     assert isinstance(pair.two, RedisStore)
     yield pair.one, pair.two
-    await pair.one.close()
-    await pair.two.close()
+    await pair.close()
 
 
 async def agrees(port: int) -> bool:
@@ -123,7 +122,7 @@ async def until_loaded(store: StateStore, partition: int) -> list[bytes | None]:
 async def start(store: StateStore) -> None:
     """Claim all partitions and write the first batch to each."""
     for partition in range(PARTITIONS):
-        await store.claim(partition, b"owner", IDENTITY, {"searches": Position(0)})
+        await store.claim(partition, b"owner", {"searches": Position(0)})
         assert await store.write(batch(partition)) == Written()
 
 
@@ -147,8 +146,8 @@ async def test_partitions_live_on_all_masters(
             ("5m", 1, "agent"): b"1",
             ("1h", 1, "agent"): b"1",
         }
-        assert len(await two.idle(partition, 1, 10)) == 2
-    assert await two.admit("agents", ["a", "b"], [], 1) == {"a"}
+        assert len(await two.by_age(partition, 0, 1, 10)) == 2
+    assert await admit(two, "agents", ["a", "b"], [], 1) == {"a"}
 
 
 async def test_check_looks_at_every_master(
@@ -172,7 +171,8 @@ async def test_a_slot_moves_under_its_writer(
     """While a partition's keys are on two nodes a write waits; after the move it goes on."""
     store, _ = stores
     await start(store)
-    tag = choose_tag(0, PARTITIONS)
+    assert store.bound is not None
+    tag = store.bound.places[0]
     slot = key_slot(tag.encode())
     source, target = nodes[0], nodes[1]
     async with Redis.from_url(source.url) as old, Redis.from_url(target.url) as new:

@@ -65,4 +65,4 @@ async def test_a_partition_given_away_during_a_slow_take_over_is_let_go(
 async def claiming(redis: RedisServer, group: str) -> bool:
     """Whether the first of a claim's calls has arrived."""
     async with Redis.from_url(redis.url) as client:
-        return bool(await client.exists(f"sm:{group}:1:layout"))
+        return bool(await client.exists(f"sm:{group}:2:layout"))

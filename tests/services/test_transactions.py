@@ -35,4 +35,4 @@ async def test_aborted_records_count_nowhere(kafka: Kafka, redis_server: RedisSe
         await wait_until(lambda: offset(runtime) >= 3, SOON, "the records are not read")
 
         assert runtime.store is not None
-        assert await runtime.store.count(0) == 1
+        assert (await runtime.store.describe(0)).conversations == 1

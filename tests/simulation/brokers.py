@@ -83,6 +83,13 @@ class Brokers:
             entries -= 1
         return stamp_ms
 
+    def another_group(self) -> Brokers:
+        """The same logs, as a consumer group of another name sees them."""
+        other = Brokers(self.topics, self.partitions)
+        other.logs, other.ends, other.firsts = self.logs, self.ends, self.firsts
+        other.unreadable = self.unreadable
+        return other
+
     def add_partition(self) -> None:
         """Each topic has one more."""
         for topic in self.topics:

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Collection
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any, Final
 
@@ -24,7 +24,8 @@ from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.row import canonical
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.ports import BatchWrite, Fenced, Identity, Moved, Written
+from stream_metrics.layout import Identity
+from stream_metrics.ports import BatchWrite, Fenced, Moved, Written
 from stream_metrics.settings import KafkaSettings
 from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate, partition_for
 from stream_metrics.worker.audit import AuditOptions, audit
@@ -193,9 +194,8 @@ class System:
         letters: Any = Troubled(self.letters, trouble, seen)
         cache, names = ConversationCache(self.cache_results), SharedNames(store, options)
 
-        def make_partition(number: int, token: bytes, ours: Identity) -> StatePartition:
-            mine = replace(options, identity=ours)
-            return StatePartition(number, mine, store, letters, cache, names, operations, token)
+        def make_partition(number: int, token: bytes) -> StatePartition:
+            return StatePartition(number, options, store, letters, cache, names, operations, token)
 
         patience = AtOnce(health, operations.redis_error)
         client, source = self._reading(patience, health)
@@ -203,7 +203,7 @@ class System:
             source,
             store,
             LoopOptions(TOPICS),
-            lambda counts: IDENTITY,
+            IDENTITY,
             make_partition,
             patience,
             health,
@@ -371,7 +371,7 @@ class System:
         letters = {letter.record.value for letter in self.letters.letters}
         invalid = {record.value for record in traffic(self.seed) if not record.valid}
         assert letters == invalid, "other dead letters than one pass gives"
-        options = AuditOptions(IDENTITY, EngineConfig(), DEFAULT_WINDOWS)
+        options = AuditOptions(EngineConfig(), DEFAULT_WINDOWS)
         found = await audit(self.store, options, _never)
         assert (found.differences, found.unreadable, found.busy) == ([], [], [])
 

@@ -61,7 +61,7 @@ class Troubled:
     def __getattr__(self, name: str) -> Any:
         ask: Ask = getattr(self._inner, name)
 
-        async def call(*arguments: Any) -> Any:
+        async def call(*arguments: Any, **options: Any) -> Any:
             kind = self._trouble.due()
             if kind == "rebalance":
                 self._trouble.interrupted = name
@@ -70,7 +70,7 @@ class Troubled:
                 raise Died(name)
             if kind == "refused":
                 raise self._away(name)
-            answer = await ask(*arguments)
+            answer = await ask(*arguments, **options)
             self._seen(name, arguments, answer)
             if kind == "dies after":
                 raise Died(name)

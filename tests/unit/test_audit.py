@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from uuid import uuid4
 
 import pytest
@@ -26,13 +25,13 @@ from stream_metrics.ports import (
 )
 from stream_metrics.traffic import TrafficProfile, generate
 from stream_metrics.worker.audit import Audit, AuditOptions, audit
-from stream_metrics.worker.identity import OtherIdentity
+from stream_metrics.worker.generations import begin
 from stream_metrics.worker.options import conversation_key
 from stream_metrics.worker.partition import StatePartition
 from tests.property.test_partition import IDENTITY, TOPIC, once, opened
 from tests.unit.test_state_partition import DAY_MS, NOON_S, search
 
-OPTIONS = AuditOptions(IDENTITY, EngineConfig(), DEFAULT_WINDOWS)
+OPTIONS = AuditOptions(EngineConfig(), DEFAULT_WINDOWS)
 TRAFFIC = TrafficProfile(seed=3, conversations=30, duration_seconds=600, invalid=0.02)
 Bucket = tuple[str, int, str]
 
@@ -79,11 +78,11 @@ async def a_conversation(store: StateStore) -> tuple[ConversationKey, StoredConv
 @asynccontextmanager
 async def real(redis: RedisServer) -> AsyncIterator[StateStore]:
     """A namespace of its own."""
-    store = connect(RedisOptions(url=redis.url, namespace=f"audit-{uuid4()}"))
+    space = connect(RedisOptions(url=redis.url, namespace=f"audit-{uuid4()}"))
     try:
-        yield store
+        yield space.generation(await begin(space, IDENTITY, 0))
     finally:
-        await store.close()
+        await space.close()
 
 
 def codes(found: Audit) -> set[str]:
@@ -258,16 +257,6 @@ async def test_agents_beyond_the_cap_are_other() -> None:
 
     assert "other" in {agent for _, _, agent in await store.buckets(0)}
     assert (await audit(store, OPTIONS, never)).differences == []
-
-
-async def test_other_settings_are_refused() -> None:
-    """Windows that other settings made are not compared."""
-    store = MemoryStore()
-    await filled(store)
-    other = replace(OPTIONS, identity=replace(IDENTITY, fingerprint="other"))
-
-    with pytest.raises(OtherIdentity, match="other settings"):
-        await audit(store, other, never)
 
 
 class BusyStore(MemoryStore):

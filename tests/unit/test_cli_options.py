@@ -58,7 +58,6 @@ CHOICES = [
     ("replay f", "--format", "parquet"),
     ("replay f", "--turn-scope", "all"),
     ("export", "--turn-scope", "all"),
-    ("reshard", "--partitioner", "murmur2"),
 ]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import pytest
 
@@ -17,6 +16,7 @@ from stream_metrics.adapters.memory import (
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.row import canonical
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.layout import Layout
 from stream_metrics.ports import (
     BatchWrite,
     ConversationKey,
@@ -65,18 +65,18 @@ class CrashingStore(MemoryStore):
         self._point = point
 
     async def load(
-        self, partition: int, keys: Sequence[tuple[ConversationKey, bool]]
+        self, partition: int, keys: Sequence[tuple[ConversationKey, bool]], *, hot: bool = True
     ) -> list[StoredConversation]:
         """Step 1."""
         self._point.passing("before 1 load")
-        found = await super().load(partition, keys)
+        found = await super().load(partition, keys, hot=hot)
         self._point.passing("after 1 load")
         return found
 
-    async def admit(self, *arguments: Any) -> frozenset[str]:
-        """Asked for once step 2 has applied the events in memory."""
+    async def layout(self) -> Layout:
+        """Asked for who has series, once step 2 has applied the events in memory."""
         self._point.passing("after 2 step")
-        return await super().admit(*arguments)
+        return await super().layout()
 
     async def write(self, batch: BatchWrite) -> WriteResult:
         """Step 5."""

@@ -6,62 +6,74 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from stream_metrics.ports import Wiped
+from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.engine.config import EngineConfig
+from stream_metrics.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.ports import Record, Wiped
 from stream_metrics.worker.export import Replaced, export_windows, rows_of
-from tests.property.test_migrate import Configured
-from tests.unit.test_migrate import NEW, halfway
-from tests.unit.test_rebuild import rebuild
-from tests.unit.test_reshard import HALF, TRAFFIC
+from stream_metrics.worker.partition import StatePartition
+from tests.property.test_partition import TOPIC, once, opened
+from tests.unit.test_state_partition import NOON_S, search
 
-Change = Callable[[Configured], Awaitable[None]]
-
-
-async def migrate(group: Configured) -> None:
-    """Other settings."""
-    await group.migrate(NEW)
+Change = Callable[[MemoryStore], Awaitable[None]]
 
 
-async def reshard(group: Configured) -> None:
-    """Another partition count."""
-    await group.reshard({"events": 3})
+async def taken(partition: StatePartition, names: range) -> None:
+    """Let a partition take a conversation of each name."""
+    records = []
+    for offset, name in enumerate(names, partition.positions[TOPIC].offset):
+        key, value, stamp = search(f"c{name}", 1, NOON_S, "a")
+        records.append(Record(value, key, stamp, TOPIC, partition.number, offset))
+    await partition.process(records, once)
 
 
-async def purge(group: Configured) -> None:
+async def filled() -> tuple[MemoryStore, list[StatePartition]]:
+    """Two partitions with ten conversations each."""
+    store, letters = MemoryStore(), MemoryDeadLetters()
+    partitions = [await opened(store, letters, 100, number=number) for number in (0, 1)]
+    for partition in partitions:
+        await taken(partition, range(10 * partition.number, 10 * partition.number + 10))
+    return store, partitions
+
+
+async def switch(store: MemoryStore) -> None:
+    """Another generation takes its place."""
+    for number in (0, 1):
+        await store.freeze(number, 2)
+
+
+async def purge(store: MemoryStore) -> None:
     """Nothing is left."""
     for number in (0, 1):
-        while await group.store.wipe(number) != Wiped():
+        while await store.wipe(number) != Wiped():
             pass
 
 
-async def exported(group: Configured, change: Change) -> int:
+async def exported(store: MemoryStore, change: Change) -> int:
     """How many conversations are read if the change comes after the third."""
-    engine = group.options.engine
-    found = await export_windows(group.store, group.options.windows)
+    found = await export_windows(store, DEFAULT_WINDOWS)
     names = set()
-    async for _, rows in rows_of(group.store, engine, "last", found.states):
+    async for _, rows in rows_of(store, EngineConfig(), "last", found.states):
         names |= {row["conversation_id"] for row in rows}
         if len(names) == 3:
-            await change(group)
+            await change(store)
     return len(names)
 
 
-@pytest.mark.parametrize("change", [migrate, reshard, rebuild, purge])
+@pytest.mark.parametrize("change", [switch, purge])
 async def test_an_export_of_two_states_is_an_error(change: Change) -> None:
     """Wherever the state is replaced, half of what was there is not taken for all of it."""
-    group = await halfway()
+    store, _ = await filled()
 
     with pytest.raises(Replaced, match="Run the command again"):
-        await exported(group, change)
+        await exported(store, change)
 
 
 async def test_workers_that_write_meanwhile_do_no_harm() -> None:
     """All conversations that were there when it began are read."""
+    store, partitions = await filled()
 
-    async def read_on(group: Configured) -> None:
-        group.send(TRAFFIC[HALF:])
-        await group.read()
+    async def read_on(_: MemoryStore) -> None:
+        await taken(partitions[1], range(90, 99))
 
-    group = await halfway()
-    before = len({row["conversation_id"] for row in (await group.export()).rows})
-
-    assert await exported(group, read_on) >= before
+    assert await exported(store, read_on) >= 20

@@ -16,7 +16,7 @@ from stream_metrics.events import Limits
 from stream_metrics.worker.audit import AuditOptions, audit
 from stream_metrics.worker.options import conversation_key
 from stream_metrics.worker.telemetry import Silent
-from tests.property.test_forget import IDENTITY, PARTITIONS, TOPICS, Topics
+from tests.property.test_forget import PARTITIONS, TOPICS, Topics
 from tests.unit.test_audit import never
 from tests.unit.test_state_partition import DAY_MS, NOON_S, Fed, search
 
@@ -207,9 +207,7 @@ async def test_the_windows_agree_after_a_forget() -> None:
     """An audit finds that a forgotten conversation was taken out of every bucket."""
     topics = await filled(*WHOLE, OTHER, forget(), told(3, NOON_S + 200))
 
-    found = await audit(
-        topics.store, AuditOptions(IDENTITY, EngineConfig(), DEFAULT_WINDOWS), never
-    )
+    found = await audit(topics.store, AuditOptions(EngineConfig(), DEFAULT_WINDOWS), never)
 
     assert (found.differences, found.unreadable, found.partitions) == ([], [], PARTITIONS)
 

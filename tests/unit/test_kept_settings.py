@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stream_metrics.adapters.memory import MemoryStore
-from stream_metrics.ports import Identity
+from stream_metrics.layout import Identity
 from stream_metrics.runtime import for_state, identity
 from stream_metrics.settings import Settings
 from stream_metrics.worker.identity import KEPT, OtherIdentity, check_identity
@@ -15,48 +14,42 @@ NEW = Settings.model_validate({})
 BEFORE = Settings.model_validate({"limits": {"turns_per_conversation": 100}})
 
 
-async def built_with(settings: Settings) -> MemoryStore:
-    """A store with state that was built with these settings."""
-    store = MemoryStore()
-    await store.claim(0, b"worker", identity(settings, {TOPIC: 1}), {})
-    return store
+def built_with(settings: Settings) -> Identity:
+    """State that was built with these settings."""
+    return identity(settings, {TOPIC: 1})
 
 
-async def test_state_of_the_release_before_keeps_its_fingerprint() -> None:
+def test_state_of_the_release_before_keeps_its_fingerprint() -> None:
     """Else a rolling upgrade would be refused: a setting that is new has to be left out of
     ``Settings.of_state`` and of the fingerprint while it has the value that means "as before", and
     one with another default has to be taken from the state (``identity.KEPT``)."""
-    found = await for_state(NEW, await built_with(BEFORE))
+    found = for_state(NEW, built_with(BEFORE))
 
     assert found.fingerprint() == BEFORE.fingerprint() == "46d790973814073f"
     assert found.engine_config().limits.turns_per_conversation == 100
 
 
-async def test_new_state_has_the_new_defaults() -> None:
+def test_new_state_has_the_new_defaults() -> None:
     """A conversation may have 1,000 turns; the fingerprint is another than that of state before."""
-    found = await for_state(NEW, MemoryStore())
+    found = NEW
 
     assert found.engine_config().limits.turns_per_conversation == 1_000
     assert found.fingerprint() == "00de3a1681c204b2"
 
 
-async def test_state_that_names_no_settings_is_that_of_the_first_release() -> None:
+def test_state_that_names_no_settings_is_that_of_the_first_release() -> None:
     """The earliest releases noted none."""
-    store = MemoryStore()
-    await store.claim(0, b"worker", Identity("g", 1, "fingerprint", {TOPIC: 1}), {})
-
-    found = await for_state(NEW, store)
+    found = for_state(NEW, Identity("g", 1, "fingerprint", {TOPIC: 1}))
 
     assert [found.of_state().get(name, 1) for name in KEPT] == [1, 100]
 
 
-async def test_what_is_set_is_not_taken_from_the_state() -> None:
+def test_what_is_set_is_not_taken_from_the_state() -> None:
     """State that was built with another value is then refused, with both values."""
     settings = Settings.model_validate({"limits": {"turns_per_conversation": 1_000}})
-    store = await built_with(BEFORE)
+    stored = built_with(BEFORE)
 
-    found = await for_state(settings, store)
+    found = for_state(settings, stored)
 
-    stored = (await store.describe(0)).identity
     with pytest.raises(OtherIdentity, match="turns_per_conversation was 100, is 1000"):
-        check_identity(stored, identity(found, {TOPIC: 1}), 0)
+        check_identity(stored, identity(found, {TOPIC: 1}))

@@ -17,7 +17,8 @@ from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.adapters.prometheus.windows import MAX_SERIES, PREFIX, WindowCollector
 from stream_metrics.engine.config import MAX_AGENTS, MAX_ROUTES, EngineConfig
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.ports import Identity, Position, Record
+from stream_metrics.layout import Identity
+from stream_metrics.ports import Position, Record
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.names import SharedNames
 from stream_metrics.worker.options import PartitionOptions
@@ -50,7 +51,7 @@ class Observed:
             0, options, store, MemoryDeadLetters(), ConversationCache(10_000),
             SharedNames(store, options), self.operations, b"token",
         )  # fmt: skip
-        claimed = asyncio.run(store.claim(0, b"token", IDENTITY, {TOPIC: Position(0)}))
+        claimed = asyncio.run(store.claim(0, b"token", {TOPIC: Position(0)}))
         self._partition.adopt(claimed)
         self._collector = WindowCollector(
             lambda: [self._partition.windows], lambda: self.now * 1_000_000

@@ -23,7 +23,7 @@ from stream_metrics.ports import BatchWrite, Position, Record, WriteResult
 from stream_metrics.worker.export import export_state
 from stream_metrics.worker.partition import Lost, StatePartition
 from stream_metrics.worker.patience import Patience
-from tests.property.test_partition import IDENTITY, TOPIC, once, opened
+from tests.property.test_partition import TOPIC, once, opened
 from tests.unit.test_state_partition import DAY_MS, NOON_S, search
 
 Sent = tuple[bytes, bytes, int]
@@ -228,7 +228,7 @@ async def test_a_writer_that_was_replaced_sends_nothing_more(scene: Scene) -> No
     """An owner that slept while another one took over neither sends nor writes."""
     await scene.read(search("c", 1, NOON_S, "a"))
     asleep = scene.owner
-    await scene.store.claim(0, b"another", IDENTITY, {TOPIC: Position(0)})
+    await scene.store.claim(0, b"another", {TOPIC: Position(0)})
     await MemoryOutputs(scene.topic).of(0).begin()
 
     key, value, stamp = search("c", 2, NOON_S, "b")
@@ -254,7 +254,7 @@ async def test_a_successor_that_is_replaced_before_it_begins_sends_nothing() -> 
     scene = Scene()
     await scene.take_over()
     asleep = scene.owner
-    await scene.store.claim(0, b"another", IDENTITY, {TOPIC: Position(0)})
+    await scene.store.claim(0, b"another", {TOPIC: Position(0)})
 
     key, value, stamp = search("c", 1, NOON_S, "a")
     with pytest.raises(Lost, match="fenced"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ from stream_metrics.adapters.memory import MemoryStore
 from stream_metrics.adapters.page.group import KEPT_SECONDS, OLD_SECONDS
 from stream_metrics.ports import BatchWrite, PartitionState, Position
 from tests.page import NOON_US, Showcase
-from tests.property.test_partition import IDENTITY, TOPIC, once
+from tests.property.test_partition import TOPIC, once
 from tests.unit.test_state_partition import NOON_S
 from tests.unit.test_worst import searched
 
@@ -305,16 +305,6 @@ async def test_a_partition_that_nobody_has_taken_is_named(group: TwoWorkers) -> 
     ]
 
 
-async def test_a_worker_without_partitions_shows_those_of_others() -> None:
-    """Before it knows its topics, a page knows from the store how many partitions there are."""
-    group = await two_workers(total=None)
-    await group.after(0, group.one, group.two)
-    shown = await group.shown(window="1h")
-
-    assert results(shown) == (ALL_RESULTS, ALL_DUPLICATES)
-    assert (shown["partitions"]["owned"], shown["partitions"]["total"]) == (0, 1)
-
-
 @pytest.mark.parametrize(
     ("behind_ms", "problem"),
     [
@@ -348,7 +338,7 @@ async def test_a_partition_that_moves_here_counts_once(group: TwoWorkers) -> Non
 async def test_a_new_owner_is_not_taken_for_the_one_before(group: TwoWorkers) -> None:
     """Until it has said its name, which takes a moment, nobody knows who works there."""
     await group.shown()
-    await group.store.claim(1, b"another", IDENTITY, {})
+    await group.store.claim(1, b"another", {})
     await group.after(6, group.one)
     shown = await group.shown()
 
@@ -363,26 +353,13 @@ async def test_a_new_owner_is_not_taken_for_the_one_before(group: TwoWorkers) ->
     assert shown["partitions"]["problems"] == []
 
 
-async def test_state_of_other_settings_is_not_added(group: TwoWorkers) -> None:
-    """A partition that was built otherwise is left out, and named with the way out."""
-    other = replace(IDENTITY, fingerprint="another")
-    await group.store.claim(2, b"stranger", other, {TOPIC: Position(0)})
-    await group.store.write(BatchWrite(2, b"stranger", b"1", {TOPIC: 0}, {TOPIC: Position(1)}))
-    shown = await group.shown(window="1h")
-
-    assert results(shown) == (ALL_RESULTS, ALL_DUPLICATES)
-    (problem,) = shown["partitions"]["problems"]
-    assert problem.startswith("partition 2: no figures (state partition 2 of group 'group' was")
-    assert "other settings" in problem
-
-
-async def test_a_command_that_replaces_partitions_is_named(group: TwoWorkers) -> None:
-    """While `reshard` and its like hold the namespace nobody works on it."""
-    await group.store.hold(b"mark", "reshard")
+async def test_a_switch_to_another_generation_is_named(group: TwoWorkers) -> None:
+    """Until this worker has ended, nobody works on the others' partitions."""
+    await group.store.freeze(1, 2)
     shown = await group.shown()
 
     assert shown["partitions"]["problems"] == [
-        "partition 1: a command (reshard, migrate or rebuild) is replacing the state"
+        "partition 1: another generation of state has taken its place"
     ]
 
 
@@ -391,7 +368,7 @@ async def test_a_partition_that_was_replaced_is_shown_as_it_is_now(group: TwoWor
     await group.shown()
     while str(await group.store.wipe(1)) != "Wiped()":
         pass
-    await group.store.claim(1, b"new", IDENTITY, {TOPIC: Position(0)})
+    await group.store.claim(1, b"new", {TOPIC: Position(0)})
     await group.store.heartbeat(1, b"new", "worker-2:9464")
     await group.after(6, group.one)
     shown = await group.shown(window="1h")

@@ -19,13 +19,8 @@ from stream_metrics.metrics.ranking.names import MetricNameError
 from stream_metrics.ports import ConversationKey, Record, StoredConversation
 from stream_metrics.settings import Settings
 from stream_metrics.worker.options import conversation_key
-from tests.property.test_migrate import OLD, Configured, settings_with
 from tests.property.test_partition import TOPIC, once, opened
-from tests.property.test_reshard import sound
 from tests.unit.test_fast_paths import Fed
-from tests.unit.test_pieces import FIRST, NEW, SECOND
-from tests.unit.test_pieces import OLD as FOUR
-from tests.unit.test_reshard import TRAFFIC
 
 NAMES = ("judged@10", "ndcg@10", "recall@10")
 RETRIEVAL = live_metrics(NAMES)
@@ -299,53 +294,6 @@ async def test_document_ids_that_do_not_fit_are_damage(
 
     with pytest.raises(DamagedState, match="document ids"):
         fed.step.restore(decode_conversation("c", damage(dict(parts.hot)), ""))
-
-
-async def test_migrating_back_leaves_no_document_ids() -> None:
-    """The state is then, byte for byte, what it was."""
-    group = Configured({"events": 2})
-    group.send(TRAFFIC)
-    await group.read()
-
-    async def kept() -> list[dict[bytes, bytes]]:
-        found = {}
-        for number in range(2):
-            async for key, parts in group.store.conversations(number):
-                found[number, key] = dict(parts.hot)
-        return [found[place] for place in sorted(found)]
-
-    before = await kept()
-    await group.migrate(settings_with({"metrics": {"retrieval": list(NAMES)}}))
-    assert any(name[:1] == b"d" for hot in await kept() for name in hot)
-    assert sound(await group.audit())
-    await group.migrate(OLD)
-    assert await kept() == before
-
-
-async def test_pieces_that_are_merged_keep_their_scores() -> None:
-    """The sums after partitions were added are those of one count all along."""
-    chosen = settings_with({"metrics": {"retrieval": list(NAMES)}})
-    group, other = Configured(dict(FOUR), settings=chosen), Configured(dict(NEW), settings=chosen)
-    ends = [
-        (key, json.dumps({
-            "type": "turn_completed", "event_id": "end", "conversation_id": key.decode(),
-            "turn": 1, "occurred_at": 1_718_021_000, "relevant": ["a"],
-        }).encode(), None)
-        for key, _, _ in FIRST
-    ]  # fmt: skip
-    group.send(FIRST)
-    await group.read()
-    group.send([*SECOND, *ends], NEW)
-    await group.read()
-    await group.reshard(NEW)
-    await group.read()
-    other.send([*FIRST, *SECOND, *ends])
-    await other.read()
-
-    shown = await group.shown()
-    assert shown == await other.shown()
-    assert '"retrieval_sum"' in shown[1]
-    assert sound(await group.audit())
 
 
 # -- work ---------------------------------------------------------------------------------------

@@ -14,23 +14,20 @@ from stream_metrics.engine.codec import SCHEMAS, UnknownSchema, stored_header
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.row import canonical
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.ports import Identity
+from stream_metrics.layout import Identity
 from stream_metrics.settings import Settings
 from stream_metrics.worker.audit import AuditOptions, audit
 from stream_metrics.worker.export import export_state
 from stream_metrics.worker.identity import OtherIdentity, check_identity
-from stream_metrics.worker.migrate import Migrate
-from stream_metrics.worker.move import holding
-from tests.golden import TOPIC, dump, identity, options, owner, path, records, stored, written
+from tests.golden import TOPIC, dump, identity, owner, path, records, stored, written
 from tests.property.test_partition import once
-from tests.property.test_reshard import sound
 from tests.unit.test_audit import never
 
 
 async def shown(store: MemoryStore) -> tuple[list[str], str]:
     """Rows and windows; and these add up."""
-    found = await audit(store, AuditOptions(identity(1), EngineConfig(), DEFAULT_WINDOWS), never)
-    assert sound(found)
+    found = await audit(store, AuditOptions(EngineConfig(), DEFAULT_WINDOWS), never)
+    assert (found.differences, found.unreadable, found.busy) == ([], [], [])
     export = await export_state(store, EngineConfig(), DEFAULT_WINDOWS, "all")
     return [canonical(row) for row in export.rows], canonical(export.windows_document(None))
 
@@ -76,32 +73,6 @@ def _after(value: bytes | None) -> bytes:
     return json.dumps({**event, "event_id": event["event_id"] + "x", "turn": 9}).encode()
 
 
-@pytest.mark.parametrize(("writers", "schema"), [((1, 2, 1), 1), ((1, 1, 1), 2)])
-async def test_a_migration_leaves_nothing_of_other_schemas(
-    writers: tuple[int, ...], schema: int
-) -> None:
-    """To an earlier schema and to a later one: each byte is then as if it had always been so."""
-    sent = records()
-    store = MemoryStore()
-    third = len(sent) // 3
-    for at, writes in enumerate(writers):
-        partition = await owner(store, writes, b"%d" % at)
-        end = len(sent) if at == 2 else (at + 1) * third
-        await partition.process(sent[at * third : end], once)
-    plain = MemoryStore()
-    partition = await owner(plain, schema, b"owner")
-    await partition.process(sent, once)
-    before = await shown(store)
-
-    async with holding(store, "migrate") as mark:
-        await Migrate(store, options(schema), print, lambda _: None).run(mark)
-
-    found, made = await dump(store), await dump(plain)
-    assert found["conversations"] == made["conversations"]
-    assert found["schema"] == schema
-    assert await shown(store) == before
-
-
 async def test_short_ids_make_the_state_smaller() -> None:
     """What conversations with UUIDs take is less by a third."""
     sizes = []
@@ -121,12 +92,12 @@ def test_a_conversation_of_a_later_schema_is_refused() -> None:
         stored_header({b"c": header})
 
 
-def test_a_partition_of_a_later_schema_is_refused() -> None:
+def test_state_of_a_later_schema_is_refused() -> None:
     """With the way back: the later release can write what this one reads."""
     later = Identity("group", 3, "fingerprint", {TOPIC: 1})
 
     with pytest.raises(OtherIdentity, match=r"schema 3, .* 1 and 2.*state\.write_schema=2"):
-        check_identity(later, identity(1), 0)
+        check_identity(later, identity(1))
 
 
 def test_the_older_schema_is_written_until_told_otherwise() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -16,82 +14,40 @@ from deploy.local.servers import RedisServer
 from stream_metrics.adapters.memory import MemoryStore
 from stream_metrics.adapters.redis.connect import RedisOptions, connect
 from stream_metrics.cli import app
-from stream_metrics.ports import Identity, Position
+from stream_metrics.layout import Generation
+from stream_metrics.ports import Position
 from stream_metrics.runtime import identity
 from stream_metrics.settings import Settings
+from stream_metrics.worker.generations import begin
 from stream_metrics.worker.standing import Standing, standing
 
 COUNTS = {"events": 2}
-OURS = identity(Settings(), {})
+OURS = identity(Settings(), COUNTS)
 
 
-async def stored(ours: Identity = OURS, counts: Mapping[str, int] | None = None) -> MemoryStore:
-    """Both partitions of a group."""
-    store = MemoryStore()
-    built = replace(ours, partition_counts=counts or COUNTS)
+async def stored() -> tuple[MemoryStore, Generation]:
+    """A generation of which both partitions have begun."""
+    space = MemoryStore()
+    generation = await begin(space, OURS, 0)
+    store = space.generation(generation)
     for number in range(2):
-        await store.claim(number, b"worker", built, {"events": Position(0)})
-    return store
+        await store.claim(number, b"worker", {"events": Position(0)})
+    return store, generation
 
 
-async def obstacles(store: MemoryStore, counts: Mapping[str, int] | None = None) -> str:
-    """Why workers would fail."""
-    return "; ".join((await standing(store, OURS, counts or COUNTS)).obstacles)
-
-
-async def test_state_that_fits_is_no_obstacle() -> None:
-    """Its partitions and schemas are told."""
-    assert await standing(await stored(), OURS, COUNTS) == Standing((0, 1), (), (1,), ())
-
-
-async def test_no_state_is_no_obstacle() -> None:
-    """A new group begins."""
-    assert await standing(MemoryStore(), OURS, COUNTS) == Standing((), (), (), ())
-
-
-async def test_other_partition_counts_are_an_obstacle() -> None:
-    """As a worker says, with the way out."""
-    assert "stream-metrics reshard" in await obstacles(await stored(), {"events": 3})
-
-
-async def test_without_the_topics_counts_the_rest_is_compared() -> None:
-    """Where Kafka does not tell, counts are no obstacle; another group is."""
-    store = await stored()
-
-    assert (await standing(store, OURS, None)).obstacles == ()
-    [why] = (await standing(store, replace(OURS, group="stranger"), None)).obstacles
-    assert "belongs to group" in why
-
-
-async def test_other_settings_are_an_obstacle_once() -> None:
-    """All partitions share it, and the first is named."""
-    store = await stored(identity(Settings.model_validate({"metrics": {"good_gain": 3}}), {}))
-
-    [why] = (await standing(store, OURS, COUNTS)).obstacles
-
-    assert "state partition 0" in why
-    assert "stream-metrics migrate" in why
-
-
-async def test_a_schema_of_a_later_release_is_an_obstacle() -> None:
-    """This release cannot read it."""
-    assert "schema 99" in await obstacles(await stored(replace(OURS, schema_version=99)))
-
-
-async def test_a_hold_is_an_obstacle() -> None:
-    """Workers are refused until the command has been run again."""
-    store = await stored()
-    await store.hold(b"mark", "migrate")
-
-    assert "stream-metrics migrate" in await obstacles(store)
+async def test_partitions_that_have_begun_are_told() -> None:
+    """Also that there are none yet."""
+    assert await standing(*await stored()) == Standing((0, 1), (), ())
+    generation = await begin(empty := MemoryStore(), OURS, 0)
+    assert await standing(empty.generation(generation), generation) == Standing((), (), ())
 
 
 async def test_a_wipe_that_was_cut_off_is_told() -> None:
     """Workers end it."""
-    store = await stored()
+    store, generation = await stored()
     await store.wipe(1)
 
-    assert await standing(store, OURS, COUNTS) == Standing((0,), (1,), (1,), ())
+    assert await standing(store, generation) == Standing((0,), (1,), ())
 
 
 @pytest.fixture
@@ -108,14 +64,14 @@ def fill(options: RedisOptions, **damage: bytes) -> None:
     """Claim a partition as a worker does, and overwrite fields of what Redis holds of it."""
 
     async def work() -> None:
-        store = connect(options)
-        await store.claim(0, b"worker", replace(OURS, partition_counts=COUNTS), {})
+        space = connect(options)
+        generation = await begin(space, OURS, 0)
+        await space.generation(generation).claim(0, b"worker", {"events": Position(0)})
         if damage:
-            client: Any = store.client
-            tag = await client.hget(store.keys.layout, "0")
+            client: Any = space.client
             fields = {name.replace("_", ":"): value for name, value in damage.items()}
-            await client.hset(store.keys.partition(tag.decode()).meta, mapping=fields)
-        await store.close()
+            await client.hset(space.keys.partition(generation.places[0]).meta, mapping=fields)
+        await space.close()
 
     asyncio.run(work())
 
@@ -132,7 +88,9 @@ def test_check_tells_of_state_also_without_kafka(namespace: RedisOptions) -> Non
 
     [line] = lines("state")
 
-    assert " ".join(line.split()) == "state ok 1 partitions, by schema 1, dedup.tables 1"
+    assert " ".join(line.split()) == (
+        "state ok generation 1, 1 partitions, by schema 1, dedup.tables 1"
+    )
 
 
 def test_check_tells_of_a_new_group(namespace: RedisOptions) -> None:
@@ -144,7 +102,7 @@ def test_check_tells_of_a_new_group(namespace: RedisOptions) -> None:
 
 def test_check_says_that_state_is_damaged(namespace: RedisOptions) -> None:
     """A worker would halt the partition, and name the way out."""
-    fill(namespace, i_schema=b"damaged")
+    fill(namespace, o_events=b"damaged")
 
     [line, *_] = lines("state")
 

@@ -36,7 +36,7 @@ from stream_metrics.worker.options import conversation_key
 from stream_metrics.worker.partition import EXPIRE_AT_ONCE, EXPIRE_LOADED, Lost, StatePartition
 from stream_metrics.worker.replay import Replay
 from stream_metrics.worker.telemetry import Silent
-from tests.property.test_partition import IDENTITY, TOPIC, once, opened, options
+from tests.property.test_partition import TOPIC, once, opened, options
 
 NOON_S = 1_718_020_800
 DAY_MS = 86_400_000
@@ -176,7 +176,7 @@ async def test_events_of_an_expired_conversation_are_counted() -> None:
     assert telemetry.counts["expired"] == 1
     assert await fed.state.expire(horizon + DAY_MS + 1, once) == 1
     assert {row["conversation_id"] for row in (await fed.export()).rows} == {"c", "new"}
-    assert await fed.store.count(0) == 2
+    assert (await fed.store.describe(0)).conversations == 2
 
 
 @pytest.mark.slow
@@ -189,7 +189,7 @@ async def test_expiry_keeps_up_with_what_begins() -> None:
         names = [f"{minute}.{n}" for n in range(2 * EXPIRE_AT_ONCE)]
         await fed.take(*(search(name, 1, at, "a") for name in names))
         await fed.state.expire(at * 1000, once)
-        held.append(await fed.store.count(0))
+        held.append((await fed.store.describe(0)).conversations)
 
     conversations = stubs = 4 * EXPIRE_AT_ONCE  # of this minute, and of the one before
     assert held[4:] == [conversations + stubs] * 8
@@ -496,7 +496,7 @@ async def test_an_idle_partition_sends_heartbeats() -> None:
     store.clock = lambda: 6_000
     await state.beat(once, 700)
     second = await store.describe(0)
-    await store.claim(0, b"another", IDENTITY, {})
+    await store.claim(0, b"another", {})
     await state.beat(once, 0)
 
     assert [(s.worker, s.beat_ms, s.behind_ms) for s in (first, second)] == [
@@ -514,7 +514,7 @@ async def test_an_idle_partition_notices_what_happened_to_its_state(why: str) ->
     await fed.take(search("c", 1, NOON_S, "a"))
     await fed.state.check(once)
     if why == "fenced":
-        await fed.store.claim(0, b"another", IDENTITY, {})
+        await fed.store.claim(0, b"another", {})
     else:
         fed.store.restore(past)
 

@@ -21,7 +21,7 @@ from stream_metrics.dedup.digests import KNOWN_NAMES
 from stream_metrics.dedup.tables import EntityType, Tables, newest, publish, published
 from stream_metrics.engine.codec import decode_conversation
 from stream_metrics.engine.state import DamagedState
-from stream_metrics.ports import Identity
+from stream_metrics.layout import Identity
 from stream_metrics.runtime import for_state, identity
 from stream_metrics.settings import Settings
 from stream_metrics.worker.identity import OtherIdentity, check_identity
@@ -128,7 +128,7 @@ async def test_state_is_refused_under_other_tables_than_its_own() -> None:
     refusal = later("python", "on", given=await ours())["refusal"]
 
     assert "dedup.tables was 1, is 2" in refusal
-    assert "stream-metrics rebuild" in refusal
+    assert "stream-metrics build" in refusal
     assert "newer release" not in refusal
 
 
@@ -147,11 +147,12 @@ async def test_state_under_later_tables_is_refused_with_the_release_that_is_need
     """After a rollback: the worker names the tables that it lacks, and what to do."""
     store = await work.read(later("python"))
 
-    settings = await for_state(Settings(), store)
+    generation = (await store.layout()).in_force
+    assert generation is not None
+    settings = for_state(Settings(), generation.identity)
 
-    built = (await store.describe(0)).identity
     with pytest.raises(OtherIdentity) as refused:
-        check_identity(built, identity(settings, {TOPIC: 1}), 0)
+        check_identity(generation.identity, identity(settings, {TOPIC: 1}))
     assert "dedup.tables was 2, is 1. A newer release built it" in str(refused.value)
     assert "this release has only dedup.tables 1. Use that release" in str(refused.value)
 
@@ -216,8 +217,7 @@ def test_the_number_is_part_of_the_fingerprint() -> None:
 
 async def test_state_that_names_no_tables_was_built_under_the_first() -> None:
     """Releases before numbers came noted none, and the earliest noted no settings at all."""
-    store = MemoryStore()
-    await store.claim(0, b"worker", Identity("g", 1, "fingerprint", {TOPIC: 1}), {})
+    unnamed = Identity("g", 1, "fingerprint", {TOPIC: 1})
 
-    assert (await for_state(Settings(), store)).dedup.tables == 1
-    assert (await for_state(Settings(), MemoryStore())).dedup.tables is None
+    assert for_state(Settings(), unnamed).dedup.tables == 1
+    assert Settings().dedup.tables is None

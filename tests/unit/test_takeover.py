@@ -18,20 +18,17 @@ from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.ports import (
     BatchWrite,
     Fenced,
-    Identity,
-    OnHold,
     PartitionState,
     Position,
     Record,
-    StateStore,
     StoreUnavailable,
+    Superseded,
     WipeResult,
     WriteResult,
 )
 from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.export import export_state
-from stream_metrics.worker.identity import OtherIdentity
 from stream_metrics.worker.names import SharedNames
 from stream_metrics.worker.partition import StatePartition
 from stream_metrics.worker.patience import Retry
@@ -95,11 +92,11 @@ class FusedStore(MemoryStore):
         return result
 
     async def claim(
-        self, partition: int, token: bytes, identity: Identity, start: Mapping[str, Position]
+        self, partition: int, token: bytes, start: Mapping[str, Position]
     ) -> PartitionState:
         """The owner may be set although the answer never comes."""
         self.fuse.passing("before claim")
-        state = await super().claim(partition, token, identity, start)
+        state = await super().claim(partition, token, start)
         self.fuse.passing("after claim")
         return state
 
@@ -208,7 +205,7 @@ class World:
         """What a worker that was just started takes partitions over with."""
         shared = replace(options(), identity=IDENTITY)
 
-        def make(number: int, token: bytes, identity: Identity) -> StatePartition:
+        def make(number: int, token: bytes) -> StatePartition:
             cache, names = ConversationCache(1_000), SharedNames(self.store, shared)
             letters = MemoryDeadLetters()
             return StatePartition(
@@ -230,7 +227,7 @@ class World:
 
     async def take(self, policy: Policy, found: Sequence[OffsetGap] = ()) -> Ready | Held | None:
         """A worker that was just started takes over."""
-        return await self.take_over(policy).take(0, IDENTITY, None, found)
+        return await self.take_over(policy).take(0, None, found)
 
     async def work(self, policy: Policy, found: Sequence[OffsetGap] = ()) -> None:
         """Take over, read to the end and commit."""
@@ -327,42 +324,6 @@ def lost(world: World) -> Sequence[OffsetGap]:
 KINDS = (made_anew, made_anew_and_short, deleted, lost)
 NEEDLES = ("is not the one", "recreated or has lost", "deleted before", "no state for it")
 BY_KIND = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-
-
-@pytest.mark.parametrize("kind", KINDS[1:], ids=lambda kind: kind.__name__)
-async def test_a_topic_that_got_partitions_is_not_rebuilt_by_policy(kind: Any) -> None:
-    """Records of its conversations lie on other numbers: the partition is held, and says so."""
-    world = await World.that_has_read()
-    grown = replace(IDENTITY, outgrown={"events": (3,)})
-    if kind is lost:
-        found = lost(world)
-        await world.store.claim(1, b"other", grown, {})
-    else:
-        found = kind(world)
-        held = world.store._partitions[0]
-        held.identity = replace(held.identity, outgrown=grown.outgrown)
-    before = await world.shown()
-
-    taken = await world.take("rebuild", found)
-
-    assert isinstance(taken, Held)
-    assert "stream-metrics rebuild" in taken.gaps[-1].message
-    assert await world.shown() == before
-
-
-async def test_a_topic_that_got_partitions_and_was_made_anew_is_rebuilt_by_policy() -> None:
-    """Where another record stands before the position no earlier count has put anything; nor is one
-    noted any more, or the next gap would halt."""
-    world = await World.that_has_read()
-    held = world.store._partitions[0]
-    held.identity = replace(held.identity, outgrown={"events": (3,)})
-
-    await world.work("rebuild", made_anew(world))
-
-    assert await world.shown() == replayed(world.log.all)
-    identity = (await world.store.describe(0)).identity
-    assert identity is not None
-    assert identity.outgrown == {}
 
 
 @pytest.mark.parametrize(("kind", "words"), list(zip(KINDS, NEEDLES, strict=True)))
@@ -526,7 +487,7 @@ async def test_a_wipe_gives_way_to_another_owner() -> None:
 
     async def late(partition: int, token: bytes | None = None) -> WipeResult:
         if not refused:
-            await world.store.claim(0, b"another", IDENTITY, {})
+            await world.store.claim(0, b"another", {})
         result = await healthy(partition, token)
         refused.append(result)
         return result
@@ -544,7 +505,7 @@ async def test_an_owner_that_comes_back_keeps_what_it_has() -> None:
     ready = await world.take("rebuild")
     assert isinstance(ready, Ready)
 
-    again = await world.take_over("rebuild").take(0, IDENTITY, ready.partition)
+    again = await world.take_over("rebuild").take(0, ready.partition)
 
     assert isinstance(again, Ready)
     assert again.partition is ready.partition
@@ -562,97 +523,36 @@ async def test_a_fresh_group_has_no_gap() -> None:
         assert await world.shown() == replayed(world.log.all)
 
 
-async def test_a_new_partition_stands_beside_none_of_other_counts() -> None:
-    """Where partitions were added, the first owner of a new number refuses as any other does."""
+@pytest.mark.parametrize("policy", ["halt", "rebuild", "continue"])
+async def test_nothing_is_taken_over_once_another_generation_is_in_force(policy: Policy) -> None:
+    """A worker that comes late finds its partition frozen, whatever it finds in the log."""
     world = await World.that_has_read()
-    more = replace(IDENTITY, partition_counts=dict.fromkeys(TOPICS, 2))
+    found = deleted(world) if policy != "halt" else ()
+    before = await world.shown()
+    await world.store.freeze(0, 2)
 
-    with pytest.raises(OtherIdentity, match="state partition 0"):
-        await world.take_over("halt").take(1, more)
+    with pytest.raises(Superseded, match="by generation 2"):
+        await world.take(policy, found)
 
-    assert await world.store.partitions() == [0]
-
-
-async def test_nothing_is_taken_over_while_it_is_replaced() -> None:
-    """A worker that comes during a move refuses, and names the command."""
-    world = await World.that_has_read()
-    await world.store.hold(b"mark", "reshard")
-
-    with pytest.raises(OnHold, match="stream-metrics reshard"):
-        await world.take("halt")
+    assert await world.shown() == before
 
 
-async def test_a_rebuild_leaves_what_is_being_replaced() -> None:
-    """A worker that finds a gap during a move changes neither state nor commits."""
-    world = await World.that_has_read()
-    deleted(world)
-    before, commits = await world.shown(), dict(world.log.commits)
-    await world.store.hold(b"mark", "migrate")
-
-    with pytest.raises(OnHold, match="stream-metrics migrate"):
-        await world.take("rebuild")
-
-    assert (await world.shown(), world.log.commits) == (before, commits)
-
-
-async def test_a_hold_just_before_a_wipe_is_respected() -> None:
-    """A command that comes after the worker has looked finds the state whole."""
+async def test_a_switch_just_before_a_wipe_is_respected() -> None:
+    """One that comes after the worker has looked finds the state whole."""
     world = await World.that_has_read()
     deleted(world)
     before = await world.shown()
     confirm = world.log.confirm
 
     async def late(commits: Mapping[Place, Commit]) -> bool:
-        await world.store.hold(b"mark", "migrate")
+        await world.store.freeze(0, 2)
         return await confirm(commits)
 
     world.log.confirm = late  # type: ignore[method-assign]
-    with pytest.raises(OnHold, match="stream-metrics migrate"):
+    with pytest.raises(Superseded):
         await world.take("rebuild")
 
     assert await world.shown() == before
-
-
-async def test_what_has_replaced_a_partition_is_looked_at_anew() -> None:
-    """A move that ends between the look and the wipe: the worker wipes nothing of the new state."""
-    world = await World.that_has_read()
-    deleted(world)
-    store, extents = world.store, world.log.extents
-    await store.hold(b"mark", "migrate")
-
-    async def late(places: Collection[Place]) -> dict[Place, Extent]:
-        if await store.held_by() is not None:
-            starts = {topic: Position(world.log.first[topic]) for topic in TOPICS}
-            await store.drafts(b"mark").claim(0, b"mark", IDENTITY, starts)
-            await store.switch(b"mark", [0], [0])
-            await store.release(b"mark")
-        return await extents(places)
-
-    world.log.extents = late  # type: ignore[method-assign]
-    wiped = list[WipeResult]()
-    wipe = store.wipe
-
-    async def told(partition: int, token: bytes | None = None) -> WipeResult:
-        wiped.append(await wipe(partition, token))
-        return wiped[-1]
-
-    store.wipe = told  # type: ignore[method-assign]
-    ready = await world.take("rebuild")
-
-    assert isinstance(ready, Ready)
-    assert wiped == [Fenced()]
-
-
-async def test_nothing_begins_where_places_are_being_replaced() -> None:
-    """A worker that would be the first on a number refuses during a move, and commits nothing."""
-    fuse = Fuse()
-    world = World(fuse, FusedStore(fuse), ScriptedLog(fuse, traffic(5)))
-    await world.store.hold(b"mark", "migrate")
-
-    with pytest.raises(OnHold, match="stream-metrics migrate"):
-        await world.take("halt")
-
-    assert world.log.commits == {}
 
 
 async def test_an_outage_does_not_skip_a_step() -> None:
@@ -670,8 +570,8 @@ async def test_an_outage_does_not_skip_a_step() -> None:
             except StoreUnavailable:
                 continue
 
-    ready = await world.take_over("rebuild", patient).take(0, IDENTITY)
+    ready = await world.take_over("rebuild", patient).take(0)
 
     assert isinstance(ready, Ready)
-    store: StateStore = world.store
-    assert (await store.count(0), await store.unfinished()) == (0, [])
+    state = await world.store.describe(0)
+    assert (state.conversations, state.wiping) == (0, False)

@@ -15,9 +15,10 @@ from stream_metrics.adapters.memory import MemoryDeadLetters
 from stream_metrics.adapters.redis.connect import RedisOptions, connect
 from stream_metrics.cli import app
 from stream_metrics.cli.common import UsageError
-from stream_metrics.ports import Position, Record
+from stream_metrics.ports import Record
 from stream_metrics.runtime import identity
 from stream_metrics.settings import Settings
+from stream_metrics.worker.generations import begin
 from tests.property.test_partition import TOPIC, once, opened
 from tests.unit.test_state_partition import NOON_S
 from tests.unit.test_worst import labelled, searched
@@ -39,9 +40,9 @@ def fill(options: RedisOptions, *events: dict[str, Any]) -> None:
     """Let a worker take these events."""
 
     async def work() -> None:
-        store = connect(options)
+        space = connect(options)
         ours = identity(Settings(), {TOPIC: 1})
-        await store.claim(0, b"token", ours, {TOPIC: Position(0)})
+        store = space.generation(await begin(space, ours, 0))
         partition = await opened(store, MemoryDeadLetters(), 10, identity=ours)
         records = [
             Record(
@@ -55,7 +56,7 @@ def fill(options: RedisOptions, *events: dict[str, Any]) -> None:
             for offset, event in enumerate(events)
         ]
         await partition.process(records, once)
-        await store.close()
+        await space.close()
 
     asyncio.run(work())
 

@@ -23,6 +23,7 @@ from stream_metrics.adapters.kafka.internals import abandon
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
 from stream_metrics.adapters.kafka.produce import LARGEST_BYTES, Outgoing
+from stream_metrics.layout import Generation
 from stream_metrics.ports import OutputFenced, OutputMessage, OutputUnavailable
 from stream_metrics.settings import KafkaSettings
 
@@ -105,6 +106,24 @@ class KafkaOutputs:
                 f"{transactional_prefix(self.settings.group_id)}"
             )
         return OutputUnavailable(f"cannot write to the output topic {self.topic}: {why}")
+
+
+class KafkaFence:
+    """``worker.switch.Fence`` over the ids of a generation; raises ``OutputUnavailable``."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+
+    async def shut_out(self, generation: Generation) -> None:
+        """Begin under each of its ids, as a later owner of the partition would."""
+        named = self._settings.model_copy(update={"group_id": generation.group})
+        outputs = KafkaOutputs(named)
+        try:
+            for number in range(generation.identity.count):
+                await outputs.of(number).begin()
+                await outputs.keep(())
+        finally:
+            await outputs.stop()
 
 
 class KafkaOutput:

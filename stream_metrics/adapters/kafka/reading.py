@@ -10,9 +10,8 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from stream_metrics.adapters.kafka.options import client_options
-from stream_metrics.adapters.kafka.records import record_of
 from stream_metrics.adapters.kafka.topics import partition_counts
-from stream_metrics.ports import Record, bounded_timestamp
+from stream_metrics.ports import bounded_timestamp
 from stream_metrics.settings import KafkaSettings
 from stream_metrics.worker.source import Extent
 
@@ -115,22 +114,22 @@ async def records_between(
 
 
 class KafkaLogs:
-    """What commands ask of logs (``Logs``, ``Starts``), by way of a consumer without a group."""
+    """What commands ask of logs, by way of a consumer without a group."""
 
     def __init__(self, consumer: AIOKafkaConsumer, settings: KafkaSettings) -> None:
         self._consumer = consumer
         self._settings = settings
 
     async def counts(self, topics: Collection[str]) -> Mapping[str, int]:
-        """See ``Logs.counts``."""
+        """Partitions by topic; topics that do not exist are left out."""
         return await partition_counts(self._settings, topics)
 
     async def extents(self, places: Collection[Place]) -> Mapping[Place, Extent]:
-        """See ``Logs.extents``."""
+        """Where each log begins and ends now."""
         return await extents(self._consumer, places)
 
     async def oldest_ms(self, places: Collection[Place]) -> Mapping[Place, int]:
-        """See ``worker.rebuild.Starts.oldest_ms``."""
+        """The timestamp of the first record of each log; logs without one are left out."""
         if not places:
             return {}
         wanted = {TopicPartition(*place): 0 for place in places}
@@ -140,10 +139,3 @@ class KafkaLogs:
             for place, first in found.items()
             if first is not None
         }
-
-    async def records(
-        self, starts: Mapping[Place, int], ends: Mapping[Place, int]
-    ) -> AsyncIterator[Record]:
-        """See ``Logs.records``; those of transactions that were aborted are left out."""
-        async for found in records_between(self._consumer, starts, ends):
-            yield record_of(found, self._settings.repartition_topic)

@@ -12,6 +12,7 @@ from stream_metrics.adapters.kafka.internal import KafkaInternal
 from stream_metrics.adapters.kafka.member import KafkaSource
 from stream_metrics.adapters.kafka.records import record_to_pass_on
 from stream_metrics.adapters.kafka.topics import check_input_topics
+from stream_metrics.ports import DeadLetters
 from stream_metrics.settings import KafkaSettings
 from stream_metrics.worker.clock import Clock
 from stream_metrics.worker.inputs import CommittedInputs, InputOptions
@@ -40,7 +41,10 @@ class Operations(Gauges, Counts, Protocol):
 
 
 class KafkaRepartition:
-    """Copies the input topics to ``kafka.repartition_topic`` until it is told to stop."""
+    """Copies the input topics to ``kafka.repartition_topic`` until it is told to stop.
+
+    Records without a conversation go to ``letters``, or else to the dead-letter topics.
+    """
 
     def __init__(
         self,
@@ -50,6 +54,7 @@ class KafkaRepartition:
         reasons: Reasons,
         operations: Operations,
         clock: Clock,
+        letters: DeadLetters | None = None,
     ) -> None:
         self._patience = Patience(reasons, lambda: None)
         source = inputs_source(settings, cluster, self._patience, reasons)
@@ -57,8 +62,9 @@ class KafkaRepartition:
         self._inputs = CommittedInputs(source, options, self._patience, reasons, operations, clock)
         self._internal = KafkaInternal(settings)
         self._letters = KafkaDeadLetters(settings, clock.now_ms)
+        to = self._letters if letters is None else letters
         self._repartitioner = Repartitioner(
-            self._inputs, self._internal, self._letters, route, self._patience, operations
+            self._inputs, self._internal, to, route, self._patience, operations
         )
 
     def standing(self, waiting: frozenset[str]) -> Standing:

@@ -38,16 +38,28 @@ class TopicsMissing(TopicsUnfit):
     """An input topic does not exist: a refusal at the start, to be waited for later."""
 
 
-async def equal_counts(settings: KafkaSettings) -> dict[str, int]:
-    """Partition counts of the topics that state is built from; raises ``TopicsUnfit`` unless they
-    are equal."""
+async def state_topic_counts(settings: KafkaSettings) -> dict[str, int]:
+    """Partition counts of the topics that state is built from; raises ``TopicsMissing`` unless all
+    of them are there."""
     counts = await partition_counts(settings, settings.state_topics)
-    check_state_topics(settings, counts)
+    _check_there(settings, counts)
     return counts
 
 
 def check_state_topics(settings: KafkaSettings, counts: Mapping[str, int]) -> None:
     """Raise ``TopicsUnfit`` unless the topics that state is built from have equal counts."""
+    _check_there(settings, counts)
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"{topic}: {count}" for topic, count in counts.items())
+        raise TopicsUnfit(
+            f"input topics have different partition counts ({listed}); a conversation's events and "
+            f"labels would be on different partition numbers. Give each {max(counts.values())} "
+            "partitions (kafka-topics --alter --partitions). If the group already has state, see "
+            'docs/guides/partitions.md, "Changing partition counts"'
+        )
+
+
+def _check_there(settings: KafkaSettings, counts: Mapping[str, int]) -> None:
     missing = [topic for topic in settings.state_topics if topic not in counts]
     if missing and settings.repartition_topic is not None:
         raise TopicsMissing(
@@ -58,14 +70,6 @@ def check_state_topics(settings: KafkaSettings, counts: Mapping[str, int]) -> No
         raise TopicsMissing(
             f"input topics do not exist: {', '.join(missing)}. Create them with "
             "`stream-metrics topics create`, or correct `kafka.topics`"
-        )
-    if len(set(counts.values())) > 1:
-        listed = ", ".join(f"{topic}: {count}" for topic, count in counts.items())
-        raise TopicsUnfit(
-            f"input topics have different partition counts ({listed}); a conversation's events and "
-            f"labels would be on different partition numbers. Give each {max(counts.values())} "
-            "partitions (kafka-topics --alter --partitions). If the group already has state, run "
-            "`stream-metrics reshard` before its workers start again"
         )
 
 

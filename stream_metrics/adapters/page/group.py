@@ -19,13 +19,11 @@ from typing import Any, Final, Literal, NamedTuple
 import structlog
 
 from stream_metrics.adapters.page.thresholds import LAG_SECONDS
-from stream_metrics.adapters.redis.errors import StoreRefused
 from stream_metrics.engine.codec import decode_sums
 from stream_metrics.engine.config import WINDOW_BUCKETS, EngineConfig
 from stream_metrics.engine.state import DamagedState
 from stream_metrics.engine.windows import Window, Windows
-from stream_metrics.ports import Identity, PartitionState, StateStore, StoreUnavailable
-from stream_metrics.worker.identity import OtherIdentity, check_identity
+from stream_metrics.ports import PartitionState, StateStore, StoreRefused, StoreUnavailable
 
 READ_SECONDS: Final = 5.0  # between the beginnings of two rounds
 BYTES_A_SECOND: Final = 4 << 20  # read at most, on average
@@ -50,28 +48,20 @@ class Owned:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where state is read from. State of another identity than ``ours`` is not; None takes any.
-
-    An identity without partition counts, which are not known at first, fits any counts.
-    """
+    """Where state is read from: a generation, which has ``total`` partitions."""
 
     store: StateStore
     config: EngineConfig
     agents: tuple[str, ...] = ()
-    ours: Callable[[], Identity] | None = None
-
-    def check(self, number: int, stored: Identity | None) -> None:
-        """Raise ``OtherIdentity`` for state that this worker could not go on with."""
-        if self.ours is not None:
-            check_identity(stored, self.ours(), number)
+    total: int | None = None
 
     async def readable(self) -> list[int]:
-        """The partitions of the namespace that this worker could go on with."""
+        """The partitions that can be read."""
         numbers = []
         for number in await self.store.partitions():
             try:
-                self.check(number, (await self.store.describe(number)).identity)
-            except (DamagedState, OtherIdentity):
+                await self.store.describe(number)
+            except DamagedState:
                 continue
             numbers.append(number)
         return numbers
@@ -163,7 +153,7 @@ class _Standing(NamedTuple):
             "current": "",
             "unread": f"no figures{why}",
             "old": f"the figures are {_duration(age)} old{why}",
-            "replaced": "a command (reshard, migrate or rebuild) is replacing the state",
+            "replaced": "another generation of state has taken its place",
             "unnamed": "it is not known which worker works on it: it has just begun, or is of an "
             "earlier release",
             "left": f"no worker has worked on it for {_duration(silent)}; the last one was "
@@ -295,7 +285,7 @@ class Group:
         worker = held.state.worker
         if now - held.at > OLD_SECONDS:
             return _Standing(False, worker, "old", why)
-        if held.state.frozen:
+        if held.state.frozen_by:
             return _Standing(False, worker, "replaced")
         if held.silent_seconds is None:
             return _Standing(False, worker, "unnamed")
@@ -354,7 +344,7 @@ class Group:
         except (StoreUnavailable, StoreRefused) as error:
             done.failures += 1
             self._why[number] = str(error)
-        except (DamagedState, OtherIdentity) as error:
+        except DamagedState as error:
             self._held.pop(number, None)
             self._why[number] = str(error)
         except _TooLarge:
@@ -366,22 +356,21 @@ class Group:
     async def _read(self, source: Source, number: int, done: _Round) -> None:
         store = source.store
         state = await store.describe(number)
-        source.check(number, state.identity)
-        if state.identity is None:  # wiped since it was listed
+        if state.token is None:  # wiped since it was listed
             self._held.pop(number, None)
             return
-        self._total = max(state.identity.partition_counts.values(), default=None)
-        now_ms = await store.time_ms(number)
+        self._total = source.total
         held = self._held.get(number)
-        if held is None or held.state.identity != state.identity:
+        if held is None:
             held = _Held(state, Windows(self.specs))
         if self._held.get(number) is not held or held.state.last_batch != state.last_batch:
             size = await self._read_windows(store, number, held, done)
-            if (await store.describe(number)).identity != state.identity:
-                return  # it was replaced meanwhile: the next round reads it
+            if (await store.describe(number)).token is None:
+                return  # it was wiped meanwhile: the next round reads it
             held.size = size
         held.state, held.at = state, done.at
-        held.silent_seconds = max(0, now_ms - state.beat_ms) / 1000 if state.beat_ms else None
+        silent_ms = max(0, state.store_ms - state.beat_ms)
+        held.silent_seconds = silent_ms / 1000 if state.beat_ms else None
         self._held[number] = held
 
     async def _read_windows(self, store: StateStore, number: int, held: _Held, done: _Round) -> int:

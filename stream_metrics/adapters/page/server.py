@@ -20,9 +20,8 @@ from stream_metrics.adapters.auth import Handler
 from stream_metrics.adapters.page.board import Board, View
 from stream_metrics.adapters.page.operating import SAMPLE_SECONDS
 from stream_metrics.adapters.page.worst import Busy, WorstConversations
-from stream_metrics.adapters.redis.errors import StoreRefused
 from stream_metrics.engine.state import DamagedState
-from stream_metrics.ports import StoreUnavailable
+from stream_metrics.ports import StoreRefused, StoreUnavailable
 
 MAX_STREAMS: Final = 20
 WRITE_SECONDS: Final = 10.0  # a client that takes nothing for so long is let go

@@ -8,10 +8,10 @@ from typing import Any
 
 from redis.asyncio import RedisCluster
 
-from stream_metrics.adapters.redis.errors import StoreRefused, translated
+from stream_metrics.adapters.redis.errors import translated
 from stream_metrics.adapters.redis.rights import lacking
 from stream_metrics.adapters.redis.store import RedisStore
-from stream_metrics.ports import StoreUnavailable
+from stream_metrics.ports import StoreRefused, StoreUnavailable
 
 Info = Mapping[str, Any]
 
@@ -62,6 +62,16 @@ async def memory_bytes(store: RedisStore) -> tuple[int, int]:
         sum(int(info.get("used_memory", 0)) for info in nodes),
         sum(int(info.get("maxmemory", 0)) for info in nodes),
     )
+
+
+async def fullest(store: RedisStore) -> float:
+    """How full the fullest master is, 0 if none has a limit; raises ``StoreUnavailable``."""
+    try:
+        nodes = (await _info(store, "memory")).values()
+    except Exception as error:
+        raise translated(error) from error
+    limited = [info for info in nodes if int(info.get("maxmemory", 0))]
+    return max((int(n["used_memory"]) / int(n["maxmemory"]) for n in limited), default=0.0)
 
 
 def _memory_problems(node: str, info: Info) -> list[Problem]:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Final
-
-import msgspec
 
 from stream_metrics.adapters.redis import keys as names
 from stream_metrics.adapters.redis.keys import PartitionKeys
@@ -16,7 +13,6 @@ from stream_metrics.ports import (
     ConversationKey,
     ConversationWrite,
     Fenced,
-    Identity,
     Moved,
     PartitionState,
     Position,
@@ -26,9 +22,6 @@ from stream_metrics.ports import (
 
 Meta = Mapping[bytes, bytes]
 Call = tuple[list[bytes], list[bytes | int]]
-
-_COUNTS: Final = msgspec.json.Decoder(dict[str, int])
-_OUTGROWN: Final = msgspec.json.Decoder(dict[str, tuple[int, ...]])
 
 # a lone surrogate in a name must not make a batch unwritable
 _SURROGATES: Final = "surrogatepass"
@@ -58,21 +51,6 @@ def read_bucket(field: bytes) -> tuple[int, str]:
         raise DamagedState("a window bucket is stored under an invalid name") from error
 
 
-def identity_fields(identity: Identity) -> list[bytes]:
-    """Fields and values of ``meta``, flat."""
-    counts = json.dumps(dict(identity.partition_counts), sort_keys=True)
-    outgrown = json.dumps(dict(identity.outgrown), sort_keys=True)
-    return [
-        names.GROUP, text_bytes(identity.group),
-        names.SCHEMA_VERSION, b"%d" % identity.schema_version,
-        names.FINGERPRINT, text_bytes(identity.fingerprint),
-        names.PARTITION_COUNTS, counts.encode(),
-        names.SETTINGS, text_bytes(identity.settings),
-        *([names.OUTGROWN, outgrown.encode()] if identity.outgrown else []),
-        *([names.KEPT_SINCE, b"%d" % identity.kept_since_ms] if identity.kept_since_ms else []),
-    ]  # fmt: skip
-
-
 def position_fields(positions: Mapping[str, Position]) -> list[bytes]:
     """Fields and values of ``meta``, flat."""
     fields = []
@@ -84,27 +62,18 @@ def position_fields(positions: Mapping[str, Position]) -> list[bytes]:
 
 def read_state(meta: Meta) -> PartitionState:
     """The content of ``meta``, without buckets; raises ``DamagedState``."""
-    if names.GROUP not in meta:
-        return PartitionState(None, meta.get(names.TOKEN), {}, frozen=names.FROZEN in meta)
     try:
         return _read_state(meta)
-    except (KeyError, ValueError, RecursionError) as error:
+    except (KeyError, ValueError) as error:
         raise DamagedState(
-            "the identity and offsets of a state partition in Redis cannot be read "
-            f"({type(error).__name__})"
+            f"the offsets of a state partition in Redis cannot be read ({type(error).__name__})"
         ) from error
 
 
 def _read_state(meta: Meta) -> PartitionState:
-    identity = Identity(
-        group=bytes_text(meta[names.GROUP]),
-        schema_version=int(meta[names.SCHEMA_VERSION]),
-        fingerprint=bytes_text(meta[names.FINGERPRINT]),
-        partition_counts=_COUNTS.decode(meta[names.PARTITION_COUNTS]),
-        settings=bytes_text(meta.get(names.SETTINGS, b"")),
-        outgrown=_OUTGROWN.decode(meta.get(names.OUTGROWN, b"{}")),
-        kept_since_ms=int(meta.get(names.KEPT_SINCE, b"0")),
-    )
+    frozen_by = int(meta.get(names.FROZEN, b"0"))
+    if names.TOKEN not in meta:
+        return PartitionState(None, {}, frozen_by=frozen_by, wiping=names.WIPING in meta)
     positions = {}
     for topic in _suffixes(meta, names.OFFSET):
         timestamp, record_time, event_time, digest = meta[names.LAST + topic].split(b" ", 3)
@@ -115,15 +84,14 @@ def _read_state(meta: Meta) -> PartitionState:
             int(record_time),
             int(event_time),
         )
-    last_batch = meta.get(names.BATCH_ID, b"")
     beat_ms, behind_ms, token = (*meta.get(names.BEAT, b"").split(b" ", 2), b"", b"")[:3]
     alive = token == meta[names.TOKEN] and beat_ms.isdigit()
     return PartitionState(
-        identity,
         meta[names.TOKEN],
         positions,
-        last_batch=last_batch,
-        frozen=names.FROZEN in meta,
+        last_batch=meta.get(names.BATCH_ID, b""),
+        marks=frozenset(map(bytes_text, _suffixes(meta, names.MARK))),
+        frozen_by=frozen_by,
         worker=meta.get(names.WORKER, b"").decode("utf-8", "replace") if alive else "",
         beat_ms=int(beat_ms) if alive else 0,
         behind_ms=int(behind_ms) if alive and behind_ms.isdigit() else None,
@@ -156,8 +124,10 @@ def write_call(batch: BatchWrite, keys: PartitionKeys) -> Call:
     buckets: dict[str, dict[bytes, bytes | None]] = {}
     for (window, bucket, agent), value in batch.buckets.items():
         buckets.setdefault(window, {})[bucket_field(bucket, agent)] = value
-    arguments.append(len(buckets))
-    arguments += map(text_bytes, buckets)
+    notes = [names.WINDOW + text_bytes(window) for window in buckets]
+    notes += [names.MARK + text_bytes(mark) for mark in batch.marks]
+    arguments.append(len(notes))
+    arguments += notes
     for window, fields in buckets.items():
         _change(call_keys, arguments, keys.window(window), fields)
     for conversation in batch.conversations:

@@ -8,7 +8,7 @@ from typing import Final
 from redis import exceptions as redis
 
 from stream_metrics.engine.state import DamagedState
-from stream_metrics.ports import StoreUnavailable
+from stream_metrics.ports import StoreRefused, StoreUnavailable
 
 # What a server answers while it cannot take a command but will again. Redis 6 names the code of an
 # error inside a script in the middle of its text.
@@ -42,13 +42,6 @@ _REFUSALS: Final = (
     redis.AuthorizationError,
     redis.NoPermissionError,
 )
-
-
-class StoreRefused(Exception):
-    """Redis turned the user away (password, ACL); trying again will not help, a new setting will.
-
-    The message says which command or credential, never the credential itself.
-    """
 
 
 def translated(error: Exception) -> Exception:

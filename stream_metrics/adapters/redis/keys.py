@@ -3,18 +3,16 @@
 =============================================  ======  ==========================================
 key                                            type    content
 =============================================  ======  ==========================================
-``sm:<namespace>:1:layout``                    hash    state partition to its hash tag; ``draft:``,
-                                                       ``retired:``, ``held`` and ``switched``
-                                                       of a move
-``sm:<namespace>:1:registry:<kind>``           zset    admitted names by order of admission
-``sm:<namespace>:1:{<tag>}:meta``              hash    owner, identity, positions, windows, batch
-``sm:<namespace>:1:{<tag>}:idle``              zset    conversation key to last record, in ms
-``sm:<namespace>:1:{<tag>}:h:<conversation>``  hash    hot parts
-``sm:<namespace>:1:{<tag>}:f:<conversation>``  hash    fingerprint parts
-``sm:<namespace>:1:{<tag>}:w:<window>``        hash    ``<bucket>|<agent>`` to sums
+``sm:<namespace>:2:layout``                    hash    the document of the generations, its version
+``sm:<namespace>:2:{<tag>}:meta``              hash    owner, positions, windows, batch, marks
+``sm:<namespace>:2:{<tag>}:idle``              zset    conversation key to last record, in ms
+``sm:<namespace>:2:{<tag>}:h:<conversation>``  hash    hot parts
+``sm:<namespace>:2:{<tag>}:f:<conversation>``  hash    fingerprint parts
+``sm:<namespace>:2:{<tag>}:w:<window>``        hash    ``<bucket>|<agent>`` to sums
 =============================================  ======  ==========================================
 
-The ``1`` is the version of this layout. ``<conversation>`` is the base64url of a digest.
+The ``2`` is the version of these keys. ``<conversation>`` is the base64url of a digest; a ``<tag>``
+belongs to one partition of one generation, and the document of the generations names it.
 """
 
 from __future__ import annotations
@@ -22,39 +20,28 @@ from __future__ import annotations
 import itertools
 import re
 from base64 import urlsafe_b64encode
-from collections.abc import Container
 from typing import Final
 from urllib.parse import quote
 
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 
 PREFIX: Final = "sm"
-LAYOUT_VERSION: Final = 1
-REGISTRIES: Final = ("agents", "releases", "routes")
+LAYOUT_VERSION: Final = 2
 
-# fields of ``layout`` beside the numbers of partitions
-HELD: Final = b"held"  # mark and command of who replaces partitions
-SWITCHED: Final = b"switched"  # the mark of the last switch since the last release
-DRAFT: Final = b"draft:"  # + number
-RETIRED: Final = b"retired:"  # + tag
+# fields of ``layout``
+DOCUMENT: Final = b"document"
 
 # fields of ``meta``
 TOKEN: Final = b"token"
 BATCH_ID: Final = b"batch"
 BEAT: Final = b"beat"  # of the owner's last heartbeat: time, how far it is behind, its token
 WORKER: Final = b"worker"  # the name that came with it
-FROZEN: Final = b"frozen"  # the mark of who holds the namespace
-WIPING: Final = b"wiping"  # beside window names all that a wipe leaves there until its end
-GROUP: Final = b"i:group"
-SCHEMA_VERSION: Final = b"i:schema"
-FINGERPRINT: Final = b"i:fingerprint"
-SETTINGS: Final = b"i:settings"  # those behind the fingerprint, as JSON
-PARTITION_COUNTS: Final = b"i:counts"
-OUTGROWN: Final = b"i:outgrown"  # ends of logs by topic, as JSON
-KEPT_SINCE: Final = b"i:kept"  # record time, in ms
+FROZEN: Final = b"frozen"  # number of the generation that has taken the place of this one
+WIPING: Final = b"wiping"  # a wipe leaves this, the windows and FROZEN there until its end
 OFFSET: Final = b"o:"  # + topic
 LAST: Final = b"l:"  # + topic
 WINDOW: Final = b"w:"  # + window
+MARK: Final = b"m:"  # + mark
 
 _NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 
@@ -69,10 +56,6 @@ class Keys:
             )
         self.prefix = f"{PREFIX}:{namespace}:{LAYOUT_VERSION}"
         self.layout = f"{self.prefix}:layout".encode()
-
-    def registry(self, kind: str) -> bytes:
-        """Who was admitted to series of its own."""
-        return f"{self.prefix}:registry:{quote(kind, safe='')}".encode()
 
     def partition(self, tag: str) -> PartitionKeys:
         """The keys of the state partition that has ``tag``."""
@@ -105,21 +88,24 @@ class PartitionKeys:
         return self._base + b"w:" + quote(window, safe="").encode()
 
 
-def choose_tag(partition: int, count: int, taken: Container[str] = (), mark: str = "") -> str:
-    """The hash tag of ``partition`` of ``count``: its slot lies in the middle of its share.
+def choose_tags(count: int, mark: str) -> tuple[str, ...]:
+    """The hash tags of ``count`` partitions: the slot of each lies in the middle of its share.
 
     The slots are cut into ``count`` equal shares, so that whatever contiguous ranges the masters
-    of a Cluster own, each gets its part of the partitions. It is none of the ``taken``. The same
-    arguments give the same tag; with a ``mark`` it is one that no other mark gives.
+    of a Cluster own, each gets its part of the partitions. Another ``mark`` gives other tags.
 
-    >>> key_slot(choose_tag(1, 4).encode()) // 4096
+    >>> key_slot(choose_tags(4, "a")[1].encode()) // 4096
     1
     """
-    share = REDIS_CLUSTER_HASH_SLOTS / max(count, partition + 1)
+    return tuple(_choose_tag(partition, count, mark) for partition in range(count))
+
+
+def _choose_tag(partition: int, count: int, mark: str) -> str:
+    share = REDIS_CLUSTER_HASH_SLOTS / count
     first = int((partition + 0.25) * share)
     last = max(first, int((partition + 0.75) * share) - 1)
     for salt in itertools.count():
-        tag = f"{partition}.{mark}-{salt:x}" if mark else f"{partition}.{salt:x}"
-        if first <= key_slot(tag.encode()) <= last and tag not in taken:
+        tag = f"{partition}.{mark}-{salt:x}"
+        if first <= key_slot(tag.encode()) <= last:
             return tag
     raise AssertionError("there are always more")

@@ -10,8 +10,8 @@ from stream_metrics.adapters.redis.script import Client, Script
 
 # Beside EVALSHA, EVAL and INFO, without which nothing here could be found out.
 KEYED: Final = (
-    "HDEL", "HEXISTS", "HGET", "HGETALL", "HMGET", "HSET", "TYPE", "UNLINK", "ZADD", "ZRANGE",
-    "ZRANGEBYSCORE", "ZREM",
+    "HDEL", "HEXISTS", "HGET", "HGETALL", "HLEN", "HMGET", "HSET", "TYPE", "UNLINK", "ZADD",
+    "ZCARD", "ZRANGE", "ZREM",
 )  # fmt: skip
 WORKER: Final = (*KEYED, "TIME")
 
@@ -24,7 +24,7 @@ async def lacking(client: Client, keys: Keys, namespace: str) -> str:
     Raises what the client raises. A Redis before 7 does not tell: nothing is lacking there, and the
     worker finds out when it tries.
     """
-    names = [keys.layout, keys.registry("agents"), keys.partition("0.0").meta]
+    names = [keys.layout, keys.partition("0.0").meta]
     pairs = [(command, name) for name in names for command in WORKER]
     arguments = [part for command, name in pairs for part in (command.encode(), name)]
     denied = await _RIGHTS.send(client, [], arguments)

@@ -8,41 +8,41 @@ password or a missing permission is ``StoreRefused`` instead.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from secrets import token_bytes
 from typing import Any, Final
 
+from msgspec.structs import replace
 from redis.asyncio import Redis, RedisCluster
 
 from stream_metrics.adapters.redis import codec
 from stream_metrics.adapters.redis.errors import demoted, translated
 from stream_metrics.adapters.redis.keys import (
-    FROZEN,
-    REGISTRIES,
+    DOCUMENT,
     TOKEN,
     WIPING,
     Keys,
     PartitionKeys,
+    choose_tags,
 )
-from stream_metrics.adapters.redis.layout import Layout
 from stream_metrics.adapters.redis.script import Client, Script
+from stream_metrics.engine.state import DamagedState
+from stream_metrics.layout import NOTHING, Generation, Layout, decode, encode
 from stream_metrics.ports import (
-    LOST_HOLD,
     BatchWrite,
     ConversationKey,
     Fenced,
-    Identity,
-    OnHold,
     PartitionState,
     Position,
-    StateStore,
     StoredConversation,
+    Superseded,
     Wiped,
     WipeResult,
     Wiping,
     WriteResult,
 )
-from stream_metrics.worker.batches import check_batch, check_claim, check_hold
+from stream_metrics.worker.batches import check_batch, check_claim, nobody
+from stream_metrics.worker.generations import check_in_use
 
 PAGE: Final = 256  # conversations read or deleted at once when walking a partition
 SCANNED: Final = 1_000  # keys looked at in one call where all are looked through
@@ -53,10 +53,10 @@ Closer = Callable[[], Awaitable[None]]
 
 
 class RedisStore:
-    """A namespace of state partitions behind ``client``, which must not decode responses.
+    """A namespace behind ``client``, which must not decode responses, and a generation of it.
 
-    ``closers`` are awaited by ``close`` after the client itself. ``connect`` makes stores. With a
-    ``mark`` it is the drafts of whoever holds the namespace by it, on a client of somebody else's.
+    Without a ``generation`` there are no partitions. ``closers`` are awaited by ``close`` after the
+    client itself. ``connect`` makes stores.
     """
 
     def __init__(
@@ -64,193 +64,209 @@ class RedisStore:
         client: Client,
         namespace: str,
         closers: Iterable[Closer] = (),
-        mark: bytes = b"",
+        generation: Generation | None = None,
     ) -> None:
         self.client = client
         self.namespace = namespace
         self.keys = Keys(namespace)
+        self._generation = generation
         self._closers = tuple(closers)
-        self._layout = Layout(client, self.keys, mark)
-        self._borrowed = bool(mark)
+        self._borrowed = False
         self._stale = False
-        self._partitions: dict[int, PartitionKeys] = {}
+        places = () if generation is None else generation.places
+        self._partitions = dict(enumerate(map(self.keys.partition, places)))
+        self._layout = Script("layout")
+        self._describe = Script("describe")
         self._claim = Script("claim")
         self._write = Script("write")
-        self._admit = Script("admit")
         self._wipe = Script("wipe")
         self._page = Script("page")
         self._freeze = Script("freeze")
         self._heartbeat = Script("heartbeat")
 
-    async def describe(self, partition: int) -> PartitionState:
-        """See ``StateStore.describe``; whatever took the partition's place meanwhile."""
+    # -- the namespace
+
+    async def layout(self) -> Layout:
+        """See ``StateStore.layout``."""
         async with self._translating():
-            self._partitions.pop(partition, None)
-            keys = await self._keys(partition)
-            return codec.read_state(await self._all(keys.meta)) if keys else _nothing()
+            document = await self._do("HGET", self.keys.layout, DOCUMENT)
+        try:
+            return NOTHING if document is None else decode(document)
+        except ValueError as error:
+            raise DamagedState("the layout of the state in Redis cannot be read") from error
+
+    async def change_layout(self, after: Layout) -> Layout | None:
+        """See ``StateStore.change_layout``; places are hash tags, and are chosen here."""
+        chosen = tuple(
+            replace(g, places=g.places or choose_tags(g.identity.count, g.mark))
+            for g in after.generations
+        )
+        stored = replace(after, generations=chosen)
+        arguments: list[bytes | int] = [after.version - 1, after.version]
+        if not after.blank:
+            arguments.append(encode(stored))
+        async with self._translating():
+            done = await self._layout.run(self.client, [self.keys.layout], arguments)
+        return stored if done else None
+
+    @property
+    def bound(self) -> Generation | None:
+        """The generation whose partitions it has."""
+        return self._generation
+
+    def generation(self, generation: Generation) -> RedisStore:
+        """See ``StateStore.generation``."""
+        made = RedisStore(self.client, self.namespace, generation=generation)
+        made._borrowed = True
+        return made
+
+    async def close(self) -> None:
+        """See ``StateStore.close``."""
+        if self._borrowed:
+            return
+        await self.client.aclose()
+        for closer in self._closers:
+            await closer()
+
+    # -- the partitions of a generation
+
+    async def partitions(self) -> list[int]:
+        """See ``StateStore.partitions``."""
+        if not self._partitions:
+            return []
+        async with self._translating():
+            pipeline = self._pipeline()
+            for keys in self._partitions.values():
+                pipeline.execute_command("HEXISTS", keys.meta, TOKEN)
+            begun = await pipeline.execute()
+        return [number for number, has in zip(self._partitions, begun, strict=True) if has]
+
+    async def describe(self, partition: int) -> PartitionState:
+        """See ``StateStore.describe``."""
+        keys = self._partitions.get(partition)
+        if keys is None:
+            return PartitionState(None, {})
+        async with self._translating():
+            held, now_ms, *flat = await self._describe.run(self.client, [keys.meta, keys.idle], [])
+        state = codec.read_state(dict(zip(flat[::2], flat[1::2], strict=True)))
+        state.conversations = 0 if state.token is None else int(held)
+        state.store_ms = int(now_ms)
+        return state
 
     async def claim(
-        self, partition: int, token: bytes, identity: Identity, start: Mapping[str, Position]
+        self, partition: int, token: bytes, start: Mapping[str, Position]
     ) -> PartitionState:
         """See ``StateStore.claim``; ``ValueError`` for arguments that no store takes.
 
-        What begins anew is looked for in the layout afterwards: if a command has replaced it by
-        then, or holds the namespace, it is taken back.
+        What begins anew is looked for in the layout afterwards: if the generation has ended by
+        then, it is taken back.
         The owner is set in one step, the buckets are read after it. Whoever claims the partition
         in between may change them, but then refuses the writes that rest on this answer.
         """
         check_claim(partition, token, start)
-        begin = [*codec.identity_fields(identity), *codec.position_fields(start)]
-        async with self._translating():
-            keys, flat = await self._taken(partition, token, identity, begin)
-            meta = dict(zip(flat[::2], flat[1::2], strict=True))
-            state = codec.read_state(meta)
-            state.buckets = await self._buckets(keys, meta)
-            return state
+        keys = self._partitions.get(partition)
+        if keys is None or self._generation is None:
+            raise ValueError(f"the generation has no partition {partition}")
+        arguments: list[bytes | int] = [token, *codec.position_fields(start)]
+        while True:
+            async with self._translating():
+                done, *flat = await self._claim.run(self.client, [keys.meta], arguments)
+                if done == b"frozen":
+                    raise Superseded(self._generation.number, int(flat[0]))
+                if done == b"wiping":
+                    await self._wipe_step(keys, token)
+                    continue
+            if done == b"begun":
+                await self._check_begun(keys, token)
+            async with self._translating():
+                meta = dict(zip(flat[::2], flat[1::2], strict=True))
+                state = codec.read_state(meta)
+                state.buckets = await self._buckets(keys, meta)
+                return state
+
+    async def _check_begun(self, keys: PartitionKeys, token: bytes) -> None:
+        """Raise ``Superseded``, and delete what has just begun, if the generation has ended."""
+        assert self._generation is not None
+        try:
+            await check_in_use(self, self._generation)
+        except Superseded:
+            async with self._translating():
+                while await self._wipe_step(keys, token) == Wiping():
+                    pass
+            raise
 
     async def heartbeat(
         self, partition: int, token: bytes, worker: str, behind_ms: int | None = None
     ) -> None:
         """See ``StateStore.heartbeat``."""
-        async with self._translating():
-            keys = await self._keys(partition)
-            if keys is not None:
-                behind = b"" if behind_ms is None else b"%d" % behind_ms
-                arguments = [token, codec.text_bytes(worker), behind]
+        keys = self._partitions.get(partition)
+        if keys is not None:
+            behind = b"" if behind_ms is None else b"%d" % behind_ms
+            arguments = [token, codec.text_bytes(worker), behind]
+            async with self._translating():
                 await self._heartbeat.run(self.client, [keys.meta], arguments)
 
     async def load(
-        self, partition: int, keys: Sequence[tuple[ConversationKey, bool]]
+        self, partition: int, keys: Sequence[tuple[ConversationKey, bool]], *, hot: bool = True
     ) -> list[StoredConversation]:
         """See ``StateStore.load``."""
-        async with self._translating():
-            names = await self._keys(partition)
-            wanted: list[bytes] = []
-            if names:
-                for key, with_fingerprints in keys:
+        names = self._partitions.get(partition)
+        wanted: list[bytes] = []
+        if names is not None:
+            for key, with_fingerprints in keys:
+                if hot:
                     wanted.append(names.hot(key))
-                    if with_fingerprints:
-                        wanted.append(names.fingerprints(key))
+                if with_fingerprints:
+                    wanted.append(names.fingerprints(key))
+        async with self._translating():
             found = iter(await self._owned(names, wanted))
         return [
-            StoredConversation(next(found, {}), next(found, {}) if with_fingerprints else None)
+            StoredConversation(
+                next(found, {}) if hot else {}, next(found, {}) if with_fingerprints else None
+            )
             for _, with_fingerprints in keys
         ]
-
-    async def load_fingerprints(
-        self, partition: int, keys: Sequence[ConversationKey]
-    ) -> list[dict[bytes, bytes]]:
-        """See ``StateStore.load_fingerprints``."""
-        async with self._translating():
-            names = await self._keys(partition)
-            wanted = [names.fingerprints(key) for key in keys] if names else []
-            return await self._owned(names, wanted) or [{} for _ in keys]
 
     async def write(self, batch: BatchWrite) -> WriteResult:
         """See ``StateStore.write``; ``ValueError`` for a batch that no store takes."""
         check_batch(batch)
+        keys = self._partitions.get(batch.partition)
+        if keys is None:
+            return Fenced()
         async with self._translating():
-            keys = await self._keys(batch.partition)
-            if keys is None:
-                return Fenced()
             call_keys, arguments = codec.write_call(batch, keys)
             return codec.read_result(await self._write.run(self.client, call_keys, arguments))
 
-    async def wipe(self, partition: int, token: bytes | None = None) -> WipeResult:
-        """See ``StateStore.wipe``; ``PAGE`` conversations a step.
-
-        A hold that comes after the first look is found where it has frozen the partition.
-        """
-        async with self._translating():
-            if token is not None:
-                await self._layout.check_free()
-            keys = await self._keys(partition)
-            return await self._wipe_step(keys, token or b"") if keys else Wiped()
-
-    async def unfinished(self) -> list[int]:
-        """See ``StateStore.unfinished``; in rising order."""
-        async with self._translating():
-            return await self._with(WIPING)
-
-    async def dissolve(self) -> None:
-        """See ``StateStore.dissolve``; the layout goes last."""
-        async with self._translating():
-            if (
-                await self._with(TOKEN)
-                or await self._with(WIPING)
-                or await self._layout.leftovers(None)
-            ):
-                raise ValueError("the namespace holds state partitions")
-            for tag in (await self._layout.tags()).values():
-                await self._do("HDEL", self.keys.partition(tag).meta, FROZEN)
-            for kind in REGISTRIES:
-                await self._do("UNLINK", self.keys.registry(kind))
-            await self._do("UNLINK", self.keys.layout)
-            self._partitions.clear()
-
-    async def count(self, partition: int) -> int:
-        """See ``StateStore.count``."""
-        async with self._translating():
-            keys = await self._keys(partition)
-            if keys is None:
-                return 0
-            pipeline = self._pipeline()
-            pipeline.execute_command("HEXISTS", keys.meta, TOKEN)
-            pipeline.execute_command("ZCARD", keys.idle)
-            owned, held = await pipeline.execute()
-            return int(held) if owned else 0
-
     async def buckets(self, partition: int, window: str | None = None) -> Buckets:
         """See ``StateStore.buckets``; each window as of one moment."""
+        keys = self._partitions.get(partition)
+        if keys is None:
+            return {}
         async with self._translating():
-            keys = await self._keys(partition)
-            return await self._buckets(keys, await self._all(keys.meta), window) if keys else {}
+            return await self._buckets(keys, await self._all(keys.meta), window)
 
-    async def idle(self, partition: int, before_ms: int, limit: int) -> list[ConversationKey]:
-        """See ``StateStore.idle``; of equal age in the order of the keys."""
-        return await self._by_age(
-            partition, limit, "ZRANGEBYSCORE", "-inf", f"({before_ms}", "LIMIT", 0, limit
-        )
-
-    async def recent(self, partition: int, since_ms: int, limit: int) -> list[ConversationKey]:
-        """See ``StateStore.recent``; of equal age against the order of the keys."""
-        flat = await self._by_age(partition, limit, "ZRANGE", -limit, -1, "WITHSCORES")
-        aged = list(zip(flat[::2], flat[1::2], strict=True))
-        return [key for key, ms in reversed(aged) if float(ms) >= since_ms]
-
-    async def _by_age(self, partition: int, limit: int, *command: str | int) -> list[bytes]:
+    async def by_age(
+        self, partition: int, since_ms: int, before_ms: int, limit: int, *, newest: bool = False
+    ) -> list[ConversationKey]:
+        """See ``StateStore.by_age``; of equal age by their keys."""
+        keys = self._partitions.get(partition)
+        if keys is None or limit <= 0:
+            return []
+        bounds: list[str | int] = [since_ms, f"({before_ms}", "BYSCORE"]
+        if newest:
+            bounds = [bounds[1], bounds[0], "BYSCORE", "REV"]
         async with self._translating():
-            keys = await self._keys(partition)
-            if keys is None or limit <= 0:
-                return []
             pipeline = self._pipeline()
             pipeline.execute_command("HEXISTS", keys.meta, TOKEN)
-            name, *arguments = command
-            pipeline.execute_command(name, keys.idle, *arguments)
+            pipeline.execute_command("ZRANGE", keys.idle, *bounds, "LIMIT", 0, limit)
             owned, found = await pipeline.execute()
-            return list(found) if owned else []
-
-    async def admit(
-        self, kind: str, names: Sequence[str], configured: Sequence[str], limit: int
-    ) -> frozenset[str]:
-        """See ``StateStore.admit``."""
-        arguments: list[bytes | int] = [limit, len(configured)]
-        arguments += [codec.text_bytes(name) for name in (*configured, *names)]
-        async with self._translating():
-            chosen = await self._admit.run(self.client, [self.keys.registry(kind)], arguments)
-        return frozenset(map(codec.bytes_text, chosen))
-
-    async def partitions(self) -> list[int]:
-        """See ``StateStore.partitions``; in rising order."""
-        async with self._translating():
-            return await self._with(TOKEN)
+        return list(found) if owned else []
 
     async def conversations(
         self, partition: int
     ) -> AsyncIterator[tuple[ConversationKey, StoredConversation]]:
         """See ``StateStore.conversations``; a page at a time, the longest idle first."""
-        async with self._translating():
-            names = await self._keys(partition)
+        names = self._partitions.get(partition)
         if names is None:
             return
         place: list[bytes | int] = []
@@ -266,139 +282,24 @@ class RedisStore:
                 return
             place = [flat[-1], flat[-2]]
 
-    async def time_ms(self, partition: int) -> int:
-        """See ``StateStore.time_ms``; in a Cluster the clock of the partition's master."""
-        async with self._translating():
-            client = self.client
-            if isinstance(client, RedisCluster):
-                keys = await self._keys(partition)
-                await client.initialize()
-                node = client.get_node_from_key(keys.meta.decode() if keys else "")
-                seconds, micros = await client.execute_command("TIME", target_nodes=node)
-            else:
-                seconds, micros = await self._do("TIME")
-        return 1000 * int(seconds) + int(micros) // 1000
+    async def freeze(self, partition: int, by: int) -> None:
+        """See ``StateStore.freeze``."""
+        keys = self._partitions.get(partition)
+        if keys is not None:
+            arguments: list[bytes | int] = [by, nobody(by) if by else b""]
+            async with self._translating():
+                await self._freeze.run(self.client, [keys.meta], arguments)
 
-    async def held_by(self) -> str | None:
-        """See ``StateStore.held_by``."""
-        async with self._translating():
-            command = await self._layout.held_by()
-            if command is None and await self._with(FROZEN):
-                return await self._layout.held_by() or LOST_HOLD  # a hold may just have begun
-            return command
-
-    async def switched(self) -> bool:
-        """See ``StateStore.switched``."""
-        async with self._translating():
-            return await self._layout.switched()
-
-    async def hold(self, mark: bytes, command: str) -> None:
-        """See ``StateStore.hold``; first nothing new can be claimed, then nothing that is there."""
-        check_hold(mark, command)
-        async with self._translating():
-            await self._layout.hold(mark, command)
-            await self._freeze_all(mark, b"on")
-
-    def drafts(self, mark: bytes) -> StateStore:
-        """See ``StateStore.drafts``."""
-        return RedisStore(self.client, self.namespace, mark=mark)
-
-    async def switch(self, mark: bytes, retired: Sequence[int], drafted: Sequence[int]) -> None:
-        """See ``StateStore.switch``; one script on one key."""
-        async with self._translating():
-            stateless = await self._without_state()
-            await self._layout.switch(mark, [*retired, *stateless], drafted)
-            self._partitions.clear()
-
-    async def sweep(self, mark: bytes) -> bool:
-        """See ``StateStore.sweep``; ``PAGE`` conversations a step."""
-        async with self._translating():
-            for field, tag in (await self._layout.leftovers(mark)).items():
-                if await self._wipe_step(self.keys.partition(tag), b"") != Wiped():
-                    return False
-                await self._layout.drop(mark, field, tag)
-            return True
-
-    async def release(self, mark: bytes) -> None:
-        """See ``StateStore.release``; new partitions can be claimed last."""
-        async with self._translating():
-            await self._freeze_all(mark, b"off")
-            await self._layout.release(mark)
-
-    async def close(self) -> None:
-        """See ``StateStore.close``."""
-        if self._borrowed:
-            return
-        await self.client.aclose()
-        for closer in self._closers:
-            await closer()
-
-    async def _keys(self, partition: int) -> PartitionKeys | None:
-        """The keys of a partition that was claimed before."""
+    async def wipe(self, partition: int, token: bytes | None = None) -> WipeResult:
+        """See ``StateStore.wipe``; ``PAGE`` conversations a step."""
         keys = self._partitions.get(partition)
         if keys is None:
-            tag = await self._layout.tag(partition)
-            if tag is None:
-                return None
-            keys = self._partitions[partition] = self.keys.partition(tag)
-        return keys
-
-    async def _choose(self, partition: int, identity: Identity) -> PartitionKeys:
-        """The keys of a partition; whoever comes first chooses the tag. Raises ``OnHold``."""
-        count = max(identity.partition_counts.values(), default=1)
-        tag = await self._layout.choose(partition, count)
-        keys = self._partitions[partition] = self.keys.partition(tag)
-        return keys
-
-    async def _taken(
-        self, partition: int, token: bytes, identity: Identity, begin: Sequence[bytes]
-    ) -> tuple[PartitionKeys, list[bytes]]:
-        """Become the owner under the tag that the layout has for it; what its ``meta`` holds."""
-        may_begin = b""
-        keys = await self._choose(partition, identity)
-        while True:
-            arguments = [token, may_begin, *begin]
-            done, *flat = await self._claim.run(self.client, [keys.meta], arguments)
-            if done == b"frozen":
-                raise await self._on_hold()
-            if done == b"wiping":
-                await self._wipe_step(keys, token)
-                continue
-            if done == b"taken" and not may_begin:
-                return keys, flat
-            try:
-                chosen = await self._choose(partition, identity)
-            except OnHold:
-                if done == b"begun":  # what another began is not ours to delete
-                    await self._take_back(keys, token)
-                raise
-            if chosen.meta == keys.meta and done != b"none":
-                return keys, flat
-            if chosen.meta != keys.meta:
-                await self._take_back(keys, token)
-            keys, may_begin = chosen, b"begin" if chosen.meta == keys.meta else b""
-
-    async def _take_back(self, keys: PartitionKeys, token: bytes) -> None:
-        """Delete what has begun too late or under a tag that is out of force, unless somebody else
-        owns it.
-        """
-        with suppress(OnHold):  # then it is the command's
-            while await self._wipe_step(keys, token) == Wiping():
-                pass
-
-    async def _on_hold(self) -> OnHold:
-        """Who has frozen a partition."""
-        return OnHold(await self._layout.held_by() or LOST_HOLD)
-
-    async def _freeze_all(self, mark: bytes, how: bytes) -> None:
-        for tag in (await self._layout.tags()).values():
-            await self._freeze.run(self.client, [self.keys.partition(tag).meta], [mark, how])
+            return Wiped()
+        async with self._translating():
+            return await self._wipe_step(keys, token or b"")
 
     async def _wipe_step(self, keys: PartitionKeys, token: bytes) -> WipeResult:
-        """Begin, or delete the next page; with no page left, the windows and ``meta``.
-
-        Raises ``OnHold`` with a token, while the partition is frozen.
-        """
+        """Begin, or delete the next page; with no page left, the windows and ``meta``."""
         meta = await self._all(keys.meta)
         mark = meta.get(WIPING)
         call_keys, arguments = [keys.meta, keys.idle], [token, mark or token_bytes(MARK_BYTES)]
@@ -415,9 +316,10 @@ class RedisStore:
                 call_keys += [keys.hot(key), keys.fingerprints(key)]
             if not page and not strays:
                 call_keys += [keys.window(window) for window in codec.read_windows(meta)]
-        result = await self._wipe.run(self.client, call_keys, arguments)
+        [result, *by] = await self._wipe.run(self.client, call_keys, arguments)
         if result == b"frozen":
-            raise await self._on_hold()
+            number = 0 if self._generation is None else self._generation.number
+            raise Superseded(number, int(by[0]))
         if result == b"fenced":
             return Fenced()
         return Wiped() if result == b"wiped" else Wiping(len(page))
@@ -438,22 +340,6 @@ class RedisStore:
             if len(found) >= PAGE:
                 break
         return found
-
-    async def _without_state(self) -> list[int]:
-        """The places that were chosen, and where nothing has begun."""
-        begun = {*await self._with(TOKEN), *await self._with(WIPING)}
-        return [number for number in await self._layout.tags() if number not in begun]
-
-    async def _with(self, field: bytes) -> list[int]:
-        """The partitions whose ``meta`` has the field, in rising order."""
-        chosen = await self._layout.tags()
-        if not chosen:
-            return []
-        pipeline = self._pipeline()
-        for tag in chosen.values():
-            pipeline.execute_command("HEXISTS", self.keys.partition(tag).meta, field)
-        there = await pipeline.execute()
-        return [number for number, has in zip(chosen, there, strict=True) if has]
 
     async def _owned(
         self, names: PartitionKeys | None, keys: Sequence[bytes]
@@ -528,7 +414,3 @@ class RedisStore:
             first = [(node.host, int(node.port)) for node in self.client.startup_nodes]
             await self.client.nodes_manager.initialize(additional_startup_nodes_info=first)
         self._stale = False
-
-
-def _nothing() -> PartitionState:
-    return PartitionState(None, None, {})

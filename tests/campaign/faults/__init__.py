@@ -6,7 +6,6 @@ from tests.campaign.faults import (
     both,
     clocks,
     kafka,
-    moves,
     network,
     redis,
     replicated,
@@ -23,7 +22,6 @@ FAULTS: dict[str, Fault] = {
     for fault in (
         *workers.FAULTS,
         *upgrade.FAULTS,
-        *moves.FAULTS,
         *redis.FAULTS,
         *network.FAULTS,
         *kafka.FAULTS,

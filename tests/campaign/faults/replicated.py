@@ -11,7 +11,6 @@ from redis.asyncio import Redis
 from redis.crc import key_slot
 
 from deploy.local.redis_cluster import whole
-from stream_metrics.adapters.redis.keys import choose_tag
 from tests.campaign.faults.fault import Fault, Need
 from tests.campaign.faults.redis import ANSWER_SECONDS, BACKOFF_SECONDS, FEW
 from tests.campaign.servers import ClusterRedis, SentinelRedis, leads
@@ -62,7 +61,7 @@ class MoveSlots(Fault):
         clients = [Redis.from_url(server.url) for server in servers.servers]
         try:
             counts = range(PARTITIONS)
-            tags = [choose_tag(number, PARTITIONS) for number in rng.sample(counts, 2)]
+            tags = await world.watcher.tags(rng.sample(counts, 2))
             for tag in tags:
                 await self._move(clients, key_slot(tag.encode()), rng, hold_seconds / len(tags))
         finally:

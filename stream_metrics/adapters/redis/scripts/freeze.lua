@@ -1,24 +1,28 @@
--- Take a state partition from its owner until it is let go.
+-- Let nobody own a state partition any more, because another generation has taken its place.
 -- KEYS: meta
--- ARGV: mark of who holds the namespace; 'on', or 'off' to let it be claimed again
--- Returns 1 if that is so now, else 0: 'off', and frozen by somebody else. What is not there yet is
--- frozen, too, so that it cannot begin.
+-- ARGV: number of that generation, the token that is nobody's; or '0', '' to take the mark away of a
+--       partition of which nothing else is left
+-- Returns 1. What is not there yet is frozen, too, so that it cannot begin.
 
-if #KEYS ~= 1 or #ARGV ~= 2 or ARGV[1] == '' or (ARGV[2] ~= 'on' and ARGV[2] ~= 'off') then
+local NEEDED = {'HDEL', 'HEXISTS', 'HLEN', 'HSET'}
+
+if #KEYS ~= 1 or #ARGV ~= 2 or not tonumber(ARGV[1]) then
   return redis.error_reply('ERR freeze: wrong arguments')
 end
+local refusal = denied(NEEDED, KEYS[1])
+if refusal then
+  return refusal
+end
 
-local held = redis.call('HMGET', KEYS[1], 'frozen', 'token')
-if ARGV[2] == 'off' then
-  if held[1] ~= ARGV[1] then
-    return 0
+if ARGV[1] == '0' then
+  if redis.call('HLEN', KEYS[1]) == 1 then
+    redis.call('HDEL', KEYS[1], 'frozen')
   end
-  redis.call('HDEL', KEYS[1], 'frozen')
   return 1
 end
-redis.call('HDEL', KEYS[1], '') -- so that a full Redis takes the next write, too: see hold.lua
+redis.call('HDEL', KEYS[1], '') -- so that a full Redis takes the next write, too: see layout.lua
 redis.call('HSET', KEYS[1], 'frozen', ARGV[1])
-if held[2] then
-  redis.call('HSET', KEYS[1], 'token', ARGV[1])
+if redis.call('HEXISTS', KEYS[1], 'token') == 1 then
+  redis.call('HSET', KEYS[1], 'token', ARGV[2])
 end
 return 1

@@ -20,6 +20,6 @@ if redis.call('HGET', KEYS[1], 'token') ~= ARGV[1] then
 end
 local now = redis.call('TIME')
 local ms = string.format('%d%03d', now[1], math.floor(now[2] / 1000))
-redis.call('HDEL', KEYS[1], '') -- so that a full Redis takes the next write, too: see hold.lua
+redis.call('HDEL', KEYS[1], '') -- so that a full Redis takes the next write, too: see layout.lua
 redis.call('HSET', KEYS[1], 'beat', ms .. ' ' .. ARGV[3] .. ' ' .. ARGV[1], 'worker', ARGV[2])
 return 1

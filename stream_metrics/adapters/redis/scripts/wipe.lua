@@ -2,10 +2,11 @@
 -- KEYS: meta, idle, then what to delete in this step
 -- ARGV: token that must be the owner's, or ''; mark; then the members of idle to forget, or where
 --       somebody has put another type of value in its place, anything while keys are left
--- Returns 'begun', 'fenced', 'wiping' or 'wiped'; 'frozen' to whoever comes with a token, while a
--- command replaces the partition. The first step sets the mark and takes all else out of meta but
--- the names of the windows; later steps must know the mark. The last one, which names no members and
--- finds idle empty, deletes meta too. Rights are checked before the first write.
+-- Returns {'begun'}, {'fenced'}, {'wiping'} or {'wiped'}; {'frozen', number} to whoever comes with a
+-- token, once that generation has taken the place of this one. The first step sets the mark and takes
+-- all else out of meta but the names of the windows and that it is frozen; later steps must know the
+-- mark. The last one, which names no members and finds idle empty, leaves in meta only that it is
+-- frozen. Rights are checked before the first write.
 
 local NEEDED = {'HDEL', 'HGETALL', 'HMGET', 'HSET', 'TYPE', 'UNLINK', 'ZREM'}
 
@@ -19,30 +20,30 @@ end
 
 local held = redis.call('HMGET', KEYS[1], 'token', 'wiping', 'frozen')
 if ARGV[1] ~= '' and held[3] then
-  return 'frozen' -- freeze.lua has put its mark in the place of the owner's token
+  return {'frozen', held[3]}
 end
 if not held[2] then
   if #KEYS > 2 or #ARGV > 2 then
-    return 'wiping' -- somebody else has finished meanwhile
+    return {'wiping'} -- somebody else has finished meanwhile
   end
   local meta = redis.call('HGETALL', KEYS[1])
-  if #meta == 0 then
-    return 'wiped'
+  if #meta == (held[3] and 2 or 0) then
+    return {'wiped'}
   end
   if ARGV[1] ~= '' and held[1] ~= ARGV[1] then
-    return 'fenced'
+    return {'fenced'}
   end
-  redis.call('HDEL', KEYS[1], '') -- so that a full Redis takes the next write, too: see hold.lua
+  redis.call('HDEL', KEYS[1], '') -- so that a full Redis takes the next write, too: see layout.lua
   redis.call('HSET', KEYS[1], 'wiping', ARGV[2])
   for i = 1, #meta, 2 do
-    if string.sub(meta[i], 1, 2) ~= 'w:' then
+    if string.sub(meta[i], 1, 2) ~= 'w:' and meta[i] ~= 'frozen' then
       redis.call('HDEL', KEYS[1], meta[i])
     end
   end
-  return 'begun'
+  return {'begun'}
 end
 if held[2] ~= ARGV[2] then
-  return 'wiping'
+  return {'wiping'}
 end
 
 for i = 3, #KEYS, 1000 do
@@ -54,7 +55,10 @@ if redis.call('TYPE', KEYS[2]).ok == 'zset' then
   end
 end
 if #ARGV > 2 or redis.call('TYPE', KEYS[2]).ok == 'zset' then
-  return 'wiping'
+  return {'wiping'}
 end
 redis.call('UNLINK', KEYS[1], KEYS[2])
-return 'wiped'
+if held[3] then
+  redis.call('HSET', KEYS[1], 'frozen', held[3])
+end
+return {'wiped'}

@@ -2,7 +2,7 @@
 -- KEYS: meta, idle, then hashes that the changes below speak of by number
 -- ARGV: token, batch id, number of topics,
 --       for each topic: name, expected offset, new offset or '', what the record before it was;
---       number of windows, their names; then changes until the end:
+--       number of fields to note in meta, their names; then changes until the end:
 --       S key n (field value)*n    set fields          R key n field*n        remove fields
 --       X key                      remove the key      A n (ms member)*n      last records, the
 --       Z n member*n               forget last records                        later one stays
@@ -74,16 +74,16 @@ for i = 4, 3 + 4 * topics, 4 do
     positions[#positions + 1] = ARGV[i + 3]
   end
 end
-local windows = 4 + 4 * topics
-local n = count(windows)
-if not n or windows + n > #ARGV then
-  return bad('wrong number of windows')
+local notes = 4 + 4 * topics
+local n = count(notes)
+if not n or notes + n > #ARGV then
+  return bad('wrong number of notes')
 end
-for i = windows + 1, windows + n do
-  positions[#positions + 1] = 'w:' .. ARGV[i]
+for i = notes + 1, notes + n do
+  positions[#positions + 1] = ARGV[i]
   positions[#positions + 1] = '1'
 end
-local first = windows + n + 1
+local first = notes + n + 1
 
 local changes = {} -- command, key, first argument, last argument; flat
 local i = first

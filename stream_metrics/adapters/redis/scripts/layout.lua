@@ -1,0 +1,28 @@
+-- Put another document in the place of the layout, unless somebody else has done so meanwhile.
+-- KEYS: layout
+-- ARGV: the version that must be stored (0: nothing is), the next version, the document; without the
+--       document it is deleted
+-- Returns 1, or 0 without a write if another version is stored. Rights are checked before a write.
+
+local NEEDED = {'HDEL', 'HGET', 'HSET', 'UNLINK'}
+
+if #KEYS ~= 1 or #ARGV < 2 or #ARGV > 3 then
+  return redis.error_reply('ERR layout: wrong arguments')
+end
+local refusal = denied(NEEDED, KEYS[1])
+if refusal then
+  return refusal
+end
+
+if (redis.call('HGET', KEYS[1], 'version') or '0') ~= ARGV[1] then
+  return 0
+end
+if not ARGV[3] then
+  redis.call('UNLINK', KEYS[1])
+  return 1
+end
+-- A full Redis denies a script's first write if that needs memory, and none behind one that does
+-- not, which this is: no field has that name.
+redis.call('HDEL', KEYS[1], '')
+redis.call('HSET', KEYS[1], 'version', ARGV[2], 'document', ARGV[3])
+return 1

@@ -1,0 +1,236 @@
+"""``stream-metrics build``: other settings, topics or schema, by state that is built anew."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Annotated, Final
+
+import typer
+from aiokafka.errors import KafkaError
+
+from stream_metrics.adapters.kafka.output import KafkaFence
+from stream_metrics.adapters.kafka.reading import KafkaLogs, reading
+from stream_metrics.adapters.kafka.rights import KafkaRefused
+from stream_metrics.adapters.kafka.topics import TopicsUnfit, equal_counts, partition_counts
+from stream_metrics.adapters.redis.check import memory_bytes
+from stream_metrics.adapters.redis.connect import connect
+from stream_metrics.adapters.redis.store import RedisStore
+from stream_metrics.cli.common import ConfigOption, UsageError, kafka_reason, load_settings, said
+from stream_metrics.layout import Generation, Identity, Impossible, Layout
+from stream_metrics.ports import OutputUnavailable, StoreRefused, StoreUnavailable
+from stream_metrics.runtime import for_state, identity, redis_options
+from stream_metrics.settings import Settings, mask_url
+from stream_metrics.worker.build import (
+    ROOM,
+    CannotBuild,
+    check_counts,
+    differences,
+    needed_bytes,
+    progress,
+    short_logs,
+)
+from stream_metrics.worker.generations import change, new_mark
+from stream_metrics.worker.switch import (
+    REST_SECONDS,
+    Fence,
+    NoFence,
+    clear_away,
+    finish,
+)
+from stream_metrics.worker.switch import give_up as give_up_build
+
+LOOK_SECONDS: Final = 2.0
+AGAIN: Final = "Run this again to continue; the build goes on meanwhile"
+
+
+def build(
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be built and what it needs; no more.")
+    ] = False,
+    from_retained: Annotated[
+        bool,
+        typer.Option(
+            "--from-retained",
+            help="Build from what the topics have, even if they do not reach back as far as the "
+            "figures do; forgotten conversations stay forgotten.",
+        ),
+    ] = False,
+    give_up: Annotated[
+        bool, typer.Option("--give-up", help="Delete the generation that is being built.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    config: ConfigOption = None,
+) -> None:
+    """Build the state anew with these settings, beside the one in force, and switch to it.
+
+    Use it to change settings that are part of the state, topics, or partition counts, and to repair
+    state. Start workers with the new settings when the command asks for them; the present workers
+    go on until the switch. It can be interrupted and repeated at any time. The exit code is 1 if
+    you answer no, and 2 if the command refuses; in both cases figures are as before.
+    """
+    settings = load_settings(config)
+    try:
+        code = asyncio.run(
+            _build(settings, dry_run=dry_run, retained=from_retained, give_up=give_up, yes=yes)
+        )
+    except (CannotBuild, Impossible, TopicsUnfit, KafkaRefused) as error:
+        raise UsageError(str(error)) from error
+    except (StoreUnavailable, StoreRefused) as error:
+        raise UsageError(f"redis {mask_url(settings.redis.url)}: {error}. {AGAIN}") from error
+    except OutputUnavailable as error:
+        raise UsageError(f"{error}. {AGAIN}") from error
+    except (KafkaError, OSError, TimeoutError) as error:
+        reason = kafka_reason(settings, error)
+        raise UsageError(f"kafka {settings.kafka.bootstrap_servers}: {reason}") from error
+    if code:
+        raise typer.Exit(code)
+
+
+async def _build(
+    settings: Settings, *, dry_run: bool, retained: bool, give_up: bool, yes: bool
+) -> int:
+    store = connect(redis_options(settings))
+    try:
+        layout = await store.layout()
+        if layout.in_force is None:
+            raise CannotBuild("there is no state yet: start the workers")
+        if give_up:
+            return await _give_up(store, settings, layout)
+        live = layout.in_force
+        if live.state == "fencing" or layout.to_purge:
+            await _finish(store, settings)  # an earlier switch
+            layout = await store.layout()
+        target = identity(for_state(settings, live.identity), await equal_counts(settings.kafka))
+        building = layout.building
+        if building is None:
+            building = await _register(
+                store, settings, layout, target, dry_run=dry_run, retained=retained, yes=yes
+            )
+            if building is None:
+                return int(not dry_run)
+        elif other := differences(building.identity, target):
+            raise CannotBuild(
+                f"generation {building.number} is being built otherwise ({'; '.join(other)}). Use "
+                "its settings, or delete it first: `stream-metrics build --give-up`"
+            )
+        await _caught_up(store, building)
+        if not (yes or typer.confirm("Switch to it?", err=True)):
+            return 1
+        now_ms = time.time_ns() // 1_000_000
+        await change(store, lambda now: now.switched(building.number, now_ms))
+        await _finish(store, settings)
+        said().print(f"generation {building.number} is in force")
+        return 0
+    finally:
+        await store.close()
+
+
+async def _register(
+    store: RedisStore,
+    settings: Settings,
+    layout: Layout,
+    target: Identity,
+    *,
+    dry_run: bool,
+    retained: bool,
+    yes: bool,
+) -> Generation | None:
+    """Say what would be built and what it needs, ask, and begin; None if nothing is begun."""
+    live = layout.in_force
+    assert live is not None
+    console = said()
+    for line in differences(live.identity, target) or ["nothing differs: the same is built anew"]:
+        console.print(line, markup=False)
+    console.print(await _room(store, live), markup=False)
+    await _reach(settings, layout, target, retained=retained)
+    if dry_run:
+        return None
+    if not (yes or typer.confirm("Build this beside the state in force?", err=True)):
+        return None
+    for old in layout.generations:
+        if old.purged:
+            await clear_away(store, old)
+    mark, now_ms = new_mark(), time.time_ns() // 1_000_000
+    stored = await change(
+        store, lambda now: now.registered(target, mark, now_ms, retained=retained)
+    )
+    assert stored.building is not None
+    option = "" if differences(live.identity, target) else " --build"
+    console.print(
+        f"generation {stored.building.number} is being built. Start workers with these settings: "
+        f"stream-metrics worker{option}"
+    )
+    return stored.building
+
+
+async def _room(store: RedisStore, live: Generation) -> str:
+    """How much memory is needed, and how much there is; raises ``CannotBuild`` if not enough."""
+    needed = await needed_bytes(store, live)
+    used, limit = await memory_bytes(store)
+    what = f"memory: about {needed:,} bytes more; Redis uses {used:,}"
+    if limit and used + needed > ROOM * limit:
+        raise CannotBuild(
+            f"{what} of {limit:,}, and a build stops at {ROOM:.0%}. Raise maxmemory, or shorten "
+            "state.ttl first"
+        )
+    return f"{what} of {limit:,}" if limit else f"{what}, without a limit"
+
+
+async def _reach(settings: Settings, layout: Layout, target: Identity, *, retained: bool) -> None:
+    """Raise ``CannotBuild`` unless the topics reach back, or need not."""
+    kafka, console = settings.kafka, said()
+    counts = await partition_counts(kafka, kafka.topics)
+    places = [(topic, n) for topic, count in counts.items() for n in range(count)]
+    read = [(topic, n) for topic, count in target.partition_counts.items() for n in range(count)]
+    async with reading(kafka) as consumer:
+        logs = KafkaLogs(consumer, kafka)
+        check_counts(layout, target, await logs.oldest_ms(read))
+        windows, now_ms = settings.metrics.window_specs(), time.time_ns() // 1_000_000
+        short = await short_logs(logs, places, windows, settings.state.ttl_ms, now_ms)
+    for line in short:
+        console.print(line, markup=False)
+    if short and not retained:
+        raise CannotBuild(
+            "the topics do not reach back as far as the figures do. Let Kafka keep records longer, "
+            "or accept that with --from-retained"
+        )
+
+
+async def _caught_up(store: RedisStore, building: Generation) -> None:
+    """Wait until the build may take the place of what is in force, and say how far it is."""
+    console, told = said(), ""
+    while True:
+        found = (await store.layout()).of(building.number)
+        if found is None or found.state != "building":
+            raise CannotBuild(f"generation {building.number} is not being built any more")
+        now = await progress(store, building)
+        if now.caught_up:
+            console.print("it has caught up")
+            return
+        behind = "not known yet" if now.behind_ms is None else f"{now.behind_ms // 1000:,} s"
+        line = f"{now.taken} of {now.total} partitions are worked on; behind: {behind}"
+        if line != told:
+            console.print(line)
+        told = line
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _give_up(store: RedisStore, settings: Settings, layout: Layout) -> int:
+    """Delete what is being built."""
+    building = layout.building
+    if building is not None:
+        await give_up_build(store, building.number)
+    await _finish(store, settings)
+    said().print("nothing is being built")
+    return 0
+
+
+async def _finish(store: RedisStore, settings: Settings) -> None:
+    """Do what is left to do of a switch until all of it is done, with the workers' help."""
+    fence: Fence = NoFence() if settings.kafka.output_topic is None else KafkaFence(settings.kafka)
+    while True:
+        layout = await finish(store, fence, lambda: asyncio.sleep(REST_SECONDS))
+        if not layout.to_purge:
+            return
+        await asyncio.sleep(LOOK_SECONDS)

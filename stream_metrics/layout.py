@@ -1,0 +1,306 @@
+"""Which generations of state a namespace has: one document, changed by compare-and-set.
+
+A *generation* is the state that one identity (settings, schema, topics) has built from the log. One
+is live; another may be built beside it and take its place. Every change is a pure function from one
+document to the next; a store replaces the document only if nobody else has done so meanwhile.
+
+```
+building -> fencing -> live -> retired
+    |
+    v
+abandoned
+```
+
+``fencing`` is the time in which a generation has taken the place of another, and whoever may still
+write for the other one is shut out. Nothing of either is shown then.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from dataclasses import replace as replace_fields
+from typing import Final, Literal
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+State = Literal["building", "fencing", "live", "retired", "abandoned"]
+
+FORMAT: Final = 1
+IN_FORCE: Final = ("live", "fencing")
+ENDED: Final = ("retired", "abandoned")
+LATER: Final[dict[State, tuple[State, ...]]] = {
+    "building": ("building", "fencing", "live", "retired", "abandoned"),
+    "fencing": ("fencing", "live", "retired"),
+    "live": ("live", "retired"),
+    "retired": ("retired",),
+    "abandoned": ("abandoned",),
+}
+"""What a generation may be later, by what it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a generation is built for and with; state of another identity is another generation's.
+
+    ``settings`` are those behind the fingerprint, as a JSON object by their names: for telling
+    which of them differ. ``partition_counts`` are the partitions of the topics that are read.
+    """
+
+    group: str
+    schema_version: int
+    fingerprint: str
+    partition_counts: Mapping[str, int]
+    settings: str = field(default="", compare=False)
+
+    @property
+    def count(self) -> int:
+        """How many state partitions it has."""
+        return max(self.partition_counts.values(), default=0)
+
+
+class Generation(Struct, frozen=True):
+    """The state of one identity.
+
+    ``number`` grows with each generation of a namespace; ``mark`` is random, so that what two
+    generations keep is apart even if a store forgets one of them and its number is given again.
+    ``since_ms`` is when its state last changed but for the end of ``fencing``. ``places`` are what
+    the store calls its state partitions, by number; only the store reads them.
+    ``retained`` says that the log may begin later than the windows reach back. ``purged`` says that
+    of one that has ended nothing is left but the marks that keep it from beginning again.
+    """
+
+    number: int
+    mark: str
+    state: State
+    identity: Identity
+    since_ms: int = 0
+    retained: bool = False
+    purged: bool = False
+    places: tuple[str, ...] = ()
+
+    @property
+    def in_force(self) -> bool:
+        """Whether no other one is."""
+        return self.state in IN_FORCE
+
+    @property
+    def ended(self) -> bool:
+        """Whether nobody may write to it any more."""
+        return self.state in ENDED
+
+    @property
+    def group(self) -> str:
+        """Its consumer group in Kafka; the first one has the name from the settings."""
+        return self.identity.group if self.number == 1 else f"{self.identity.group}.{self.number}"
+
+
+class Impossible(Exception):
+    """The document does not allow this change; the message says why."""
+
+
+class Layout(Struct, frozen=True):
+    """The generations of a namespace, oldest first, and what they share.
+
+    ``version`` counts changes. ``last`` is the highest number that a generation was ever given.
+    ``names`` are the agents, releases and routes that have series of their own, by kind and in the
+    order of their admission. ``grown`` tells since when topics are known to have other partition
+    counts than a generation was built for, in milliseconds of Unix time.
+    """
+
+    format: int = FORMAT
+    version: int = 0
+    last: int = 0
+    generations: tuple[Generation, ...] = ()
+    names: dict[str, tuple[str, ...]] = {}
+    grown: dict[str, int] = {}
+
+    # -- what there is --------------------------------------------------------------------------
+
+    def of(self, number: int) -> Generation | None:
+        """The generation of that number, None if there is none (any more)."""
+        return next((g for g in self.generations if g.number == number), None)
+
+    @property
+    def blank(self) -> bool:
+        """Whether it says nothing but its version."""
+        return replace(self, version=0) == NOTHING
+
+    @property
+    def in_force(self) -> Generation | None:
+        """The generation that is live, or is about to be once the one before is shut out."""
+        return next((g for g in self.generations if g.in_force), None)
+
+    @property
+    def building(self) -> Generation | None:
+        """The generation that is being built."""
+        return next((g for g in self.generations if g.state == "building"), None)
+
+    @property
+    def to_purge(self) -> tuple[Generation, ...]:
+        """Generations that have ended, and whose state is still there."""
+        return tuple(g for g in self.generations if g.ended and not g.purged)
+
+    # -- what may happen ------------------------------------------------------------------------
+
+    def begun(self, identity: Identity, mark: str, now_ms: int) -> Layout:
+        """The first generation is live."""
+        if self.in_force is not None or self.building is not None:
+            raise Impossible("the namespace has state")
+        return self._with(Generation(self.last + 1, mark, "live", identity, now_ms))
+
+    def registered(
+        self, identity: Identity, mark: str, now_ms: int, *, retained: bool = False
+    ) -> Layout:
+        """Another generation is being built; those that were purged are forgotten."""
+        if self.building is not None:
+            raise Impossible(f"generation {self.building.number} is being built")
+        current = self.in_force
+        if current is None or current.state != "live" or self.to_purge:
+            raise Impossible("no generation is live yet, or one that has ended is not purged yet")
+        kept = tuple(g for g in self.generations if not g.purged)
+        new = Generation(self.last + 1, mark, "building", identity, now_ms, retained)
+        return replace(self, generations=kept)._with(new)
+
+    def switched(self, number: int, now_ms: int) -> Layout:
+        """A generation that is being built takes the place of the live one."""
+        new, old = self._known(number), self.in_force
+        if new.in_force:
+            return self
+        if new.state != "building" or old is None or old.state != "live":
+            raise Impossible(f"generation {number} is not being built beside a live one")
+        new = replace(new, state="fencing", since_ms=now_ms)
+        return self._changed(replace(old, state="retired"), new)
+
+    def unmuted(self, number: int) -> Layout:
+        """Everybody who might write for the generation before is shut out: this one is live."""
+        new = self._known(number)
+        if new.state == "live" or new.ended:
+            return self
+        if new.state != "fencing":
+            raise Impossible(f"generation {number} has not taken any other's place")
+        return self._changed(replace(new, state="live"))
+
+    def abandoned(self, number: int) -> Layout:
+        """A build is given up."""
+        found = self._known(number)
+        if found.state == "abandoned":
+            return self
+        if found.state != "building":
+            raise Impossible(f"generation {number} is not being built (any more)")
+        return self._changed(replace(found, state="abandoned"))
+
+    def purged(self, number: int) -> Layout:
+        """Nothing of a generation that has ended is left, but the marks of its partitions."""
+        found = self.of(number)
+        if found is None or found.purged:
+            return self
+        if not found.ended:
+            raise Impossible(f"generation {number} is in use")
+        return self._changed(replace(found, purged=True))
+
+    def with_schema(self, number: int, schema: int) -> Layout:
+        """Parts of a generation may be written by a later schema from now on."""
+        found = self._known(number)
+        if found.identity.schema_version >= schema:
+            return self
+        return self._changed(
+            replace(found, identity=replace_fields(found.identity, schema_version=schema))
+        )
+
+    def admitted(
+        self, kind: str, names: Sequence[str], configured: Sequence[str], limit: int
+    ) -> Layout:
+        """New names have series of their own, as long as there is room."""
+        known = self.names.get(kind, ())
+        chosen = self.chosen(kind, configured, limit)
+        for name in names:
+            if name not in chosen and len(chosen) < limit:
+                known = (*known, name)
+                chosen |= {name}
+        if known == self.names.get(kind, ()):
+            return self
+        return self._next(names={**self.names, kind: known})
+
+    def chosen(self, kind: str, configured: Sequence[str], limit: int) -> frozenset[str]:
+        """Who has series of its own: ``configured``, then whoever came first, ``limit`` in all."""
+        chosen = dict.fromkeys(configured)
+        for name in self.names.get(kind, ()):
+            if len(chosen) < limit:
+                chosen.setdefault(name)
+        return frozenset(chosen)
+
+    def has_grown(self, topics: Sequence[str], now_ms: int) -> Layout:
+        """These topics have other partition counts from now on."""
+        new = {topic: now_ms for topic in topics if topic not in self.grown}
+        return self._next(grown={**self.grown, **new}) if new else self
+
+    def put_back(self, stored: Layout) -> Layout:
+        """This one again, where a store has gone back to ``stored``; that one if it says the same,
+        or if somebody has decided otherwise since.
+
+        Names that were admitted since stay: sums may be kept under them.
+        """
+        if not all(map(self._follows, stored.generations)):
+            return stored
+        names = {
+            kind: tuple(dict.fromkeys((*self.names.get(kind, ()), *stored.names.get(kind, ()))))
+            for kind in self.names | stored.names
+        }
+        again = replace(self, version=stored.version, names=names)
+        return stored if again == stored else replace(again, version=stored.version + 1)
+
+    def _follows(self, stored: Generation) -> bool:
+        """Whether what is said here of a generation may have come after ``stored``."""
+        found = self.of(stored.number)
+        if found is None:
+            return stored.number <= self.last
+        later = found.state in LATER[stored.state] and found.purged >= stored.purged
+        return found.mark == stored.mark and later
+
+    def _known(self, number: int) -> Generation:
+        found = self.of(number)
+        if found is None:
+            raise Impossible(f"there is no generation {number} (any more)")
+        return found
+
+    def _with(self, new: Generation) -> Layout:
+        return self._next(generations=(*self.generations, new), last=new.number)
+
+    def _changed(self, *changed: Generation) -> Layout:
+        by_number = {g.number: g for g in (*self.generations, *changed)}
+        return self._next(generations=tuple(by_number[n] for n in sorted(by_number)))
+
+    def _next(self, **changes: object) -> Layout:
+        return replace(self, version=self.version + 1, **changes)
+
+
+NOTHING: Final = Layout()
+
+
+class UnknownFormat(Exception):
+    """A later release has written the document; the message says what to do."""
+
+
+def encode(layout: Layout) -> bytes:
+    """The document as it is stored.
+
+    >>> decode(encode(NOTHING)) == NOTHING
+    True
+    """
+    return json.dumps(msgspec.to_builtins(layout), separators=(",", ":")).encode()
+
+
+def decode(data: bytes) -> Layout:
+    """What ``encode`` made; raises ``UnknownFormat``, and ``ValueError`` for anything else."""
+    found = json.loads(data)
+    stored = found.get("format") if isinstance(found, dict) else None
+    if isinstance(stored, int) and stored > FORMAT:
+        raise UnknownFormat(
+            f"the layout of the state is stored in format {stored}, but this release reads "
+            f"{FORMAT}. Use the release that wrote it, or a later one"
+        )
+    return msgspec.convert(found, Layout)

@@ -1,0 +1,39 @@
+"""What was forgotten, taken over into a generation whose log does not reach back to the forgets.
+
+A tombstone names no conversation, so that nobody can tell to which partition it belongs where the
+generation before had other partitions: then each gets all of them, as a ``forget`` comes on each.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from stream_metrics.engine.codec import encode_tombstone, stored_header
+from stream_metrics.ports import ConversationWrite
+from stream_metrics.worker.announce import Before
+from stream_metrics.worker.partition import StatePartition
+from stream_metrics.worker.patience import Retry
+
+CARRIED: Final = "tombstones"  # the mark of a partition that has them
+AT_ONCE: Final = 500
+
+
+async def carry(
+    partition: StatePartition, before: Before, key_id: str, schema: int, retry: Retry
+) -> None:
+    """Take over what is forgotten in these partitions, before anything is read; raises ``Lost``.
+
+    Cut off, it is done again: the mark is noted with the last of them.
+    """
+    page: list[ConversationWrite] = []
+    for store, number in before:
+        async for key, parts in store.conversations(number):
+            forgotten = stored_header(parts.hot).forgotten
+            if forgotten is None:
+                continue
+            hot = encode_tombstone(schema, key_id, forgotten)
+            page.append(ConversationWrite(key, hot, last_record_ms=parts.last_record_ms))
+            if len(page) >= AT_ONCE:
+                await partition.put(page, [], retry)
+                page = []
+    await partition.put(page, [CARRIED], retry)

@@ -1,0 +1,150 @@
+"""Broken builds of builds: a switch that shuts nobody out, and workers that are not muted."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutations.mutation import Edit, Mutation
+
+ANNOUNCE: Final = "stream_metrics/worker/announce.py"
+BUILD: Final = "stream_metrics/worker/build.py"
+LAYOUT: Final = "stream_metrics/layout.py"
+PUBLICATION: Final = "stream_metrics/worker/publication.py"
+SWITCH: Final = "stream_metrics/worker/switch.py"
+TOMBSTONES: Final = "stream_metrics/worker/tombstones.py"
+WIPE: Final = "stream_metrics/adapters/memory.py"
+
+SLEEPS: Final = "tests/unit/test_switch.py::test_an_old_worker_that_sleeps_through_it_does_no_harm"
+WHATEVER: Final = (
+    "tests/unit/test_switch.py::test_whatever_happens_the_topic_is_in_order_and_the_switch_ends"
+)
+MUTED: Final = (
+    "tests/unit/test_publication.py::test_a_muted_worker_sends_no_rows_and_shows_no_windows"
+)
+LETTERS: Final = (
+    "tests/unit/test_publication.py::test_letters_of_records_that_were_read_are_not_written_again"
+)
+ANNOUNCED: Final = "tests/unit/test_publication.py::test_all_rows_are_announced_once"
+NULLS: Final = "tests/unit/test_publication.py::test_what_has_no_row_any_more_gets_null"
+FORGOTTEN: Final = "tests/unit/test_publication.py::test_what_was_forgotten_stays_forgotten"
+FROZEN: Final = "tests/contract/test_generations.py::test_what_is_wiped_stays_frozen"
+DECIDED: Final = "tests/unit/test_layout.py::test_what_was_decided_since_is_not_undone"
+
+BUILDS: Final = (
+    Mutation(
+        "switch without a fence",
+        "transactional ids of the old generation are not initialised",
+        (Edit(SWITCH, "            await fence.shut_out(old)\n", ""),),
+        SLEEPS,
+        "assert b'old' not in",
+    ),
+    Mutation(
+        "unmuted before it is frozen",
+        "the layout says that the new generation is live before the old one is shut out",
+        (
+            Edit(
+                SWITCH,
+                "        for old in retired:\n            await freeze(store",
+                "        await change(store, lambda now: now.unmuted(current.number))\n"
+                "        for old in retired:\n            await freeze(store",
+            ),
+        ),
+        WHATEVER,
+        "assert b'old' not in",
+    ),
+    Mutation(
+        "begins without a look at the layout",
+        "a producer that begins late goes by its partition alone",
+        (Edit(PUBLICATION, "            await check_in_use(self._store, self._generation)\n", ""),),
+        SLEEPS,
+        "assert b'old' not in",
+    ),
+    Mutation(
+        "a muted worker sends rows",
+        "rows of a generation that is being built reach the output topic",
+        (
+            Edit(
+                PUBLICATION,
+                "        if not self._publication.muted:\n"
+                "            await self._to.send(messages)",
+                "        await self._to.send(messages)",
+            ),
+        ),
+        MUTED,
+        "an output sends before it has begun",
+    ),
+    Mutation(
+        "letters of unread records dropped",
+        "a muted worker writes no dead letters at all",
+        (
+            Edit(
+                PUBLICATION,
+                "        return record.offset < self._read[place]",
+                "        return True",
+            ),
+        ),
+        LETTERS,
+        "assert [] == [5]",
+    ),
+    Mutation(
+        "announced after the first page",
+        "the mark that all rows are sent is noted too early",
+        (Edit(ANNOUNCE, "        if len(page) < self._scope.at_once:", "        if page:"),),
+        ANNOUNCED,
+        "assert",
+    ),
+    Mutation(
+        "rows that are gone stay",
+        "conversations that have no row any more get no null",
+        (
+            Edit(
+                ANNOUNCE,
+                "        for store, number in self._scope.before:",
+                "        for store, number in ():",
+            ),
+        ),
+        NULLS,
+        "assert set() ==",
+    ),
+    Mutation(
+        "tombstones of those that began afresh lost",
+        "only conversations of which nothing but a tombstone is left stay forgotten",
+        (
+            Edit(
+                TOMBSTONES,
+                "            if forgotten is None:",
+                "            if forgotten is None or stored_header(parts.hot).conversation_id:",
+            ),
+        ),
+        FORGOTTEN,
+        "assert",
+    ),
+    Mutation(
+        "a purge that thaws",
+        "a partition that was purged is not frozen any more",
+        (
+            Edit(
+                WIPE,
+                "        del self._content.partitions[self._place(partition)]\n",
+                "        del self._content.partitions[self._place(partition)]\n"
+                "        self._content.frozen.pop(self._place(partition), None)\n",
+            ),
+        ),
+        FROZEN,
+        "DID NOT RAISE",
+    ),
+    Mutation(
+        "put back over what was decided since",
+        "a layout that was lost is put back although the build was given up meanwhile",
+        (
+            Edit(
+                LAYOUT,
+                "        if not all(map(self._follows, stored.generations)):\n"
+                "            return stored\n",
+                "",
+            ),
+        ),
+        DECIDED,
+        "assert",
+    ),
+)

@@ -1,0 +1,254 @@
+"""What a build needs, and when it may take the place of what is in force."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from stream_metrics.adapters.memory import MemoryStore
+from stream_metrics.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.layout import NOTHING, Generation, Identity, Layout
+from stream_metrics.ports import BatchWrite, ConversationWrite, Position
+from stream_metrics.runtime import kafka_for
+from stream_metrics.settings import KafkaSettings
+from stream_metrics.worker.build import (
+    BEHIND_MS,
+    DAY_MS,
+    HOUR_MS,
+    KEY_BYTES,
+    SILENT_MS,
+    CannotBuild,
+    Place,
+    check_counts,
+    differences,
+    full,
+    needed_bytes,
+    progress,
+    short_logs,
+)
+from stream_metrics.worker.generations import begin, joined
+from stream_metrics.worker.identity import OtherIdentity
+from stream_metrics.worker.takeover import Extent
+
+NOW_MS = 1_800_000_000_000
+OLD = Identity("group", 1, "old", {"events": 2}, '{"metrics.good_gain": 2, "state.ttl": "24h"}')
+NEW = Identity("group", 1, "new", {"events": 2}, '{"metrics.good_gain": 3, "state.ttl": "24h"}')
+LIVE = NOTHING.begun(OLD, "a", 1)
+
+
+@dataclass
+class ScriptedLogs:
+    """Logs that begin somewhere, with a first record or none."""
+
+    first: dict[Place, int]
+    oldest: dict[Place, int] = field(default_factory=dict)
+
+    async def extents(self, places: Collection[Place]) -> Mapping[Place, Extent]:
+        """See ``Logs``."""
+        return {place: Extent(self.first.get(place, 0), 1_000) for place in places}
+
+    async def oldest_ms(self, places: Collection[Place]) -> Mapping[Place, int]:
+        """See ``Logs``."""
+        return {place: self.oldest[place] for place in places if place in self.oldest}
+
+
+# -- what differs
+
+
+def test_settings_that_differ_are_listed_with_both_values() -> None:
+    """And nothing is, of state that is built anew as it was."""
+    assert differences(OLD, NEW) == ["metrics.good_gain was 2, is 3"]
+    assert differences(OLD, OLD) == []
+
+
+def test_topics_and_schema_that_differ_are_listed() -> None:
+    """In words."""
+    other = replace(OLD, schema_version=2, partition_counts={"events": 3})
+
+    assert differences(OLD, other) == [
+        "topics and their partitions were {'events': 2}, are {'events': 3}",
+        "schema was 1, is 2",
+    ]
+
+
+# -- which generation
+
+
+@pytest.mark.parametrize(
+    ("ours", "build", "number"),
+    [(OLD, False, 1), (OLD, True, 1), (NEW, False, 2), (NEW, True, 2)],
+)
+def test_a_worker_joins_the_generation_that_its_settings_are_for(
+    ours: Identity, build: bool, number: int
+) -> None:
+    """The one in force, or the one that is being built."""
+    found = joined(LIVE.registered(NEW, "b", 2), lambda _: ours, build=build)
+
+    assert found is not None
+    assert found.number == number
+
+
+@pytest.mark.parametrize(("build", "number"), [(False, 1), (True, 2)])
+def test_where_both_fit_the_worker_is_told_which(build: bool, number: int) -> None:
+    """State that is repaired is built with equal settings."""
+    found = joined(LIVE.registered(OLD, "b", 2), lambda _: OLD, build=build)
+
+    assert found is not None
+    assert found.number == number
+
+
+def test_a_worker_that_fits_neither_is_refused() -> None:
+    """With what differs from the state in force, and the way out."""
+    with pytest.raises(OtherIdentity, match=r"good_gain was 2, is 3.*stream-metrics build"):
+        joined(LIVE, lambda _: NEW)
+    assert joined(NOTHING, lambda _: NEW) is None
+
+
+@pytest.mark.parametrize(
+    ("layout", "group", "start"),
+    [(LIVE, "group", "latest"), (LIVE.registered(NEW, "b", 2), "group.2", "earliest")],
+)
+def test_what_is_built_is_built_from_the_start_of_the_log(
+    layout: Layout, group: str, start: str
+) -> None:
+    """Whatever ``kafka.start`` is, in a group of its own; the first generation goes by the
+    setting."""
+    kafka = KafkaSettings(group_id="group", start="latest")
+
+    found = kafka_for(kafka, layout.generations[-1])
+
+    assert (found.group_id, found.start) == (group, start)
+
+
+# -- partitions that were added
+
+
+def grown(topic: str, at_ms: int) -> Layout:
+    """The topic got partitions then."""
+    return LIVE.has_grown([topic], at_ms)
+
+
+@pytest.mark.parametrize(
+    ("layout", "ours", "oldest"),
+    [
+        (LIVE, replace(NEW, partition_counts={"events": 3}), {("events", 0): 5}),
+        (grown("events", NOW_MS), NEW, {("events", 0): NOW_MS}),
+        (grown("events", NOW_MS), NEW, {("events", 0): NOW_MS + HOUR_MS, ("events", 1): 1 << 60}),
+    ],
+)
+def test_records_of_before_partitions_were_added_must_be_brought_together(
+    layout: Layout, ours: Identity, oldest: dict[Place, int]
+) -> None:
+    """Read as they lie, one conversation would be two."""
+    with pytest.raises(CannotBuild, match=r"kafka\.repartition_topic"):
+        check_counts(layout, ours, oldest)
+
+
+@pytest.mark.parametrize(
+    ("layout", "ours", "oldest"),
+    [
+        (LIVE, NEW, {("events", 0): 5}),
+        (LIVE, replace(NEW, partition_counts={"internal": 7}), {}),
+        (grown("events", NOW_MS), replace(NEW, partition_counts={"internal": 7}), {}),
+        (grown("events", NOW_MS), NEW, {("events", 0): NOW_MS + HOUR_MS + 1}),
+        (grown("events", NOW_MS), NEW, {}),
+        (
+            grown("events", NOW_MS),
+            replace(NEW, partition_counts={"events": 3}),
+            {("events", 0): NOW_MS + HOUR_MS + 1},
+        ),
+    ],
+)
+def test_topics_without_such_records_can_be_read(
+    layout: Layout, ours: Identity, oldest: dict[Place, int]
+) -> None:
+    """An internal topic, or logs that begin after the change."""
+    check_counts(layout, ours, oldest)
+
+
+# -- reach
+
+
+async def test_a_log_must_reach_back_as_far_as_figures_do() -> None:
+    """The time to live, the longest window, and a day; to the millisecond."""
+    places = [("events", number) for number in range(4)]
+    needed = NOW_MS - 3 * DAY_MS  # both are a day
+    logs = ScriptedLogs(
+        {places[1]: 7, places[2]: 7, places[3]: 7},
+        {places[1]: needed, places[2]: needed + 1},
+    )
+
+    found = await short_logs(logs, places, DEFAULT_WINDOWS, DAY_MS, NOW_MS)
+
+    assert [line.partition(" ")[0] for line in found] == ["events/2", "events/3"]
+    assert all("figures would be short until" in line for line in found)
+
+
+# -- room
+
+
+async def test_the_memory_that_is_needed_is_estimated_by_a_sample() -> None:
+    """Parts, names and keys of conversations, and buckets."""
+    space = MemoryStore()
+    generation = await begin(space, OLD, 0)
+    state = space.generation(generation)
+    await state.claim(0, b"t", {"events": Position(0)})
+    conversations = [
+        ConversationWrite(n.to_bytes(16, "big"), {b"p": bytes(99)}, {b"f": bytes(199)}, 1 + n)
+        for n in range(200)
+    ]
+    await state.write(
+        BatchWrite(0, b"t", b"1", {"events": 0}, {"events": Position(1)}, conversations)
+    )
+
+    assert await needed_bytes(space, generation) == 200 * (2 * KEY_BYTES + 300)
+
+
+@pytest.mark.parametrize(
+    ("share", "was_full", "waits"),
+    [(0.85, False, False), (0.851, False, True), (0.84, True, True), (0.83, True, False)],
+)
+def test_nothing_is_built_while_redis_is_nearly_full(
+    share: float, was_full: bool, waits: bool
+) -> None:
+    """It goes on a little below, so that it does not flutter."""
+    assert bool(full(share, was_full=was_full)) == waits
+
+
+# -- progress
+
+
+async def built(behind: list[int | None], *, silent_ms: int = 0) -> tuple[MemoryStore, Generation]:
+    """A generation whose workers say how far behind they are."""
+    space = MemoryStore()
+    generation = await begin(space, OLD, 0)
+    state = space.generation(generation)
+    space.clock = lambda: NOW_MS
+    for number, behind_ms in enumerate(behind):
+        await state.claim(number, b"t", {"events": Position(0)})
+        await state.heartbeat(number, b"t", "worker", behind_ms)
+    space.clock = lambda: NOW_MS + silent_ms
+    return space, generation
+
+
+@pytest.mark.parametrize(
+    ("behind", "silent_ms", "caught_up"),
+    [
+        ([0, BEHIND_MS], 0, True),
+        ([0, BEHIND_MS], SILENT_MS, True),
+        ([0, BEHIND_MS + 1], 0, False),
+        ([0, None], 0, False),
+        ([0], 0, False),
+        ([0, 0], SILENT_MS + 1, False),
+        ([], 0, False),
+    ],
+)
+async def test_a_build_has_caught_up_once_all_of_its_partitions_have(
+    behind: list[int | None], silent_ms: int, caught_up: bool
+) -> None:
+    """By heartbeats that are fresh; one that is missing says nothing."""
+    space, generation = await built(behind, silent_ms=silent_ms)
+
+    assert (await progress(space, generation)).caught_up == caught_up

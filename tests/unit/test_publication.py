@@ -1,0 +1,252 @@
+"""What leaves a worker whose generation is being built, and what it says once that is in force."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from stream_metrics.adapters.memory import (
+    MemoryDeadLetters,
+    MemoryOutputs,
+    MemoryStore,
+    MemoryTopic,
+)
+from stream_metrics.engine.codec import stored_header
+from stream_metrics.engine.config import EngineConfig
+from stream_metrics.layout import Generation
+from stream_metrics.ports import DeadLetter, Origin, OutputMessage, Position, Record, StateStore
+from stream_metrics.worker.announce import Announcement, Announcer, Scope
+from stream_metrics.worker.generations import begin, change
+from stream_metrics.worker.partition import StatePartition
+from stream_metrics.worker.publication import Publication
+from stream_metrics.worker.tombstones import CARRIED, carry
+from tests.property.test_partition import IDENTITY, TOPIC, once, opened
+from tests.unit.test_state_partition import NOON_S, search
+
+NEW = replace(IDENTITY, fingerprint="new")
+
+
+async def two() -> tuple[MemoryStore, Generation, Generation]:
+    """A namespace with a generation in force, and one that is being built."""
+    space = MemoryStore()
+    old = await begin(space, IDENTITY, 0)
+    building = (await change(space, lambda now: now.registered(NEW, "b2", 1))).building
+    assert building is not None
+    return space, old, building
+
+
+async def switched(space: MemoryStore) -> Generation:
+    """The generation that was being built is in force."""
+    await change(space, lambda now: now.switched(2, 5))
+    found = (await change(space, lambda now: now.unmuted(2))).in_force
+    assert found is not None
+    return found
+
+
+def letter(offset: int, topic: str = TOPIC, partition: int = 0) -> DeadLetter:
+    """Of a record."""
+    return DeadLetter(Record(b"bad", b"k", 1, topic, partition, offset), "not_json", "it is none")
+
+
+def offsets(letters: MemoryDeadLetters) -> list[int]:
+    """Of the records whose letters were written."""
+    return [found.record.as_sent.offset for found in letters.letters]
+
+
+async def read_up_to(store: StateStore, offset: int, topic: str = TOPIC) -> None:
+    """Let a partition have read so far."""
+    await store.claim(0, b"old", {topic: Position(offset)})
+
+
+# -- dead letters
+
+
+async def test_letters_of_records_that_were_read_are_not_written_again() -> None:
+    """The generation in force has written them before it moved its offset; all others are new."""
+    space, old, building = await two()
+    await read_up_to(space.generation(old), 5)
+    letters = MemoryDeadLetters()
+
+    await Publication(space, building, letters, None).letters.send([letter(4), letter(5)])
+
+    assert offsets(letters) == [5]
+
+
+async def test_what_is_read_meanwhile_is_seen() -> None:
+    """Offsets are asked for again once a record lies behind those that are known."""
+    space, old, building = await two()
+    state, letters = space.generation(old), MemoryDeadLetters()
+    await read_up_to(state, 5)
+    muted = Publication(space, building, letters, None)
+    await muted.letters.send([letter(7)])
+    await state.wipe(0)
+    await state.wipe(0)
+    await read_up_to(state, 9)
+
+    await muted.letters.send([letter(8)])
+
+    assert offsets(letters) == [7]
+
+
+async def test_a_copy_counts_by_the_place_of_its_record() -> None:
+    """Where the new generation reads an internal topic, and the old one the input itself."""
+    space, old, building = await two()
+    await read_up_to(space.generation(old), 5)
+    letters = MemoryDeadLetters()
+    copies = [
+        structs.replace(
+            letter(1_000 + offset, "internal", 3).record, origin=Origin(TOPIC, 0, offset, b"k")
+        )
+        for offset in (4, 5)
+    ]
+
+    sent = [DeadLetter(copy, "not_json", "it is none") for copy in copies]
+    await Publication(space, building, letters, None).letters.send(sent)
+
+    assert offsets(letters) == [5]
+
+
+async def test_letters_of_a_topic_that_is_new_are_all_written() -> None:
+    """Nobody else has read it."""
+    space, old, building = await two()
+    await read_up_to(space.generation(old), 5)
+    letters = MemoryDeadLetters()
+
+    await Publication(space, building, letters, None).letters.send([letter(0, "other")])
+
+    assert offsets(letters) == [0]
+
+
+async def test_the_generation_in_force_writes_all_letters() -> None:
+    """Also those of records that the one before has read: a rewind brings them again."""
+    space, old, _ = await two()
+    await read_up_to(space.generation(old), 5)
+    letters = MemoryDeadLetters()
+
+    await Publication(space, old, letters, None).letters.send([letter(1)])
+
+    assert offsets(letters) == [1]
+
+
+# -- rows
+
+
+async def test_a_muted_worker_sends_no_rows_and_shows_no_windows() -> None:
+    """And does both as soon as it is told that it may."""
+    space, _, building = await two()
+    topic = MemoryTopic()
+    publication = Publication(space, building, MemoryDeadLetters(), MemoryOutputs(topic))
+    assert publication.outputs is not None
+    way, windows = publication.outputs.of(0), [object()]
+    await way.begin()
+    await way.send([OutputMessage("c", b"1")])
+    assert (topic.messages, publication.windows(windows)) == ([], [])  # type: ignore[arg-type]
+
+    await switched(space)
+    publication.muted = False
+    assert not way.begun
+    await way.begin()
+    await way.send([OutputMessage("c", b"2")])
+
+    assert [message.value for message in topic.messages] == [b"2"]
+    assert publication.windows(windows) == windows  # type: ignore[arg-type]
+
+
+async def owner(
+    store: StateStore, events: Sequence[tuple[bytes, bytes, int]], **options: Any
+) -> StatePartition:
+    """The owner of a partition that has read these."""
+    partition = await opened(store, MemoryDeadLetters(), 100, **options)
+    records = [
+        Record(value, key, stamp, TOPIC, 0, offset)
+        for offset, (key, value, stamp) in enumerate(events)
+    ]
+    await partition.process(records, once)
+    return partition
+
+
+def forget(name: str, at_s: int) -> tuple[bytes, bytes, int]:
+    """The event that erases a conversation."""
+    event = {"type": "forget", "event_id": "f", "occurred_at": at_s, "conversation_id": name}
+    return name.encode(), json.dumps(event).encode(), 1000 * at_s
+
+
+EVENTS = [search(f"c{number}", 1, NOON_S + number, "a") for number in range(7)]
+
+
+async def announced_after(
+    before: Sequence[tuple[bytes, bytes, int]], now: Sequence[tuple[bytes, bytes, int]], ttl_ms: int
+) -> tuple[dict[str, bytes | None], StatePartition, Scope]:
+    """What the topic is told, where the generation before had read other events."""
+    space, old, building = await two()
+    was, state, topic = space.generation(old), space.generation(building), MemoryTopic()
+    await owner(was, before)
+    output = MemoryOutputs(topic).of(0)
+    partition = await owner(state, now, output=output)
+    topic.messages.clear()
+    scope = Scope(state, EngineConfig(), "last", ttl_ms, "mark", [(was, 0)], at_once=2)
+    announcer = Announcer(lambda _: scope, once)
+    for _ in range(20):
+        await announcer.step(partition)
+    return {m.conversation_id: m.value for m in topic.messages}, partition, scope
+
+
+async def test_all_rows_are_announced_once() -> None:
+    """Page by page; then it is noted, and nothing more is sent."""
+    sent, partition, _ = await announced_after(EVENTS, EVENTS, 10**9)
+
+    assert sent.keys() == {f"c{number}" for number in range(7)}
+    assert None not in sent.values()
+    assert partition.marks == {"mark"}
+
+
+async def test_what_has_no_row_any_more_gets_null() -> None:
+    """What was forgotten since, and what the new settings turn away."""
+    sent, _, _ = await announced_after(EVENTS, [*EVENTS[:5], forget("c1", NOON_S + 50)], 10**9)
+
+    assert {name for name, value in sent.items() if value is None} == {"c1", "c5", "c6"}
+
+
+async def test_the_last_row_of_what_has_expired_stays() -> None:
+    """As it would if nothing had been built."""
+    late = search("c9", 1, NOON_S + 5_000, "a")
+    sent, _, _ = await announced_after(EVENTS, [late], 1_000_000)
+
+    assert sent.keys() == {"c9"}
+
+
+async def test_an_announcement_that_was_cut_off_begins_anew() -> None:
+    """Whoever owns the partition then sends all rows."""
+    sent, partition, scope = await announced_after(EVENTS, EVENTS, 10**9)
+    partition.marks.clear()
+    again = Announcement(partition, scope)
+
+    await again.step(once)
+
+    assert len(sent) == 7
+    assert not again.is_of(partition, "another mark")
+
+
+# -- tombstones
+
+
+@pytest.mark.parametrize("later", [[], [search("c1", 2, NOON_S + 60, "a")]])
+async def test_what_was_forgotten_stays_forgotten(later: list[tuple[bytes, bytes, int]]) -> None:
+    """Also where the log begins after the forget, and where the conversation has begun afresh."""
+    space, old, building = await two()
+    was, state = space.generation(old), space.generation(building)
+    await owner(was, [*EVENTS[:3], forget("c1", NOON_S + 50), *later])
+    partition = await opened(state, MemoryDeadLetters(), 100)
+    await carry(partition, [(was, 0)], "k", 1, once)
+    assert partition.marks == {CARRIED}
+    key, value, stamp = EVENTS[1]
+    await partition.process([Record(value, key, stamp, TOPIC, 0, 0)], once)
+
+    [(_, parts)] = [found async for found in state.conversations(0)]
+    header = stored_header(parts.hot)
+    assert (header.conversation_id, header.forgotten is not None) == ("", True)

@@ -1,0 +1,401 @@
+"""One generation takes the place of another: whoever dies, wakes late or goes back meanwhile.
+
+Everybody takes one call at a time, in an order that the test draws: two who finish the switch, a
+worker of the old generation that sleeps between any two of its calls, and owners of the new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextlib import suppress
+from dataclasses import replace
+from itertools import combinations, product
+from random import Random
+from typing import Any, Final
+
+import pytest
+
+from stream_metrics.adapters.memory import MemoryOutput, MemoryOutputs, MemoryStore, MemoryTopic
+from stream_metrics.layout import Generation, Identity, Impossible, Layout
+from stream_metrics.ports import (
+    BatchWrite,
+    ConversationWrite,
+    Fenced,
+    OutputFenced,
+    OutputMessage,
+    Position,
+    Superseded,
+    Written,
+)
+from stream_metrics.worker.generations import begin, change
+from stream_metrics.worker.publication import Publication
+from stream_metrics.worker.switch import (
+    Watcher,
+    announced,
+    clear_away,
+    finish,
+    roll_forward,
+)
+from tests.helpers import examples
+
+PARTITIONS: Final = 2
+OLD = Identity("group", 1, "old", {"events": PARTITIONS})
+NEW = replace(OLD, fingerprint="new")
+SEEDS: Final = 150
+
+Work = Coroutine[Any, Any, None]
+
+
+class Turn:
+    """Waits until it is this actor's turn."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield
+
+
+class Stepped:
+    """Passes calls on, each in a turn of its own."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        if name == "generation":
+            return lambda generation: Stepped(found(generation))
+        if name == "of":
+            return lambda number: Stepped(found(number))
+        if not callable(found):
+            return found
+
+        async def call(*arguments: Any, **options: Any) -> Any:
+            await Turn()
+            return await found(*arguments, **options)
+
+        return call
+
+
+class Outputs(MemoryOutputs):
+    """The ways of a generation, under ids of its own."""
+
+    def __init__(self, topic: MemoryTopic, generation: Generation) -> None:
+        super().__init__(topic)
+        self._generation = generation
+
+    def of(self, partition: int) -> MemoryOutput:
+        """See ``Outputs.of``."""
+        return super().of(100 * self._generation.number + partition)
+
+
+class Fence:
+    """Shuts out whoever sent for a generation, one id after the other."""
+
+    def __init__(self, topic: MemoryTopic) -> None:
+        self._topic = topic
+
+    async def shut_out(self, generation: Generation) -> None:
+        """See ``worker.switch.Fence``."""
+        for number in range(generation.identity.count):
+            await Turn()
+            await Outputs(self._topic, generation).of(number).begin()
+
+
+class World:
+    """Two generations of one namespace, the new one caught up; and what must hold."""
+
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.topic = MemoryTopic()
+        self.old: Generation
+        self.new: Generation
+        self.layout: Layout
+        self.shown: list[str] = []  # by whom windows were shown, in order
+
+    @classmethod
+    async def made(cls) -> World:
+        """With state in both generations."""
+        world = cls()
+        world.old = await begin(world.store, OLD, 0)
+        world.layout = await change(world.store, lambda now: now.registered(NEW, "b2", 1))
+        assert world.layout.building is not None
+        world.new = world.layout.building
+        for generation, token in ((world.old, b"old"), (world.new, b"new")):
+            state = world.store.generation(generation)
+            for number in range(PARTITIONS):
+                await state.claim(number, token, {"events": Position(0)})
+        return world
+
+    # -- actors
+
+    async def decide(self) -> None:
+        """The command."""
+        store: Any = Stepped(self.store)
+        await change(store, lambda now: now.switched(2, 5))
+        await self.finish()
+
+    async def finish(self) -> None:
+        """Whoever finds the switch unfinished."""
+        store: Any = Stepped(self.store)
+        try:
+            await finish(store, Fence(self.topic), self.rest)
+        except Impossible:
+            return
+
+    async def rest(self) -> None:
+        """A moment in which others may do anything."""
+        await Turn()
+
+    async def old_worker(self, number: int) -> None:
+        """Writes and sends as if nothing had happened, and takes over anew if it is refused."""
+        store: Any = Stepped(self.store)
+        publication = Publication(
+            store,
+            self.old,
+            Stepped(None),
+            Stepped(Outputs(self.topic, self.old)),
+        )
+        assert publication.outputs is not None
+        way, state, token = publication.outputs.of(number), store.generation(self.old), b"old"
+        for offset in range(3):
+            try:
+                if not way.begun:
+                    await way.begin()
+                    if (await state.describe(number)).token != token:
+                        token = b"old again"
+                        await state.claim(number, token, {"events": Position(0)})
+                await way.send([OutputMessage("c", b"old")])
+            except OutputFenced:
+                continue
+            except Superseded as superseded:
+                await roll_forward(store, superseded, 9)
+                return
+            self.shown.append("old")
+            write = await state.write(batch(number, offset, token))
+            assert write in (Written(), Fenced()) or type(write).__name__ == "Moved"
+
+    async def new_owner(self, number: int) -> None:
+        """Looks at the layout until it may speak, then sends rows and says so."""
+        store: Any = Stepped(self.store)
+        publication = Publication(
+            store,
+            self.new,
+            Stepped(None),
+            Stepped(Outputs(self.topic, self.new)),
+        )
+        assert publication.outputs is not None
+        way, state = publication.outputs.of(number), store.generation(self.new)
+
+        def muted(is_muted: bool) -> None:
+            publication.muted = is_muted
+
+        watcher = Watcher(store, self.layout, self.new, Fence(self.topic), self.rest, muted)
+        for _ in range(8):
+            await watcher.look()
+            if publication.muted:
+                continue
+            if not way.begun:
+                await way.begin()
+            await way.send([OutputMessage("c", b"new")])
+            current = (await store.layout()).of(2)
+            if current is not None:
+                mark = announced(current)
+                written = replace(batch(number, 0, b"new"), positions={}, marks=[mark])
+                await state.write(replace(written, batch_id=mark.encode()))
+
+    # -- what must hold
+
+    def check_topic(self) -> None:
+        """Nothing of the old generation comes behind anything of the new one."""
+        values = [message.value for message in self.topic.messages]
+        if b"new" in values:
+            assert b"old" not in values[values.index(b"new") :], values
+
+    async def settle(self, *, cleared: bool = False) -> None:
+        """All troubles end; the new generation's workers go on.
+
+        ``cleared``: then another generation is about to be registered.
+        """
+        for _ in range(4):
+            for number in range(PARTITIONS):
+                await self.new_owner(number)
+        layout = await self.store.layout()
+        assert [(g.state, g.purged) for g in layout.generations] == [
+            ("retired", True),
+            ("live", False),
+        ]
+        state = self.store.generation(self.old)
+        if cleared:
+            await clear_away(self.store, self.old)
+        assert await state.partitions() == []
+        for number in range(PARTITIONS):
+            with pytest.raises(Superseded):
+                await state.claim(number, b"late", {"events": Position(0)})
+        assert self.topic.messages[-1].value == b"new"
+
+
+def batch(number: int, offset: int, token: bytes) -> BatchWrite:
+    """The next record of a partition."""
+    return BatchWrite(
+        number, token, b"%b %d" % (token, offset), {"events": offset},
+        {"events": Position(offset + 1)}, [ConversationWrite(bytes(16), {b"p": b"1"})],
+    )  # fmt: skip
+
+
+def ran(work: Awaitable[Any]) -> Any:
+    """The result of something that has no turn to wait for but its own."""
+    running = work.__await__()
+    try:
+        while True:
+            next(running)
+    except StopIteration as done:
+        return done.value
+
+
+def step(work: Work) -> bool:
+    """One turn; whether there is another."""
+    try:
+        work.send(None)
+    except StopIteration:
+        return False
+    return True
+
+
+def actors(world: World) -> dict[str, Callable[[], Work]]:
+    """Everybody."""
+    return {
+        "decide": world.decide,
+        "finish": world.finish,
+        **{f"old {n}": lambda n=n: world.old_worker(n) for n in range(PARTITIONS)},  # type: ignore[misc]
+        **{f"new {n}": lambda n=n: world.new_owner(n) for n in range(PARTITIONS)},  # type: ignore[misc]
+    }
+
+
+def test_a_switch_without_trouble() -> None:
+    """The new generation is live, its rows are sent, and the old one is purged."""
+    world = ran(World.made())
+    ran(world.decide())
+    ran(world.settle())
+    world.check_topic()
+
+
+@pytest.mark.parametrize("dies", [*range(40), None])
+def test_whoever_decides_may_die_anywhere(dies: int | None) -> None:
+    """From the decision on the workers of the new generation do the rest."""
+    world = ran(World.made())
+    deciding = world.decide()
+    for _ in range(10_000 if dies is None else dies):
+        if not step(deciding):
+            break
+    deciding.close()
+    decided = ran(world.store.layout()).in_force.number == 2
+
+    if not decided:
+        for number in range(PARTITIONS):
+            ran(world.new_owner(number))
+        assert [g.state for g in ran(world.store.layout()).generations] == ["live", "building"]
+        ran(world.decide())
+    ran(world.settle())
+    world.check_topic()
+
+
+@pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.parametrize(("at", "long"), [*product((4, 9, 14, 19, 24, 29, 100), range(14))])
+def test_an_old_worker_that_sleeps_through_it_does_no_harm(at: int, long: int, lost: bool) -> None:
+    """It is stopped after any of its calls, and wakes in the middle of the switch, or when rows of
+    the new generation are sent; also where the store has lost that its partition is frozen."""
+    world = ran(World.made())
+    late, switching = world.old_worker(0), world.decide()
+    for _ in range(long):
+        step_once(late)
+    past = world.store.snapshot().copy()
+    for _ in range(at):
+        step_once(switching)
+    if at == 100:
+        for number in range(PARTITIONS):
+            ran(world.new_owner(number))
+        assert world.topic.messages[-1].value == b"new"
+    if lost:
+        place = (world.old.mark, 0)
+        world.store._content.frozen.pop(place, None)
+        world.store._content.partitions[place] = past.partitions[place]
+    with suppress(Superseded):
+        while step_once(late):
+            pass
+    while step_once(switching):
+        pass
+    ran(world.settle(cleared=lost))
+    world.check_topic()
+
+
+def step_once(work: Work) -> bool:
+    """One turn of work that may be over."""
+    return work.cr_frame is not None and step(work)  # type: ignore[attr-defined]
+
+
+def test_any_two_that_finish_at_once_finish() -> None:
+    """In every order of the first turns of both."""
+    turns = 10
+    for mine in combinations(range(turns), turns // 2):
+        world = ran(World.made())
+        ran(change(world.store, lambda now: now.switched(2, 5)))
+        one, two = world.finish(), world.finish()
+        for turn in range(turns):
+            step_once(one if turn in mine else two)
+        for work in (one, two):
+            while step_once(work):
+                pass
+        ran(world.settle())
+
+
+def went_back(world: World, past: Any, rng: Random) -> None:
+    """The store goes back: all of it, the layout alone, or single partitions."""
+    content, before = world.store._content, past.copy()
+    what = rng.choice(("all", "layout", "partitions"))
+    if what == "all":
+        world.store.restore(past)
+        return
+    if what == "layout":
+        content.layout = before.layout
+        return
+    for place in set(content.partitions) | set(before.partitions):
+        if rng.random() < 0.5:
+            for now, then in (
+                (content.partitions, before.partitions),
+                (content.frozen, before.frozen),
+            ):
+                now.pop(place, None)
+                if place in then:
+                    now[place] = then[place]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(SEEDS + examples(300)))
+def test_whatever_happens_the_topic_is_in_order_and_the_switch_ends(seed: int) -> None:
+    """Anybody dies, sleeps, or begins anew, and the store goes back now and then."""
+    rng = Random(seed)
+    world = ran(World.made())
+    made = actors(world)
+    running: dict[str, Work] = {}
+    goes_back = seed % 2
+    past = world.store.snapshot()
+    for _ in range(rng.randint(20, 250)):
+        name = rng.choice(list(made))
+        if name not in running or running[name].cr_frame is None:  # type: ignore[attr-defined]
+            running[name] = made[name]()
+        try:
+            step(running[name])
+        except Superseded:
+            assert name.startswith("old")
+        if rng.random() < 0.02:
+            running.pop(name).close()
+        if goes_back and rng.random() < 0.03:
+            past = world.store.snapshot()
+        if goes_back and rng.random() < 0.01:
+            went_back(world, past, rng)
+    for work in running.values():
+        work.close()
+    if goes_back == 0:
+        world.check_topic()
+    if ran(world.store.layout()).in_force.number == 1:
+        ran(world.decide())
+    ran(world.settle(cleared=bool(goes_back)))
