@@ -150,7 +150,7 @@ class Layout(Struct, frozen=True):
         """The first generation is live."""
         if self.in_force is not None or self.building is not None:
             raise Impossible("the namespace has state")
-        return self._with(Generation(self.last + 1, mark, "live", identity, now_ms))
+        return self.with_last(Generation(self.last + 1, mark, "live", identity, now_ms))
 
     def registered(
         self, identity: Identity, mark: str, now_ms: int, *, retained: bool = False
@@ -163,7 +163,7 @@ class Layout(Struct, frozen=True):
             raise Impossible("no generation is live yet, or one that has ended is not purged yet")
         kept = tuple(g for g in self.generations if not g.purged)
         new = Generation(self.last + 1, mark, "building", identity, now_ms, retained)
-        return replace(self, generations=kept)._with(new)
+        return replace(self, generations=kept).with_last(new)
 
     def switched(self, number: int, now_ms: int) -> Layout:
         """A generation that is being built takes the place of the live one."""
@@ -267,7 +267,7 @@ class Layout(Struct, frozen=True):
             raise Impossible(f"there is no generation {number} (any more)")
         return found
 
-    def _with(self, new: Generation) -> Layout:
+    def with_last(self, new: Generation) -> Layout:
         return self._next(generations=(*self.generations, new), last=new.number)
 
     def _changed(self, *changed: Generation) -> Layout:

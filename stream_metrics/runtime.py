@@ -209,7 +209,7 @@ def before_of(space: StateStore, layout: Layout, generation: Generation, number:
 class Runtime:
     """One live worker; with ``build`` of the generation that is being built, if there is one.
 
-    ``source``, ``store`` and ``loop`` are there while it works; ``store`` is that of its generation.
+    ``source``, ``loop`` and ``store``, that of its generation, are there while it works.
     """
 
     def __init__(

@@ -29,15 +29,11 @@ class Fuse:
 
 
 class Fused:
-    """A store in the hands of a process with a fuse; its drafts too."""
+    """A store in the hands of a process with a fuse."""
 
     def __init__(self, store: StateStore, fuse: Fuse) -> None:
         self._store = store
         self._fuse = fuse
-
-    def drafts(self, mark: bytes) -> Any:
-        """In the same hands."""
-        return Fused(self._store.drafts(mark), self._fuse)
 
     def __getattr__(self, name: str) -> Any:
         """Any other call passes the fuse before and after it; a listing before it alone."""

@@ -12,7 +12,6 @@ from pydantic.fields import FieldInfo
 from docs.pages import page
 from stream_metrics.adapters.environment import variable
 from stream_metrics.settings import Settings
-from stream_metrics.worker.identity import MIGRATABLE
 
 _INTRO: Final = """\
 # Settings
@@ -42,9 +41,8 @@ tries to reach Kafka and Redis. Give secrets by the environment or by files; the
 flag for one.
 
 **Settings marked with † are part of the state.** A worker refuses to go on with state that was
-built with other values, names those that differ, and says what to do. Where all of them are marked
-with ‡, `stream-metrics migrate` applies the change to the state. Otherwise `stream-metrics rebuild`
-reads the topics again, as far back as Kafka still has them
+built with other values, names those that differ, and says what to do: `stream-metrics build` builds
+the state anew with the new values, beside the one in force
 (see [Changing settings](../guides/operations.md#changing-settings)).
 """
 
@@ -94,7 +92,6 @@ def part_of_state(name: str) -> bool:
 
 def _setting(name: str, field: FieldInfo) -> str:
     mark = " †" if part_of_state(name) else ""
-    mark += " ‡" if name in MIGRATABLE else ""
     return (
         f"| `{name}`{mark} | `{variable(name)}` | {_default(name, field)} | "
         f"{_sentences(meaning(field), [*_bounds(field)])} |"

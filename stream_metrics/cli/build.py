@@ -9,9 +9,9 @@ from typing import Annotated, Final
 import typer
 from aiokafka.errors import KafkaError
 
+from stream_metrics.adapters.kafka.errors import KafkaRefused
 from stream_metrics.adapters.kafka.output import KafkaFence
 from stream_metrics.adapters.kafka.reading import KafkaLogs, reading
-from stream_metrics.adapters.kafka.rights import KafkaRefused
 from stream_metrics.adapters.kafka.topics import TopicsUnfit, equal_counts, partition_counts
 from stream_metrics.adapters.redis.check import memory_bytes
 from stream_metrics.adapters.redis.connect import connect

@@ -12,6 +12,7 @@ from typing import Annotated, Final, Literal
 
 import typer
 from pydantic import ValidationError
+from rich.console import Console
 
 from stream_metrics.adapters.kafka.errors import KafkaRefused
 from stream_metrics.adapters.kafka.rights import explain

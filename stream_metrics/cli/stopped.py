@@ -8,7 +8,6 @@ from typing import Final
 
 from aiokafka.errors import KafkaError
 
-from stream_metrics.adapters.kafka.errors import KafkaRefused, UnreadableBatch
 from stream_metrics.adapters.kafka.groups import members
 from stream_metrics.settings import Settings
 

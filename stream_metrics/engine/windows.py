@@ -181,13 +181,13 @@ class Windows:
         self.windows = tuple(windows)
         self.buckets: dict[str, dict[tuple[int, str], bytes]] = {w.name: {} for w in self.windows}
         self._first: dict[str, int] = {}  # by window: no bucket held is older
-        self._base_us = gcd(*(w.bucket_us for w in self.windows))
+        self.base_us = gcd(*(w.bucket_us for w in self.windows))
         self._plan = self._coarsening()
 
     def _coarsening(self) -> list[tuple[Window, int]]:
         """Each window with the widest buckets narrower than its own that fit into them."""
         plan: list[tuple[Window, int]] = []
-        widths = [self._base_us]
+        widths = [self.base_us]
         for window in sorted(self.windows, key=lambda w: w.bucket_us):
             plan.append((window, max(w for w in widths if window.bucket_us % w == 0)))
             widths.append(window.bucket_us)
@@ -224,14 +224,14 @@ class Windows:
         ]
         touched: Touched | None = None
         if _COMPILED is not None:
-            touched = _COMPILED(named, self._base_us, self._compiled_plan(record_time_us))
+            touched = _COMPILED(named, self.base_us, self.kernel_plan(record_time_us))
         if touched is None:
             touched = self.plain_changes(named, record_time_us)
         most = max(DROPPED_AT_ONCE, 2 * len(touched))
         touched.update(islice(self._old(record_time_us), most))
         return touched
 
-    def _compiled_plan(self, record_time_us: int) -> list[tuple[object, ...]]:
+    def kernel_plan(self, record_time_us: int) -> list[tuple[object, ...]]:
         return [
             (
                 window.name,
@@ -248,12 +248,12 @@ class Windows:
         """What the kernel does of ``changes``, in Python."""
         base: _Level = {}
         for sign, time_us, agent, sums in cells:
-            key = (time_us // self._base_us, agent)
+            key = (time_us // self.base_us, agent)
             into = base.get(key)
             if into is None:
                 into = base[key] = {}
             add(into, sums, sign)
-        levels = {self._base_us: base}
+        levels = {self.base_us: base}
         touched: Touched = {}
         for window, source_us in self._plan:
             level = levels.get(window.bucket_us)

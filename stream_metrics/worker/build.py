@@ -13,7 +13,7 @@ from stream_metrics.engine.windows import Window
 from stream_metrics.layout import Generation, Identity, Layout
 from stream_metrics.ports import StateStore
 from stream_metrics.worker.identity import changed_settings
-from stream_metrics.worker.takeover import Extent
+from stream_metrics.worker.source import Extent
 
 Place = tuple[str, int]  # topic and partition
 

@@ -75,8 +75,8 @@ class Loop:
     meanwhile. ``prepare`` makes a partition ready before anything is read; ``beside`` is called of
     each in every round. ``grown`` is told of topics that have other partitions than the state was
     built for, of which nothing more is read. ``monotonic`` tells when to commit and to check.
-    ``run`` returns after ``retry.stop``; it raises ``Superseded``, ``OtherIdentity`` or the source's
-    errors where going on would be wrong. The other public methods are its steps.
+    ``run`` returns after ``retry.stop``; it raises ``Superseded``, ``OtherIdentity`` or the
+    source's errors where going on would be wrong. The other public methods are its steps.
     """
 
     def __init__(

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from stream_metrics.dedup.deduplicator import Deduplicators
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.windows import Window
-from stream_metrics.ports import ConversationKey, Identity, Record
+from stream_metrics.layout import Identity
+from stream_metrics.ports import ConversationKey, Record
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,12 +57,15 @@ from stream_metrics.worker.batches import (
     estimate,
 )
 from stream_metrics.worker.cache import ConversationCache
+from stream_metrics.worker.conversations import Conversations, Work
+from stream_metrics.worker.names import SharedNames, note_unnamed
+from stream_metrics.worker.options import PartitionOptions, record_digest
+from stream_metrics.worker.patience import Retry
+from stream_metrics.worker.telemetry import Telemetry, asked
 
-BEGINNING: Final = -(1 << 53)  # before any time that a record may have
 BEGINNING: Final = -(1 << 53)  # before any time that a record may have
 EXPIRE_AT_ONCE: Final = 200
 EXPIRE_LOADED: Final = 20  # conversations read at once, so that large ones are read one by few
-FAR_AHEAD_MS: Final = 7 * 86_400_000  # no conversation is kept for longer by a wild timestamp
 TOO_MUCH_STATE: Final = BadRecord(
     "over_limit", f"the conversation's changes exceed {HARD_CAP_BYTES} bytes of state"
 )
@@ -132,7 +135,8 @@ class StatePartition:
     # -- ownership ------------------------------------------------------------------------------
 
     def adopt(self, state: PartitionState) -> None:
-    async def process(self, records: Sequence[Record], retry: Retry) -> int:
+        """Begin with what the store holds."""
+        self.cache.drop_partition(self.number)
         self._names.forget()
         self.positions = dict(state.positions)
         self.marks = set(state.marks)
@@ -149,7 +153,7 @@ class StatePartition:
 
     # -- a batch --------------------------------------------------------------------------------
 
-        the store says that another owner, or another past, holds the partition.
+    async def process(self, records: Sequence[Record], retry: Retry) -> int:
         """Take records in the order given (each topic's in its order); returns how many.
 
         Large inputs are taken in several atomic steps, cut between records. Raises ``Lost`` when
@@ -355,7 +359,6 @@ class StatePartition:
                 max(before.event_time_us, events.get(topic, 0)),
             )
         return positions
-
 
     def record_digest(self, record: Record) -> bytes:
         """A keyed digest of a record, to recognise it after a restart."""

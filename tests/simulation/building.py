@@ -19,6 +19,7 @@ from aiokafka import TopicPartition
 from prometheus_client import CollectorRegistry
 
 from stream_metrics.adapters.health import Health
+from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
 from stream_metrics.adapters.memory import (
     MemoryDeadLetters,
     MemoryOutput,
@@ -27,7 +28,6 @@ from stream_metrics.adapters.memory import (
     MemoryStore,
     MemoryTopic,
 )
-from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.row import canonical

@@ -44,8 +44,8 @@ WINDOWS = st.sampled_from(
 
 def by_kernel(windows: Windows, cells: list[NamedCell], record_time_us: int) -> Touched | None:
     """What the kernel makes of cells."""
-    plan = windows._compiled_plan(record_time_us)
-    found: Touched | None = kernel.changed_buckets(cells, windows._base_us, plan)
+    plan = windows.kernel_plan(record_time_us)
+    found: Touched | None = kernel.changed_buckets(cells, windows.base_us, plan)
     return found
 
 

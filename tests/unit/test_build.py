@@ -30,7 +30,7 @@ from stream_metrics.worker.build import (
 )
 from stream_metrics.worker.generations import begin, joined
 from stream_metrics.worker.identity import OtherIdentity
-from stream_metrics.worker.takeover import Extent
+from stream_metrics.worker.source import Extent
 
 NOW_MS = 1_800_000_000_000
 OLD = Identity("group", 1, "old", {"events": 2}, '{"metrics.good_gain": 2, "state.ttl": "24h"}')

@@ -224,11 +224,11 @@ class Asked(MemoryStore):
         self.fingerprints: list[bool] = []
 
     async def load(
-        self, partition: int, keys: Sequence[tuple[ConversationKey, bool]]
+        self, partition: int, keys: Sequence[tuple[ConversationKey, bool]], *, hot: bool = True
     ) -> list[StoredConversation]:
         """Note it, and load."""
         self.fingerprints += [wanted for _, wanted in keys]
-        return await super().load(partition, keys)
+        return await super().load(partition, keys, hot=hot)
 
 
 async def stored(retrieval: tuple[str, ...]) -> tuple[Asked, StoredConversation]:

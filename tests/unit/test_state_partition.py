@@ -247,11 +247,11 @@ class Watching(MemoryStore):
         self.sizes: list[tuple[int, int]] = []
 
     async def load(
-        self, partition: int, keys: Sequence[tuple[ConversationKey, bool]]
+        self, partition: int, keys: Sequence[tuple[ConversationKey, bool]], *, hot: bool = True
     ) -> list[StoredConversation]:
         """Note how many."""
         self.loads.append(len(keys))
-        return await super().load(partition, keys)
+        return await super().load(partition, keys, hot=hot)
 
     async def write(self, batch: BatchWrite) -> WriteResult:
         """Note how large."""

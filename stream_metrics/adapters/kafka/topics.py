@@ -46,6 +46,13 @@ async def state_topic_counts(settings: KafkaSettings) -> dict[str, int]:
     return counts
 
 
+async def equal_counts(settings: KafkaSettings) -> dict[str, int]:
+    """The same; raises ``TopicsUnfit`` unless they are equal as well."""
+    counts = await state_topic_counts(settings)
+    check_state_topics(settings, counts)
+    return counts
+
+
 def check_state_topics(settings: KafkaSettings, counts: Mapping[str, int]) -> None:
     """Raise ``TopicsUnfit`` unless the topics that state is built from have equal counts."""
     _check_there(settings, counts)
