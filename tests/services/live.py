@@ -48,8 +48,11 @@ def waiting_bytes(port: int) -> int:
 class Worker(ChildProcess):
     """``stream-metrics worker`` with its pages on a free port."""
 
-    def __init__(self, folder: Path, name: str, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, folder: Path, name: str, environment: Mapping[str, str], *options: str
+    ) -> None:
         self.name = name
+        self._options = options
         super().__init__(folder)
         self.port = free_port()
         self._environment = {**environment, "STREAM_METRICS_WEB__PORT": str(self.port)}
@@ -66,7 +69,7 @@ class Worker(ChildProcess):
 
     def command(self) -> list[str]:
         """The command of the README."""
-        return [*COMMAND, "worker"]
+        return [*COMMAND, "worker", *self._options]
 
     def environment(self) -> Mapping[str, str]:
         """The settings."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from deploy.local.servers import RedisServer
 from stream_metrics.adapters.redis.keys import OFFSET, Keys, PartitionKeys
 from stream_metrics.layout import decode
 from tests.helpers import wait_until
-from tests.services.live import PARTITIONS
+from tests.services.live import PARTITIONS, Worker
+from tests.services.test_build import is_building
 from tests.services.test_gaps import SOON, Scene, reasons, scene, traffic, until_held
 
 pytestmark = pytest.mark.service
@@ -131,16 +133,20 @@ async def test_damaged_partitions_are_halted(
         return (await offsets(raw, group))[WHOLE] == ends
 
     await wait_until(read_on, SOON, worker.log_tail)
-    assert all("`stream-metrics rebuild`" in why for why in (await reasons(worker)).values())
+    assert all("`stream-metrics build`" in why for why in (await reasons(worker)).values())
     assert (await worker.healthz())[0] == 200
     await group.stop()
     assert await offsets(raw, group) == {**before, WHOLE: ends}
     await raw.aclose()
     code, said = await group.system.command("export", "--out", str(tmp_path / "out"))
-    assert (code, "`stream-metrics rebuild`" in said) == (2, True), said
-    code, said = await group.system.command("rebuild", "--yes")
+    assert (code, "`stream-metrics build`" in said) == (2, True), said
+    building = asyncio.create_task(group.system.command("build", "--yes"))
+    await wait_until(lambda: is_building(group.system), SOON, "nothing is being built")
+    built = Worker(group.system.folder, "built", group.system.environment, "--build")
+    built.launch()
+    group.system.workers.append(built)
+    code, said = await building
     assert code == 0, said
-    await group.start("halt")
     await group.at_ends()
     await group.same_as_replay()
     await group.stop()

@@ -10,11 +10,10 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from aiokafka.admin import NewPartitions
 from msgspec import structs
 
 from deploy.local.certificates import Authority
-from deploy.local.kafka.cluster import Kafka, admin
+from deploy.local.kafka.cluster import Kafka
 from deploy.local.kafka.security import Grant, Security, grant, revoke, unsigned_token
 from deploy.local.process import blocking
 from deploy.local.servers import RedisServer
@@ -45,9 +44,6 @@ COMMANDS = {
     "dlq resubmit": ("dlq", "resubmit", "--all", "--yes"),
     "forget": ("forget", "some-conversation", "--yes"),
     "purge": ("purge", "--yes"),
-    "migrate": ("migrate", "--yes"),
-    "rebuild": ("rebuild", "--yes"),
-    "reshard": ("reshard", "--yes"),
     "record": ("record", "--out", "-"),
     "generate --to-kafka": ("generate", "--to-kafka", "--conversations", "1"),
 }
@@ -385,7 +381,6 @@ async def test_commands_need_what_the_page_says(
     system, names = await scene(secured, redis, tmp_path, case=case, conversations=60, invalid=0.2)
     assert {topic for topic, _, _ in system.produced.broken} == set(system.topics)
     await read_by_others(system)
-    await prepare(secured, system, command)
     system.settings["STREAM_METRICS_KAFKA__REQUEST_TIMEOUT_MS"] = "5000"
     rights = renamed(command_grants(command, output=bool(output)), names)
     user = system.settings["STREAM_METRICS_KAFKA__SASL_USERNAME"]
@@ -443,16 +438,6 @@ async def read_by_others(system: LiveSystem) -> None:
     await system.reach(1.0)
     assert await system.stop_workers() == [0]
     system.settings |= {**login, "STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS": servers}
-
-
-async def prepare(secured: Secured, system: LiveSystem, command: str) -> None:
-    """Give a command something to do."""
-    if command == "migrate":
-        system.settings["STREAM_METRICS_METRICS__GOOD_GAIN"] = "3"
-    if command == "reshard":
-        async with admin(secured.kafka.bootstrap_servers) as client:
-            more = NewPartitions(2 * PARTITIONS)
-            await client.create_partitions(dict.fromkeys(system.topics, more))
 
 
 def test_the_page_has_the_rights() -> None:

@@ -208,23 +208,3 @@ async def test_a_row_that_the_topic_does_not_take_is_waited_for(
 
     await made.ends_with_export()
     assert await system.stop_workers() == [0]
-
-
-@pytest.mark.long
-async def test_a_migration_sends_all_rows(
-    kafka: Kafka, redis_server: RedisServer, tmp_path: Path
-) -> None:
-    """Rows that the new settings change are on the topic when the command is done."""
-    made = await scene(kafka, redis_server, tmp_path, "rows-migrate", conversations=300)
-    system = made.system
-    await kafka.create_topic(made.topic, OUTPUTS, {"cleanup.policy": "compact"})
-    await system.start_workers(1)
-    await system.reach(1.0)
-    assert await system.stop_workers() == [0]
-    before = await made.ends_with_export()
-
-    system.settings["STREAM_METRICS_METRICS__GOOD_GAIN"] = "3"
-    code, text = await system.command("migrate", "--yes")
-
-    assert code == 0, text
-    assert await made.ends_with_export() != before

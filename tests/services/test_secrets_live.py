@@ -39,7 +39,7 @@ COMMANDS = (
     ("config",),
     ("audit",),
     ("forget", "c-nobody", "--yes"),
-    ("reshard",),
+    ("build", "--dry-run"),
     ("purge", "--yes"),
 )
 
