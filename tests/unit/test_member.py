@@ -11,14 +11,17 @@ from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import (
     CorruptRecordException,
     GroupAuthorizationFailedError,
+    GroupLoadInProgressError,
     KafkaConnectionError,
     RecordTooLargeError,
     TopicAuthorizationFailedError,
 )
+from aiokafka.protocol.commit import OffsetFetchResponse_v3
 
 from stream_metrics.adapters.health import Health
 from stream_metrics.adapters.kafka.cluster import Cluster, Group
@@ -217,6 +220,73 @@ async def test_a_commit_without_its_answer_is_not_taken_for_none() -> None:
     client.list_consumer_group_offsets = nothing  # type: ignore[assignment, method-assign]
     with pytest.raises(SourceUnavailable, match="do not tell the commits"):
         await source.committed([FIRST])
+
+
+LOADING = GroupLoadInProgressError.errno
+
+
+class Coordinated(AIOKafkaAdminClient):  # type: ignore[misc]
+    """The library's client, to which a coordinator gives this answer."""
+
+    def __init__(self, answer: OffsetFetchResponse_v3) -> None:
+        super().__init__(bootstrap_servers="nobody:1")
+        self._answer = answer
+
+    async def start(self) -> None:
+        """Nothing to connect to."""
+
+    async def find_coordinator(self, group_id: str, coordinator_type: int = 0) -> int:
+        """It is known."""
+        return 0
+
+    async def _send_request(self, request: Any, node_id: int | None = None) -> Any:
+        return self._answer
+
+
+class CoordinatedCluster(ScriptedCluster):
+    """Brokers whose admin clients are the library's."""
+
+    answer: OffsetFetchResponse_v3
+
+    def admin(self) -> Any:
+        """See ``Cluster``."""
+        return Coordinated(self.answer)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        OffsetFetchResponse_v3(0, [], LOADING),
+        OffsetFetchResponse_v3(0, [("events", [(0, -1, "", LOADING), (1, -1, "", LOADING)])], 0),
+        OffsetFetchResponse_v3(0, [("events", [(0, -1, "", 0)])], 0),
+    ],
+    ids=["of the group", "of each partition", "of one partition alone"],
+)
+async def test_a_coordinator_that_is_loading_is_not_taken_for_a_new_group(
+    answer: OffsetFetchResponse_v3,
+) -> None:
+    """Else a store that has lost its state as well would begin again, and no gap would be seen."""
+    brokers = Brokers(["events"], 2)
+    client = ScriptedConsumer(brokers)
+    cluster = CoordinatedCluster(brokers, client)
+    cluster.answer = answer
+    source = source_of(cluster, Health())
+    await source.join()
+
+    with pytest.raises(SourceUnavailable):
+        await source.committed([FIRST, SECOND])
+
+
+async def test_a_group_that_has_committed_nothing_is_new() -> None:
+    """Each partition is in the answer, without an offset."""
+    brokers = Brokers(["events"], 2)
+    cluster = CoordinatedCluster(brokers, ScriptedConsumer(brokers))
+    partitions = [(0, -1, "", 0), (1, -1, "", 0)]
+    cluster.answer = OffsetFetchResponse_v3(0, [("events", partitions)], 0)
+    source = source_of(cluster, Health())
+    await source.join()
+
+    assert await source.committed([FIRST, SECOND]) == {}
 
 
 # -- reading
