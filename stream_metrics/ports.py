@@ -228,13 +228,27 @@ class StoreRefused(Exception):
 
 
 class Superseded(Exception):
-    """Another generation of state has taken the place of the one that was to be worked on."""
+    """Another generation of state is in force, or none, and not the one that was to be worked on.
+
+    ``by`` is the number of the one in force, 0 for none.
+
+    >>> str(Superseded(2, 1)).partition(":")[0]
+    'generation 2 of the state is not being built any more'
+    """
 
     def __init__(self, number: int, by: int) -> None:
+        if by > number:
+            what = f"generation {number} of the state has been replaced by generation {by}"
+        elif by and by < number:
+            what = (
+                f"generation {number} of the state is not being built any more: the build was "
+                f"given up, and generation {by} is in force"
+            )
+        else:
+            what = f"generation {number} of the state has been deleted"
         super().__init__(
-            f"generation {number} of the state has been replaced"
-            + (f" by generation {by}" if by else "")
-            + ". Start with the settings that the state has now (`stream-metrics check` names them)"
+            f"{what}. Start with the settings that the state has now (`stream-metrics check` "
+            "names them)"
         )
         self.number = number
         self.by = by
