@@ -51,23 +51,6 @@ class Step:
             changes.cells += exchanged(turn.turn, before, before_turn, self.config)
         return changes
 
-    def restate(self, conversation: Conversation) -> Changes:
-        """Work out anew what is stored and depends on the configuration; every part is a change.
-
-        For a conversation that is restored with its fingerprints, which themselves stay as they
-        are.
-        """
-        derivation = self._derivation(conversation, Observations(), Changes())
-        for turn in conversation.turns.values():
-            turn.qrels = derivation.qrels(turn)
-        events, changes = conversation.events, Changes()
-        changes.written.update(events)
-        if self.config.retrieval:
-            changes.identified.update(digest for digest, one in events.items() if one.searches)
-        changes.turns.update(conversation.turns)
-        changes.header = True
-        return changes
-
     def restore(self, conversation: Conversation) -> None:
         """Derive what the stored items imply, after a load; raises ``DamagedState``."""
         derivation = self._derivation(conversation, Observations(), Changes())

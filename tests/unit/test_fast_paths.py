@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.dedup.deduplicator import deduplicator
 from stream_metrics.engine.cells import scaled
-from stream_metrics.engine.changes import Observations
+from stream_metrics.engine.changes import Changes, Observations
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.state import Cell, Conversation
 from stream_metrics.engine.step import Step
@@ -61,10 +61,11 @@ class Fed:
         assert isinstance(event, Event)
         return take(event, self.dedup, "", self.config.rules.tables)
 
-    def take(self, *events: Taken) -> None:
-        """Apply ``events`` as one batch."""
+    def take(self, *events: Taken) -> Changes:
+        """Apply ``events`` as one batch; what that changes."""
         changes = self.step.apply(self.conversation, events, self.seen)
         self.cells += changes.cells
+        return changes
 
     def search(self, search_id: str, *docs: str, **fields: Any) -> Taken:
         """A search; result n of it is called ``search_id-n`` and has the n-th of ``docs``."""

@@ -352,8 +352,9 @@ def test_only_what_differs_goes_to_the_windows() -> None:
 def test_what_is_stored_gives_the_same_sums() -> None:
     """A conversation that is loaded without fingerprints is scored as before it was dropped."""
     fed = Fed(retrieval=RETRIEVAL)
-    fed.take(fed.search("a", "D1", "D2"), fed.search("b", "D2", iteration=2), fed.labels(a_2=3))
-    changes = fed.step.restate(fed.conversation)
+    changes = fed.take(
+        fed.search("a", "D1", "D2"), fed.search("b", "D2", iteration=2), fed.labels(a_2=3)
+    )
     hot, _ = encode_changes(fed.conversation, changes, fed.dedup, 1)
     loaded = decode_conversation("c", {n: part for n, part in hot.items() if part}, "")
     fed.step.restore(loaded)
