@@ -42,7 +42,7 @@ from stream_metrics.worker.watchdog import Watchdog
 
 REKEY: Final = "rekey"  # the part that fills the internal topic
 LOOK_SECONDS: Final = 1.0
-AGAIN_SECONDS: Final = 60.0  # between two logs of refusals of an agent with the same reason
+AGAIN_SECONDS: Final = 60.0  # between two log lines about the same agent and reason
 WAITING: Final = frozenset({"kafka", "rights", "dead_letters", "topic", "topics"})
 NOT_STARTED: Final = {"assignment": "the bridge has not joined the group yet"}
 REFUSALS: Final = (TopicsUnfit, KafkaRefused, OtlpUnavailable, TwoScopes)
