@@ -43,7 +43,7 @@ from stream_metrics.worker.patience import Part, Patience
 from stream_metrics.worker.traces import TraceInputs
 
 REKEY: Final = "rekey"  # the part that fills the internal topic
-AGAIN_SECONDS: Final = 60.0  # between two logs of refusals of an agent with the same reason
+AGAIN_SECONDS: Final = 60.0  # between two log lines about the same agent and reason
 WAITING: Final = frozenset({"kafka", "rights", "dead_letters", "topic", "topics"})
 NOT_STARTED: Final = {"assignment": "the bridge has not joined the group yet"}
 REFUSALS: Final = (TopicsUnfit, KafkaRefused, OtlpUnavailable, TwoScopes)

@@ -33,7 +33,7 @@ def check_environment(settings: type[BaseModel]) -> None:
 
     Raises:
         ValueError: One names no setting, so that a slip would be a silent default, or holds a list
-            or table that is no JSON. The message has an example for that setting.
+            or table that is not JSON. The message has an example for that setting.
     """
     for name, text in os.environ.items():
         if not name.upper().startswith(PREFIX):

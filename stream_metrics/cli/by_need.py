@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Mapping
 from importlib import import_module
+from importlib.abc import InspectLoader
 from importlib.util import find_spec
 from types import CodeType
 from typing import Any, Final
@@ -81,7 +82,8 @@ def group(places: Mapping[str, str]) -> type[TyperGroup]:
 def _docstring(module: str, function: str) -> str | None:
     """Return what the function's docstring says; the compiled module has it, and is not run."""
     spec = find_spec(module)
-    code = spec.loader.get_code(module) if spec is not None and spec.loader is not None else None  # type: ignore[attr-defined]
+    loader = None if spec is None else spec.loader
+    code = loader.get_code(module) if isinstance(loader, InspectLoader) else None
     for constant in code.co_consts if code is not None else ():
         if isinstance(constant, CodeType) and constant.co_name == function:
             docstring = constant.co_consts[0]

@@ -38,7 +38,7 @@ def about_rows(names: Sequence[str], by_kind: Rows) -> list[str]:
     """What each run lacks, and what is too small."""
     notes = []
     for kind, (one, *others) in by_kind.items():
-        if unlabelled := without_labels(names, [one, *others]):
+        if unlabelled := runs_without_labels(names, [one, *others]):
             notes.append(f"{no_labels(unlabelled)}, so SRE and gains have no value there")
         for run, other in zip(names[1:], others, strict=True):
             if one is None or other is None:
@@ -48,7 +48,7 @@ def about_rows(names: Sequence[str], by_kind: Rows) -> list[str]:
     return notes
 
 
-def without_labels(names: Sequence[str], several: Sequence[Observations | None]) -> list[str]:
+def runs_without_labels(names: Sequence[str], several: Sequence[Observations | None]) -> list[str]:
     """The runs that found documents and have no label of any."""
     runs = zip(names, several, strict=True)
     return [run for run, one in runs if one is not None and one.nothing_labelled]

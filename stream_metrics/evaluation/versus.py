@@ -24,7 +24,7 @@ from stream_metrics.evaluation.remarks import (
     about_rows,
     no_labels,
     notes_of,
-    without_labels,
+    runs_without_labels,
 )
 from stream_metrics.metrics.decisions import FACTS
 from stream_metrics.metrics.registry import placed
@@ -169,7 +169,7 @@ def _chosen(
     """The figures of each kind: those that the first run and another have."""
     first = runs[0]
     unlabelled = dict.fromkeys(
-        run for several in by_kind.values() for run in without_labels(runs, several)
+        run for several in by_kind.values() for run in runs_without_labels(runs, several)
     )
     shared: dict[Kind, list[str]] = {}
     anywhere: dict[str, None] = {}

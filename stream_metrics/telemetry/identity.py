@@ -99,8 +99,8 @@ class Identities:
 def cut_at(spans: Iterable[Span]) -> Cut:
     """At which length the texts of spans were cut off, where that shows.
 
-    None is longer then. It is likely if several are so long, and the number is one that people
-    choose, and certain if one of them is JSON without its end.
+    No text is longer than that. It is likely if several are so long, and the number is one that
+    people choose, and certain if one of them is JSON without its end.
     """
     longest: set[str] = set()
     length = 1

@@ -43,9 +43,8 @@ def plain(value: str) -> str:
 class Kinds:
     """The values that are known.
 
-    ``values`` are attributes with values of which rows need one, or that conventions have besides,
-    and whether such a row names documents. ``holders`` are the attributes in whose JSON something
-    is looked up.
+    ``values`` are the attributes and values that a row or a convention knows, each with whether the
+    row names documents. ``holders`` are the attributes in whose JSON something is looked up.
     """
 
     def __init__(self, values: Iterable[tuple[str, str, bool]], holders: Iterable[str]) -> None:
@@ -65,7 +64,7 @@ class Kinds:
         """What a limit of the length of texts cut off; None if that does not show.
 
         Args:
-            span: Any.
+            span: The span to look at.
             limit: At which length texts of the trace were cut off for certain; None if at none.
             longest: How long the longest text is that the process of a span wrote.
         """

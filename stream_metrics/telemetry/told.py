@@ -79,7 +79,7 @@ HELP: Final[dict[Reason, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A span or turn that was set aside; ``agent`` is as of a turn that is told, or None."""
+    """A span or turn that was set aside, and the agent and service it is of; None if unknown."""
 
     reason: Reason
     trace_id: str
@@ -159,7 +159,7 @@ class Told:
         turns: By number, then conversation.
         labels: The gains of their results that the trace holds.
         service: The ``service.name`` of what sent it.
-        agent: Under whose name that is refused of which no agent is known; the service's at least.
+        agent: The agent of refusals that name none themselves; the service if no agent is known.
         refusals: The first of what was set aside; ``by_agent`` counts all by agent and reason.
         scopes: Pairs of service and instrumentation scope of which searches were told.
         kinds: How many spans there were of each kind, as a person would name it.

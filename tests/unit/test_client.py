@@ -552,6 +552,22 @@ def test_no_call_raises_whatever_it_is_given(junk: list[Any]) -> None:
     assert (recording.dropped, recording.pending) == (0, 0)
 
 
+def unread() -> Iterator[str]:
+    """An iterator that nobody may read."""
+    raise AssertionError("somebody read the iterator")
+    yield
+
+
+def test_dimensions_that_are_no_mapping_are_refused_unread() -> None:
+    """`dict` reads the entries of a list to their end, and memory is full before an endless one's.
+
+    A drawn example of the test above had such an entry, and filled 23 GB.
+    """
+    turn = recorder([]).turn("c")
+    with pytest.raises(TypeError, match="dimensions must be a mapping, not list"):
+        turn.completed("an answer", dimensions=[unread()])  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     "number", [Wordless(), 10**5_000, math.nan, [], "1"], ids=lambda value: type(value).__name__
 )

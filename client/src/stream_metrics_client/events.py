@@ -116,6 +116,20 @@ def relevant_documents(relevant: Any) -> Any:
     return [text_id(doc_id) for doc_id in listed(relevant, "relevant")]
 
 
+def strata(dimensions: Any) -> JsonObject | None:
+    """The dimensions of a turn.
+
+    Raises:
+        TypeError: They are not a mapping. `dict` would also take a list of pairs, but reads each
+            pair to its end, and an iterator may have none.
+    """
+    if dimensions is None:
+        return None
+    if not isinstance(dimensions, Mapping):
+        raise TypeError(f"dimensions must be a mapping, not {type(dimensions).__name__}")
+    return dict(dimensions)
+
+
 def _other(value: Any) -> Any:
     """Values in `fields` that JSON does not have: ids, dates and NumPy's numbers."""
     if isinstance(value, UUID):

@@ -23,6 +23,7 @@ from stream_metrics_client.events import (
     encode,
     numbers,
     relevant_documents,
+    strata,
     without_none,
 )
 from stream_metrics_client.sending import Sender
@@ -379,7 +380,7 @@ class Turn(_Block):
             "reference_answers": listed(reference_answers, "reference_answers")
             if texts and reference_answers is not None else None,
             "relevant": relevant_documents(relevant),
-            "dimensions": None if dimensions is None else dict(dimensions),
+            "dimensions": strata(dimensions),
         })  # fmt: skip
 
     def label(

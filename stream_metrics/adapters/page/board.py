@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
@@ -167,14 +167,16 @@ class Board:
             operating, self.history, look.reasons, len(look.owned.numbers), look.coverage
         )
 
-        def judged(agents: Sequence[str]) -> list[dict[str, Any]]:
-            sums_of = {name: self._by_window(name) for name in agents}
+        def judged(sums_of: Mapping[str, conditions.ByWindow]) -> list[dict[str, Any]]:
             return rules.judge(sums_of, worker, inputs.rules, inputs.runbook_url)
 
-        shown = self._known() if view.agent is None else [view.agent]
-        of_all = judged(self._known())
-        states = of_all if view.agent is None else judged(shown)
-        fresh = [name for name in shown if conditions.is_fresh(self._by_window(name))]
+        everybody = {name: self._by_window(name) for name in self._known()}
+        of_all = judged(everybody)
+        shown, states = everybody, of_all
+        if view.agent is not None:
+            shown = {view.agent: everybody.get(view.agent) or self._by_window(view.agent)}
+            states = judged(shown)
+        fresh = [name for name, of_agent in shown.items() if conditions.is_fresh(of_agent)]
         decisions = figures.decisions_window(inputs.specs, window)
         return {
             "schema_version": 1,

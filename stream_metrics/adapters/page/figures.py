@@ -68,8 +68,8 @@ coverage: Final = _over_windows(LABELLED_SHARE)
 def known(of: Callable[[Mapping[str, int]], Figure]) -> Callable[[Mapping[str, int]], Figure]:
     """SRE or gain as it is shown: without a value if documents were found and none has a label.
 
-    Iterations without new documents are settled whether or not anybody labels. What they add up to
-    is no figure of an agent that nobody judges.
+    Iterations without new documents are settled whether or not anybody labels. Their sums say
+    nothing about an agent whose results nobody labels.
 
     >>> unlabelled = {"r": 20, "u": 10, "si": 1, "sr": 10}
     >>> sre(unlabelled)["value"], known(sre)(unlabelled)["value"]

@@ -6,7 +6,7 @@ from prometheus_client import Counter, Gauge
 
 
 class ReadingMetrics:
-    """``worker.lag.Gauges`` over metrics that the subclass makes, under its names."""
+    """The methods of ``worker.lag.Gauges``; a subclass creates the metrics."""
 
     _lag_records: Gauge
     _lag_seconds: Gauge
