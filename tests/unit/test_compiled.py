@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import stream_metrics
+from benchmarks.size.tree import installed
 from benchmarks.workload import as_records, traffic
 from stream_metrics.compiled import INTERFACE
 
@@ -119,7 +120,7 @@ def test_a_kernel_of_another_version_is_an_error_that_says_what_to_do(
 @pytest.mark.compiled
 def test_the_wheel_has_each_module_compiled_beside_its_source() -> None:
     """All of those that ``setup.py`` lists; imports take the compiled one."""
-    installed = Path(stream_metrics.__file__).parents[1]
+    root = Path(stream_metrics.__file__).parents[1]
     modules = runpy.run_path(str(ROOT / "setup.py"), run_name="listed")["MODULES"]
     names = [module.removesuffix(".py").replace("/", ".") for module in modules]
     ask = (
@@ -132,8 +133,8 @@ def test_the_wheel_has_each_module_compiled_beside_its_source() -> None:
     assert len(files) > 1
     for module, file in zip(modules, files, strict=True):
         assert Path(file).suffix == ".so"
-        assert Path(file).parent == (installed / module).parent
-        assert (installed / module).read_bytes() == (ROOT / module).read_bytes()
+        assert Path(file).parent == (root / module).parent
+        assert (root / module).read_bytes() == (ROOT / module).read_bytes()
 
 
 @pytest.mark.compiled
@@ -162,6 +163,11 @@ def test_a_wheel_is_pure_unless_the_environment_asks_for_more() -> None:
     said = run("-c", extensions, fails=True, STREAM_METRICS_MYPYC="1")
 
     assert "error: STREAM_METRICS_MYPYC=1 compiles with mypyc, which is not installed" in said
+
+
+def test_type_checkers_read_the_types_of_an_installed_package() -> None:
+    """The wheel has ``py.typed``, without which they take every name of the package as unknown."""
+    assert "stream_metrics/py.typed" in installed(ROOT)
 
 
 def test_make_compiles_again_after_a_change_of_any_file() -> None:
