@@ -19,7 +19,7 @@ from benchmarks.inprocess import once
 from stream_metrics.adapters.memory import MemoryDeadLetters
 from stream_metrics.adapters.otlp.payloads import Payloads, spans_of
 from stream_metrics.events import Limits
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 from stream_metrics.telemetry import Event, Options, mapping
 from stream_metrics.telemetry.assembly import Assembly, Bounds, Place
 from stream_metrics.telemetry.teller import Teller, Telling

@@ -13,7 +13,7 @@ from benchmarks.servers import settled_redis_bytes
 from benchmarks.workload import Plain
 from deploy.local.servers import RedisServer
 from stream_metrics.adapters.redis.connect import RedisOptions, connect
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 
 ITERATIONS, RESULTS = 4, 10
 FURTHER = 8

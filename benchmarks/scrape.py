@@ -34,7 +34,7 @@ from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.adapters.prometheus.windows import MAX_SERIES, WindowCollector
 from stream_metrics.adapters.web import Pages, WebOptions, make_app, serve
 from stream_metrics.engine.config import MAX_AGENTS, MAX_ROUTES
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 
 PARTITIONS = 4
 CUTS = (1, 2, 3, 5, 10, 20, 50, 100)

@@ -10,7 +10,7 @@ from itertools import count, islice
 from random import Random
 from typing import Any
 
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate, partition_for
 
 EVENTS, LABELS = "search-iterations", "relevance-labels"

@@ -30,6 +30,7 @@ from stream_metrics.adapters.otlp.rows import bounds_of, mapping_of, options_of
 from stream_metrics.adapters.otlp.spans import OtlpUnavailable
 from stream_metrics.adapters.prometheus.bridge import BridgeMetrics
 from stream_metrics.adapters.web import Pages, make_app, serve
+from stream_metrics.events.key import is_labels
 from stream_metrics.logs import configure_logs
 from stream_metrics.runtime import web_options
 from stream_metrics.settings import Settings
@@ -38,7 +39,6 @@ from stream_metrics.telemetry.teller import Teller, Telling
 from stream_metrics.worker.bridge import Assemblies, Bridge
 from stream_metrics.worker.clock import Clock
 from stream_metrics.worker.inputs import InputOptions
-from stream_metrics.worker.pace import is_labels
 from stream_metrics.worker.patience import Part, Patience
 from stream_metrics.worker.traces import TraceInputs
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.inprocess import InProcess
 from stream_metrics.engine import step
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 from stream_metrics.worker.options import conversation_key
 
 

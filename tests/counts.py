@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Final
 
 from benchmarks.workload import as_records
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 from stream_metrics.traffic import TrafficProfile, generate
 
 MARGIN: Final = 0.03

@@ -21,7 +21,7 @@ from stream_metrics.adapters.prometheus.windows import WindowCollector
 from stream_metrics.adapters.web import Pages, WebOptions, make_app, serve
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.windows import DEFAULT_WINDOWS, Windows
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 from stream_metrics.worker.partition import StatePartition
 from tests.property.test_partition import TOPIC, once, opened
 from tests.unit.test_state_partition import NOON_S

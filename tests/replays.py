@@ -15,7 +15,7 @@ from stream_metrics.adapters.row_parquet import PARQUET, write_row_parquet
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.evaluation.recorded import Scoring
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 from stream_metrics.statistics.intervals import RESAMPLES
 from stream_metrics.statistics.resampling import SEED
 from stream_metrics.traffic import TrafficProfile, generate

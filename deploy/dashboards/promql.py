@@ -9,8 +9,8 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 
 from stream_metrics.adapters.prometheus.bridge import BridgeMetrics
 from stream_metrics.adapters.prometheus.operations import Operations
-from stream_metrics.adapters.prometheus.windows import PREFIX
 from stream_metrics.engine.cells import CODES
+from stream_metrics.engine.series import PREFIX
 
 NAMESPACE: Final = "streammetrics_"
 SUFFIXES: Final = ("_bucket", "_sum", "_count", "_total", "_info")

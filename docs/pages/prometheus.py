@@ -10,8 +10,8 @@ from docs.pages import page
 from stream_metrics.adapters.prometheus.bridge import BridgeMetrics
 from stream_metrics.adapters.prometheus.catalogue import MOST_FIELDS
 from stream_metrics.adapters.prometheus.operations import Operations
-from stream_metrics.adapters.prometheus.windows import PREFIX
 from stream_metrics.engine.cells import CODES, Series
+from stream_metrics.engine.series import PREFIX
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.metrics.registry import LABELLED_SHARE, METRICS
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from docs.pages import page
-from stream_metrics.adapters.prometheus.windows import PREFIX
 from stream_metrics.engine.config import MAX_RETRIEVAL
+from stream_metrics.engine.series import PREFIX
 from stream_metrics.metrics.ranking.live import LARGEST_GRADE, LARGEST_NUMBER
 from stream_metrics.metrics.ranking.names import Definition, Option, Value
 from stream_metrics.metrics.ranking.registry import CUTOFFS, DEEPER, DEFINITIONS, RANKED, SUITES

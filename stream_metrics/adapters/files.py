@@ -34,7 +34,7 @@ from stream_metrics.adapters.otlp.framing import (
 from stream_metrics.adapters.otlp.spans import OtlpError
 from stream_metrics.adapters.packing import PARQUET, damaged, kind_of, unpacked
 from stream_metrics.adapters.parquet import ParquetError, read_parquet
-from stream_metrics.ports import Record, bounded_timestamp
+from stream_metrics.events.record import Record, bounded_timestamp
 
 LONGEST_LINE_BYTES: Final = 64 << 20
 READ_BYTES: Final = 1 << 20

@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from copy import deepcopy
 from dataclasses import dataclass, field
 
+from stream_metrics.events.record import DeadLetter
 from stream_metrics.layout import NOTHING, Generation, Layout, decode, encode
 from stream_metrics.ports import (
     BatchWrite,
     ConversationKey,
-    DeadLetter,
     DeadLettersUnavailable,
     Fenced,
     Moved,

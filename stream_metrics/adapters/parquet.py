@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from stream_metrics.ports import Record, bounded_timestamp
+from stream_metrics.events.record import Record, bounded_timestamp
 
 COLUMNS: Final = {
     "topic": "text",

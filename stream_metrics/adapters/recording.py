@@ -13,7 +13,7 @@ from stream_metrics.adapters.files import record_line
 from stream_metrics.adapters.packing import PARQUET, named, packed
 from stream_metrics.adapters.parquet import ParquetWriter
 from stream_metrics.adapters.whole import replacing
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 
 
 class Recording(Protocol):

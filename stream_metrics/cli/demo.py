@@ -35,8 +35,9 @@ from stream_metrics.cli.common import UsageError
 from stream_metrics.cli.view import LEGEND, DayView
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.windows import DEFAULT_WINDOWS, Windows
+from stream_metrics.events.record import Record
 from stream_metrics.layout import Identity
-from stream_metrics.ports import Position, Record
+from stream_metrics.ports import Position
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.names import SharedNames
 from stream_metrics.worker.options import PartitionOptions

@@ -18,7 +18,7 @@ from stream_metrics.adapters.parquet import ParquetError
 from stream_metrics.adapters.recording import recording
 from stream_metrics.cli.common import ConfigOption, UsageError, load_settings, said
 from stream_metrics.cli.sources import SinceOption, Topics, UntilOption, parse_marks
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 
 SHOW_EVERY: Final = 1_000
 SAY_EVERY_SECONDS: Final = 10.0

@@ -27,11 +27,12 @@ from stream_metrics.cli.common import (
 )
 from stream_metrics.cli.sources import reading_kafka
 from stream_metrics.events.decode import BadRecord, decode
+from stream_metrics.events.key import is_labels
 from stream_metrics.events.limits import Limits
+from stream_metrics.events.record import Record
 from stream_metrics.events.times import rfc3339
-from stream_metrics.ports import Record
 from stream_metrics.settings import Settings
-from stream_metrics.worker.pace import Pace, is_labels, moment_of
+from stream_metrics.worker.pace import Pace, moment_of
 
 SHOWN_PROBLEMS: Final = 20
 

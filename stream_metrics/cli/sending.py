@@ -16,9 +16,10 @@ from stream_metrics.adapters.kafka.feed import Feed, feeding
 from stream_metrics.adapters.kafka.topics import check_input_topics, partition_counts
 from stream_metrics.cli.common import UsageError
 from stream_metrics.cli.sources import Sources, reading_kafka
-from stream_metrics.ports import Record
+from stream_metrics.events.key import is_labels
+from stream_metrics.events.record import Record
 from stream_metrics.settings import Settings
-from stream_metrics.worker.pace import Pace, is_labels, parse_speed
+from stream_metrics.worker.pace import Pace, parse_speed
 
 AT_ONCE: Final = 500
 SAY_EVERY_SECONDS: Final = 10.0

@@ -26,7 +26,7 @@ from stream_metrics.adapters.otlp.spans import OtlpError, OtlpUnavailable
 from stream_metrics.adapters.otlp.traces import Counts, Traces
 from stream_metrics.adapters.replay.manifest import file_identity
 from stream_metrics.cli.common import UsageError, kafka_reason, printable
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 from stream_metrics.settings import Settings
 from stream_metrics.telemetry import HELP, Evaluation, Event, TwoScopes, Unused
 from stream_metrics.telemetry.assembly import Closed

@@ -1,4 +1,4 @@
-"""The key under which an event's record has to stand, told from its value alone."""
+"""What a record's value says before it is decoded: the key it needs, and whether it is labels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ class _Keyed(msgspec.Struct, gc=False, frozen=True):
     conversation_id: Handle
 
 
+class _Typed(msgspec.Struct, gc=False, frozen=True):
+    type: str = ""
+
+
 _CONVERSATION: Final = msgspec.json.Decoder(_Keyed)
+_TYPE: Final = msgspec.json.Decoder(_Typed)
 
 
 def key_of(value: bytes | None, timestamp_ms: int | None, limits: Limits) -> bytes | BadRecord:
@@ -35,3 +40,15 @@ def key_of(value: bytes | None, timestamp_ms: int | None, limits: Limits) -> byt
             pass
     found = decode(value, timestamp_ms=timestamp_ms, limits=limits)
     return found if isinstance(found, BadRecord) else found.conversation_id.encode()
+
+
+def is_labels(value: bytes | None) -> bool:
+    """Whether it is an event of labels, which usually have a topic of their own.
+
+    >>> is_labels(b'{"type": "relevance_labels"}'), is_labels(b"[]"), is_labels(None)
+    (True, False, False)
+    """
+    try:
+        return value is not None and _TYPE.decode(value).type == "relevance_labels"
+    except (ValueError, RecursionError):
+        return False

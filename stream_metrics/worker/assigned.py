@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Final
 
-from stream_metrics.ports import Position, Record
+from stream_metrics.events.record import Extent, Record
+from stream_metrics.ports import Position
 from stream_metrics.worker.lag import LogLag
 from stream_metrics.worker.partition import StatePartition
-from stream_metrics.worker.source import Extent, Place
+from stream_metrics.worker.source import Place
 from stream_metrics.worker.takeover import OffsetGap, other_record
 
 

@@ -25,7 +25,8 @@ from typing import Final, Protocol
 from msgspec import structs
 
 from stream_metrics.events.decode import BadRecord
-from stream_metrics.ports import DeadLetter, DeadLetters, Record
+from stream_metrics.events.record import DeadLetter, Record
+from stream_metrics.ports import DeadLetters
 from stream_metrics.telemetry import Event, Span, TwoScopes
 from stream_metrics.telemetry.assembly import Assembly, Bounds, Closed, Place
 from stream_metrics.telemetry.teller import Teller, Telling

@@ -10,10 +10,10 @@ from typing import Final, Protocol
 
 from stream_metrics.engine.state import DamagedState
 from stream_metrics.engine.windows import Window
+from stream_metrics.events.record import Extent
 from stream_metrics.layout import Generation, Identity, Layout
 from stream_metrics.ports import StateStore
 from stream_metrics.worker.identity import changed_settings
-from stream_metrics.worker.source import Extent
 
 Place = tuple[str, int]  # topic and partition
 

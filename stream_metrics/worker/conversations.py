@@ -14,13 +14,11 @@ from stream_metrics.engine.state import Conversation
 from stream_metrics.engine.step import Step
 from stream_metrics.engine.taken import Intake, Taken
 from stream_metrics.events.decode import BadRecord
+from stream_metrics.events.record import MAX_TIMESTAMP_MS, DeadLetter, Record
 from stream_metrics.ports import (
-    MAX_TIMESTAMP_MS,
     ConversationKey,
     ConversationWrite,
-    DeadLetter,
     OutputMessage,
-    Record,
     StateStore,
     StoredConversation,
 )

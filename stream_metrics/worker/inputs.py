@@ -14,14 +14,14 @@ from typing import Final, Protocol
 
 import structlog
 
-from stream_metrics.ports import Position, Record
+from stream_metrics.events.record import Extent, Record
+from stream_metrics.ports import Position
 from stream_metrics.worker.clock import Clock
 from stream_metrics.worker.lag import Gauges, LogLag
 from stream_metrics.worker.patience import Patience, Reasons
 from stream_metrics.worker.source import (
     Assignment,
     Commit,
-    Extent,
     Place,
     RightsMissing,
     Source,

@@ -25,7 +25,7 @@ from typing import Final
 
 import structlog
 
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 
 Partitioner = Callable[[bytes, int], int]  # which of so many partitions has a key
 

@@ -30,8 +30,9 @@ from typing import Final
 import structlog
 
 from stream_metrics.engine.state import DamagedState
+from stream_metrics.events.record import Record
 from stream_metrics.layout import Identity
-from stream_metrics.ports import Outputs, Record, StateStore, Upstream
+from stream_metrics.ports import Outputs, StateStore, Upstream
 from stream_metrics.worker.assigned import AssignedPartition, Event, State
 from stream_metrics.worker.clock import Clock
 from stream_metrics.worker.identity import other_counts

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from stream_metrics.dedup.deduplicator import Deduplicators
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.windows import Window
+from stream_metrics.events.record import Record
 from stream_metrics.layout import Identity
-from stream_metrics.ports import ConversationKey, Record
+from stream_metrics.ports import ConversationKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ import msgspec
 from msgspec import structs
 
 from stream_metrics.events.decode import instant
+from stream_metrics.events.record import Record
 from stream_metrics.events.times import MICROS, rfc3339
-from stream_metrics.ports import Record
 
 DAY_US: Final = 86_400 * MICROS
 
@@ -112,9 +112,3 @@ def _event(value: bytes | None) -> dict[str, Any] | None:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return found if type(found) is dict else None
-
-
-def is_labels(value: bytes | None) -> bool:
-    """Whether it is an event of labels, which mostly have a topic of their own."""
-    event = _event(value)
-    return event is not None and event.get("type") == "relevance_labels"

@@ -33,11 +33,11 @@ from stream_metrics.engine.windows import (
     left_windows,
 )
 from stream_metrics.events.decode import BadRecord
+from stream_metrics.events.record import DeadLetter, Record
 from stream_metrics.ports import (
     BatchWrite,
     ConversationKey,
     ConversationWrite,
-    DeadLetter,
     DeadLetters,
     Fenced,
     Moved,
@@ -46,7 +46,6 @@ from stream_metrics.ports import (
     OutputMessage,
     PartitionState,
     Position,
-    Record,
     StateStore,
 )
 from stream_metrics.worker.batches import (

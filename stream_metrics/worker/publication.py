@@ -11,15 +11,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from stream_metrics.engine.windows import Windows
+from stream_metrics.events.record import DeadLetter
 from stream_metrics.layout import Generation, Layout
-from stream_metrics.ports import (
-    DeadLetter,
-    DeadLetters,
-    Output,
-    OutputMessage,
-    Outputs,
-    StateStore,
-)
+from stream_metrics.ports import DeadLetters, Output, OutputMessage, Outputs, StateStore
 from stream_metrics.worker.generations import check_in_use
 
 Place = tuple[str, int]  # topic and partition

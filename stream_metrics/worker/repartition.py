@@ -26,7 +26,8 @@ from msgspec import structs
 from stream_metrics.events.decode import BadRecord
 from stream_metrics.events.key import key_of
 from stream_metrics.events.limits import Limits
-from stream_metrics.ports import DeadLetter, DeadLetters, Origin, Record
+from stream_metrics.events.record import DeadLetter, Origin, Record
+from stream_metrics.ports import DeadLetters
 from stream_metrics.worker.patience import Retry
 
 Route = Callable[[Sequence[Record]], tuple[list[Record], list[DeadLetter]]]

@@ -25,9 +25,9 @@ from stream_metrics.engine.windows import (
     windows_document,
 )
 from stream_metrics.events.decode import BadRecord
+from stream_metrics.events.record import Record
 from stream_metrics.events.wire import TurnCompleted
 from stream_metrics.metrics.decisions import RerankSums
-from stream_metrics.ports import Record
 from stream_metrics.worker.outcome import REJECTED_LISTED, Options, Outcome, Rejected
 
 CHUNK = 2_000

@@ -10,7 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from stream_metrics.ports import Record, Unavailable
+from stream_metrics.events.record import Extent, Record
+from stream_metrics.ports import Unavailable
 
 
 class Place(NamedTuple):
@@ -18,18 +19,6 @@ class Place(NamedTuple):
 
     topic: str
     partition: int
-
-
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """A log has the records from ``first`` to before ``end``, except for holes."""
-
-    first: int
-    end: int
-
-    def nearest(self, offset: int) -> int:
-        """The offset itself if one can read from there, else the end that is next to it."""
-        return max(self.first, min(offset, self.end))
 
 
 class Commit(NamedTuple):

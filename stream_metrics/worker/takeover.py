@@ -21,10 +21,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from stream_metrics.events.record import Extent
 from stream_metrics.ports import Fenced, PartitionState, Position, StateStore, Wiped
 from stream_metrics.worker.partition import Lost, StatePartition
 from stream_metrics.worker.patience import Retry
-from stream_metrics.worker.source import Commit, Extent, Place, Source
+from stream_metrics.worker.source import Commit, Place, Source
 
 Policy = Literal["halt", "rebuild", "continue"]
 Start = Literal["earliest", "latest"]

@@ -15,6 +15,7 @@ from typing import Final
 
 import structlog
 
+from stream_metrics.events.record import Extent
 from stream_metrics.ports import Position, Unavailable
 from stream_metrics.telemetry.assembly import Place as Begin
 from stream_metrics.telemetry.teller import Teller
@@ -28,7 +29,7 @@ from stream_metrics.worker.inputs import (
 )
 from stream_metrics.worker.lag import Gauges
 from stream_metrics.worker.patience import Patience, Reasons
-from stream_metrics.worker.source import Commit, Extent, Place
+from stream_metrics.worker.source import Commit, Place
 
 log = structlog.get_logger(__name__)
 

@@ -19,7 +19,7 @@ import msgspec
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from stream_metrics.adapters.files import read_records, record_line
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 from tests.campaign.history import History, Span
 from tests.campaign.load import digest, read_traffic
 

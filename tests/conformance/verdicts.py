@@ -10,7 +10,7 @@ from itertools import chain, permutations
 from typing import Any, Literal
 
 from stream_metrics.adapters.otlp.payloads import spans_of
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 from stream_metrics.telemetry import HELP, Options, Span, Told, Turn, events, mapping, rivals, tell
 from stream_metrics.telemetry.told import Result
 from stream_metrics.worker.replay import Replay

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from stream_metrics.adapters.memory import MemoryDeadLetters
 from stream_metrics.cli.forget import located
-from stream_metrics.ports import Position, Record, StateStore
+from stream_metrics.events.record import Record
+from stream_metrics.ports import Position, StateStore
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.names import SharedNames
 from stream_metrics.worker.partition import StatePartition

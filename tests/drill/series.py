@@ -8,8 +8,8 @@ from itertools import product
 from pathlib import Path
 from typing import Final, NamedTuple, TextIO
 
-from stream_metrics.adapters.prometheus.windows import PREFIX
 from stream_metrics.engine.cells import CODES, split_code
+from stream_metrics.engine.series import PREFIX
 from stream_metrics.engine.windows import parse_window
 from tests.drill.library import LEFT_OUT, Numbers
 from tests.drill.sums import window_sums

@@ -14,8 +14,9 @@ from typing import Any, Final
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.events.record import Record
 from stream_metrics.layout import Identity
-from stream_metrics.ports import BatchWrite, ConversationWrite, Position, Record, Written
+from stream_metrics.ports import BatchWrite, ConversationWrite, Position, Written
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.generations import admit, begin
 from stream_metrics.worker.names import SharedNames

@@ -11,8 +11,9 @@ from typing import Any, Final
 import msgspec
 
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.events.record import Record
 from stream_metrics.layout import Identity
-from stream_metrics.ports import Position, Record
+from stream_metrics.ports import Position
 from stream_metrics.runtime import for_state, identity, partition_options
 from stream_metrics.settings import Settings
 from stream_metrics.worker.cache import ConversationCache

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.row import canonical
+from stream_metrics.events.record import Record
 from stream_metrics.metrics.ranking.live import live_metrics
-from stream_metrics.ports import Record
 from stream_metrics.worker.replay import Replay
 from tests import oracle
 from tests.oracle.retrieval import METRICS

@@ -16,8 +16,9 @@ from stream_metrics.adapters.memory import MemoryDeadLetters, MemorySnapshot, Me
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.row import canonical
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.events.record import Record
 from stream_metrics.layout import Identity
-from stream_metrics.ports import Position, Record
+from stream_metrics.ports import Position
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.export import Export, export_state
 from stream_metrics.worker.names import SharedNames

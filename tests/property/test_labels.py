@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stream_metrics.adapters.otlp.traces import Traces
 from stream_metrics.adapters.scores import Scores
 from stream_metrics.events import Limits
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 from stream_metrics.telemetry import Grading, Options, mapping
 from stream_metrics.worker.replay import Replay
 from tests.helpers import examples

@@ -28,7 +28,8 @@ from stream_metrics.engine.state import SEARCH, Conversation
 from stream_metrics.engine.step import Step
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.events.limits import Limits
-from stream_metrics.ports import Record, StoredConversation
+from stream_metrics.events.record import Record
+from stream_metrics.ports import StoredConversation
 from stream_metrics.worker.audit import AuditOptions, audit
 from stream_metrics.worker.options import conversation_key
 from stream_metrics.worker.partition import StatePartition

@@ -16,7 +16,7 @@ from stream_metrics.adapters.otlp.traces import Traces
 from stream_metrics.cli.common import UsageError
 from stream_metrics.cli.sources import Sources
 from stream_metrics.events import Limits
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 from stream_metrics.settings import OtlpSettings, Settings
 from tests.helpers import examples
 from tests.otlp import (

@@ -25,8 +25,9 @@ from stream_metrics.adapters.memory import (
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.row import canonical
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.events.record import Record
 from stream_metrics.layout import Identity
-from stream_metrics.ports import OutputMessage, Position, Record
+from stream_metrics.ports import OutputMessage, Position
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.export import export_state
 from stream_metrics.worker.names import SharedNames

@@ -17,9 +17,10 @@ from stream_metrics.adapters.redis.connect import RedisOptions, connect
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.row import canonical
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.events.record import Record
 from stream_metrics.layout import Identity
 from stream_metrics.metrics.ranking.live import live_metrics
-from stream_metrics.ports import Output, Position, Record, StateStore
+from stream_metrics.ports import Output, Position, StateStore
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.export import export_state
 from stream_metrics.worker.generations import begin

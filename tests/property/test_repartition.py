@@ -17,7 +17,7 @@ from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.row import canonical
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.events import BadRecord, Limits, decode
-from stream_metrics.ports import DeadLetter, Record
+from stream_metrics.events.record import DeadLetter, Record
 from stream_metrics.worker.export import export_state
 from stream_metrics.worker.repartition import Repartitioner, route
 from stream_metrics.worker.replay import Replay

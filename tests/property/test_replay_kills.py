@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from stream_metrics.adapters.replay.parts import merge
 from stream_metrics.adapters.replay.run import Scale, run
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 from tests.helpers import examples
 from tests.killed import Work, killed_at, moments_of
 from tests.property.test_replay import inputs

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_metrics.adapters.replay.run import Scale
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 from tests.helpers import examples
 from tests.oracle import strata
 from tests.replays import AT_ONCE, IN_PARTS, SPOOLED, replayed

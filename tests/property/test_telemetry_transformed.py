@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 from stream_metrics.telemetry import Options, Role, Span, events, tell
 from stream_metrics.telemetry.notation import parsed
 from stream_metrics.worker.replay import Replay

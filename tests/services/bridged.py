@@ -16,7 +16,7 @@ from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
 from deploy.local.waiting import wait_until
 from stream_metrics.adapters.kafka.groups import PASSING
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 from tests.services.live import COMMAND, LiveSystem, Produced, Worker, recorded, said
 from tests.sessions import Sent, records, traces
 

@@ -21,7 +21,8 @@ from deploy.local.waiting import wait_until
 from stream_metrics.adapters.files import record_line
 from stream_metrics.adapters.kafka.topics import partition_counts
 from stream_metrics.adapters.redis.connect import RedisOptions, connect
-from stream_metrics.ports import Record, StoreUnavailable
+from stream_metrics.events.record import Record
+from stream_metrics.ports import StoreUnavailable
 from stream_metrics.settings import KafkaSettings
 from stream_metrics.traffic import TrafficRecord
 from stream_metrics.worker.generations import state_in_force

@@ -20,7 +20,7 @@ from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import Collector, RedisServer
 from deploy.local.traces import COLLECTOR_CONFIG, TRACES_TOPIC_CONFIG
 from stream_metrics.adapters.otlp.payloads import spans_of
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 from tests.conftest import factory
 from tests.helpers import rest_long, wait_until
 from tests.otlp import Made, as_protobuf

@@ -16,7 +16,7 @@ from aiokafka.structs import TopicPartition
 from deploy.local.kafka.cluster import Kafka, admin
 from deploy.local.servers import RedisServer
 from stream_metrics.adapters.kafka.dead_letters import KafkaDeadLetters
-from stream_metrics.ports import DeadLetter, Record
+from stream_metrics.events.record import DeadLetter, Record
 from stream_metrics.settings import KafkaSettings
 from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate
 from tests.services.live import LiveSystem, Produced, produce, recorded, stored

@@ -21,7 +21,7 @@ from stream_metrics.adapters.files import read_records
 from stream_metrics.adapters.kafka import merging
 from stream_metrics.adapters.kafka.source import KafkaSource
 from stream_metrics.adapters.kafka.span import EARLIEST, END, Mark
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 from stream_metrics.settings import KafkaSettings
 from stream_metrics.traffic import generate
 from tests.helpers import rest_long, wait_until

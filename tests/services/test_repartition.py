@@ -20,7 +20,7 @@ from deploy.local.servers import RedisServer
 from stream_metrics.adapters.kafka.groups import PASSING
 from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
 from stream_metrics.events import BadRecord, Limits, decode
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate
 from tests.helpers import rest_long, wait_until
 from tests.services.live import COMMAND, LiveSystem, Produced, recorded, stored

@@ -12,7 +12,8 @@ from stream_metrics.adapters.health import Health
 from stream_metrics.adapters.memory import MemoryDeadLetters
 from stream_metrics.adapters.otlp.payloads import Payloads
 from stream_metrics.events import Limits
-from stream_metrics.ports import DeadLetter, InputTopicsUnavailable
+from stream_metrics.events.record import DeadLetter
+from stream_metrics.ports import InputTopicsUnavailable
 from stream_metrics.telemetry import Event, Options, mapping
 from stream_metrics.telemetry.assembly import Assembly, Bounds
 from stream_metrics.telemetry.teller import Teller, Telling

@@ -17,8 +17,7 @@ from aiokafka.errors import (
 from aiokafka.structs import ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp
 
 from stream_metrics.adapters.kafka.cluster import Cluster, Group
-from stream_metrics.ports import Record
-from stream_metrics.worker.source import Extent
+from stream_metrics.events.record import Extent, Record
 
 Commits = dict[TopicPartition, OffsetAndMetadata]
 

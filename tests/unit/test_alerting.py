@@ -14,8 +14,9 @@ from deploy.dashboards.boards import BOARDS
 from deploy.local.stack import TARGETS, prometheus_config, write_rules, write_targets
 from stream_metrics.adapters.prometheus.bridge import BridgeMetrics
 from stream_metrics.adapters.prometheus.operations import Operations
-from stream_metrics.adapters.prometheus.windows import PREFIX, WindowCollector
+from stream_metrics.adapters.prometheus.windows import WindowCollector
 from stream_metrics.engine.cells import CODES
+from stream_metrics.engine.series import PREFIX
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
 
 ROOT: Final = Path(__file__).parents[2]

@@ -14,11 +14,11 @@ from stream_metrics.adapters.redis.connect import RedisOptions, connect
 from stream_metrics.engine.codec import decode_sums, encode_sums
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.events.record import Record
 from stream_metrics.ports import (
     BatchWrite,
     ConversationKey,
     ConversationWrite,
-    Record,
     StateStore,
     StoredConversation,
     Written,

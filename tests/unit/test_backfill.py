@@ -17,7 +17,7 @@ from stream_metrics.cli.common import UsageError
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.history import MOST_CODES, History, UnfitHistory, WindowSums
 from stream_metrics.engine.windows import Names, parse_window, window_rows
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate
 from stream_metrics.worker.replay import Replay
 

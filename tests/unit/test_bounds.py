@@ -11,7 +11,7 @@ import pytest
 
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.events.limits import Limits
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 from stream_metrics.worker.options import conversation_key
 from stream_metrics.worker.replay import Replay
 from tests.unit.test_state_partition import NOON_S, Fed

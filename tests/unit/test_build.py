@@ -9,6 +9,7 @@ import pytest
 
 from stream_metrics.adapters.memory import MemoryStore
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.events.record import Extent
 from stream_metrics.layout import NOTHING, Generation, Identity, Layout
 from stream_metrics.ports import BatchWrite, ConversationWrite, Position
 from stream_metrics.runtime import kafka_for
@@ -30,7 +31,6 @@ from stream_metrics.worker.build import (
 )
 from stream_metrics.worker.generations import begin, joined
 from stream_metrics.worker.identity import OtherIdentity
-from stream_metrics.worker.source import Extent
 
 NOW_MS = 1_800_000_000_000
 OLD = Identity("group", 1, "old", {"events": 2}, '{"metrics.good_gain": 2, "state.ttl": "24h"}')

@@ -29,9 +29,9 @@ from stream_metrics_client.murmur2 import murmur2, partition
 from stream_metrics_client.sending import Sender
 from stream_metrics_client.sinks import Record, Written
 
-from stream_metrics import ports
 from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
 from stream_metrics.events import BadRecord, Event, Limits, decode
+from stream_metrics.events.record import Record as ReadRecord
 from stream_metrics.worker.replay import Replay
 from tests.helpers import examples
 
@@ -1083,7 +1083,7 @@ def test_figures_are_those_of_the_agents_own_account(attempts: int) -> None:
 
     engine = Replay()
     for event in events:
-        engine.feed(ports.Record(json.dumps(event).encode()))
+        engine.feed(ReadRecord(json.dumps(event).encode()))
     (row,) = list(engine.rows())
     assert [one["duplicates"] for one in row["iterations"]] == [0, 1]
     assert (row["agent"], row["results"], row["good_unique"]) == ("support", 5, 1)
@@ -1106,6 +1106,6 @@ def test_chunks_of_one_page_are_documents_of_their_own(texts: bool) -> None:
 
     engine = Replay()
     for event in events:
-        engine.feed(ports.Record(json.dumps(event).encode()))
+        engine.feed(ReadRecord(json.dumps(event).encode()))
     (row,) = list(engine.rows())
     assert [one["duplicates"] for one in row["iterations"]] == [0, 2]

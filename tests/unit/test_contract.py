@@ -25,8 +25,8 @@ from stream_metrics.engine.published import EXAMPLE as ROW_EXAMPLE
 from stream_metrics.engine.published import Row, RowGate, RowIteration, RowReranking, RowRouting
 from stream_metrics.events import REASONS, BadRecord, Limits, decode
 from stream_metrics.events.models import EVENT, MODELS, read
+from stream_metrics.events.record import Record
 from stream_metrics.events.rejections import REJECTIONS, rejections
-from stream_metrics.ports import Record
 from stream_metrics.traffic import TrafficProfile, generate
 from stream_metrics.worker.replay import Replay
 from tests.corpus import FIELDS, FULL, TOKENS, Field, cases

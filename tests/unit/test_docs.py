@@ -28,8 +28,8 @@ from stream_metrics.adapters.prometheus.windows import WindowCollector
 from stream_metrics.cli import app
 from stream_metrics.engine.cells import CODES
 from stream_metrics.events import BadRecord, Limits, decode
+from stream_metrics.events.record import Record
 from stream_metrics.metrics.registry import METRICS
-from stream_metrics.ports import Record
 from stream_metrics.settings import Settings
 from stream_metrics.worker import bridge, partition
 from stream_metrics.worker.replay import Replay

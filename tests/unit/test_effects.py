@@ -16,13 +16,12 @@ from stream_metrics.adapters.memory import (
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.row import canonical
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.events.record import DeadLetter, Record
 from stream_metrics.layout import Layout
 from stream_metrics.ports import (
     BatchWrite,
     ConversationKey,
-    DeadLetter,
     OutputMessage,
-    Record,
     StoredConversation,
     WriteResult,
 )

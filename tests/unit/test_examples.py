@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stream_metrics.engine.row import canonical
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 from stream_metrics.worker.replay import Replay
 from tests import oracle
 

@@ -9,7 +9,8 @@ import pytest
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.ports import Record, Wiped
+from stream_metrics.events.record import Record
+from stream_metrics.ports import Wiped
 from stream_metrics.worker.export import Replaced, export_windows, rows_of
 from stream_metrics.worker.partition import StatePartition
 from tests.property.test_partition import TOPIC, once, opened

@@ -28,12 +28,13 @@ from stream_metrics.adapters.prometheus.catalogue import (
     STAGES,
 )
 from stream_metrics.adapters.prometheus.operations import Operations
-from stream_metrics.adapters.prometheus.windows import PREFIX, WindowCollector, select
+from stream_metrics.adapters.prometheus.windows import WindowCollector, select
 from stream_metrics.compiled import ENGINE, KERNEL
 from stream_metrics.engine.cells import CODES, escape, split_code
 from stream_metrics.engine.changes import OUTCOMES, Observations
 from stream_metrics.engine.codec import encode_sums
 from stream_metrics.engine.config import MAX_RETRIEVAL, OTHER
+from stream_metrics.engine.series import PREFIX
 from stream_metrics.engine.state import Cell
 from stream_metrics.engine.windows import DEFAULT_WINDOWS, Names, Windows, window_rows
 from stream_metrics.events.decode import REASONS

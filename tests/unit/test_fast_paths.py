@@ -32,7 +32,7 @@ from stream_metrics.engine.windows import (
     windows_at,
 )
 from stream_metrics.events.decode import BadRecord, Event, decode
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 from stream_metrics.worker.export import export_state
 from tests.property.test_partition import TOPIC, once, opened, options
 

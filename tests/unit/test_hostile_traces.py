@@ -25,7 +25,7 @@ from stream_metrics.cli.common import UsageError
 from stream_metrics.cli.sources import Sources
 from stream_metrics.events import Limits, decode
 from stream_metrics.events.decode import Event
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 from stream_metrics.settings import OtlpSettings, Settings
 from stream_metrics.telemetry import HELP, Span, tell
 from stream_metrics.telemetry.documents import Document, Known, in_value, same

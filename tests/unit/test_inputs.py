@@ -23,7 +23,7 @@ from stream_metrics.adapters.kafka.repartition import inputs_source
 from stream_metrics.adapters.memory import MemoryDeadLetters
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.events import Limits
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 from stream_metrics.runtime import REPARTITION, REPARTITION_WAITING
 from stream_metrics.settings import KafkaSettings
 from stream_metrics.worker.clock import Clock

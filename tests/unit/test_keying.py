@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
 from stream_metrics.cli.keys import judged
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 from stream_metrics.worker.keying import (
     CHANCE,
     LEAST_KEYS,

@@ -12,8 +12,8 @@ import pytest
 
 from stream_metrics.events import Limits, decode
 from stream_metrics.events.decode import Event as Taken
+from stream_metrics.events.record import Record
 from stream_metrics.events.wire import RelevanceLabels
-from stream_metrics.ports import Record
 from stream_metrics.telemetry import (
     HELP,
     Evaluation,

@@ -18,8 +18,8 @@ from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.taken import Intake, Taken
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.events import BadRecord, Limits
+from stream_metrics.events.record import Record
 from stream_metrics.events.turns import turn_text
-from stream_metrics.ports import Record
 from stream_metrics.worker.export import export_state
 from tests.page import Showcase
 from tests.replays import AT_ONCE, IN_PARTS, replayed

@@ -18,7 +18,7 @@ from stream_metrics.cli import app
 from stream_metrics.cli.common import UsageError
 from stream_metrics.cli.forget import parse_until, read_ids
 from stream_metrics.engine.codec import encode_sums
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 from stream_metrics.runtime import identity
 from stream_metrics.settings import Settings
 from stream_metrics.worker.generations import begin

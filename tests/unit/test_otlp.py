@@ -24,7 +24,7 @@ from stream_metrics.cli.common import UsageError
 from stream_metrics.cli.sources import Sources
 from stream_metrics.events import Limits, decode
 from stream_metrics.events.decode import Event
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 from stream_metrics.settings import OtlpRow, OtlpSettings, Settings
 from stream_metrics.telemetry import Link, Role, TwoScopes
 from tests.otlp import (

@@ -19,7 +19,8 @@ from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.row import Row, canonical, conversation_rows
 from stream_metrics.engine.state import Conversation
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.ports import BatchWrite, Position, Record, WriteResult
+from stream_metrics.events.record import Record
+from stream_metrics.ports import BatchWrite, Position, WriteResult
 from stream_metrics.worker.export import export_state
 from stream_metrics.worker.partition import Lost, StatePartition
 from stream_metrics.worker.patience import Patience

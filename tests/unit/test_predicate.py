@@ -20,13 +20,13 @@ from stream_metrics.adapters.reports import QUERIES
 from stream_metrics.cli import app
 from stream_metrics.evaluation.collection import Collection, Judging, join
 from stream_metrics.evaluation.scoring import Ranking, metrics_of, score_rankings
+from stream_metrics.events.record import Record
 from stream_metrics.metrics.ranking.relevance import (
     PredicateError,
     Query,
     Relevance,
     Retrieved,
 )
-from stream_metrics.ports import Record
 from tests.helpers import refused
 from tests.replays import (
     AT_ONCE,

@@ -18,8 +18,9 @@ from stream_metrics.adapters.memory import (
 )
 from stream_metrics.engine.codec import stored_header
 from stream_metrics.engine.config import EngineConfig
+from stream_metrics.events.record import DeadLetter, Origin, Record
 from stream_metrics.layout import Generation
-from stream_metrics.ports import DeadLetter, Origin, OutputMessage, Position, Record, StateStore
+from stream_metrics.ports import OutputMessage, Position, StateStore
 from stream_metrics.worker.announce import Announcement, Announcer, Scope
 from stream_metrics.worker.generations import begin, change
 from stream_metrics.worker.partition import StatePartition

@@ -19,7 +19,7 @@ from stream_metrics.adapters.files import InputError, expand, parse_line, read_r
 from stream_metrics.adapters.packing import named, packed
 from stream_metrics.adapters.parquet import GROUP_ROWS, READ_ROWS
 from stream_metrics.adapters.recording import recording
-from stream_metrics.ports import MAX_TIMESTAMP_MS, Record
+from stream_metrics.events.record import MAX_TIMESTAMP_MS, Record
 
 NAMES = ("day.jsonl", "day.jsonl.gz", "day.jsonl.zst", "day.parquet")
 RECORDS = [

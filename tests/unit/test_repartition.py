@@ -18,7 +18,8 @@ from stream_metrics.adapters.kafka.records import copy_headers, origin_of
 from stream_metrics.adapters.kafka.suitable import problems_of
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.events import BadRecord, Limits, decode
-from stream_metrics.ports import Headers, Origin, Record, RepartitionUnavailable
+from stream_metrics.events.record import Headers, Origin, Record
+from stream_metrics.ports import RepartitionUnavailable
 from stream_metrics.settings import KafkaSettings
 from stream_metrics.worker.inputs import note
 from stream_metrics.worker.lag import ENOUGH_STAMPS, LogLag

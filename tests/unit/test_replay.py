@@ -23,7 +23,7 @@ from stream_metrics.adapters.replay.run import FOLDER, InUse, Scale, StrictlyBad
 from stream_metrics.adapters.replay.spool import SpoolDamaged, SpoolWriter, place_of, spool_path
 from stream_metrics.adapters.replay.texts import Again, Held, OnDisk, conversations_with_events
 from stream_metrics.events.limits import Limits
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 from stream_metrics.worker.replay import Replay
 from tests.helpers import wait_until
 from tests.replays import AT_ONCE, IN_PARTS, SPOOLED, Told, files_of, replayed, task, traffic

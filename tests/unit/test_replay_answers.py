@@ -13,7 +13,7 @@ from stream_metrics.adapters.replay.merge import BadRows
 from stream_metrics.adapters.reports import TURNS
 from stream_metrics.adapters.run_directory import read_observations
 from stream_metrics.evaluation.generation import Generation
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 from tests.replays import AT_ONCE, IN_PARTS, SPOOLED, replayed
 
 NOON_S = 1_718_020_800

@@ -22,8 +22,8 @@ from stream_metrics.evaluation.estimates import Intervals
 from stream_metrics.evaluation.generation import Generation
 from stream_metrics.evaluation.report import Retrieval
 from stream_metrics.events.limits import Limits
+from stream_metrics.events.record import Record
 from stream_metrics.metrics.registry import ITERATIONS, placed
-from stream_metrics.ports import Record
 from stream_metrics.statistics import resampling
 from stream_metrics.worker.outcome import Outcome
 from stream_metrics.worker.report import READ, Figures, Gate, Report, Routing

@@ -15,7 +15,7 @@ from stream_metrics.adapters.recording import recording
 from stream_metrics.adapters.replay.merge import MERGING
 from stream_metrics.adapters.replay.parts import PARTS, merge
 from stream_metrics.adapters.replay.run import FOLDER, Scale, StrictlyBad, run
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 from tests.helpers import rest_long
 from tests.killed import Work, killed_at, moments_of
 from tests.replays import (

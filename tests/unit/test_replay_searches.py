@@ -15,6 +15,7 @@ from stream_metrics.adapters.run_directory import read_observations
 from stream_metrics.evaluation.recorded import Scoring, UnfitMetric, score_searches
 from stream_metrics.evaluation.report import retrieval_block
 from stream_metrics.evaluation.scoring import Ranking, score_rankings
+from stream_metrics.events.record import Record
 from stream_metrics.metrics.ranking.names import MetricNameError
 from stream_metrics.metrics.ranking.registry import parse
 from stream_metrics.metrics.ranking.relevance import (
@@ -24,7 +25,6 @@ from stream_metrics.metrics.ranking.relevance import (
     Retrieved,
     judge_ids,
 )
-from stream_metrics.ports import Record
 from tests.replays import AT_ONCE, CONFIG, IN_PARTS, SPOOLED, replayed, traffic
 from tests.unit.test_replay_answers import NOON_S, record
 

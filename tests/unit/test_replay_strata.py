@@ -13,7 +13,7 @@ from stream_metrics.adapters.replay import parts
 from stream_metrics.adapters.replay.run import run
 from stream_metrics.adapters.run_directory import read_observations
 from stream_metrics.evaluation.estimates import UnknownDimension
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 from stream_metrics.worker.report import MACRO
 from tests.replays import AT_ONCE, IN_PARTS, Told, replayed, task
 from tests.unit.test_replay_answers import record

@@ -18,7 +18,7 @@ from stream_metrics.cli.common import UsageError
 from stream_metrics.cli.send import Outgoing, checked, moved
 from stream_metrics.events.decode import instant
 from stream_metrics.events.limits import Limits
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 
 NOW_US = 1_742_000_000_000_000
 JSON = st.recursive(

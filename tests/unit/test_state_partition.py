@@ -20,14 +20,8 @@ from stream_metrics.engine.state import Conversation
 from stream_metrics.engine.step import Step
 from stream_metrics.engine.taken import Intake, Taken
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.ports import (
-    MAX_TIMESTAMP_MS,
-    BatchWrite,
-    ConversationKey,
-    Record,
-    StoredConversation,
-    WriteResult,
-)
+from stream_metrics.events.record import MAX_TIMESTAMP_MS, Record
+from stream_metrics.ports import BatchWrite, ConversationKey, StoredConversation, WriteResult
 from stream_metrics.worker.batches import CALL_ARGUMENTS, CALL_BYTES, Room, estimate
 from stream_metrics.worker.cache import CONVERSATION_WEIGHT, ConversationCache
 from stream_metrics.worker.conversations import FAR_AHEAD_MS

@@ -15,12 +15,12 @@ from stream_metrics.adapters.memory import MemoryDeadLetters, MemorySnapshot, Me
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.row import canonical
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.events.record import Extent, Record
 from stream_metrics.ports import (
     BatchWrite,
     Fenced,
     PartitionState,
     Position,
-    Record,
     StoreUnavailable,
     Superseded,
     WipeResult,
@@ -33,7 +33,7 @@ from stream_metrics.worker.names import SharedNames
 from stream_metrics.worker.partition import StatePartition
 from stream_metrics.worker.patience import Retry
 from stream_metrics.worker.replay import Replay
-from stream_metrics.worker.source import Commit, Extent, Place
+from stream_metrics.worker.source import Commit, Place
 from stream_metrics.worker.takeover import (
     Held,
     OffsetGap,

@@ -12,7 +12,7 @@ import pytest
 
 from stream_metrics.events import Limits, decode
 from stream_metrics.events.decode import Event
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 from stream_metrics.telemetry import HELP, Options, Role, Row, events, mapping, rivals, tell
 from stream_metrics.telemetry.documents import in_value
 from stream_metrics.telemetry.spans import NO_ID, Span

@@ -16,7 +16,7 @@ from stream_metrics.engine.taken import Intake, Taken
 from stream_metrics.events import Event, Limits, decode
 from stream_metrics.events.fields import FIELDS, MOST_NAMED, Fields
 from stream_metrics.events.judge import judge
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 from stream_metrics.worker.replay import Replay
 from tests.corpus import FULL
 from tests.strategies import KeyedRecord, streams

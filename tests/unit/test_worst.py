@@ -12,7 +12,7 @@ import pytest
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.windows import DEFAULT_WINDOWS, Window, parse_window
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 from stream_metrics.traffic import TrafficProfile, generate
 from stream_metrics.worker.export import export_state
 from stream_metrics.worker.worst import Found, Request, latest, whole

@@ -12,11 +12,12 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import InvalidTimestampError, KafkaError, MessageSizeTooLargeError
 
 from stream_metrics.adapters.kafka.options import client_options
-from stream_metrics.ports import DeadLetter, DeadLettersUnavailable
+from stream_metrics.adapters.kafka.records import HEADER_PREFIX
+from stream_metrics.events.record import DeadLetter
+from stream_metrics.ports import DeadLettersUnavailable
 from stream_metrics.settings import KafkaSettings
 from stream_metrics.worker.clock import wall_ms
 
-HEADER_PREFIX: Final = "stream-metrics."
 _TOPIC: Final = HEADER_PREFIX + "topic"
 _PARTITION: Final = HEADER_PREFIX + "partition"
 _OFFSET: Final = HEADER_PREFIX + "offset"

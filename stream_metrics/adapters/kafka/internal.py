@@ -19,7 +19,8 @@ from stream_metrics.adapters.kafka.keyed import Keyed, KeyedProducer
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.records import copy_headers
 from stream_metrics.adapters.kafka.rights import DENIED
-from stream_metrics.ports import Record, RepartitionUnavailable
+from stream_metrics.events.record import Record
+from stream_metrics.ports import RepartitionUnavailable
 from stream_metrics.settings import KafkaSettings
 from stream_metrics.worker.inputs import note_ms
 from stream_metrics.worker.source import RightsMissing, SourceUnavailable

@@ -13,7 +13,7 @@ from stream_metrics.adapters.kafka.internals import abandon
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
 from stream_metrics.adapters.kafka.produce import LARGEST_BYTES
-from stream_metrics.ports import Headers
+from stream_metrics.events.record import Headers
 from stream_metrics.settings import KafkaSettings
 
 ANSWER_WITHIN_MS: Final = 4_000  # of one request

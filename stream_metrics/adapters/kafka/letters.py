@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer
 
-from stream_metrics.adapters.kafka.dead_letters import HEADER_PREFIX
 from stream_metrics.adapters.kafka.produce import Outgoing
 from stream_metrics.adapters.kafka.reading import extents, reading, records_between
+from stream_metrics.adapters.kafka.records import HEADER_PREFIX
 from stream_metrics.adapters.kafka.topics import partition_counts
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 from stream_metrics.settings import KafkaSettings
 
 Place = tuple[str, int, int]  # topic, partition, offset

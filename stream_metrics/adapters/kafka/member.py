@@ -35,13 +35,12 @@ from stream_metrics.adapters.kafka.errors import FencedInstance, KafkaRefused, U
 from stream_metrics.adapters.kafka.internals import commit_for_all
 from stream_metrics.adapters.kafka.rights import DENIED
 from stream_metrics.adapters.kafka.topics import TopicsMissing
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Extent, Record
 from stream_metrics.settings import KafkaSettings
 from stream_metrics.worker.patience import Patience, Reasons
 from stream_metrics.worker.source import (
     Assignment,
     Commit,
-    Extent,
     Fetched,
     Place,
     RightsMissing,

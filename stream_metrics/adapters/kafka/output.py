@@ -18,11 +18,17 @@ from typing import Final
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError, ProducerFenced
 
-from stream_metrics.adapters.kafka.dead_letters import HEADER_PREFIX
 from stream_metrics.adapters.kafka.internals import abandon
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
-from stream_metrics.adapters.kafka.produce import LARGEST_BYTES, Outgoing
+from stream_metrics.adapters.kafka.produce import (
+    LARGEST_BYTES,
+    TRANSACTION_TIMEOUT_MS,
+    Outgoing,
+    transactional_id,
+    transactional_prefix,
+)
+from stream_metrics.adapters.kafka.records import HEADER_PREFIX
 from stream_metrics.layout import Generation
 from stream_metrics.ports import OutputFenced, OutputMessage, OutputUnavailable
 from stream_metrics.settings import KafkaSettings
@@ -32,18 +38,7 @@ VERSION: Final = HEADER_PREFIX + "version"
 ANSWER_WITHIN_MS: Final = 4_000  # of one request
 DONE_WITHIN_SECONDS: Final = 10.0  # then the worker says what it waits for, and tries again
 STOP_WITHIN_SECONDS: Final = 2.0
-TRANSACTION_TIMEOUT_MS: Final = 30_000  # then Kafka undoes what a worker left behind that died
 BATCH_BYTES: Final = 256 * 1024
-
-
-def transactional_prefix(group: str) -> str:
-    """What the names begin with under which a group's state partitions write."""
-    return f"{group}-output-"
-
-
-def transactional_id(group: str, partition: int) -> str:
-    """The name under which a state partition writes; whoever owns the partition uses it."""
-    return f"{transactional_prefix(group)}{partition}"
 
 
 class KafkaOutputs:

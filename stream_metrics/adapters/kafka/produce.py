@@ -15,6 +15,17 @@ from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.settings import KafkaSettings
 
 LARGEST_BYTES: Final = 64 * 1024 * 1024  # the brokers' own limit is what counts
+TRANSACTION_TIMEOUT_MS: Final = 30_000  # then Kafka undoes what a worker left behind that died
+
+
+def transactional_prefix(group: str) -> str:
+    """What the names begin with under which a group's state partitions write."""
+    return f"{group}-output-"
+
+
+def transactional_id(group: str, partition: int) -> str:
+    """The name under which a state partition writes; whoever owns the partition uses it."""
+    return f"{transactional_prefix(group)}{partition}"
 
 
 @dataclass(frozen=True, slots=True)

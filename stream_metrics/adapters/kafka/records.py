@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from stream_metrics.adapters.kafka.dead_letters import HEADER_PREFIX
-from stream_metrics.ports import Headers, Origin, Record, bounded_timestamp
+from stream_metrics.events.record import Headers, Origin, Record, bounded_timestamp
 
+HEADER_PREFIX: Final = "stream-metrics."
 _FROM: Final = HEADER_PREFIX + "repartitioned_from"
 _KEY: Final = HEADER_PREFIX + "repartitioned_key"
 

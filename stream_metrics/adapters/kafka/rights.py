@@ -28,7 +28,7 @@ from aiokafka.protocol.transaction import InitProducerIdRequest
 from stream_metrics.adapters.kafka.errors import KafkaRefused
 from stream_metrics.adapters.kafka.groups import AGAIN_SECONDS, PASSING
 from stream_metrics.adapters.kafka.options import client_options
-from stream_metrics.adapters.kafka.output import TRANSACTION_TIMEOUT_MS, transactional_prefix
+from stream_metrics.adapters.kafka.produce import TRANSACTION_TIMEOUT_MS, transactional_prefix
 from stream_metrics.adapters.kafka.requests import GroupRights, TopicRights
 from stream_metrics.settings import KafkaSettings
 

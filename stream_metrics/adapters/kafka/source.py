@@ -14,9 +14,8 @@ from stream_metrics.adapters.kafka.records import record_of
 from stream_metrics.adapters.kafka.rights import DENIED, Right, refusal
 from stream_metrics.adapters.kafka.span import EARLIEST, END, Mark, Span, spans
 from stream_metrics.adapters.kafka.topics import TopicsMissing, partition_counts
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Extent, Record
 from stream_metrics.settings import KafkaSettings
-from stream_metrics.worker.source import Extent
 
 
 class KafkaSource:

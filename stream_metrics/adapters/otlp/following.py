@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from stream_metrics.adapters.otlp.payloads import UNREADABLE, id_of_key, spans_of, trace_ids_of
 from stream_metrics.adapters.otlp.spans import OtlpError
 from stream_metrics.adapters.otlp.traces import Counts
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 from stream_metrics.telemetry.assembly import Assembly, Bounds, Closed
 
 Where = tuple[str, int]  # topic and partition

@@ -23,7 +23,7 @@ from stream_metrics.adapters.otlp.spans import (
     parent_of,
 )
 from stream_metrics.events.decode import BadRecord
-from stream_metrics.ports import DeadLetter, Origin, Record
+from stream_metrics.events.record import DeadLetter, Origin, Record
 from stream_metrics.telemetry.spans import Link, Span, SpanEvent
 
 UNREADABLE: Final = "unreadable"

@@ -23,7 +23,7 @@ from stream_metrics.adapters.otlp.payloads import spans_of
 from stream_metrics.engine.config import DEFAULT_AGENT, OTHER
 from stream_metrics.events.decode import LATEST_US, BadRecord, decode
 from stream_metrics.events.limits import Limits
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 from stream_metrics.telemetry import (
     Evaluation,
     Event,

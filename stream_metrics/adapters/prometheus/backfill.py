@@ -11,9 +11,9 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Final
 
-from stream_metrics.adapters.prometheus.windows import HELP, PREFIX, series_line
 from stream_metrics.engine.cells import CODES
 from stream_metrics.engine.history import Course
+from stream_metrics.engine.series import HELP, PREFIX, series_line
 from stream_metrics.events.times import MICROS
 
 _LABEL: Final = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")

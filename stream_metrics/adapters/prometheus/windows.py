@@ -21,10 +21,10 @@ from prometheus_client.registry import Collector
 from stream_metrics.engine.cells import CODES, Series, escape, retrieval_codes, split_code
 from stream_metrics.engine.codec import decode_sums
 from stream_metrics.engine.config import OTHER, WINDOW_BUCKETS
+from stream_metrics.engine.series import HELP, PREFIX, series_line
 from stream_metrics.engine.windows import Sums, Window, Windows, add
 from stream_metrics.metrics.ranking.names import RankedMetric
 
-PREFIX: Final = "streammetrics_window_"
 MAX_SERIES: Final = 20_000
 
 Key = tuple[str, str]  # window, series code
@@ -42,7 +42,6 @@ _CLOSED: Final = {
     for head, series in CODES.items()
     if series.windows is not None and None not in series.values
 }  # families whose labels are known beforehand, with all their codes
-HELP: Final = {head: f"{series.help}, over a sliding window." for head, series in CODES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,26 +291,6 @@ class WindowCollector(Collector):
             return parsed
 
 
-def series_line(
-    dimension: str,
-    agent: str,
-    window: str,
-    code: str,
-    more: Sequence[tuple[str, str]] = (),
-) -> tuple[str, str]:
-    """The head of a series' code, and its line up to the value; ``more`` are further labels.
-
-    >>> series_line("agent", "a", "5m", "tc|srr")[1]
-    'streammetrics_window_turn_metric_count{agent="a",window="5m",metric="srr"} '
-    """
-    head = code.partition("|")[0]
-    series, labels = split_code(code)
-    names = (dimension, "window", *series.labels)
-    pairs = (*zip(names, (agent, window, *labels), strict=True), *more)
-    text = ",".join(f'{name}="{_escape(value)}"' for name, value in pairs)
-    return head, f"{PREFIX}{series.name}{{{text}}} "
-
-
 def _each(chosen: Selection) -> Iterator[tuple[str, str, str, int]]:
     for agent, series in chosen.series.items():
         for (window, code), value in series.items():
@@ -320,10 +299,6 @@ def _each(chosen: Selection) -> Iterator[tuple[str, str, str, int]]:
 
 def _length(window: Window) -> int:
     return window.length_us
-
-
-def _escape(value: str) -> str:
-    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
 def _family(head: str, series: Series, dimension: str) -> GaugeMetricFamily:

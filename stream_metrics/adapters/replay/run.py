@@ -48,7 +48,7 @@ from stream_metrics.adapters.replay.scored import Kind, scored_lines
 from stream_metrics.adapters.replay.spool import Piece, Place, SpoolWriter, place_of
 from stream_metrics.adapters.replay.texts import Held
 from stream_metrics.events.judge import judge
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 from stream_metrics.worker.collecting import collecting_once
 from stream_metrics.worker.outcome import Options, merged
 from stream_metrics.worker.replay import Replay

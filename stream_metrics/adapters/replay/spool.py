@@ -19,7 +19,7 @@ import msgspec
 from stream_metrics.events.decode import BadRecord
 from stream_metrics.events.key import key_of
 from stream_metrics.events.limits import Limits
-from stream_metrics.ports import Record
+from stream_metrics.events.record import Record
 
 SHARDS: Final = 64
 BUFFER_BYTES: Final = 128 << 10

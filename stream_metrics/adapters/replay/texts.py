@@ -21,6 +21,7 @@ from stream_metrics.engine.state import END, Conversation
 from stream_metrics.events.canonical import decode_json
 from stream_metrics.events.decode import Event
 from stream_metrics.events.fields import convert
+from stream_metrics.events.record import Record
 from stream_metrics.events.wire import (
     PAYLOADS,
     Payload,
@@ -28,7 +29,6 @@ from stream_metrics.events.wire import (
     Search,
     SearchIteration,
 )
-from stream_metrics.ports import Record
 from stream_metrics.worker.replay import Replay
 
 _Decoders = Mapping[str, Callable[[bytes], Payload]]
