@@ -414,10 +414,11 @@ class Runtime:
         async def prepare(partition: StatePartition) -> None:
             """Take over what is forgotten, where the log does not reach back to it."""
             if generation.retained and CARRIED not in partition.marks:
+                other = before(layout, generation)
                 held = before_of(space, layout, generation, partition.number)
-                schema = settings.state.write_schema
+                schema, number = settings.state.write_schema, other.number if other else 0
                 await self.patience(
-                    lambda: carry(partition, held, options.key_id, schema, self.patience)
+                    lambda: carry(partition, held, number, options.key_id, schema, self.patience)
                 )
 
         async def grown(topics: Sequence[str]) -> None:

@@ -9,17 +9,17 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import Progress, TaskID
+from rich.progress import Progress
 
 from stream_metrics.adapters.redis.connect import connect
 from stream_metrics.cli.common import ConfigOption, UsageError, load_settings
 from stream_metrics.cli.stopped import who_is_there
 from stream_metrics.engine.state import DamagedState
 from stream_metrics.layout import Layout
-from stream_metrics.ports import StateStore, StoreRefused, StoreUnavailable, Wiped, Wiping
+from stream_metrics.ports import StateStore, StoreRefused, StoreUnavailable
 from stream_metrics.runtime import redis_options
 from stream_metrics.settings import Settings, mask_url
-from stream_metrics.worker.generations import change
+from stream_metrics.worker.switch import delete_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ async def _purge(settings: Settings, namespace: str, yes: bool, force: bool) -> 
             return 1
         with Progress(console=console, transient=True) as progress:
             task = progress.add_task("deleting", total=holding.conversations or None)
-            await _delete(store, holding.layout, progress, task)
+            await delete_all(store, holding.layout, lambda count: progress.advance(task, count))
     finally:
         await store.close()
     console.print(
@@ -130,22 +130,3 @@ async def _refuse_if_owned(
     if not force:
         raise UsageError(f"{why} (--force deletes anyway)")
     console.print(f"[yellow]warning:[/yellow] {why}")
-
-
-async def _delete(store: StateStore, layout: Layout, progress: Progress, task: TaskID) -> None:
-    """Delete every partition, then the layout; workers that come meanwhile are refused.
-
-    A partition is frozen while it is deleted, by a number that no generation has yet.
-    """
-    by = layout.last + 1
-    for generation in layout.generations:
-        state = store.generation(generation)
-        for number in range(generation.identity.count):
-            await state.freeze(number, by)
-            while (step := await state.wipe(number)) != Wiped():
-                if isinstance(step, Wiping):
-                    progress.advance(task, step.deleted)
-    await change(store, lambda now: Layout(version=now.version + 1) if now.generations else now)
-    for generation in layout.generations:
-        for number in range(generation.identity.count):
-            await store.generation(generation).freeze(number, 0)

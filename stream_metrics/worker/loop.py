@@ -42,7 +42,7 @@ from stream_metrics.worker.patience import Patience, Reasons, Stopped
 from stream_metrics.worker.probe import Probe
 from stream_metrics.worker.source import Assignment, Commit, Fetched, Source
 from stream_metrics.worker.standing import damaged
-from stream_metrics.worker.takeover import Held, OffsetGap, Policy, Start, TakeOver
+from stream_metrics.worker.takeover import Held, OffsetGap, Policy, Start, TakeOver, Unprepared
 from stream_metrics.worker.telemetry import LoopMetrics
 from stream_metrics.worker.watchdog import Standing
 
@@ -326,6 +326,10 @@ class Loop:
         except DamagedState as damage:
             partition.forget()
             self._halt(partition, Event.UNFIT, damaged(damage))
+            return
+        except Unprepared as unprepared:
+            partition.forget()
+            self._halt(partition, Event.UNFIT, str(unprepared))
             return
         if taken is None:
             partition.on(Event.UNCONFIRMED)

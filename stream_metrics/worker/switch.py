@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from stream_metrics.layout import Generation, Impossible, Layout
-from stream_metrics.ports import StateStore, Superseded, Wiped
+from stream_metrics.ports import StateStore, Superseded, Wiped, Wiping
 from stream_metrics.worker.generations import change
 
 LOOK_SECONDS: Final = 5.0  # between two looks of a worker at the layout
@@ -82,6 +82,27 @@ async def clear_away(store: StateStore, old: Generation) -> None:
         while await state.wipe(number) != Wiped():
             pass
         await state.freeze(number, 0)
+
+
+async def delete_all(
+    store: StateStore, layout: Layout, deleted: Callable[[int], None] = lambda _: None
+) -> None:
+    """Delete every partition, then the layout; a worker that comes meanwhile is refused.
+
+    A partition is frozen while it is deleted, by the number of its own generation: no other one
+    takes its place. ``deleted`` is told how many conversations each step has deleted.
+    """
+    for generation in layout.generations:
+        state = store.generation(generation)
+        for number in range(generation.identity.count):
+            await state.freeze(number, generation.number)
+            while (step := await state.wipe(number)) != Wiped():
+                if isinstance(step, Wiping):
+                    deleted(step.deleted)
+    await change(store, lambda now: Layout(version=now.version + 1) if now.generations else now)
+    for generation in layout.generations:
+        for number in range(generation.identity.count):
+            await store.generation(generation).freeze(number, 0)
 
 
 async def all_announced(store: StateStore, generation: Generation) -> bool:

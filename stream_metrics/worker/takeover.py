@@ -129,11 +129,16 @@ def offsets(positions: Positions) -> dict[str, int]:
     return {topic: position.offset for topic, position in positions.items()}
 
 
+class Unprepared(Exception):
+    """A partition cannot be made ready to read; the message says why and what to do."""
+
+
 class TakeOver:
     """Takes partition numbers over, one by one.
 
     ``tell`` hears of every gap; ``step`` is called after every step of a wipe. ``prepare`` makes a
-    partition ready that was just claimed, before anything is read; it may raise ``Lost``.
+    partition ready that was just claimed, before anything is read; it may raise ``Lost``, and
+    ``Unprepared``.
     """
 
     def __init__(

@@ -20,11 +20,18 @@ from stream_metrics.engine.codec import stored_header
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.events.record import DeadLetter, Origin, Record
 from stream_metrics.layout import Generation
-from stream_metrics.ports import OutputMessage, Position, StateStore
+from stream_metrics.ports import (
+    BatchWrite,
+    ConversationWrite,
+    OutputMessage,
+    Position,
+    StateStore,
+)
 from stream_metrics.worker.announce import Announcement, Announcer, Scope
 from stream_metrics.worker.generations import begin, change
 from stream_metrics.worker.partition import StatePartition
 from stream_metrics.worker.publication import Publication
+from stream_metrics.worker.takeover import Unprepared
 from stream_metrics.worker.tombstones import CARRIED, carry
 from tests.property.test_partition import IDENTITY, TOPIC, once, opened
 from tests.unit.test_state_partition import NOON_S, search
@@ -243,7 +250,7 @@ async def test_what_was_forgotten_stays_forgotten(later: list[tuple[bytes, bytes
     was, state = space.generation(old), space.generation(building)
     await owner(was, [*EVENTS[:3], forget("c1", NOON_S + 50), *later])
     partition = await opened(state, MemoryDeadLetters(), 100)
-    await carry(partition, [(was, 0)], "k", 1, once)
+    await carry(partition, [(was, 0)], old.number, "k", 1, once)
     assert partition.marks == {CARRIED}
     key, value, stamp = EVENTS[1]
     await partition.process([Record(value, key, stamp, TOPIC, 0, 0)], once)
@@ -251,3 +258,20 @@ async def test_what_was_forgotten_stays_forgotten(later: list[tuple[bytes, bytes
     [(_, parts)] = [found async for found in state.conversations(0)]
     header = stored_header(parts.hot)
     assert (header.conversation_id, header.forgotten is not None) == ("", True)
+
+
+async def test_nothing_is_built_past_a_conversation_that_may_have_been_forgotten() -> None:
+    """What cannot be read of the generation before may be a tombstone; the reason names that
+    generation, since the one that is being built is not damaged."""
+    space, old, building = await two()
+    was, state = space.generation(old), space.generation(building)
+    held = await owner(was, [*EVENTS[:3], forget("c1", NOON_S + 50)])
+    torn = ConversationWrite(b"torn".ljust(16), {b"c": b"torn"})
+    expected, after = {TOPIC: 4}, {TOPIC: Position(5)}
+    await was.write(BatchWrite(0, held.token, b"torn", expected, after, [torn]))
+    partition = await opened(state, MemoryDeadLetters(), 100)
+
+    with pytest.raises(Unprepared, match=r"partition 0 of generation 1, which is damaged.*give-up"):
+        await carry(partition, [(was, 0)], old.number, "k", 1, once)
+
+    assert partition.marks == set()

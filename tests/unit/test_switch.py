@@ -33,6 +33,7 @@ from stream_metrics.worker.switch import (
     Watcher,
     announced,
     clear_away,
+    delete_all,
     finish,
     roll_forward,
 )
@@ -325,6 +326,31 @@ def test_an_old_worker_that_sleeps_through_it_does_no_harm(at: int, long: int, l
         pass
     ran(world.settle(cleared=lost))
     world.check_topic()
+
+
+@pytest.mark.parametrize("turns", range(28))
+def test_whoever_comes_late_while_all_is_deleted_is_told_so(turns: int) -> None:
+    """At every step of a purge it is refused, or begins what is deleted after it; it never hears of
+    another generation, and nothing of it is left."""
+    world = ran(World.made())
+    store: Any = Stepped(world.store)
+    deleting = delete_all(store, world.layout)
+    for _ in range(turns):
+        step_once(deleting)
+    deleted = []
+    for generation, number in product((world.old, world.new), range(PARTITIONS)):
+        try:
+            ran(world.store.generation(generation).claim(number, b"late", {"events": Position(0)}))
+        except Superseded as superseded:
+            deleted.append(superseded)
+    while step_once(deleting):
+        pass
+
+    assert len(deleted) >= (turns > 1)
+    assert all("is deleted, or is being deleted" in str(one) for one in deleted)
+    assert ran(world.store.layout()).blank
+    for generation in (world.old, world.new):
+        assert ran(world.store.generation(generation).partitions()) == []
 
 
 def step_once(work: Work) -> bool:
