@@ -53,9 +53,9 @@ def _leave_to_python(*arguments: object) -> None:
     """What every helper is where there is no kernel."""
 
 
-kernel: Final = _kernel()
+_KERNEL_MODULE: Final = _kernel()
 
-KERNEL: Final = "python" if kernel is None else "compiled"
+KERNEL: Final = "python" if _KERNEL_MODULE is None else "compiled"
 """Whether helpers are compiled, or leave everything to Python."""
 
 _STEP: Final = Path(__file__).parent / "engine" / "step"
@@ -67,6 +67,7 @@ ENGINE: Final = (
 """Whether the modules that mypyc compiles are compiled here."""
 
 __all__ = [
+    "Bounds",
     "Deduplicator",
     "changed_buckets",
     "envelope",
@@ -80,6 +81,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from stream_metrics_kernel import (
+        Bounds,
         Deduplicator,
         changed_buckets,
         envelope,
@@ -91,4 +93,6 @@ if TYPE_CHECKING:
     )
 else:
     for _name in __all__:
-        globals()[_name] = _leave_to_python if kernel is None else getattr(kernel, _name)
+        globals()[_name] = (
+            _leave_to_python if _KERNEL_MODULE is None else getattr(_KERNEL_MODULE, _name)
+        )

@@ -55,6 +55,14 @@ class Index(Protocol):
 class Deduplicator(Protocol):
     """Makes, stores and compares fingerprints under one set of rules and one digest key."""
 
+    def take(
+        self, value: bytes, key: bytes | None, bounds: compiled.Bounds
+    ) -> tuple[Any, ...] | None:
+        """What a record says that is surely a valid search iteration, results digested, or None.
+
+        Whatever it leaves, ``events.decode`` takes or refuses.
+        """
+
     def fingerprints(self, results: Sequence[Result]) -> Fingerprints:
         """The fingerprints of one search's results."""
 
@@ -102,6 +110,9 @@ class PlainDeduplicator:
     def __init__(self, rules: DedupRules, key: bytes) -> None:
         self._digester = Digester(key, rules.names())
         self._fingerprinter = Fingerprinter(rules, self._digester)
+
+    def take(self, value: bytes, key: bytes | None, bounds: object) -> None:
+        """Leaves every record to ``events.decode``."""
 
     def fingerprints(self, results: Sequence[Result]) -> PlainFingerprints:
         """See ``Deduplicator``."""

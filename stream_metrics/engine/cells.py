@@ -6,11 +6,9 @@ A series code is short because it is stored: ``CODES`` says what it stands for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from stream_metrics.compiled import kernel
 from stream_metrics.dedup.tables import type_names
 from stream_metrics.dedup.verify import EVIDENCE
 from stream_metrics.engine.config import OTHER, EngineConfig
@@ -30,7 +28,6 @@ from stream_metrics.metrics.ranking.names import RankedMetric
 from stream_metrics.metrics.registry import BASES, TURN_LABELS, WINDOWED
 
 NANO: Final = 10**9
-_RERANKED: Final[Callable[..., Any] | None] = None if kernel is None else kernel.reranked
 
 
 class Series(NamedTuple):
@@ -226,8 +223,11 @@ def iteration_cell(turn: Turn, iteration: Iteration, config: EngineConfig) -> Ce
                 routes.append(search.route)
                 code = _route_code(search.route, search.optimal)
                 sums[code] = sums.get(code, 0) + 1
-            if search.baseline is not None and (value := ndcg_of(turn, search)) is not None:
-                shown, baseline = value
+            if search.baseline is None:
+                continue
+            compared = rerank(search.documents, search.baseline, turn.credited)
+            if compared is not None:
+                shown, baseline = compared
                 sums["kc"] = sums.get("kc", 0) + 1
                 if shown:
                     sums["ks|shown"] = sums.get("ks|shown", 0) + scaled(shown)
@@ -258,27 +258,10 @@ def _route_code(route: str, optimal: str | None) -> str:
 
 def rerank_of(turn: Turn, search: Search) -> Rerank | None:
     """The reranking comparison of one search, None if it does not take part."""
-    found = ndcg_of(turn, search)
-    return None if found is None else Rerank(*found)
-
-
-def ndcg_of(turn: Turn, search: Search) -> tuple[float, float] | None:
-    """The NDCG of the order shown, and of the one before; the kernel gives them without names."""
-    baseline = search.baseline
-    if baseline is None:
+    if search.baseline is None:
         return None
-    if _RERANKED is not None:
-        found: tuple[float, float] | None = _RERANKED(search.documents, baseline, turn.credited)
-        return found
-    documents: list[int] = []
-    gains: list[int | None] = []
-    ranks: list[int] = []
-    for document, rank in zip(search.documents, baseline, strict=True):
-        if rank is not None:
-            documents.append(document)
-            gains.append(turn.credited[document])
-            ranks.append(rank)
-    return rerank(documents, gains, ranks)
+    compared = rerank(search.documents, search.baseline, turn.credited)
+    return None if compared is None else Rerank(*compared)
 
 
 def _add_counts(sums: dict[str, int], iteration: Iteration, config: EngineConfig) -> None:

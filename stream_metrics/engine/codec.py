@@ -141,8 +141,9 @@ def _encode_event(event: WinningEvent, schema: int) -> bytes:
     parts: list[Any] = [event.kind, event.turn, event.occurred_us, event_id]
     if kind.in_iteration:
         parts += (event.iteration, event.agent, event.release)
-    for register in kind.registers:
-        parts.append(register.pack(event, event.items[register.part], short))
+    parts += [
+        register.pack(event, event.items[register.part], short) for register in kind.registers
+    ]
     return _ENCODER.encode(parts)
 
 

@@ -129,18 +129,18 @@ class Plan:
         turn = plan.turn
         self._unplaced = False
         self._waiting.pop(turn.number, None)
-        won: list[Items] = []
-        for register in kind.registers:
-            items = sent[register.part]
-            if not items:
-                won.append({})
-            elif register.at <= GATE:  # what labels name
-                won.append(self._offer_within_limits(plan, event, register, items))
-            else:
-                won.append(self._offer(plan, event, register, items))
-        event.items = tuple(won)
+        event.items = tuple(
+            [
+                {}
+                if not sent[register.part]
+                else self._offer_within_limits(plan, event, register, sent[register.part])
+                if kind.in_iteration
+                else self._offer(plan, event, register, sent[register.part])
+                for register in kind.registers
+            ]
+        )
         if kind.in_iteration:
-            if won[0]:
+            if event.items[0]:
                 self._note_searches(event)
             self._note_newest(turn, event)
             if self._unplaced:

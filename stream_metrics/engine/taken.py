@@ -9,12 +9,9 @@ refuse one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import msgspec
 
-from stream_metrics.compiled import kernel
+from stream_metrics import compiled
 from stream_metrics.dedup.deduplicator import Deduplicator
 from stream_metrics.dedup.tables import Tables
 from stream_metrics.engine.config import DEFAULT_AGENT, OTHER
@@ -118,13 +115,7 @@ class Intake:
     ) -> None:
         self._dedup, self._key_id, self._tables = dedup, key_id, tables
         self._limits, self._require_key = limits, require_key
-        self._certain: Callable[..., tuple[Any, ...] | None] | None = None
-        self._certain_labels: Callable[..., tuple[Any, ...] | None] | None = None
-        self._bounds: object = None
-        if kernel is not None and isinstance(dedup, kernel.Deduplicator):
-            self._certain = dedup.take
-            self._certain_labels = kernel.taken_labels
-            self._bounds = kernel.Bounds(limits, SCHEMA_VERSION, dict(tables.labels), OTHER)
+        self._bounds = compiled.Bounds(limits, SCHEMA_VERSION, dict(tables.labels), OTHER)
 
     def take(
         self, value: bytes | None, *, key: bytes | None = None, timestamp_ms: int | None = None
@@ -147,9 +138,9 @@ class Intake:
 
     def take_fast(self, value: bytes, key: bytes | None, timestamp_ms: int | None) -> Taken | None:
         """What ``take`` makes of searches or labels, or None if that is not certain."""
-        if self._certain is None or (key is None and self._require_key):
+        if key is None and self._require_key:
             return None
-        found = self._certain(value, key, self._bounds)
+        found = self._dedup.take(value, key, self._bounds)
         if found is None:
             return self._take_labels(value, key, timestamp_ms)
         (
@@ -177,8 +168,7 @@ class Intake:
     def _take_labels(
         self, value: bytes, key: bytes | None, timestamp_ms: int | None
     ) -> Taken | None:
-        assert self._certain_labels is not None  # there with self._certain
-        found = self._certain_labels(value, key, self._bounds)
+        found = compiled.taken_labels(value, key, self._bounds)
         if found is None:
             return None
         occurred_us, event_id, digest, conversation_id, turn, results, routes, gates, unknown = (

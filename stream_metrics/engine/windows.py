@@ -13,7 +13,7 @@ from itertools import islice
 from math import gcd
 from typing import Any, Final, NamedTuple
 
-from stream_metrics.compiled import kernel
+from stream_metrics import compiled
 from stream_metrics.engine.cells import CODES, split_code
 from stream_metrics.engine.codec import decode_sums, encode_sums
 from stream_metrics.engine.config import OTHER, WINDOW_BUCKETS
@@ -23,9 +23,8 @@ from stream_metrics.events.times import MICROS
 Sums = dict[str, int]
 Touched = dict[tuple[str, int, str], bytes | None]  # None: the bucket goes
 NamedCell = tuple[int, int, str, Sums]  # sign, time in microseconds, agent, sums
+KernelWindow = tuple[str, int, int, int, frozenset[str], dict[tuple[int, str], bytes]]
 _Level = dict[tuple[int, str], Sums]  # by bucket and agent
-
-_COMPILED: Final = None if kernel is None else kernel.changed_buckets
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _WINDOW_UNITS: Final = (("h", 3_600), ("m", 60), ("s", 1))
@@ -222,16 +221,16 @@ class Windows:
         named = [
             (sign, cell.time_us, names.agent(cell.agent), names.sums(cell)) for sign, cell in cells
         ]
-        touched: Touched | None = None
-        if _COMPILED is not None:
-            touched = _COMPILED(named, self.base_us, self.kernel_plan(record_time_us))
+        plan = self.kernel_plan(record_time_us)
+        touched = compiled.changed_buckets(named, self.base_us, plan)
         if touched is None:
             touched = self.plain_changes(named, record_time_us)
         most = max(DROPPED_AT_ONCE, 2 * len(touched))
         touched.update(islice(self._old(record_time_us), most))
         return touched
 
-    def kernel_plan(self, record_time_us: int) -> list[tuple[object, ...]]:
+    def kernel_plan(self, record_time_us: int) -> list[KernelWindow]:
+        """What the kernel must know of the windows to change their buckets."""
         return [
             (
                 window.name,

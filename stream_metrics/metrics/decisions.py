@@ -10,6 +10,7 @@ from math import fsum
 from operator import truediv
 from typing import Final, NamedTuple
 
+from stream_metrics import compiled
 from stream_metrics.metrics.exact import exact_sum, rounded
 from stream_metrics.metrics.gain import discounts
 from stream_metrics.metrics.registry import placed, quotients
@@ -99,25 +100,43 @@ class Rerank(NamedTuple):
 
 
 def rerank(
-    documents: Sequence[int], gains: Sequence[int | None], baseline_ranks: Sequence[int]
-) -> Rerank | None:
-    """Compare the order of results, given by rank as parallel lists, with their baseline ranks.
+    documents: list[int], baseline: list[int | None], credited: list[int | None]
+) -> tuple[float, float] | None:
+    """NDCG of the results of one search in the order shown, and in the one before reranking.
 
     Each document counts at its first place in either order, places are counted among the documents
-    that are left, gains are linear. None unless there are two results and one label at least.
+    that are left, gains are linear. None unless two results and one label at least take part.
 
-    >>> rerank([0, 1], [4, 2], [2, 1])
-    Rerank(shown=1.0, baseline=0.8597186998521972)
+    >>> rerank([0, 1], [2, 1], [4, 2])
+    (1.0, 0.8597186998521972)
+
+    Args:
+        documents: The document of each result, as a number.
+        baseline: The rank of each result before reranking; None for one that does not take part.
+        credited: The gain of each document; None for one without a label.
     """
-    places = range(len(documents))
+    found = compiled.reranked(documents, baseline, credited)
+    return plain_rerank(documents, baseline, credited) if found is None else found
+
+
+def plain_rerank(
+    documents: list[int], baseline: list[int | None], credited: list[int | None]
+) -> tuple[float, float] | None:
+    """What ``rerank`` does, in Python."""
+    ranks = [rank for rank in baseline if rank is not None]
+    if len(ranks) < len(baseline):
+        ranked = zip(documents, baseline, strict=True)
+        documents = [document for document, rank in ranked if rank is not None]
+    gains = [credited[document] for document in documents]
+    places = range(len(ranks))
     if len(places) < 2 or gains.count(None) == len(gains):
         return None
     gains_shown = _first_places(documents, gains, places)
     ideal = _dcg(sorted(gains_shown, reverse=True))
     if not ideal:
-        return Rerank(0.0, 0.0)
-    by_rank = sorted(places, key=baseline_ranks.__getitem__)  # stable: ties stay as shown
-    return Rerank(_dcg(gains_shown) / ideal, _dcg(_first_places(documents, gains, by_rank)) / ideal)
+        return 0.0, 0.0
+    by_rank = sorted(places, key=ranks.__getitem__)  # stable: ties stay as shown
+    return _dcg(gains_shown) / ideal, _dcg(_first_places(documents, gains, by_rank)) / ideal
 
 
 def _first_places(

@@ -18,7 +18,6 @@ from stream_metrics.adapters.otlp.framing import frames, is_whole
 from stream_metrics.adapters.otlp.payloads import is_payload, spans_of
 from stream_metrics.adapters.otlp.spans import OtlpError
 from stream_metrics.adapters.redis.codec import read_bucket, read_state
-from stream_metrics.compiled import kernel
 from stream_metrics.dedup.deduplicator import Deduplicator, PlainDeduplicator, deduplicator
 from stream_metrics.dedup.normalise import Url, parse_url
 from stream_metrics.dedup.tables import DedupRules
@@ -39,6 +38,7 @@ from stream_metrics.events.limits import Limits
 from stream_metrics.events.times import parse_rfc3339
 from stream_metrics.events.wire import Result
 from stream_metrics.telemetry import events, mapping, tell
+from tests.twins import kernel
 
 LIMITS: Final = Limits()
 TIGHT: Final = Limits(

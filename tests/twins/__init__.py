@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stream_metrics.compiled import kernel as installed
+from stream_metrics.compiled import KERNEL
 
-kernel: Any = installed
+kernel: Any = import_module("stream_metrics_kernel") if KERNEL == "compiled" else None
 """The kernel, without which nothing here can be said; ``test_twins.py`` fails if it is missing."""
 
 Pair = tuple[Any, Any]

@@ -6,23 +6,17 @@ from collections.abc import Iterator
 
 from hypothesis import strategies as st
 
-from stream_metrics.metrics.decisions import Rerank, rerank
+from stream_metrics.metrics.decisions import plain_rerank
 from tests.twins import Claim, Pair, Refusal, Twin, kernel
 
 Ranks = list[int | None]
-
-
-def plain(documents: list[int], baseline: Ranks, credited: Ranks) -> Rerank | None:
-    """What the engine compares without the kernel."""
-    part = [(d, r) for d, r in zip(documents, baseline, strict=True) if r is not None]
-    return rerank([d for d, _ in part], [credited[d] for d, _ in part], [r for _, r in part])
 
 
 def run(documents: list[int], baseline: Ranks, credited: Ranks) -> Iterator[Pair]:
     """The comparison of one search, if it takes part."""
     yield (
         (kernel.reranked(documents, baseline, credited),),
-        (plain(documents, baseline, credited),),
+        (plain_rerank(documents, baseline, credited),),
     )
 
 
