@@ -22,7 +22,7 @@ from msgspec import NODEFAULT, Struct, defstruct, structs
 
 from benchmarks.workload import EVENTS, LABELS
 from stream_metrics.events import wire
-from stream_metrics.settings import Settings
+from stream_metrics.settings.whole import Settings
 
 PARTITIONS = 4
 

@@ -19,7 +19,7 @@ from benchmarks.rivals import PEERS, peer_versions
 from benchmarks.servers import Servers, servers
 from benchmarks.workload import TOPICS, Traffic, traffic
 from stream_metrics.adapters.redis.connect import RedisOptions, connect
-from stream_metrics.settings import Settings
+from stream_metrics.settings.whole import Settings
 
 LIBRARIES: Final = {
     "bytewax_flow": ("bytewax",),

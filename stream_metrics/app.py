@@ -32,7 +32,7 @@ from stream_metrics.layout import UnknownFormat
 from stream_metrics.logs import configure_logs
 from stream_metrics.ports import StoreRefused, Superseded
 from stream_metrics.runtime import Runtime, UnsafeStore, check_worker_settings, web_options
-from stream_metrics.settings import Settings
+from stream_metrics.settings.whole import Settings
 from stream_metrics.worker.identity import OtherIdentity
 
 log = structlog.get_logger(__name__)

@@ -26,14 +26,13 @@ from stream_metrics.adapters.kafka.topics import TopicsUnfit
 from stream_metrics.adapters.kafka.traces import KafkaEvents, traces_source
 from stream_metrics.adapters.otlp.payloads import Payloads, route_by_trace
 from stream_metrics.adapters.otlp.protobuf import load_opentelemetry
-from stream_metrics.adapters.otlp.rows import bounds_of, mapping_of, options_of
 from stream_metrics.adapters.otlp.spans import OtlpUnavailable
 from stream_metrics.adapters.prometheus.bridge import BridgeMetrics
 from stream_metrics.adapters.web import Pages, make_app, serve
 from stream_metrics.events.key import is_labels
 from stream_metrics.logs import configure_logs
 from stream_metrics.runtime import web_options
-from stream_metrics.settings import Settings
+from stream_metrics.settings.whole import Settings
 from stream_metrics.telemetry import HELP, TwoScopes
 from stream_metrics.telemetry.teller import Teller, Telling
 from stream_metrics.worker.bridge import Assemblies, Bridge
@@ -100,9 +99,9 @@ class BridgeRuntime:
     async def run(self) -> None:
         """Work until ``stop``; raises where the bridge must not start or go on."""
         settings, traces, clock = self.settings, self.settings.of_traces, Clock()
-        options = options_of(settings)
-        teller = Teller(mapping_of(settings.otlp), options, settings.engine_config().limits)
-        assemblies = Assemblies(bounds_of(settings))
+        options = settings.otlp.options(settings.labels.grading)
+        teller = Teller(settings.otlp.mapping(), options, settings.engine_config().limits)
+        assemblies = Assemblies(settings.bridge.bounds(settings.otlp))
         cluster = Cluster(traces, bridge_rights(traces, settings.kafka.topics))
         inputs = TraceInputs(
             traces_source(traces, cluster, settings.kafka.topics, self._patience, self.health),

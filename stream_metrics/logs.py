@@ -7,7 +7,7 @@ import sys
 
 import structlog
 
-from stream_metrics.settings import LogSettings
+from stream_metrics.settings.whole import LogSettings
 
 
 class LifecycleAtDebug(logging.Filter):

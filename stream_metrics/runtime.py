@@ -45,7 +45,9 @@ from stream_metrics.compiled import ENGINE, KERNEL
 from stream_metrics.engine.windows import Windows
 from stream_metrics.layout import Generation, Identity, Impossible, Layout
 from stream_metrics.ports import StateStore, StoreRefused, StoreUnavailable, Superseded
-from stream_metrics.settings import KafkaSettings, Settings, mask_url, read_secret
+from stream_metrics.settings.kafka import KafkaSettings
+from stream_metrics.settings.secrets import read_secret
+from stream_metrics.settings.whole import Settings, mask_url
 from stream_metrics.worker.announce import Announcer, Before, Scope
 from stream_metrics.worker.build import full
 from stream_metrics.worker.cache import ConversationCache

@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import BaseModel, SecretStr
 
 from stream_metrics.adapters.auth import hash_password
-from stream_metrics.settings import Settings
+from stream_metrics.settings.whole import Settings
 from tests.canaries import base64_forms
 
 MARK = "planted-secret"  # begins each

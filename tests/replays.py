@@ -12,12 +12,11 @@ from stream_metrics.adapters.replay.parts import PARTS
 from stream_metrics.adapters.replay.run import Scale, Source, Task, run
 from stream_metrics.adapters.reports import BUCKETS, QUERIES, RELEVANT, ROWS, TURNS
 from stream_metrics.adapters.row_parquet import PARQUET, write_row_parquet
+from stream_metrics.choices import RESAMPLES, SEED
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.evaluation.recorded import Scoring
 from stream_metrics.events.record import Record
-from stream_metrics.statistics.intervals import RESAMPLES
-from stream_metrics.statistics.resampling import SEED
 from stream_metrics.traffic import TrafficProfile, generate
 from stream_metrics.worker.outcome import Options
 

@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 
 from docs.pages import page
 from stream_metrics.adapters.environment import variable
-from stream_metrics.settings import Settings
+from stream_metrics.settings.whole import Settings
 
 _INTRO: Final = """\
 # Settings

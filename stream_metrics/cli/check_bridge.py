@@ -20,7 +20,8 @@ from stream_metrics.adapters.kafka.topics import partition_counts, topic_configs
 from stream_metrics.adapters.otlp.protobuf import load_opentelemetry
 from stream_metrics.adapters.otlp.spans import OtlpUnavailable
 from stream_metrics.cli.common import Finding
-from stream_metrics.settings import KafkaSettings, Settings
+from stream_metrics.settings.kafka import KafkaSettings
+from stream_metrics.settings.whole import Settings
 
 WITHIN_SECONDS: Final = 15
 RETAINED: Final = 4  # times ``bridge.trace_max``, at least

@@ -20,7 +20,8 @@ from stream_metrics.evaluation.estimates import Intervals
 from stream_metrics.events.decode import EARLIEST_US, LATEST_US
 from stream_metrics.events.times import parse_rfc3339
 from stream_metrics.runtime import check_settings
-from stream_metrics.settings import EvaluationSettings, Settings
+from stream_metrics.settings.lab import EvaluationSettings
+from stream_metrics.settings.whole import Settings
 
 TIMES: Final = (
     "Write RFC 3339, such as 2024-05-01T12:00:00Z, or the microseconds since 1970, such as "

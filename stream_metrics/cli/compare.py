@@ -12,6 +12,7 @@ from rich.console import Console
 from stream_metrics.adapters.html.comparison import comparison_page
 from stream_metrics.adapters.reports import write_json, write_text
 from stream_metrics.adapters.run_directory import read_observations, read_report
+from stream_metrics.choices import Correction, Test
 from stream_metrics.cli.common import (
     ConfigOption,
     UsageError,
@@ -27,9 +28,8 @@ from stream_metrics.evaluation.gates import ANY, Figures, Gate
 from stream_metrics.evaluation.observed import UnknownFigure, of_labels
 from stream_metrics.evaluation.remarks import Run, no_labels
 from stream_metrics.evaluation.versus import Method, versus
-from stream_metrics.settings import Settings, UnpairedChoice
-from stream_metrics.statistics.comparison import Test
-from stream_metrics.statistics.several import Correction
+from stream_metrics.settings.lab import UnpairedChoice
+from stream_metrics.settings.whole import Settings
 
 COMPARISON: Final = "compare.json"
 PAGE: Final = "compare.html"

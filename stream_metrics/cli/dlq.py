@@ -46,7 +46,7 @@ from stream_metrics.cli.common import (
 )
 from stream_metrics.events.decode import REASONS, Event, decode
 from stream_metrics.events.limits import Limits
-from stream_metrics.settings import Settings
+from stream_metrics.settings.whole import Settings
 
 AT_ONCE: Final = 100
 REFUSED_LISTED: Final = 20

@@ -56,7 +56,8 @@ from stream_metrics.evaluation.headline import PARTS, SCHEMA_VERSION, figures_of
 from stream_metrics.evaluation.report import retrieval_block
 from stream_metrics.evaluation.scoring import Scored, metrics_of, score_rankings
 from stream_metrics.metrics.ranking.names import MetricNameError, RankedMetric
-from stream_metrics.settings import EvaluationSettings, masked
+from stream_metrics.settings.lab import EvaluationSettings
+from stream_metrics.settings.whole import masked
 
 PLAIN_EVERY: Final = 1_000_000
 UNSHOWN: Final = ("batch_results", "hpo_folder", "token_overlap")

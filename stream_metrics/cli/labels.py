@@ -12,7 +12,6 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from stream_metrics.adapters.otlp.rows import mapping_of
 from stream_metrics.adapters.otlp.spans import OtlpUnavailable
 from stream_metrics.adapters.scores import Scores
 from stream_metrics.cli.common import (
@@ -33,7 +32,7 @@ from stream_metrics.cli.sources import (
     reading_kafka,
 )
 from stream_metrics.events.decode import BadRecord
-from stream_metrics.settings import Settings
+from stream_metrics.settings.whole import Settings
 from stream_metrics.telemetry import HELP, Event
 
 LISTED: Final = 100
@@ -134,7 +133,7 @@ def _read(
     sources: Sequence[str], settings: Settings, since: str, until: str, time_us: int | None
 ) -> Scores:
     """The scores of all sources; raises ``UsageError`` and ``InputError``."""
-    found = Scores(mapping_of(settings.otlp), settings.labels.grading)
+    found = Scores(settings.otlp.mapping(), settings.labels.grading)
     for source in sources:
         try:
             if not source.startswith(KAFKA):

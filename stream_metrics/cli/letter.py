@@ -22,7 +22,7 @@ from stream_metrics.cli.dlq import Listed, Pile, in_kafka, parse_place, read_pil
 from stream_metrics.events.decode import levels
 from stream_metrics.events.limits import Limits
 from stream_metrics.events.turns import turn_text
-from stream_metrics.settings import Settings
+from stream_metrics.settings.whole import Settings
 
 SHOWN_CHARACTERS: Final = 100_000  # of a key or value, for people
 BYTES_A_LINE: Final = 16

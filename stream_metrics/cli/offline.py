@@ -9,7 +9,7 @@ import typer
 
 from stream_metrics.cli.common import ConfigOption, load_settings
 from stream_metrics.contract import rendered
-from stream_metrics.settings import masked
+from stream_metrics.settings.whole import masked
 
 
 def config(config: ConfigOption = None) -> None:

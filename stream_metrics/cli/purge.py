@@ -18,7 +18,7 @@ from stream_metrics.engine.state import DamagedState
 from stream_metrics.layout import Layout
 from stream_metrics.ports import StateStore, StoreRefused, StoreUnavailable
 from stream_metrics.runtime import redis_options
-from stream_metrics.settings import Settings, mask_url
+from stream_metrics.settings.whole import Settings, mask_url
 from stream_metrics.worker.switch import delete_all
 
 

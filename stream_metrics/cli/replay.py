@@ -57,7 +57,8 @@ from stream_metrics.evaluation.headline import (
 from stream_metrics.evaluation.recorded import Scoring, UnfitMetric
 from stream_metrics.metrics.ranking.names import MetricNameError
 from stream_metrics.metrics.ranking.relevance import PredicateError
-from stream_metrics.settings import EvaluationSettings, Settings, masked
+from stream_metrics.settings.lab import EvaluationSettings
+from stream_metrics.settings.whole import Settings, masked
 from stream_metrics.worker.collecting import collect_seldom
 from stream_metrics.worker.outcome import Options
 

@@ -31,7 +31,7 @@ from stream_metrics.events.key import is_labels
 from stream_metrics.events.limits import Limits
 from stream_metrics.events.record import Record
 from stream_metrics.events.times import rfc3339
-from stream_metrics.settings import Settings
+from stream_metrics.settings.whole import Settings
 from stream_metrics.worker.pace import Pace, moment_of
 
 SHOWN_PROBLEMS: Final = 20

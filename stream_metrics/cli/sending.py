@@ -18,7 +18,7 @@ from stream_metrics.cli.common import UsageError
 from stream_metrics.cli.sources import Sources, reading_kafka
 from stream_metrics.events.key import is_labels
 from stream_metrics.events.record import Record
-from stream_metrics.settings import Settings
+from stream_metrics.settings.whole import Settings
 from stream_metrics.worker.pace import Pace, parse_speed
 
 AT_ONCE: Final = 500

@@ -21,13 +21,12 @@ from stream_metrics.adapters.kafka.span import EARLIEST, END, Mark, parse_mark
 from stream_metrics.adapters.kafka.topics import TopicsMissing
 from stream_metrics.adapters.otlp.following import Following, Part, Unreadable
 from stream_metrics.adapters.otlp.payloads import is_payload, other_signal
-from stream_metrics.adapters.otlp.rows import bounds_of, mapping_of, options_of
 from stream_metrics.adapters.otlp.spans import OtlpError, OtlpUnavailable
 from stream_metrics.adapters.otlp.traces import Counts, Traces
 from stream_metrics.adapters.replay.manifest import file_identity
 from stream_metrics.cli.common import UsageError, kafka_reason, printable
 from stream_metrics.events.record import Record
-from stream_metrics.settings import Settings
+from stream_metrics.settings.whole import Settings
 from stream_metrics.telemetry import HELP, Evaluation, Event, TwoScopes, Unused
 from stream_metrics.telemetry.assembly import Closed
 
@@ -174,11 +173,14 @@ class Sources:
         folder: Path | None = None,
     ) -> None:
         marks = parse_marks(since, until)
-        self._mapping, self._options = mapping_of(settings.otlp), options_of(settings)
+        self._mapping, self._options = (
+            settings.otlp.mapping(),
+            settings.otlp.options(settings.labels.grading),
+        )
         self._folder = folder
         self._limits = settings.engine_config().limits
         self._traces: Traces | None = None
-        self._bounds = bounds_of(settings)
+        self._bounds = settings.bridge.bounds(settings.otlp)
         self._following: Following | None = None
         self._close: Callable[[Iterable[Closed]], None]
         self._others = False  # whether there were records that may be events

@@ -9,7 +9,7 @@ from typing import Final
 from aiokafka.errors import KafkaError
 
 from stream_metrics.adapters.kafka.groups import members
-from stream_metrics.settings import Settings
+from stream_metrics.settings.whole import Settings
 
 ANSWER_WITHIN_SECONDS: Final = 15
 LISTED: Final = 5

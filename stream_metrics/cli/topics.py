@@ -14,7 +14,7 @@ from rich.console import Console
 from stream_metrics.adapters.kafka.errors import KafkaRefused
 from stream_metrics.adapters.kafka.topics import OF_TRACES, create_topics, partition_counts
 from stream_metrics.cli.common import ConfigOption, UsageError, kafka_reason, load_settings
-from stream_metrics.settings import KafkaSettings
+from stream_metrics.settings.kafka import KafkaSettings
 
 ANSWER_WITHIN_SECONDS: Final = 30
 DAY_MS: Final = 86_400_000

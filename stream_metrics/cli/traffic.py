@@ -15,7 +15,7 @@ from rich.console import Console
 
 from stream_metrics.adapters.kafka.feed import feeding
 from stream_metrics.cli.common import ConfigOption, UsageError, kafka_reason, load_settings
-from stream_metrics.settings import Settings
+from stream_metrics.settings.whole import Settings
 from stream_metrics.traffic import TrafficProfile, TrafficRecord, endless
 from stream_metrics.traffic import generate as make
 from stream_metrics.traffic.day import record_lines

@@ -8,16 +8,9 @@ from typing import Any, Final, NamedTuple, Protocol, Self
 
 import numpy as np
 
+from stream_metrics.choices import CONFIDENCE, RESAMPLES, SEED, Method
 from stream_metrics.metrics.decisions import NO_RELEASE
-from stream_metrics.statistics.intervals import (
-    CONFIDENCE,
-    RESAMPLES,
-    Estimate,
-    Method,
-    estimate,
-    estimate_all,
-)
-from stream_metrics.statistics.resampling import SEED
+from stream_metrics.statistics.intervals import Estimate, estimate, estimate_all
 from stream_metrics.statistics.several import spread_of_strata, stratum_note
 from stream_metrics.statistics.units import Floats, Integers, Units, sums_from
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypedDict
 
+from stream_metrics.choices import ALPHA, SEED, TEST_RESAMPLES, Correction, Test
 from stream_metrics.evaluation.estimates import Intervals, UnknownDimension, estimated
 from stream_metrics.evaluation.observed import (
     MEAN,
@@ -28,9 +29,8 @@ from stream_metrics.evaluation.remarks import (
 )
 from stream_metrics.metrics.decisions import FACTS
 from stream_metrics.metrics.registry import placed
-from stream_metrics.statistics.comparison import TEST_RESAMPLES, Comparison, Test, compare
-from stream_metrics.statistics.resampling import SEED
-from stream_metrics.statistics.several import ALPHA, Correction, adjusted
+from stream_metrics.statistics.comparison import Comparison, compare
+from stream_metrics.statistics.several import adjusted
 from stream_metrics.statistics.units import Units
 from stream_metrics.statistics.unpaired import UnpairedTest, compare_unpaired
 

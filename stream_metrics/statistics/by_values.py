@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from math import fsum
 from typing import TypedDict
 
-from stream_metrics.statistics.comparison import TEST_RESAMPLES, compare
-from stream_metrics.statistics.intervals import CONFIDENCE, RESAMPLES, estimate
-from stream_metrics.statistics.several import ALPHA
+from stream_metrics.choices import ALPHA, CONFIDENCE, RESAMPLES, TEST_RESAMPLES
+from stream_metrics.statistics.comparison import compare
+from stream_metrics.statistics.intervals import estimate
 from stream_metrics.statistics.units import Units
 from stream_metrics.statistics.unpaired import compare_unpaired
 

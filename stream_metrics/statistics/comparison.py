@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from math import fsum, sqrt
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_metrics.choices import CONFIDENCE, RESAMPLES, SEED, TEST_RESAMPLES, TESTS, Test
 from stream_metrics.statistics.distributions import t_paired, wilcoxon
-from stream_metrics.statistics.intervals import CONFIDENCE, RESAMPLES, between
-from stream_metrics.statistics.resampling import SEED, changes, resamples
+from stream_metrics.statistics.intervals import between
+from stream_metrics.statistics.resampling import changes, resamples
 from stream_metrics.statistics.units import Floats, Units, spread
 
-Test = Literal["bootstrap", "plain_bootstrap", "permutation", "t", "wilcoxon"]
-TESTS: Final[tuple[Test, ...]] = get_args(Test)
-TEST_RESAMPLES: Final = 10_000
 FEWEST: Final = 5
 """Units below which no test is made."""
 TOLERANCE: Final = 1e-12

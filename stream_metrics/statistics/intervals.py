@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import fsum, isfinite, sqrt
 from statistics import NormalDist
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Final, NamedTuple
 
 import numpy as np
 
+from stream_metrics.choices import CONFIDENCE, METHODS, RESAMPLES, SEED, Method
 from stream_metrics.statistics.distributions import t_quantile
-from stream_metrics.statistics.resampling import SEED
 from stream_metrics.statistics.sums import resampled_sums
 from stream_metrics.statistics.units import Floats, Units
 
-Method = Literal["percentile", "bca", "t", "wilson"]
-METHODS: Final[tuple[Method, ...]] = get_args(Method)
-RESAMPLES: Final = 1_000
-CONFIDENCE: Final = 0.95
 TIE: Final = 1e-12
 
 

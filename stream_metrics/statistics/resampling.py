@@ -14,7 +14,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-SEED: Final = 20_240_501
+from stream_metrics.choices import SEED
+
 BLOCK: Final = 2_000_000
 """Indices that are held at a time, if one resample has not more."""
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import fsum
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Final, NamedTuple
 
-from stream_metrics.statistics.intervals import Estimate, Method, estimate
-from stream_metrics.statistics.resampling import SEED
+from stream_metrics.choices import CORRECTIONS, SEED, Correction, Method
+from stream_metrics.statistics.intervals import Estimate, estimate
 from stream_metrics.statistics.units import Units
 
-Correction = Literal["holm", "bonferroni", "none"]
-CORRECTIONS: Final[tuple[Correction, ...]] = get_args(Correction)
-ALPHA: Final = 0.05
 FEW: Final = 50
 """Units below which a stratum's figures come with a warning."""
 MODERATE: Final = 200

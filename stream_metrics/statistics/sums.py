@@ -11,7 +11,8 @@ from typing import Final
 import numpy as np
 
 from stream_metrics import compiled
-from stream_metrics.statistics.resampling import SEED, generator, times_drawn
+from stream_metrics.choices import SEED
+from stream_metrics.statistics.resampling import generator, times_drawn
 from stream_metrics.statistics.units import Floats
 
 MOST_UNITS: Final = 2**32 - 1

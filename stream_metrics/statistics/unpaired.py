@@ -7,9 +7,9 @@ from typing import Final, Literal, get_args
 
 import numpy as np
 
+from stream_metrics.choices import CONFIDENCE, RESAMPLES, SEED, TEST_RESAMPLES
 from stream_metrics.statistics.comparison import (
     FEWEST,
-    TEST_RESAMPLES,
     UNTESTED,
     Comparison,
     Significance,
@@ -21,8 +21,8 @@ from stream_metrics.statistics.comparison import (
     studentised,
 )
 from stream_metrics.statistics.distributions import t_unpaired
-from stream_metrics.statistics.intervals import CONFIDENCE, RESAMPLES, between, resampled
-from stream_metrics.statistics.resampling import SEED, resamples
+from stream_metrics.statistics.intervals import between, resampled
+from stream_metrics.statistics.resampling import resamples
 from stream_metrics.statistics.units import Floats, Units
 
 UnpairedTest = Literal["bootstrap", "welch", "pooled_t"]

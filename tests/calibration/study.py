@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from stream_metrics.statistics.comparison import TEST_RESAMPLES, TOLERANCE, Test
-from stream_metrics.statistics.intervals import RESAMPLES, TIE, Method
+from stream_metrics.choices import RESAMPLES, TEST_RESAMPLES, Method, Test
+from stream_metrics.statistics.comparison import TOLERANCE
+from stream_metrics.statistics.intervals import TIE
 from stream_metrics.statistics.resampling import changes, resamples
 from stream_metrics.statistics.unpaired import UnpairedTest
 from tests.calibration.shapes import Floats, Generator, Shape

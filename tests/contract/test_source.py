@@ -14,7 +14,7 @@ from stream_metrics.adapters.kafka.cluster import Group
 from stream_metrics.adapters.kafka.member import KafkaSource
 from stream_metrics.adapters.kafka.records import record_of
 from stream_metrics.events.record import Extent
-from stream_metrics.settings import KafkaSettings
+from stream_metrics.settings.kafka import KafkaSettings
 from stream_metrics.worker.inputs import CommittedSource
 from stream_metrics.worker.source import Commit, Fetched, Place
 from tests.simulation.brokers import Brokers, Member, ScriptedCluster, ScriptedConsumer

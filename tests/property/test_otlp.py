@@ -11,13 +11,14 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_metrics.adapters.otlp.rows import mapping_of, options_of
 from stream_metrics.adapters.otlp.traces import Traces
 from stream_metrics.cli.common import UsageError
 from stream_metrics.cli.sources import Sources
 from stream_metrics.events import Limits
 from stream_metrics.events.record import Record
-from stream_metrics.settings import OtlpSettings, Settings
+from stream_metrics.settings.core import OtlpSettings
+from stream_metrics.settings.whole import Settings
+from stream_metrics.telemetry.evaluations import NO_GRADES
 from tests.helpers import examples
 from tests.otlp import (
     RETRIEVAL,
@@ -131,7 +132,7 @@ def test_the_report_does_not_show_how_traces_came(spans: list[Made], data: st.Da
 @given(traces())
 def test_every_span_is_accounted_for(spans: list[Made]) -> None:
     """Each is read, and stands for itself or aside for another; no event is refused later."""
-    with Traces(mapping_of(OtlpSettings()), options_of(Settings()), Limits()) as kept:
+    with Traces(OtlpSettings().mapping(), OtlpSettings().options(NO_GRADES), Limits()) as kept:
         kept.take(as_json(spans))
         records = list(kept.records())
     counts = kept.counts

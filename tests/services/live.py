@@ -23,7 +23,7 @@ from stream_metrics.adapters.kafka.topics import partition_counts
 from stream_metrics.adapters.redis.connect import RedisOptions, connect
 from stream_metrics.events.record import Record
 from stream_metrics.ports import StoreUnavailable
-from stream_metrics.settings import KafkaSettings
+from stream_metrics.settings.kafka import KafkaSettings
 from stream_metrics.traffic import TrafficRecord
 from stream_metrics.worker.generations import state_in_force
 

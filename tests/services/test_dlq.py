@@ -17,7 +17,7 @@ from deploy.local.kafka.cluster import Kafka, admin
 from deploy.local.servers import RedisServer
 from stream_metrics.adapters.kafka.dead_letters import KafkaDeadLetters
 from stream_metrics.events.record import DeadLetter, Record
-from stream_metrics.settings import KafkaSettings
+from stream_metrics.settings.kafka import KafkaSettings
 from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate
 from tests.services.live import LiveSystem, Produced, produce, recorded, stored
 from tests.services.test_live import new_topics

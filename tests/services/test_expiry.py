@@ -16,7 +16,7 @@ from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
 from stream_metrics.ports import BatchWrite, WriteResult
 from stream_metrics.runtime import Runtime
-from stream_metrics.settings import Settings
+from stream_metrics.settings.whole import Settings
 from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate
 from stream_metrics.worker.clock import Clock, wall_ms
 from stream_metrics.worker.partition import EXPIRE_AT_ONCE

@@ -18,7 +18,7 @@ from deploy.local.kafka.security import Grant, Security, grant, revoke, unsigned
 from deploy.local.process import blocking
 from deploy.local.servers import RedisServer
 from stream_metrics.adapters.kafka.rights import worker_rights
-from stream_metrics.settings import KafkaSettings
+from stream_metrics.settings.kafka import KafkaSettings
 from stream_metrics.traffic import TrafficProfile, generate
 from tests.conftest import need_servers
 from tests.helpers import rest_long, wait_until

@@ -9,7 +9,7 @@ import pytest
 
 from deploy.local.kafka.cluster import Kafka
 from stream_metrics.adapters.kafka.keyed import Keyed, KeyedProducer
-from stream_metrics.settings import KafkaSettings
+from stream_metrics.settings.kafka import KafkaSettings
 from tests.services.live import recorded
 
 pytestmark = pytest.mark.service

@@ -22,7 +22,7 @@ from stream_metrics.adapters.kafka import merging
 from stream_metrics.adapters.kafka.source import KafkaSource
 from stream_metrics.adapters.kafka.span import EARLIEST, END, Mark
 from stream_metrics.events.record import Record
-from stream_metrics.settings import KafkaSettings
+from stream_metrics.settings.kafka import KafkaSettings
 from stream_metrics.traffic import generate
 from tests.helpers import rest_long, wait_until
 from tests.services.live import LiveSystem, produce, said, stored

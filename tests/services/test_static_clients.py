@@ -15,7 +15,7 @@ from aiokafka.errors import CommitFailedError
 from deploy.local.kafka.cluster import Kafka
 from stream_metrics.adapters.kafka.cluster import Cluster, Group
 from stream_metrics.adapters.kafka.errors import KafkaRefused
-from stream_metrics.settings import KafkaSettings
+from stream_metrics.settings.kafka import KafkaSettings
 from tests.helpers import rest_long, wait_until
 
 pytestmark = pytest.mark.service

@@ -17,7 +17,7 @@ from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
 from stream_metrics.adapters.health import WATCHDOG
 from stream_metrics.runtime import Runtime
-from stream_metrics.settings import Settings
+from stream_metrics.settings.whole import Settings
 from stream_metrics.worker.source import Commit, Place
 from tests.helpers import wait_until
 

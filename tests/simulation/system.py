@@ -26,7 +26,7 @@ from stream_metrics.engine.row import canonical
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.layout import Identity
 from stream_metrics.ports import BatchWrite, Fenced, Moved, Written
-from stream_metrics.settings import KafkaSettings
+from stream_metrics.settings.kafka import KafkaSettings
 from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate, partition_for
 from stream_metrics.worker.audit import AuditOptions, audit
 from stream_metrics.worker.cache import ConversationCache

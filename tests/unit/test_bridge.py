@@ -15,7 +15,7 @@ from aiokafka.structs import OffsetAndMetadata
 from stream_metrics.adapters.health import Health
 from stream_metrics.adapters.kafka.topics import TopicsMissing
 from stream_metrics.adapters.kafka.traces import traces_source
-from stream_metrics.settings import KafkaSettings
+from stream_metrics.settings.kafka import KafkaSettings
 from stream_metrics.telemetry import TwoScopes
 from stream_metrics.telemetry.assembly import Assembly, Bounds
 from tests.otlp import RETRIEVER, Made, as_protobuf, documents

@@ -13,7 +13,7 @@ from stream_metrics.events.record import Extent
 from stream_metrics.layout import NOTHING, Generation, Identity, Layout
 from stream_metrics.ports import BatchWrite, ConversationWrite, Position
 from stream_metrics.runtime import kafka_for
-from stream_metrics.settings import KafkaSettings
+from stream_metrics.settings.kafka import KafkaSettings
 from stream_metrics.worker.build import (
     BEHIND_MS,
     DAY_MS,

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from stream_metrics.choices import CORRECTIONS, METHODS
 from stream_metrics.cli import app
 from stream_metrics.evaluation.estimates import Intervals
 from stream_metrics.evaluation.observed import (
@@ -28,8 +29,8 @@ from stream_metrics.evaluation.versus import NOT_TESTED, Method, versus
 from stream_metrics.metrics.ranking.registry import DEFINITIONS
 from stream_metrics.metrics.registry import METRICS
 from stream_metrics.statistics.comparison import compare
-from stream_metrics.statistics.intervals import METHODS, estimate
-from stream_metrics.statistics.several import CORRECTIONS, holm
+from stream_metrics.statistics.intervals import estimate
+from stream_metrics.statistics.several import holm
 from stream_metrics.statistics.units import Units
 from stream_metrics.statistics.unpaired import compare_unpaired
 from tests.helpers import refused

@@ -16,7 +16,7 @@ from stream_metrics.engine.row import canonical
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.events import Limits
 from stream_metrics.events.record import Record
-from stream_metrics.settings import Settings
+from stream_metrics.settings.whole import Settings
 from stream_metrics.traffic import TrafficProfile, generate
 from stream_metrics.worker.export import export_state
 from stream_metrics.worker.replay import Replay

@@ -30,7 +30,7 @@ from stream_metrics.engine.cells import CODES
 from stream_metrics.events import BadRecord, Limits, decode
 from stream_metrics.events.record import Record
 from stream_metrics.metrics.registry import METRICS
-from stream_metrics.settings import Settings
+from stream_metrics.settings.whole import Settings
 from stream_metrics.worker import bridge, partition
 from stream_metrics.worker.replay import Replay
 

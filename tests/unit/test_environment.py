@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 
 from docs.pages.settings import settings
 from stream_metrics.adapters.environment import example, variable
-from stream_metrics.settings import Settings
+from stream_metrics.settings.whole import Settings
 from tests.helpers import refused
 
 SEVERAL = [

@@ -18,7 +18,6 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 
 from stream_metrics.adapters.otlp.payloads import spans_of
-from stream_metrics.adapters.otlp.rows import mapping_of, options_of
 from stream_metrics.adapters.otlp.spans import OtlpError
 from stream_metrics.adapters.otlp.traces import MOST_KINDS, Counts, Traces
 from stream_metrics.cli.common import UsageError
@@ -26,9 +25,11 @@ from stream_metrics.cli.sources import Sources
 from stream_metrics.events import Limits, decode
 from stream_metrics.events.decode import Event
 from stream_metrics.events.record import Record
-from stream_metrics.settings import OtlpSettings, Settings
+from stream_metrics.settings.core import OtlpSettings
+from stream_metrics.settings.whole import Settings
 from stream_metrics.telemetry import HELP, Span, tell
 from stream_metrics.telemetry.documents import Document, Known, in_value, same
+from stream_metrics.telemetry.evaluations import NO_GRADES
 from stream_metrics.telemetry.notation import parsed
 from stream_metrics.telemetry.told import LONGEST_MESSAGE
 from tests.helpers import examples
@@ -268,7 +269,7 @@ def test_a_turn_that_begins_at_a_time_that_cannot_be_is_refused(
 
 def kept(settings: OtlpSettings, payloads: Iterator[bytes]) -> tuple[list[Record], Counts]:
     """The records of payloads, and what is counted."""
-    with Traces(mapping_of(settings), options_of(Settings(otlp=settings)), Limits()) as traces:
+    with Traces(settings.mapping(), settings.options(NO_GRADES), Limits()) as traces:
         for payload in payloads:
             traces.take(payload)
         return list(traces.records()), traces.counts

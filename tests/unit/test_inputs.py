@@ -25,7 +25,7 @@ from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.events import Limits
 from stream_metrics.events.record import Record
 from stream_metrics.runtime import REPARTITION, REPARTITION_WAITING
-from stream_metrics.settings import KafkaSettings
+from stream_metrics.settings.kafka import KafkaSettings
 from stream_metrics.worker.clock import Clock
 from stream_metrics.worker.inputs import ASK_SECONDS, CommittedInputs, InputOptions
 from stream_metrics.worker.patience import Part

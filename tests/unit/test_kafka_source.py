@@ -13,7 +13,7 @@ from stream_metrics.adapters.kafka.reading import Place
 from stream_metrics.adapters.kafka.span import Mark, parse_mark
 from stream_metrics.cli.common import UsageError
 from stream_metrics.cli.sources import Sources, parse_marks
-from stream_metrics.settings import Settings
+from stream_metrics.settings.whole import Settings
 
 NOW_MS = 1_718_020_800_000
 PLACES: list[Place] = [("labels", 0), ("labels", 1), ("searches", 0)]

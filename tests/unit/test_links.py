@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from stream_metrics.adapters.links import CONVERSATION, checked, filled
-from stream_metrics.settings import WebSettings
+from stream_metrics.settings.live import WebSettings
 
 TEMPLATE = "https://traces.example.org/project/{conversation_id}/view?tab=1"
 

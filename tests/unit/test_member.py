@@ -30,7 +30,7 @@ from stream_metrics.adapters.kafka.member import KafkaSource
 from stream_metrics.adapters.kafka.records import record_to_pass_on
 from stream_metrics.adapters.kafka.topics import TopicsMissing
 from stream_metrics.ports import Unavailable
-from stream_metrics.settings import KafkaSettings
+from stream_metrics.settings.kafka import KafkaSettings
 from stream_metrics.worker.source import (
     Commit,
     Fetched,

@@ -16,7 +16,6 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from stream_metrics.adapters.files import InputError, read_records
 from stream_metrics.adapters.otlp.payloads import is_payload, spans_of
-from stream_metrics.adapters.otlp.rows import mapping_of, options_of
 from stream_metrics.adapters.otlp.spans import OtlpError
 from stream_metrics.adapters.otlp.traces import Counts, Traces
 from stream_metrics.adapters.packing import packed
@@ -25,8 +24,10 @@ from stream_metrics.cli.sources import Sources
 from stream_metrics.events import Limits, decode
 from stream_metrics.events.decode import Event
 from stream_metrics.events.record import Record
-from stream_metrics.settings import OtlpRow, OtlpSettings, Settings
+from stream_metrics.settings.core import OtlpRow, OtlpSettings
+from stream_metrics.settings.whole import Settings
 from stream_metrics.telemetry import Link, Role, TwoScopes
+from stream_metrics.telemetry.evaluations import NO_GRADES
 from tests.otlp import (
     RETRIEVAL,
     RETRIEVER,
@@ -48,7 +49,9 @@ def taken(
 ) -> tuple[list[Record], Counts]:
     """The records of spans that came in one payload, and what is counted."""
     chosen = Settings(otlp=settings or OtlpSettings())
-    with Traces(mapping_of(chosen.otlp), options_of(chosen), Limits()) as traces:
+    with Traces(
+        chosen.otlp.mapping(), chosen.otlp.options(chosen.labels.grading), Limits()
+    ) as traces:
         traces.take(as_json(spans))
         return list(traces.records()), traces.counts
 
@@ -157,7 +160,7 @@ def test_documents_may_stand_in_an_event_of_the_span() -> None:
     value = {"stringValue": '[{"id": "a"}]'}
     span["events"] = [{"attributes": [{"key": "gen_ai.retrieval.documents", "value": value}]}]
 
-    with Traces(mapping_of(OtlpSettings()), options_of(Settings()), Limits()) as traces:
+    with Traces(OtlpSettings().mapping(), OtlpSettings().options(NO_GRADES), Limits()) as traces:
         traces.take(json.dumps(found).encode())
         [record] = traces.records()
 
@@ -500,7 +503,9 @@ def test_links_of_spans_are_read_from_both_encodings() -> None:
 
 def test_nothing_is_left_of_the_database(tmp_path: Path) -> None:
     """Where spans are kept there is no file to see, and none to clear away after a kill."""
-    with Traces(mapping_of(OtlpSettings()), options_of(Settings()), Limits(), tmp_path) as traces:
+    with Traces(
+        OtlpSettings().mapping(), OtlpSettings().options(NO_GRADES), Limits(), tmp_path
+    ) as traces:
         traces.take(as_json(SPANS))
 
         assert list(tmp_path.iterdir()) == []

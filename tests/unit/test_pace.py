@@ -16,7 +16,7 @@ from stream_metrics.cli.sources import Sources
 from stream_metrics.events.decode import instant
 from stream_metrics.events.key import is_labels
 from stream_metrics.events.record import Record
-from stream_metrics.settings import Settings
+from stream_metrics.settings.whole import Settings
 from stream_metrics.traffic import TrafficProfile, generate
 from stream_metrics.worker.pace import DAY_US, Pace, parse_speed
 from stream_metrics.worker.replay import Replay

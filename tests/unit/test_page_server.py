@@ -21,7 +21,7 @@ from stream_metrics.adapters.auth import hash_password
 from stream_metrics.adapters.page import server, worst
 from stream_metrics.adapters.page.worst import WAITING, Busy
 from stream_metrics.ports import BatchWrite, ConversationWrite
-from stream_metrics.settings import WebSettings
+from stream_metrics.settings.live import WebSettings
 from tests.page import Showcase
 from tests.unit.test_worst import searched
 

@@ -18,7 +18,7 @@ from stream_metrics.metrics.ranking.by_ids import ndcg_at_k, recall_at_k
 from stream_metrics.metrics.ranking.live import live_metrics
 from stream_metrics.metrics.ranking.names import MetricNameError
 from stream_metrics.ports import ConversationKey, StoredConversation
-from stream_metrics.settings import Settings
+from stream_metrics.settings.whole import Settings
 from stream_metrics.worker.options import conversation_key
 from tests.property.test_partition import TOPIC, once, opened
 from tests.unit.test_fast_paths import Fed

@@ -13,7 +13,7 @@ from stream_metrics.engine.row import Row
 from stream_metrics.engine.windows import Windows
 from stream_metrics.events.limits import Limits
 from stream_metrics.events.record import Record
-from stream_metrics.settings import DedupSettings, EntityTypeSettings
+from stream_metrics.settings.core import DedupSettings, EntityTypeSettings
 from stream_metrics.worker.export import Export, NowTooEarly
 from stream_metrics.worker.replay import Replay
 from tests import oracle

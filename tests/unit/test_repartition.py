@@ -20,7 +20,7 @@ from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.events import BadRecord, Limits, decode
 from stream_metrics.events.record import Headers, Origin, Record
 from stream_metrics.ports import RepartitionUnavailable
-from stream_metrics.settings import KafkaSettings
+from stream_metrics.settings.kafka import KafkaSettings
 from stream_metrics.worker.inputs import note
 from stream_metrics.worker.lag import ENOUGH_STAMPS, LogLag
 from stream_metrics.worker.patience import Part, Patience

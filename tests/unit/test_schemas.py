@@ -15,7 +15,7 @@ from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.row import canonical
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.layout import Identity
-from stream_metrics.settings import Settings
+from stream_metrics.settings.whole import Settings
 from stream_metrics.worker.audit import AuditOptions, audit
 from stream_metrics.worker.export import export_state
 from stream_metrics.worker.identity import OtherIdentity, check_identity

@@ -18,7 +18,7 @@ from typer.main import get_command
 
 from stream_metrics.adapters.auth import password_matches
 from stream_metrics.cli import app
-from stream_metrics.settings import Settings, mask_url
+from stream_metrics.settings.whole import Settings, mask_url
 
 SECRET = "hush-hush-0123456789"
 COMMANDS = {

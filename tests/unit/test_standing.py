@@ -17,7 +17,7 @@ from stream_metrics.cli import app
 from stream_metrics.layout import Generation
 from stream_metrics.ports import Position
 from stream_metrics.runtime import identity
-from stream_metrics.settings import Settings
+from stream_metrics.settings.whole import Settings
 from stream_metrics.worker.generations import begin
 from stream_metrics.worker.standing import Standing, standing
 

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from stream_metrics.adapters.kafka.errors import FencedInstance
-from stream_metrics.settings import KafkaSettings
+from stream_metrics.settings.kafka import KafkaSettings
 from tests.simulation.brokers import Brokers
 from tests.unit.test_inputs import Copying
 

@@ -14,15 +14,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
+from stream_metrics.choices import METHODS, SEED, TESTS, Method, Test
 from stream_metrics.statistics.by_values import (
     bootstrap_confidence_interval,
     calculate_confidence_interval,
     paired_bootstrap_test,
     statistical_significance_test,
 )
-from stream_metrics.statistics.comparison import TESTS, Test, compare
-from stream_metrics.statistics.intervals import METHODS, Method, estimate, resampled
-from stream_metrics.statistics.resampling import SEED, generator, resamples
+from stream_metrics.statistics.comparison import compare
+from stream_metrics.statistics.intervals import estimate, resampled
+from stream_metrics.statistics.resampling import generator, resamples
 from stream_metrics.statistics.several import holm, stratify
 from stream_metrics.statistics.units import Units, sums_from
 from stream_metrics.statistics.unpaired import UNPAIRED_TESTS, compare_unpaired

@@ -23,7 +23,7 @@ from stream_metrics.engine.codec import decode_conversation
 from stream_metrics.engine.state import DamagedState
 from stream_metrics.layout import Identity
 from stream_metrics.runtime import for_state, identity
-from stream_metrics.settings import Settings
+from stream_metrics.settings.whole import Settings
 from stream_metrics.worker.identity import OtherIdentity, check_identity
 from tests.golden import TOPIC
 from tests.later_release import work

@@ -17,7 +17,7 @@ from stream_metrics.cli import app
 from stream_metrics.cli.common import UsageError
 from stream_metrics.events.record import Record
 from stream_metrics.runtime import identity
-from stream_metrics.settings import Settings
+from stream_metrics.settings.whole import Settings
 from stream_metrics.worker.generations import begin
 from tests.property.test_partition import TOPIC, once, opened
 from tests.unit.test_state_partition import NOON_S

@@ -25,7 +25,7 @@ from stream_metrics.adapters.prometheus.windows import WindowCollector
 from stream_metrics.adapters.web import Pages, WebOptions, make_app, serve, ssl_context
 from stream_metrics.engine.codec import encode_sums
 from stream_metrics.engine.windows import DEFAULT_WINDOWS, Windows
-from stream_metrics.settings import WebSettings
+from stream_metrics.settings.live import WebSettings
 
 NOW_US = 1_700_000_000_000_000
 # What Prometheus 2.4x and 3.x send.

@@ -31,6 +31,7 @@ from stream_metrics.adapters.html.pictures import Line, histogram, lines
 from stream_metrics.adapters.html.rankings import ALONE, AMONG, Link, judged, no_link, retrieval
 from stream_metrics.adapters.reports import QUERIES, ROWS, write_text
 from stream_metrics.adapters.run_directory import gather, read_report
+from stream_metrics.choices import CONFIDENCE
 from stream_metrics.evaluation.estimates import LANGUAGE
 from stream_metrics.evaluation.gathered import Conversations, Queries, Stratum, telling
 from stream_metrics.evaluation.headline import figures_of_report, without_labels
@@ -38,7 +39,6 @@ from stream_metrics.evaluation.observed import MACRO, of_labels
 from stream_metrics.evaluation.wording import interval_title, number
 from stream_metrics.events.turns import turn_text
 from stream_metrics.metrics.generation import BY_NAME as ANSWERS
-from stream_metrics.statistics.intervals import CONFIDENCE
 
 PAGE: Final = "report.html"
 NO_VALUE: Final = {"mean": None, "ci_low": None, "ci_high": None}

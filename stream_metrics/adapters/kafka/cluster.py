@@ -17,7 +17,7 @@ from stream_metrics.adapters.kafka.reading import reading, time_at
 from stream_metrics.adapters.kafka.rights import Right, check_rights, explain, lacking
 from stream_metrics.adapters.kafka.topics import partition_counts
 from stream_metrics.events.record import Extent
-from stream_metrics.settings import KafkaSettings
+from stream_metrics.settings.kafka import KafkaSettings
 
 MAX_POLL_INTERVAL_MS: Final = 900_000
 

@@ -15,7 +15,7 @@ from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.records import HEADER_PREFIX
 from stream_metrics.events.record import DeadLetter
 from stream_metrics.ports import DeadLettersUnavailable
-from stream_metrics.settings import KafkaSettings
+from stream_metrics.settings.kafka import KafkaSettings
 from stream_metrics.worker.clock import wall_ms
 
 _TOPIC: Final = HEADER_PREFIX + "topic"

@@ -11,7 +11,7 @@ from aiokafka import AIOKafkaProducer
 
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.produce import LARGEST_BYTES
-from stream_metrics.settings import KafkaSettings
+from stream_metrics.settings.kafka import KafkaSettings
 
 
 class Feed:

@@ -16,7 +16,7 @@ from aiokafka.errors import (
 )
 
 from stream_metrics.adapters.kafka.options import client_options
-from stream_metrics.settings import KafkaSettings
+from stream_metrics.settings.kafka import KafkaSettings
 
 PASSING: Final = (  # a cluster that never had a group, or is moving it
     GroupCoordinatorNotAvailableError,

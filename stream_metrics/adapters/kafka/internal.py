@@ -21,7 +21,7 @@ from stream_metrics.adapters.kafka.records import copy_headers
 from stream_metrics.adapters.kafka.rights import DENIED
 from stream_metrics.events.record import Record
 from stream_metrics.ports import RepartitionUnavailable
-from stream_metrics.settings import KafkaSettings
+from stream_metrics.settings.kafka import KafkaSettings
 from stream_metrics.worker.inputs import note_ms
 from stream_metrics.worker.source import RightsMissing, SourceUnavailable
 

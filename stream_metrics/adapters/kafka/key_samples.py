@@ -8,7 +8,7 @@ from typing import Final
 from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
 from stream_metrics.adapters.kafka.reading import extents, reading, records_between
 from stream_metrics.adapters.kafka.records import record_of
-from stream_metrics.settings import KafkaSettings
+from stream_metrics.settings.kafka import KafkaSettings
 from stream_metrics.worker.keying import KeySample
 
 RECORDS: Final = 2_000

@@ -14,7 +14,7 @@ from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
 from stream_metrics.adapters.kafka.produce import LARGEST_BYTES
 from stream_metrics.events.record import Headers
-from stream_metrics.settings import KafkaSettings
+from stream_metrics.settings.kafka import KafkaSettings
 
 ANSWER_WITHIN_MS: Final = 4_000  # of one request
 DONE_WITHIN_SECONDS: Final = 10.0  # then the worker says what it waits for, and tries again

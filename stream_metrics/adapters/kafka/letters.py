@@ -18,7 +18,7 @@ from stream_metrics.adapters.kafka.reading import extents, reading, records_betw
 from stream_metrics.adapters.kafka.records import HEADER_PREFIX
 from stream_metrics.adapters.kafka.topics import partition_counts
 from stream_metrics.events.record import Record
-from stream_metrics.settings import KafkaSettings
+from stream_metrics.settings.kafka import KafkaSettings
 
 Place = tuple[str, int, int]  # topic, partition, offset
 Until = tuple[int, str]  # the version of a forget: microseconds, event id

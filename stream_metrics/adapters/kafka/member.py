@@ -36,7 +36,7 @@ from stream_metrics.adapters.kafka.internals import commit_for_all
 from stream_metrics.adapters.kafka.rights import DENIED
 from stream_metrics.adapters.kafka.topics import TopicsMissing
 from stream_metrics.events.record import Extent, Record
-from stream_metrics.settings import KafkaSettings
+from stream_metrics.settings.kafka import KafkaSettings
 from stream_metrics.worker.patience import Patience, Reasons
 from stream_metrics.worker.source import (
     Assignment,

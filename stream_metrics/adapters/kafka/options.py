@@ -11,7 +11,8 @@ from aiokafka.abc import AbstractTokenProvider
 
 from stream_metrics.adapters.kafka.internals import bound_batches
 from stream_metrics.adapters.tls import OwnCertificate, trusting
-from stream_metrics.settings import KafkaSettings, read_secret
+from stream_metrics.settings.kafka import KafkaSettings
+from stream_metrics.settings.secrets import read_secret
 
 
 def client_options(settings: KafkaSettings) -> dict[str, Any]:

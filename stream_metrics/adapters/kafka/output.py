@@ -31,7 +31,7 @@ from stream_metrics.adapters.kafka.produce import (
 from stream_metrics.adapters.kafka.records import HEADER_PREFIX
 from stream_metrics.layout import Generation
 from stream_metrics.ports import OutputFenced, OutputMessage, OutputUnavailable
-from stream_metrics.settings import KafkaSettings
+from stream_metrics.settings.kafka import KafkaSettings
 
 VERSION: Final = HEADER_PREFIX + "version"
 

@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
 from stream_metrics.adapters.kafka.options import client_options
-from stream_metrics.settings import KafkaSettings
+from stream_metrics.settings.kafka import KafkaSettings
 
 LARGEST_BYTES: Final = 64 * 1024 * 1024  # the brokers' own limit is what counts
 TRANSACTION_TIMEOUT_MS: Final = 30_000  # then Kafka undoes what a worker left behind that died

@@ -12,7 +12,7 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.topics import partition_counts
 from stream_metrics.events.record import Extent, bounded_timestamp
-from stream_metrics.settings import KafkaSettings
+from stream_metrics.settings.kafka import KafkaSettings
 
 Place = tuple[str, int]  # topic and partition
 WAIT_MS: Final = 500

@@ -13,7 +13,7 @@ from stream_metrics.adapters.kafka.member import KafkaSource
 from stream_metrics.adapters.kafka.records import record_to_pass_on
 from stream_metrics.adapters.kafka.topics import check_input_topics
 from stream_metrics.ports import DeadLetters
-from stream_metrics.settings import KafkaSettings
+from stream_metrics.settings.kafka import KafkaSettings
 from stream_metrics.worker.clock import Clock
 from stream_metrics.worker.inputs import CommittedInputs, InputOptions
 from stream_metrics.worker.lag import Gauges

@@ -30,7 +30,7 @@ from stream_metrics.adapters.kafka.groups import AGAIN_SECONDS, PASSING
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.produce import TRANSACTION_TIMEOUT_MS, transactional_prefix
 from stream_metrics.adapters.kafka.requests import GroupRights, TopicRights
-from stream_metrics.settings import KafkaSettings
+from stream_metrics.settings.kafka import KafkaSettings
 
 ANSWER_WITHIN_SECONDS: Final = 10.0
 DENIED: Final = (TopicAuthorizationFailedError, GroupAuthorizationFailedError)

@@ -15,7 +15,7 @@ from stream_metrics.adapters.kafka.rights import DENIED, Right, refusal
 from stream_metrics.adapters.kafka.span import EARLIEST, END, Mark, Span, spans
 from stream_metrics.adapters.kafka.topics import TopicsMissing, partition_counts
 from stream_metrics.events.record import Extent, Record
-from stream_metrics.settings import KafkaSettings
+from stream_metrics.settings.kafka import KafkaSettings
 
 
 class KafkaSource:

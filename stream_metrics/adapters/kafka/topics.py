@@ -19,7 +19,7 @@ from aiokafka.errors import (
 from stream_metrics.adapters.kafka.errors import KafkaRefused
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.rights import Right, refusal
-from stream_metrics.settings import KafkaSettings
+from stream_metrics.settings.kafka import KafkaSettings
 
 MOST_COPIES: Final = 3
 OF_TRACES: Final = {

@@ -15,7 +15,7 @@ from stream_metrics.adapters.kafka.member import KafkaSource
 from stream_metrics.adapters.kafka.records import record_of
 from stream_metrics.adapters.kafka.topics import TopicsMissing, check_input_topics
 from stream_metrics.ports import InputTopicsUnavailable
-from stream_metrics.settings import KafkaSettings
+from stream_metrics.settings.kafka import KafkaSettings
 from stream_metrics.telemetry import Event
 from stream_metrics.worker.patience import Patience, Reasons
 

@@ -1,0 +1,1 @@
+"""The settings, by the part of the program that reads them."""
