@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Final, get_origin
+from typing import Final, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -45,9 +45,14 @@ def check_environment(settings: type[BaseModel]) -> None:
         if field is None:
             known = ", ".join(settings.model_fields)
             raise ValueError(f"{name}: no such setting; setting names begin with one of {known}")
-        inner: Any = getattr(field.annotation, "model_fields", {}).get(key)
-        if inner is not None:
-            _check_json(name, f"{part}.{key}", inner, text)
+        table: dict[str, FieldInfo] = getattr(field.annotation, "model_fields", {})
+        if key in table:
+            _check_json(name, f"{part}.{key}", table[key], text)
+        elif not key and not _is_json(text, dict):
+            raise ValueError(
+                f"{name}: `{part}` is a table of settings; each has a variable of its own, such "
+                f"as {variable(f'{part}.{next(iter(table))}')}"
+            )
 
 
 def _check_json(name: str, setting: str, field: FieldInfo, text: str) -> None:
@@ -55,13 +60,16 @@ def _check_json(name: str, setting: str, field: FieldInfo, text: str) -> None:
     origin = get_origin(field.annotation)
     if origin not in (tuple, dict):
         return
-    try:
-        is_right = isinstance(json.loads(text), dict if origin is dict else list)
-    except ValueError:
-        is_right = False
-    if not is_right:
+    if not _is_json(text, dict if origin is dict else list):
         raise ValueError(
             f"{name}: in the environment `{setting}` is a JSON "
             f"{'object' if origin is dict else 'list'}, as in "
             f"{variable(setting)}='{example(field)}'"
         )
+
+
+def _is_json(text: str, kind: type) -> bool:
+    try:
+        return isinstance(json.loads(text), kind)
+    except ValueError:
+        return False

@@ -105,7 +105,10 @@ class Settings(BaseSettings):
         if path:
             if not Path(path).is_file():
                 raise ValueError(f"STREAM_METRICS_CONFIG={path}: no such file")
-            sources.append(TomlConfigSettingsSource(settings_cls, Path(path)))
+            try:
+                sources.append(TomlConfigSettingsSource(settings_cls, Path(path)))
+            except ValueError as error:
+                raise ValueError(f"{path}: this is not valid TOML: {error}") from None
         return tuple(sources)
 
     @model_validator(mode="after")

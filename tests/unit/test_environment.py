@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import get_origin
 
 import pytest
@@ -79,3 +80,34 @@ def test_a_variable_that_names_no_setting_is_refused(
     monkeypatch.setenv("STREAM_METRICS_LABEL__CUTOFFS", "{}")
 
     assert "STREAM_METRICS_LABEL__CUTOFFS: no such setting" in refused(capsys, *ARGUMENTS)
+
+
+@pytest.mark.parametrize("value", ["localhost:9092", "", "[]"])
+def test_a_variable_that_names_a_whole_table_is_refused_with_one_of_its_settings(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], value: str
+) -> None:
+    """The error names the variable and one that exists, unless the value is the table as JSON."""
+    monkeypatch.setenv("STREAM_METRICS_KAFKA", value)
+
+    said = refused(capsys, *ARGUMENTS)
+
+    assert said.startswith("error: settings: STREAM_METRICS_KAFKA: `kafka` is a table of settings")
+    assert said.endswith("such as STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS\n")
+
+
+def test_a_whole_table_may_be_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its settings take effect."""
+    monkeypatch.setenv("STREAM_METRICS_KAFKA", '{"group_id": "others"}')
+
+    assert Settings().kafka.group_id == "others"
+
+
+def test_a_file_that_is_no_toml_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The error says which file, and where in it."""
+    path = tmp_path / "settings.toml"
+    path.write_text("kafka = [\n")
+    monkeypatch.setenv("STREAM_METRICS_CONFIG", str(path))
+
+    assert f"error: settings: {path}: this is not valid TOML: " in refused(capsys, *ARGUMENTS)
