@@ -268,7 +268,7 @@ class Runtime:
             group=Group(self.name, lambda: self._source, self._owned, self._now_us, specs),
         )
         worst = WorstConversations(
-            lambda: self._source,
+            lambda: None if self.health.building else self._source,
             self._owned,
             self._now_us,
             conversation_url=settings.web.conversation_url,
@@ -447,7 +447,8 @@ class Runtime:
 
         def muted(is_muted: bool) -> None:
             """Speak, or do not; while it is built, a partition with a gap is built anew."""
-            published.muted = is_muted
+            published.muted = self.health.building = is_muted
+            self.operations.generation(generation.number, building=is_muted)
             loop.follow("rebuild" if is_muted else base.on_offset_gap)
 
         fence = KafkaFence(base) if base.output_topic is not None else NoFence()
@@ -491,6 +492,7 @@ class Runtime:
             beside=announcer.step,
             grown=grown,
         )
+        self.health.generation = generation.number
         muted(published.muted)
         parts: list[tuple[Loop | KafkaRepartition, frozenset[str]]] = [(loop, WAITING)]
         if self._repartition is not None:

@@ -24,9 +24,11 @@ NOT_STARTED: Final[Mapping[str, str]] = {"assignment": "the worker has not joine
 class Health:
     """Reasons against readiness, and the heartbeat of the worker's loop.
 
-    ``bound_seconds`` is how long the loop may take to come round. ``reasons`` are those that stand
-    at the start; the worker clears them. Reasons are shown to anyone who asks, so that they must
-    not hold a secret or anything from an event.
+    ``generation`` is the number of the generation of state that the worker works on, 0 before it is
+    known and where there is none; ``building`` tells that it is being built, so that nothing of it
+    is shown. ``bound_seconds`` is how long the loop may take to come round. ``reasons`` are those
+    that stand at the start; the worker clears them. Reasons are shown to anyone who asks, so that
+    they must not hold a secret or anything from an event.
     """
 
     def __init__(
@@ -37,6 +39,8 @@ class Health:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.bound_seconds = bound_seconds
+        self.generation = 0
+        self.building = False
         self.reasons: dict[str, str] = dict(reasons)
         self._clock = clock
         self._last_beat: float | None = None

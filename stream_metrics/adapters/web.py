@@ -66,21 +66,31 @@ class Pages:
 
     def healthz(self, *, reasons: bool = True) -> Page:
         """Whether the worker is alive; why not, if ``reasons``."""
-        return _verdict("alive", self.health.failures(), reasons)
+        return _verdict("alive", self.health.failures(), reasons, {})
 
     def readyz(self, *, reasons: bool = True) -> Page:
-        """Whether the worker reads and writes; why not, if ``reasons``."""
-        return _verdict("ready", self.health.obstacles(), reasons)
+        """Whether the worker reads and writes, and for which generation of state; why not, if
+        ``reasons``."""
+        number, about = self.health.generation, dict[str, object]()
+        if number:
+            state = "building" if self.health.building else "live"
+            about["generation"] = {"number": number, "state": state}
+        return _verdict("ready", self.health.obstacles(), reasons, about)
 
     def close(self) -> None:
         """Let go of the rendering thread."""
         self._thread.shutdown(wait=False)
 
 
-def _verdict(name: str, reasons: Mapping[str, str], shown: bool) -> Page:
+def _verdict(
+    name: str, reasons: Mapping[str, str], shown: bool, about: Mapping[str, object]
+) -> Page:
+    """Yes or no; and ``reasons`` and ``about``, if they may be shown."""
+    said = dict(about) if shown else {}
     if not reasons:
-        return 200, _JSON, json.dumps({name: True}).encode()
-    said = {"reasons": dict(reasons)} if shown else {}
+        return 200, _JSON, json.dumps({name: True, **said}).encode()
+    if shown:
+        said["reasons"] = dict(reasons)
     return 503, _JSON, json.dumps({name: False, **said}).encode()
 
 

@@ -93,6 +93,10 @@ def _lag(*phases: Phase, partition: str = "0", **more: str) -> Series:
 PLACE: Final = {**ALERT, "partition": "0"}
 
 CONSUMER_LAG: Final = [
+    Case("is silent about a generation of state that is being built",
+         _lag((60, 1))
+         | gauge("streammetrics_building_consumer_lag_seconds", *rising(60, 0, 60),
+                 topic="search-iterations", partition="0", **OTHER), silent(60)),
     Case("fires while lag grows, and resolves when it falls",
          _lag((20, 1), *rising(20, 0, 60), *rising(20, 1_200, -60), (20, 1)),
          {19: (), 28: [PLACE], 39: [PLACE], 50: (), 79: ()}),
@@ -131,6 +135,31 @@ NO_PROGRESS: Final = [
 ]  # fmt: skip
 
 
+def _obstacle(*phases: Phase, reason: str = "redis", **more: str) -> Series:
+    return gauge("streammetrics_obstacles", *phases, reason=reason, **more)
+
+
+def _added(*phases: Phase, **more: str) -> Series:
+    return _obstacle(*phases, reason="partitions", **more)
+
+
+READING_STOPPED: Final = [
+    Case("is one alert however many workers have stopped, and resolves",
+         _added((20, 0), (30, 1), (30, 0))
+         | _added((20, 0), (30, 1), (30, 0), **OTHER),
+         {19: (), 24: [ALERT], 49: [ALERT], 57: ()}),
+    Case("fires where one of two workers knows that partitions were added",
+         _added((60, 0)) | _added((20, 0), (40, 1), **OTHER),
+         {19: (), 24: [ALERT], 59: [ALERT]}),
+    Case("warns of a build that waits for room",
+         _obstacle((20, 0), (30, 1), (30, 0), reason="reading"), {29: (), 32: [WARNING], 57: ()}),
+    Case("is silent while a build waits now and then",
+         _obstacle(*[(8, 1), (2, 0)] * 6, reason="reading"), silent(60)),
+    Case("is silent on any other reason",
+         _obstacle((60, 1)) | _added((60, 0)), silent(60)),
+]  # fmt: skip
+
+
 def _letters(events: Sequence[Phase], letters: Sequence[Phase]) -> Series:
     return counter(
         "streammetrics_events_total", *events, type="search_iteration", outcome="applied"
@@ -145,10 +174,6 @@ DEAD_LETTERS: Final = [
     Case("is silent where hardly anything comes", _letters([(60, 3)], [(60, 3)]), silent(60)),
     Case("is silent while a worker restarts", _letters(restarted(95), restarted(1)), silent(150)),
 ]  # fmt: skip
-
-
-def _obstacle(*phases: Phase, reason: str = "redis") -> Series:
-    return gauge("streammetrics_obstacles", *phases, reason=reason)
 
 
 REDIS: Final = [
@@ -295,6 +320,7 @@ CASES: Final = {
     "StreamMetricsOrphanLabels": ORPHAN_LABELS,
     "StreamMetricsTopicsKeyedDifferently": KEYS,
     "StreamMetricsConsumerLagGrowing": CONSUMER_LAG,
+    "StreamMetricsReadingStopped": READING_STOPPED,
     "StreamMetricsNoProgress": NO_PROGRESS,
     "StreamMetricsDeadLetters": DEAD_LETTERS,
     "StreamMetricsRedisUnreachable": REDIS,

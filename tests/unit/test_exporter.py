@@ -46,7 +46,8 @@ CORE = [series.name for series in CODES.values() if series.windows is None]
 KNOWN_LABELS = {
     "agent", "window", "metric", "iteration", "entity_type", "evidence", "span", "decision",
     "needed", "route", "correct", "order", "type", "outcome", "reason", "key", "step", "verdict",
-    "stage", "topic", "partition", "version", "python", "kernel", "engine", "found", "le", "field",
+    "stage", "state", "topic", "partition", "version", "python", "kernel", "engine", "found", "le",
+    "field",
 }  # fmt: skip
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -449,6 +450,7 @@ def test_closed_label_sets_exist_from_the_start(registry: CollectorRegistry) -> 
         "conversations_opened_total": [{"found": where} for where in FOUND],
         "late_changes_total": [{"window": window.name} for window in DEFAULT_WINDOWS],
         "obstacles": [{"reason": reason} for reason in OBSTACLES],
+        "generation": [{"state": "live"}, {"state": "building"}],
         "offset_gaps_total": [{"topic": "search-iterations"}],
         "unknown_fields_total": [{"field": OTHER}],
         **{f"{name}_total": [{}] for name, _ in COUNTS.values()},
@@ -463,6 +465,7 @@ def test_closed_label_sets_exist_from_the_start(registry: CollectorRegistry) -> 
                 "assigned_partitions", "open_conversations", "open_results", "ready",
                 "halted_partitions", "state_written_bytes_total",
                 "complete_until_timestamp_seconds", "last_progress_timestamp_seconds",
+                "building_complete_until_timestamp_seconds",
             )
         },
     }  # fmt: skip
@@ -663,3 +666,53 @@ def test_a_partition_that_moved_away_leaves_no_lag(
 def test_labels_of_series_codes_survive() -> None:
     """A route with a bar or a percent sign comes out as it went in."""
     assert split_code(f"R|{escape('a|b%7Cc')}|yes")[1] == ("a|b%7Cc", "yes")
+
+
+def test_reading_for_a_state_that_is_built_has_names_of_its_own(
+    operations: Operations, registry: CollectorRegistry
+) -> None:
+    """Whoever watches how far the figures are reads nothing of the build; after the switch the
+    worker's reading is that of the figures, and nothing is left of the other names."""
+
+    def told() -> dict[str, float]:
+        names = ("lag_records", "lag_seconds", "complete_until_timestamp_seconds")
+        return {
+            name.removeprefix("streammetrics_"): number
+            for (name, _), number in scrape(registry).items()
+            if name.endswith(names) and number
+        }
+
+    operations.generation(2, building=True)
+    operations.lag("search-iterations", 0, 9, 8.0)
+    operations.complete_until(7.0)
+    assert told() == {
+        "building_consumer_lag_records": 9,
+        "building_consumer_lag_seconds": 8,
+        "building_complete_until_timestamp_seconds": 7,
+    }
+    found = scrape(registry)
+    assert value(found, "streammetrics_generation", state="building") == 2
+    assert value(found, "streammetrics_generation", state="live") == 0
+
+    operations.generation(2, building=False)
+    assert told() == {}
+    operations.generation(2, building=False)
+    operations.lag("search-iterations", 0, 6, 5.0)
+    operations.complete_until(4.0)
+    operations.generation(2, building=False)
+    assert told() == {
+        "consumer_lag_records": 6,
+        "consumer_lag_seconds": 5,
+        "complete_until_timestamp_seconds": 4,
+    }
+    assert value(scrape(registry), "streammetrics_generation", state="live") == 2
+
+
+@pytest.mark.parametrize("reason", ["partitions", "reading"])
+def test_reading_that_has_stopped_has_a_series_of_its_own(
+    operations: Operations, registry: CollectorRegistry, reason: str
+) -> None:
+    """An alert can name what to do."""
+    operations.obstructed([reason])
+
+    assert value(scrape(registry), "streammetrics_obstacles", reason=reason) == 1

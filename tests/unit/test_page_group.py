@@ -424,3 +424,19 @@ async def test_the_worst_conversations_are_of_all_partitions(group: TwoWorkers) 
     assert [row["conversation_id"] for row in found["lowest_sre"]] == []
     assert found["conversations"] == 3
     assert found["partitions"] == {"owned": 1, "total": 2, "read": [0, 1]}
+
+
+async def test_figures_that_are_being_built_are_not_shown() -> None:
+    """Those of other workers neither: the page says that the worker builds, and shows figures once
+    they are in force."""
+    group = await two_workers(total=None)
+    group.one.health.generation, group.one.health.building = 2, True
+    built = await group.shown()
+    assert built["sums"]["results"] == 0
+    assert built["verdict"]["title"] == "Generation 2 of the state is being built"
+
+    group.one.health.building = False
+    assert (await group.shown())["sums"]["results"] > 0
+    for worker in (group.one, group.two):
+        worker.board.close()
+        worker.worst.close()

@@ -539,13 +539,31 @@ def test_the_banner_names_agents_of_which_nothing_is_known_to_be_usual() -> None
 
 @pytest.mark.parametrize(
     ("reason", "title"),
-    [("redis", "Waiting for Redis"), ("kafka", "This worker is not reading")],
+    [
+        ("redis", "Waiting for Redis"),
+        ("kafka", "This worker is not reading"),
+        ("partitions", "Figures stand still: topics have other partition counts than the state"),
+    ],
 )
 def test_a_worker_that_waits_is_no_worker_without_faults(reason: str, title: str) -> None:
     """Whatever the rules find, the page begins with what the worker waits for."""
     found = verdict(states_of(OK), {reason: "cannot be reached"})
 
     assert (found["level"], found["title"]) == (CRITICAL, title)
+
+
+@pytest.mark.parametrize(
+    ("reasons", "level", "more"),
+    [({}, UNKNOWN, ""), ({"reading": "Redis is full"}, WARNING, ", and waits")],
+)
+def test_a_worker_that_builds_shows_nothing_and_says_so(
+    reasons: dict[str, str], level: str, more: str
+) -> None:
+    """It is neither green, since there is nothing to judge, nor a fault of the figures in force."""
+    found = verdict(states_of(OK), reasons, building=2)
+
+    assert found["level"] == level
+    assert found["title"] == f"Generation 2 of the state is being built{more}"
 
 
 def test_an_alert_is_named_that_there_is() -> None:

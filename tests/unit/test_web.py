@@ -138,6 +138,26 @@ def test_a_worker_is_not_ready_before_it_says_so() -> None:
     assert ask("/healthz", pages(health))[0] == 200
 
 
+@pytest.mark.parametrize(("building", "state"), [(True, "building"), (False, "live")])
+def test_readiness_names_the_generation_of_state(building: bool, state: str) -> None:
+    """A worker that builds is ready, so that a roll-out can go on; its answer says what it is."""
+    health = Health(reasons={})
+    health.generation, health.building = 2, building
+    named = {"generation": {"number": 2, "state": state}}
+
+    status, _, body = ask("/readyz", pages(health))
+    assert (status, json.loads(body)) == (200, {"ready": True, **named})
+
+    health.set("redis", "cannot be reached")
+    assert json.loads(ask("/readyz", pages(health))[2]) == {
+        "ready": False,
+        "reasons": {"redis": "cannot be reached"},
+        **named,
+    }
+    stranger = ask("/readyz", pages(health), WebOptions(port=0, users=USERS))
+    assert json.loads(stranger[2]) == {"ready": False}
+
+
 def test_readiness_follows_its_reasons() -> None:
     """Each reason makes the worker unready until it is cleared."""
     health = Health(reasons={})

@@ -74,6 +74,7 @@ class _Look:
     owned: Owned
     coverage: Coverage
     reasons: dict[str, str]
+    building: int  # the generation of state that is being built, 0 where one is in force
     now_us: int
     clock: float
 
@@ -140,14 +141,16 @@ class Board:
 
     def _look(self) -> _Look:
         inputs, owned, group = self.inputs, self.inputs.owned(), self.inputs.group
+        building = inputs.health.generation if inputs.health.building else 0
         copies = {windows: windows.snapshot() for windows in inputs.windows()}
-        if group is not None:
+        if group is not None and not building:
             copies |= group.windows()
         return _Look(
             copies,
             owned,
             alone(owned) if group is None else group.coverage(),
             inputs.health.obstacles(),
+            building,
             inputs.now_us(),
             self._clock(),
         )
@@ -204,7 +207,7 @@ class Board:
             "operating": _operations(operating),
             "lag": self.history.lag(),
             "limits": {"srr": SRR_WARNING},
-            "verdict": rules.verdict(states, look.reasons, fresh),
+            "verdict": rules.verdict(states, look.reasons, fresh, look.building),
             "rules": states,
         }
 

@@ -226,18 +226,34 @@ def judge(
 
 
 def verdict(
-    states: Sequence[Mapping[str, Any]], reasons: Mapping[str, str], fresh: Sequence[str] = ()
+    states: Sequence[Mapping[str, Any]],
+    reasons: Mapping[str, str],
+    fresh: Sequence[str] = (),
+    building: int = 0,
 ) -> dict[str, str]:
     """The page's first sentence: ``level``, ``title`` and ``text``.
 
     ``states`` are what ``judge`` gives, ``reasons`` are why the worker is not ready, ``fresh`` are
-    agents of which nothing is known to be usual. The level is that of the worst fault; without one
-    it is ``ok`` only if every rule that has something to judge has enough data, and at least one
-    rule has judged an agent.
+    agents of which nothing is known to be usual. ``building`` is the generation of state that the
+    worker builds, of which nothing is shown; 0 if it is in force. The level is that of the worst
+    fault; without one it is ``ok`` only if every rule that has something to judge has enough data,
+    and at least one rule has judged an agent.
     """
     rules = Counter(state["level"] for state in states)
     faults = [f["level"] for state in states for f in state["findings"] if f["level"] in FAULTS]
     counts = _counts(rules)
+    if building:
+        title = f"Generation {building} of the state is being built"
+        text = (
+            "Its figures appear once it takes the place of the one in force. Until then, see the "
+            "page of a worker of that one."
+        )
+        level = WARNING if reasons else UNKNOWN
+        return {"level": level, "title": f"{title}, and waits" if reasons else title, "text": text}
+    if "partitions" in reasons:
+        text = "They go on once `stream-metrics build` has built the state anew; see below."
+        title = "Figures stand still: topics have other partition counts than the state"
+        return {"level": CRITICAL, "title": title, "text": text}
     if reasons:
         title = "Waiting for Redis" if "redis" in reasons else "This worker is not reading"
         text = "Figures stand as they were last written, and go on from there."

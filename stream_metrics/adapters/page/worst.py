@@ -79,7 +79,10 @@ class WorstConversations:
     async def _answer(self, view: View) -> bytes:
         source, owned = self._source(), self._owned()
         if source is None:
-            raise StoreUnavailable("the worker has not connected to its store yet")
+            raise StoreUnavailable(
+                "the worker has no state to show yet: it has not connected to its store, or what "
+                "it builds is not in force"
+            )
         numbers = await source.readable()
         found = await latest(
             source.store,

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Info, disable_c
 
 from stream_metrics import __version__
 from stream_metrics.adapters.prometheus.catalogue import PREFIX
-from stream_metrics.adapters.prometheus.reading import ReadingMetrics
+from stream_metrics.adapters.prometheus.reading import Reading, ReadingMetrics
 from stream_metrics.engine.config import DEFAULT_AGENT, MAX_AGENTS, OTHER
 from stream_metrics.engine.windows import Names, first_names
 from stream_metrics.events.decode import REASONS
@@ -93,11 +93,13 @@ class BridgeMetrics(ReadingMetrics):
 
     def _measure_reading(self, topics: Iterable[str]) -> None:
         counter, gauge = self._counter, self._gauge
-        self._lag_records = gauge(
-            "lag_records", "Unread records of the partition.", "topic", "partition"
-        )
-        self._lag_seconds = gauge(
-            "lag_seconds", "Age of the next record to read.", "topic", "partition"
+        self._reading = Reading(
+            gauge("lag_records", "Unread records of the partition.", "topic", "partition"),
+            gauge("lag_seconds", "Age of the next record to read.", "topic", "partition"),
+            gauge(
+                "complete_until_timestamp_seconds",
+                "Time up to which all partitions of this bridge have been read; 0 if unknown.",
+            ),
         )
         self._gaps = counter(
             "offset_gaps", "Times that records needed next were missing from the log.", "topic"
@@ -108,10 +110,6 @@ class BridgeMetrics(ReadingMetrics):
         for topic in topics:
             self._gaps.labels(topic)
             self._rekeyed.labels(topic)
-        self._complete_until = gauge(
-            "complete_until_timestamp_seconds",
-            "Time up to which all partitions of this bridge have been read; 0 if unknown.",
-        )
         self._ready = gauge("ready", "1 if this bridge is reading and writing, else 0.")
         obstacles = gauge(
             "obstacles",

@@ -13,8 +13,8 @@ STAGES: Final = ("decode", "load", "step", "dead_letters", "output", "state", "c
 ENTITY_TYPES: Final = (*type_names(), OTHER)
 FOUND: Final = ("cache", "store", "nowhere")  # where a batch finds a conversation
 OBSTACLES: Final = (
-    "assignment", "dead_letters", "fetch", "halted", "kafka", "loop", "output", "redis",
-    "repartition_topic", "rights", "topics", "watchdog", OTHER,
+    "assignment", "dead_letters", "fetch", "halted", "kafka", "loop", "output", "partitions",
+    "reading", "redis", "repartition_topic", "rights", "topics", "watchdog", OTHER,
 )  # fmt: skip
 MOST_FIELDS: Final = 50  # unknown fields that have series of their own
 

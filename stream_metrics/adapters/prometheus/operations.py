@@ -37,7 +37,7 @@ from stream_metrics.adapters.prometheus.catalogue import (
     STAGES,
 )
 from stream_metrics.adapters.prometheus.histogram import FastHistogram
-from stream_metrics.adapters.prometheus.reading import ReadingMetrics
+from stream_metrics.adapters.prometheus.reading import Reading, ReadingMetrics
 from stream_metrics.compiled import ENGINE, KERNEL
 from stream_metrics.dedup.verify import VERDICTS
 from stream_metrics.engine.changes import OUTCOMES, Observations
@@ -67,6 +67,7 @@ class Operations(ReadingMetrics):
         self._registry = registry
         self._count_events(windows)
         self._count_delivery(topics)
+        self._measure_reading()
         self._measure_batches()
         self._describe_worker()
 
@@ -142,12 +143,6 @@ class Operations(ReadingMetrics):
 
     def _count_delivery(self, topics: Iterable[str]) -> None:
         counter, gauge = self._counter, self._gauge
-        self._lag_records = gauge(
-            "consumer_lag_records", "Unread records of the partition.", "topic", "partition"
-        )
-        self._lag_seconds = gauge(
-            "consumer_lag_seconds", "Age of the next record to read.", "topic", "partition"
-        )
         self._assigned = gauge("assigned_partitions", "State partitions that this worker owns.")
         self._rebalances = counter("rebalances", "Rebalances of the consumer group.")
         self._fenced = counter(
@@ -177,6 +172,43 @@ class Operations(ReadingMetrics):
         self._redis_errors = counter("redis_errors", "Redis calls that failed or were refused.")
         self._written = counter("state_written_bytes", "Approximate bytes of state sent to Redis.")
 
+    def _measure_reading(self) -> None:
+        """How far reading is; of a state that is being built by other names, so that whoever asks
+        how far the figures are need not leave it out."""
+        gauge, place = self._gauge, ("topic", "partition")
+        self._live = self._reading = Reading(
+            gauge("consumer_lag_records", "Unread records of the partition.", *place),
+            gauge("consumer_lag_seconds", "Age of the next record to read.", *place),
+            gauge(
+                "complete_until_timestamp_seconds",
+                "Time up to which all partitions of this worker have been read; 0 if unknown.",
+            ),
+        )
+        self._built = Reading(
+            gauge(
+                "building_consumer_lag_records",
+                "Unread records of the partition, for the state that is being built.",
+                *place,
+            ),
+            gauge(
+                "building_consumer_lag_seconds",
+                "Age of the next record to read, for the state that is being built.",
+                *place,
+            ),
+            gauge(
+                "building_complete_until_timestamp_seconds",
+                "Time up to which this worker has read all its partitions for the state that is "
+                "being built; 0 if unknown, or if it builds none.",
+            ),
+        )
+        generation = gauge(
+            "generation",
+            "Number of the generation of state that this worker works on, under its state; 0 under "
+            "the other one.",
+            "state",
+        )
+        self._generation = {state: generation.labels(state) for state in ("live", "building")}
+
     def _measure_batches(self) -> None:
         histogram = self._histogram
         self._batch = histogram("batch_records", "Records per batch.", BATCH_BOUNDS)
@@ -204,10 +236,6 @@ class Operations(ReadingMetrics):
         self._opened = {where: found.labels(where) for where in FOUND}
         self._conversations = gauge("open_conversations", "Conversations in this worker's cache.")
         self._results = gauge("open_results", "Size of the conversations in the cache, in results.")
-        self._complete_until = gauge(
-            "complete_until_timestamp_seconds",
-            "Time up to which all partitions of this worker have been read; 0 if unknown.",
-        )
         self._progress = gauge(
             "last_progress_timestamp_seconds",
             "Time of the worker loop's last pass, with or without records; 0 before the first.",
@@ -336,6 +364,15 @@ class Operations(ReadingMetrics):
         self._redis_errors.inc()
 
     # -- the worker -----------------------------------------------------------------------------
+
+    def generation(self, number: int, *, building: bool) -> None:
+        """The worker works on this generation of state, which is live or being built."""
+        self._generation["live"].set(0 if building else number)
+        self._generation["building"].set(number if building else 0)
+        reading = self._built if building else self._live
+        if reading is not self._reading:
+            self._reading.reset()
+            self._reading = reading
 
     def cache(self, conversations: int, results: int) -> None:
         """What the cache holds."""

@@ -2,30 +2,45 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from prometheus_client import Counter, Gauge
+
+
+class Reading(NamedTuple):
+    """Unread records and the age of the next one, by topic and partition; and up to when all of
+    them have been read."""
+
+    lag_records: Gauge
+    lag_seconds: Gauge
+    complete_until: Gauge
+
+    def reset(self) -> None:
+        """Nothing is known of any partition."""
+        self.lag_records.clear()
+        self.lag_seconds.clear()
+        self.complete_until.set(0)
 
 
 class ReadingMetrics:
     """The methods of ``worker.lag.Gauges``; a subclass creates the metrics."""
 
-    _lag_records: Gauge
-    _lag_seconds: Gauge
-    _complete_until: Gauge
+    _reading: Reading
     _gaps: Counter
 
     def lag(self, topic: str, partition: int, records: int, seconds: float) -> None:
         """How far a partition is behind."""
-        self._lag_records.labels(topic, partition).set(records)
-        self._lag_seconds.labels(topic, partition).set(seconds)
+        self._reading.lag_records.labels(topic, partition).set(records)
+        self._reading.lag_seconds.labels(topic, partition).set(seconds)
 
     def forget_partition(self, topic: str, partition: int) -> None:
         """Another process reads the partition now."""
-        self._lag_records.remove(topic, partition)
-        self._lag_seconds.remove(topic, partition)
+        self._reading.lag_records.remove(topic, partition)
+        self._reading.lag_seconds.remove(topic, partition)
 
     def complete_until(self, seconds: float) -> None:
         """All partitions have been read up to this Unix time."""
-        self._complete_until.set(seconds)
+        self._reading.complete_until.set(seconds)
 
     def offset_gap(self, topic: str) -> None:
         """Records that are needed next are gone from the log."""
