@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from benchmarks.size.tree import Floors
+from benchmarks.size.tree import FLOORS, Floors
 
 BELOW: Final[Mapping[str, frozenset[str]]] = {
     "core": frozenset({"core"}),
-    "live": frozenset({"core", "live"}),
-    "lab": frozenset({"core", "lab"}),
-    "cli": frozenset({"core", "live", "lab", "cli"}),
+    "clients": frozenset({"core", "clients"}),
+    "live": frozenset({"core", "clients", "live"}),
+    "lab": frozenset({"core", "clients", "lab"}),
+    "cli": frozenset(FLOORS),
 }
 """What each floor may import."""
 

@@ -12,7 +12,7 @@ from benchmarks.figures import section, table
 from benchmarks.size.imports import Import
 from benchmarks.size.lines import statements
 from benchmarks.size.private import private_names, uses
-from benchmarks.size.tree import FLOORS, File
+from benchmarks.size.tree import FLOORS, SERVICES, File
 from benchmarks.size.way import Function, Ways, files_of
 
 LARGEST = 500
@@ -24,7 +24,7 @@ def lines(commit: str, files: Sequence[File]) -> str:
     """Logical lines by floor and language; what reads traces apart as well."""
     parts = [
         *((floor, [file for file in files if file.floor == floor]) for floor in FLOORS),
-        ("core + live", [file for file in files if file.floor in ("core", "live")]),
+        (" + ".join(SERVICES), [file for file in files if file.floor in SERVICES]),
         ("all", files),
         ("of these, traces", [file for file in files if file.reads_traces]),
     ]

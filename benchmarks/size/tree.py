@@ -18,7 +18,9 @@ from setuptools import Distribution
 
 from benchmarks.size.lines import language_of, logical_lines
 
-FLOORS: Final = ("core", "live", "lab", "cli")
+FLOORS: Final = ("core", "clients", "live", "lab", "cli")
+SERVICES: Final = ("core", "clients", "live")
+"""The floors that a service is made of."""
 KERNEL: Final = "kernel/src"
 TABLE: Final = Path(__file__).with_name("floors.toml")
 

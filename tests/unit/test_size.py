@@ -14,7 +14,16 @@ from benchmarks.size.imports import Import, against, imports
 from benchmarks.size.lines import UnknownLanguage, logical_lines
 from benchmarks.size.private import Use, private_names, uses
 from benchmarks.size.report import large_modules, lines, times_of_tests, ways
-from benchmarks.size.tree import File, Floors, UnknownFile, checkout, installed, measured
+from benchmarks.size.tree import (
+    FLOORS,
+    SERVICES,
+    File,
+    Floors,
+    UnknownFile,
+    checkout,
+    installed,
+    measured,
+)
 from benchmarks.size.way import RECORDER, Ways, files_of
 from deploy.local.process import blocking
 from deploy.local.waiting import wait_until
@@ -122,7 +131,7 @@ def test_every_installed_file_is_counted(here: list[File]) -> None:
 def test_totals_are_those_of_the_files(here: list[File]) -> None:
     """Each floor has what its files have, and the whole is their sum."""
     rows = {line[: line.find("  ")]: line.split() for line in lines("HEAD", here).splitlines()[3:]}
-    python = dict.fromkeys(("core", "live", "lab", "cli"), 0)
+    python = dict.fromkeys(FLOORS, 0)
     for file in here:
         if file.language == "Python":
             python[file.floor] += file.logical
@@ -130,7 +139,7 @@ def test_totals_are_those_of_the_files(here: list[File]) -> None:
     for floor, count in python.items():
         assert rows[floor][2] == f"{count:,}"
     assert rows["all"][2] == f"{sum(python.values()):,}"
-    assert rows["core + live"][4] == f"{python['core'] + python['live']:,}"
+    assert rows["core + clients + live"][6] == f"{sum(map(python.__getitem__, SERVICES)):,}"
 
 
 def git(root: Path, *arguments: str) -> None:
@@ -196,12 +205,13 @@ def test_private_names_in_tests(tmp_path: Path) -> None:
 
 
 def test_imports_against_the_floors(tmp_path: Path) -> None:
-    """Neither live nor lab imports the other, and the core imports none of them."""
+    """Neither live nor lab imports the other, and clients and core import none of them."""
     sources = {
         "core/a.py": "",
         "live/b.py": "from package.core import a\nfrom package.lab.c import x\n",
         "lab/c.py": "def f():\n    import package.live.b\n",
-        "core/d.py": "from package.cli import e\n",
+        "core/d.py": "from package.cli import e\nfrom package.clients import f\n",
+        "clients/f.py": "from package.core import a\nfrom package.live import b\n",
         "cli/e.py": "from package.lab import c\nfrom package.live import b\n",
     }
     for name, text in sources.items():
@@ -209,12 +219,14 @@ def test_imports_against_the_floors(tmp_path: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         (file.parent / "__init__.py").touch()
         file.write_text(text)
-    floors = Floors({f"package/{one}/": one for one in ("core", "live", "lab", "cli")}, [], [])
+    floors = Floors({f"package/{one}/": one for one in FLOORS}, [], [])
 
     found = against(imports(tmp_path, "package"), floors)
 
     assert found == [
+        ("clients", "live", Import("package/clients/f.py", "package/live/b.py")),
         ("core", "cli", Import("package/core/d.py", "package/cli/e.py")),
+        ("core", "clients", Import("package/core/d.py", "package/clients/f.py")),
         ("lab", "live", Import("package/lab/c.py", "package/live/b.py")),
         ("live", "lab", Import("package/live/b.py", "package/lab/c.py")),
     ]
